@@ -1,0 +1,61 @@
+# make demo and make test need nothing but make and Python 3.11: each sets up what it uses, once.
+# A stamp in .venv is renewed when pyproject.toml, constraints.txt or the set-up script change.
+
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+# What each set-up installs. A test that needs another extra adds it to `test`.
+EXTRAS_demo := plot
+EXTRAS_test := dev,plot
+EXTRAS_all := all
+
+.PHONY: help setup demo test lint format bench docs changelog clean
+
+help:
+	@echo 'make demo    plan, privatise, aggregate and estimate a simulated collection'
+	@echo 'make test    run the tests'
+	@echo 'make lint    style, types, layers, changelog'
+	@echo 'make format  apply the style'
+	@echo 'make bench   speed and error beside other libraries'
+	@echo 'make docs    build the documentation into site/'
+	@echo 'make setup   install every extra into $(VENV)'
+
+setup: $(VENV)/.stamp-all
+
+$(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh
+	scripts/setup.sh $(VENV) constraints.txt -e '.[$(EXTRAS_$*)]'
+	@touch $@
+
+demo: $(VENV)/.stamp-demo
+	$(BIN)/noisette demo
+
+test: $(VENV)/.stamp-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(VENV)/.stamp-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_changelog.py
+
+format: $(VENV)/.stamp-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.stamp-test
+	$(BIN)/mkdocs build --strict
+
+.venv-peers/.stamp: constraints-peers.txt scripts/setup.sh
+	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib multi-freq-ldpy numpy opendp pure-ldp
+	@touch $@
+
+bench: $(VENV)/.stamp-test .venv-peers/.stamp
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+changelog: $(VENV)/.stamp-test
+	$(BIN)/towncrier build --yes --version "$(VERSION)"
+
+clean:
+	rm -rf site build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
