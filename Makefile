@@ -48,7 +48,7 @@ docs: $(VENV)/.stamp-test
 	$(BIN)/mkdocs build --strict
 
 .venv-peers/.stamp: constraints-peers.txt scripts/setup.sh
-	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib multi-freq-ldpy numpy opendp pure-ldp
+	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib multi-freq-ldpy numpy opendp pure-ldp statsmodels
 	@touch $@
 
 bench: $(VENV)/.stamp-test .venv-peers/.stamp
