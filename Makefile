@@ -45,7 +45,7 @@ format: $(VENV)/.stamp-test
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.stamp-test
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv-peers/.stamp: constraints-peers.txt scripts/setup.sh
 	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib multi-freq-ldpy numpy opendp pure-ldp statsmodels

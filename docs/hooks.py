@@ -1,0 +1,218 @@
+"""Write one page for each mechanism of the catalogue while mkdocs builds the site.
+
+A page shows what the class itself says (its docstring), what its guarantee states and the exact calculator finds, and
+how its error depends on the budget and on the value. Nothing on it is typed by hand, so nothing can go stale.
+
+A page that would make its reader's browser ask another machine for anything is reported, which fails a strict build.
+"""
+
+import inspect
+import io
+import logging
+import re
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import noisette as nz
+
+BUDGETS = (0.5, 1.0, 2.0, 4.0)
+FOLDER = "mechanisms"
+REQUEST = re.compile(r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*"')
+KINDS = {
+    "mean": "One number",
+    "frequency": "One category",
+    "vector": "A vector",
+}
+
+matplotlib.rcParams["svg.hashsalt"] = "noisette"  # the same figure is the same file on every build
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the generated pages where the navigation says `mechanisms/`."""
+    pages: list[Any] = [f"{FOLDER}/index.md"]
+    for kind, classes in _by_kind().items():
+        pages.append({KINDS.get(kind, kind.capitalize()): [{name: f"{FOLDER}/{name}.md"} for name in classes]})
+    for entry in config.nav or []:
+        for title, target in entry.items():
+            if target == f"{FOLDER}/":
+                entry[title] = pages
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the index, the pages and their figures to the site."""
+    files.append(File.generated(config, f"{FOLDER}/index.md", content=index_page()))
+    for name, cls in nz.CATALOGUE.items():
+        files.append(File.generated(config, f"{FOLDER}/{name}.md", content=mechanism_page(name, cls)))
+        files.append(File.generated(config, f"{FOLDER}/{name}.svg", content=error_figure(cls)))
+    return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Report whatever the page would load from elsewhere."""
+    for request in REQUEST.findall(output):
+        logging.getLogger("mkdocs.plugins").warning("%s loads from another machine: %s", page.file.src_uri, request)
+    return output
+
+
+def index_page() -> str:
+    """Return the table of the whole catalogue, in sections by kind."""
+    lines = ["# Mechanisms", "", "Every entry of `nz.CATALOGUE`, with the error of one report at ε = 1.", ""]
+    for kind, classes in _by_kind().items():
+        lines += [f"## {KINDS.get(kind, kind.capitalize())}", ""]
+        lines += ["| name | what it does | guarantee | claim | variance at ε = 1 |", "| --- | --- | --- | --- | ---: |"]
+        for name, cls in classes.items():
+            mechanism = cls.example(1.0)
+            variance = float(np.max(mechanism.moments(_inputs(mechanism)).variance))
+            what = _summary(cls).rstrip(".")
+            claim = "holds" if mechanism.guarantee.claim_holds else "**false**"
+            budget = _budget(mechanism.guarantee)
+            lines.append(f"| [{name}]({name}.md) | {what} | {budget} | {claim} | {variance:.4g} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def mechanism_page(name: str, cls: type[Any]) -> str:
+    """Return the page of one mechanism."""
+    citation = cls.citation
+    return "\n".join(
+        [
+            f"# {cls.__name__}",
+            "",
+            f"`nz.{cls.__name__}` · catalogue name `{name}` · [source of the idea](../bibliography.md#{citation})",
+            "",
+            "```python",
+            _signature(cls),
+            "```",
+            "",
+            _docstring(cls),
+            "",
+            "## Guarantee",
+            "",
+            _guarantee_table(cls),
+            "",
+            "## Error",
+            "",
+            f"![{cls.__name__}: error of one report]({name}.svg)",
+            "",
+            _error_table(cls),
+            "",
+        ]
+    )
+
+
+def error_figure(cls: type[Any]) -> bytes:
+    """Draw the variance against the budget, and bias and variance against the value where it is a number."""
+    budgets = np.geomspace(0.1, 10, 25)
+    worst, least = np.transpose([_extremes(cls.example(float(epsilon))) for epsilon in budgets])
+    scalar = _is_scalar(cls)
+    figure = Figure(figsize=(9, 3.4) if scalar else (5, 3.4), layout="constrained")
+    panels = figure.subplots(1, 2 if scalar else 1, squeeze=False)[0]
+    panels[0].fill_between(budgets, least, worst, alpha=0.25, label="range over inputs")
+    panels[0].plot(budgets, worst, label="worst input")
+    panels[0].set(xscale="log", yscale="log", xlabel="ε, the budget of one report", ylabel="variance of one report")
+    panels[0].legend()
+    if scalar:
+        for epsilon in BUDGETS:
+            mechanism = cls.example(epsilon)
+            x = _inputs(mechanism)
+            moments = mechanism.moments(x)
+            panels[1].plot(x, moments.variance + moments.bias**2, label=f"ε = {epsilon:g}")
+        panels[1].set(yscale="log", xlabel="x, the true value", ylabel="mean squared error of one report")
+        panels[1].legend()
+    for panel in panels:
+        panel.grid(alpha=0.3)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def _by_kind() -> dict[str, dict[str, type[Any]]]:
+    """Return the catalogue in sections, in its own order."""
+    kinds: dict[str, dict[str, type[Any]]] = {}
+    for name, cls in nz.CATALOGUE.items():
+        kinds.setdefault(cls.kind, {})[name] = cls
+    return kinds
+
+
+def _is_scalar(cls: type[Any]) -> bool:
+    return isinstance(cls.example(1.0).domain, nz.Interval | nz.Grid)
+
+
+def _inputs(mechanism: Any) -> Any:
+    """Return inputs that show the range of a mechanism's error: a fine grid of an interval, else its witnesses."""
+    domain = mechanism.domain
+    if isinstance(domain, nz.Interval):
+        return np.linspace(domain.low, domain.high, 101)
+    if isinstance(domain, nz.Grid):
+        return domain.low + domain.step * np.arange(domain.size)
+    return mechanism.witnesses()[0]
+
+
+def _extremes(mechanism: Any) -> tuple[float, float]:
+    variance = mechanism.moments(_inputs(mechanism)).variance
+    return float(np.max(variance)), float(np.min(variance))
+
+
+def _summary(cls: type[Any]) -> str:
+    return inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ").replace("``", "`")
+
+
+def _signature(cls: type[Any]) -> str:
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if not name.startswith("_")
+    ]
+    return f"nz.{cls.__name__}{inspect.Signature(parameters)}"
+
+
+def _docstring(cls: type[Any]) -> str:
+    """Return the docstring as Markdown: fenced examples, a paragraph for each heading in italics."""
+    paragraphs = []
+    for paragraph in re.split(r"\n{2,}", inspect.cleandoc(cls.__doc__ or "")):
+        if paragraph.startswith(">>>"):
+            paragraphs.append(f"```pycon\n{paragraph}\n```")
+            continue
+        # a new thought in the same paragraph: *Guarantee*: ..., *Utility*: ..., or a citation with its year
+        paragraphs.append(re.sub(r"\n(?=\*\w+\*:|\S[^\n]*\b(?:19|20)\d\d\b)", "\n\n", paragraph).replace("``", "`"))
+    return "\n\n".join(paragraphs)
+
+
+def _budget(guarantee: Any) -> str:
+    return f"{guarantee.epsilon:g}" if guarantee.delta == 0 else f"({guarantee.epsilon:g}, {guarantee.delta:g})"
+
+
+def _guarantee_table(cls: type[Any]) -> str:
+    guarantee = cls.example(1.0).guarantee
+    lines = [
+        f"Unit `{guarantee.unit}`, model `{guarantee.model}`, relation `{guarantee.relation}`.",
+        "",
+        "| ε asked | stated | published claim | claim | exact ε, from `log_prob` |",
+        "| ---: | ---: | ---: | --- | ---: |",
+    ]
+    for epsilon in BUDGETS:
+        mechanism = cls.example(epsilon)
+        stated, claim = mechanism.guarantee, mechanism.guarantee.claim
+        published = "none" if claim is None else f"{claim.epsilon:g} per {claim.unit}"
+        verdict = "holds" if stated.claim_holds else "**false**"
+        exact = f"{nz.exact_epsilon(mechanism):.6g}"
+        lines.append(f"| {epsilon:g} | {_budget(stated)} | {published} | {verdict} | {exact} |")
+    return "\n".join(lines)
+
+
+def _error_table(cls: type[Any]) -> str:
+    lines = ["| ε | largest absolute bias | least variance | largest variance |", "| ---: | ---: | ---: | ---: |"]
+    for epsilon in BUDGETS:
+        mechanism = cls.example(epsilon)
+        moments = mechanism.moments(_inputs(mechanism))
+        bias = float(np.max(np.abs(moments.bias)))
+        low, high = float(np.min(moments.variance)), float(np.max(moments.variance))
+        lines.append(f"| {epsilon:g} | {bias:.4g} | {low:.4g} | {high:.4g} |")
+    return "\n".join(lines)

@@ -1,0 +1,51 @@
+"""What the README and the documentation show is what happens: their examples run here."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+FENCE = re.compile(r"^```(?:python|pycon)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def _examples(text: str) -> str:
+    """Return the interactive examples of a page, its other lines blanked so that line numbers stay."""
+    kept = [""] * len(text.splitlines())
+    for match in FENCE.finditer(text):
+        first = text.count("\n", 0, match.start("code"))
+        for offset, line in enumerate(match["code"].splitlines()):
+            kept[first + offset] = line
+    return "\n".join(kept)
+
+
+def _failures(text: str, name: str) -> list[str]:
+    """Run the examples of a page in one namespace and return what went wrong."""
+    test = doctest.DocTestParser().get_doctest(_examples(text), {}, name, name, 0)
+    output: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=output.append)
+    return output
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
+def test_examples(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    failures = _failures(path.read_text(encoding="utf-8"), path.name)
+    assert not failures, "".join(failures)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
+def test_links_lead_somewhere(path: Path) -> None:
+    """Relative links of a page name files of this repository, or pages that the documentation generates."""
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    missing = [t for t in targets if not (path.parent / t).exists() and not t.startswith("mechanisms/")]
+    assert not missing
+
+
+def test_a_wrong_example_is_seen() -> None:
+    """The twin: a page whose example prints something else fails."""
+    assert not _failures("text\n```pycon\n>>> 1 + 1\n2\n```\n", "right")
+    assert _failures("text\n```pycon\n>>> 1 + 1\n3\n```\n", "wrong")
