@@ -1,0 +1,68 @@
+"""Noisette: collect, estimate and learn from sensitive tensors under local differential privacy."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from noisette.core import Aggregate, Estimate, Moments
+from noisette.domains import Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorDomain
+from noisette.guarantees import Claim, Guarantee, PrivacyWarning
+from noisette.mechanisms import CATALOGUE, from_spec
+from noisette.mechanisms.scalar.duchi import Duchi
+from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
+from noisette.mechanisms.scalar.hybrid import Hybrid
+from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
+from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
+from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+
+if TYPE_CHECKING:
+    from noisette import testing
+    from noisette.auditing import exact_epsilon
+    from noisette.enhancement import enhance
+
+_LAZY = {
+    "enhance": "noisette.enhancement",
+    "exact_epsilon": "noisette.auditing",
+    "testing": "noisette.testing",
+}
+
+__all__ = [
+    "CATALOGUE",
+    "Aggregate",
+    "Box",
+    "Categorical",
+    "Claim",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Duchi",
+    "Estimate",
+    "Gaussian",
+    "Grid",
+    "Guarantee",
+    "Hybrid",
+    "Interval",
+    "L2Ball",
+    "Laplace",
+    "Moments",
+    "Piecewise",
+    "PiecewiseOptimal",
+    "PrivacyWarning",
+    "Scdf",
+    "Sphere",
+    "SquareWave",
+    "Staircase",
+    "TensorDomain",
+    "enhance",
+    "exact_epsilon",
+    "from_spec",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs more than numpy and scipy.special when it is first used."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'noisette' has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name])
+    return module if _LAZY[name].endswith(f".{name}") else getattr(module, name)

@@ -1,0 +1,216 @@
+"""Generators, and exact samplers for the noise that leaves a device.
+
+A sampler here is exact: the law of what it returns is the stated one, not a floating-point
+neighbour of it. Each draws a 53-bit uniform, decides by float64 arithmetic wherever the decision is
+certain given a bound on that arithmetic's error, and settles the rare rest (about one value in ten
+million) in arbitrary precision with as many further random bits as it takes. The work does not
+depend on the private input, and the fast path is a fixed sequence of vector operations.
+
+The bits of a geometric variable are independent Bernoulli draws, which gives a sampler without any
+rare path; at 2^24 grid steps a noise scale it needs some thirty uniforms a value where inversion
+needs one. `geometric` therefore inverts, and a test holds it against the bitwise law.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette._validate import FloatArray
+
+Rng = int | np.random.Generator | None
+
+ULP = 2.0**-53
+_LOG_ERROR = 2.0**-49  # numpy's log, exp and one division err by less, relatively: see tests/test_random.py
+_SMALLEST_RATE = 2.0**-45  # below it 44 / rate would leave the integers that float64 holds
+_SPLIT_RATE = 2.0**-26  # below it geometric() draws high and low bits apart
+
+
+def generator(rng: Rng = None) -> np.random.Generator:
+    """Return the generator that ``rng`` stands for.
+
+    ``None`` is AES in counter mode keyed by the operating system; an int is a reproducible
+    PCG64 for tests; a Generator is used as it is.
+    """
+    if rng is None:
+        from randomgen import AESCounter
+
+        return np.random.Generator(AESCounter(key=int.from_bytes(os.urandom(16), "little")))
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, int | np.integer) and not isinstance(rng, bool):
+        if rng < 0:
+            raise ValueError(f"Expected rng={rng} >= 0 as a seed.")
+        return np.random.default_rng(int(rng))
+    raise TypeError(f"Expected rng to be None, an int seed or a numpy Generator, got {type(rng).__name__}.")
+
+
+def uniform_integers(rng: np.random.Generator, high: int, size: int) -> FloatArray:
+    """Draw integers uniform on 0, ..., high - 1, exactly, as float64; high <= 2^53."""
+    if high & (high - 1) == 0:
+        draws = rng.random(size)
+        draws *= high
+        return np.floor(draws, out=draws)
+    # numpy's 64-bit bounded integers are exact and thrice as fast as its 32-bit ones
+    shift = max(0, 62 - high.bit_length())
+    return (rng.integers(0, high << shift, size) >> shift).astype(np.float64)
+
+
+def geometric(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
+    """Draw k = 0, 1, 2, ... with probability (1 - a) a^k, a = exp(-rate), as float64."""
+    if rate < _SMALLEST_RATE:
+        raise ValueError(
+            f"Expected rate={rate} >= {_SMALLEST_RATE}: noise of that scale leaves the integers float64 holds. Use a coarser grid."
+        )
+    if rate < _SPLIT_RATE:
+        return _split_geometric(rng, rate, size)
+    # U uniform on (0, 1) has P(U <= a^k) = a^k, so floor(-ln U / rate) is geometric
+    uniform = rng.random(size)
+    with np.errstate(divide="ignore"):
+        below = np.log(uniform)
+        below *= -1 / rate
+        slack = np.divide(ULP / rate, uniform)  # U lies up to one ulp above its 53 bits
+    error = below * _LOG_ERROR
+    slack += error
+    above = np.floor(np.add(below, error, out=error), out=error)
+    with np.errstate(invalid="ignore"):  # U below 2^-53 gives inf - inf, which is settled exactly
+        below -= slack
+    result = np.floor(below, out=below)
+    unsure = np.flatnonzero(above != result)
+    for index in unsure.tolist():
+        result[index] = _exact_geometric(rng, rate, uniform[index])
+    return result
+
+
+def discrete_laplace(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
+    """Draw integers k with probability proportional to exp(-rate |k|), as float64."""
+    result = geometric(rng, rate, size)
+    result += 1
+    p_zero = float(np.tanh(rate / 2))
+    uniform = rng.random(size)
+    sign = (uniform >= p_zero).view(np.int8) - 2 * (uniform >= (1 + p_zero) / 2).view(np.int8)
+    for index in _near(uniform, p_zero, (1 + p_zero) / 2):
+        bits = _Bits(rng, uniform[index])
+        zero = bits.below(lambda mp: mp.tanh(mp.mpf(rate) / 2))
+        sign[index] = 0 if zero else 1 if bits.below(lambda mp: (1 + mp.tanh(mp.mpf(rate) / 2)) / 2) else -1
+    result *= sign
+    return result
+
+
+def discrete_gaussian(rng: np.random.Generator, sigma: float, size: int) -> FloatArray:
+    """Draw integers k with probability proportional to exp(-k^2 / (2 sigma^2)), as float64.
+
+    By rejection from the discrete Laplace (Canonne, Kamath, Steinke 2020, Algorithm 3).
+    """
+    rate = float(1 / (np.floor(sigma) + 1))
+    shift, precision = rate * sigma**2, 1 / (2 * sigma**2)
+    result = np.empty(size)
+    filled = 0
+    while filled < size:
+        magnitude = geometric(rng, rate, int(1.35 * (size - filled)) + 16)
+        gamma = magnitude - shift
+        gamma *= gamma
+        gamma *= precision
+        kept = magnitude[bernoulli_exp(rng, gamma, lambda mp, i, k=magnitude: _gaussian_gamma(mp, k[i], rate, sigma))]
+        kept *= 1 - 2 * (rng.random(kept.size) < 0.5).view(np.int8)
+        kept = kept[(kept != 0) | ~np.signbit(kept)][: size - filled]  # zero has one sign, not two
+        result[filled : filled + kept.size] = kept
+        filled += kept.size
+    return result
+
+
+def bernoulli_exp(rng: np.random.Generator, gamma: FloatArray, exact: Callable[..., Any]) -> npt.NDArray[np.bool_]:
+    """Draw True with probability exp(-gamma); ``exact(mpmath, i)`` is gamma[i] without rounding."""
+    uniform = rng.random(gamma.size)
+    probability = np.exp(-gamma)
+    result: npt.NDArray[np.bool_] = uniform < probability
+    for index in _near(uniform, probability):
+        result[index] = _Bits(rng, uniform[index]).below(lambda mp, i=index: mp.exp(-exact(mp, i)))
+    return result
+
+
+def _near(uniform: FloatArray, *probabilities: float | FloatArray) -> list[int]:
+    """Return where a uniform is too near a computed probability for float64 to decide.
+
+    exp(-gamma) errs by at most gamma exp(-gamma) <= 0.37 times the relative error of gamma.
+    """
+    unsure = np.zeros(uniform.size, dtype=bool)
+    for probability in probabilities:
+        unsure |= (uniform < probability + _LOG_ERROR) & (uniform > probability - _LOG_ERROR)
+    return np.flatnonzero(unsure).tolist() if unsure.any() else []
+
+
+def _gaussian_gamma(mp: Any, magnitude: float, rate: float, sigma: float) -> Any:
+    """Return the exponent of the rejection step without rounding."""
+    variance = mp.mpf(sigma) ** 2
+    return (mp.mpf(magnitude) - mp.mpf(rate) * variance) ** 2 / (2 * variance)
+
+
+def bernoulli_threshold(probability: float) -> float:
+    """Return the probability that ``rng.random() < probability`` really has: a multiple of 2^-53."""
+    return float(np.ceil(probability * 2.0**53) * ULP)
+
+
+def _split_geometric(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
+    """Draw a geometric variable of tiny rate as high and low bits, which are independent."""
+    bits = int(np.floor(np.log2(2.0**-24 / rate)))
+    result = geometric(rng, rate * 2.0**bits, size)
+    result *= 2.0**bits
+    pending = np.arange(size)
+    while pending.size:
+        low = uniform_integers(rng, 1 << bits, pending.size)
+        kept = bernoulli_exp(rng, low * rate, lambda mp, i, k=low: mp.mpf(k[i]) * mp.mpf(rate))
+        result[pending[kept]] += low[kept]
+        pending = pending[~kept]
+    return result
+
+
+def _exact_geometric(rng: np.random.Generator, rate: float, uniform: float) -> float:
+    """Return floor(-ln U / rate) for the real U that begins with the 53 bits of ``uniform``."""
+    bits = _Bits(rng, uniform)
+    while True:
+        ends = bits.ends(lambda mp, u: -mp.log(u) / mp.mpf(rate))
+        if ends is not None and ends[0] == ends[1]:
+            return float(ends[0])
+        bits.extend()
+
+
+class _Bits:
+    """A real number uniform on [0, 1): its first 53 bits, and as many more as a decision needs."""
+
+    def __init__(self, rng: np.random.Generator, uniform: float) -> None:
+        self._rng, self._digits, self._count = rng, int(uniform * 2**53), 53
+
+    def extend(self) -> None:
+        """Draw 64 bits more."""
+        self._digits = (self._digits << 64) | int(self._rng.integers(0, 2**64, dtype=np.uint64))
+        self._count += 64
+
+    def ends(self, decreasing: Callable[[Any, Any], Any]) -> tuple[int, int] | None:
+        """Return the floors of a decreasing function at both ends of what is known; None at zero."""
+        import mpmath
+
+        if self._digits == 0:
+            return None
+        with mpmath.workprec(self._count + 64):
+            low, high = (decreasing(mpmath, mpmath.ldexp(self._digits + end, -self._count)) for end in (1, 0))
+            error = mpmath.ldexp(high, -self._count - 56)
+            return int(mpmath.floor(low - error)), int(mpmath.floor(high + error))
+
+    def below(self, threshold: Callable[[Any], Any]) -> bool:
+        """Tell whether the number is below ``threshold(mpmath)``."""
+        import mpmath
+
+        while True:
+            with mpmath.workprec(self._count + 64):
+                scaled = mpmath.ldexp(threshold(mpmath), self._count)
+                error = mpmath.ldexp(scaled, -self._count - 56)
+                if self._digits + 1 <= scaled - error:
+                    return True
+                if self._digits >= scaled + error:
+                    return False
+            self.extend()

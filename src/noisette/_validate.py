@@ -1,0 +1,90 @@
+"""Argument checks: one place, messages that show the value and the rule."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def positive(value: float, name: str, *, remedy: str = "") -> float:
+    """Return ``value`` as a finite float above zero."""
+    number = _number(value, name)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(_join(f"Expected {name}={value!r} > 0 and finite.", remedy))
+    return number
+
+
+def epsilon(value: float, name: str = "epsilon") -> float:
+    """Return a privacy budget: finite and above zero."""
+    return positive(value, name, remedy="Typical budgets lie between 0.1 and 10.")
+
+
+def delta(value: float, *, positive: bool = False) -> float:
+    """Return a failure probability in [0, 1), or in (0, 1) where ``positive``."""
+    number = _number(value, "delta")
+    if not 0 <= number < 1:
+        raise ValueError(f"Expected delta={value!r} in [0, 1). Take it far below 1 / number of users, e.g. 1e-6.")
+    if positive and number == 0:
+        raise ValueError(
+            f"Expected delta={value!r} > 0: Gaussian noise has no pure guarantee. "
+            "Give a delta such as 1e-6, or use Laplace for delta = 0."
+        )
+    return number
+
+
+def integer(value: int, name: str, *, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int in [low, high]."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise TypeError(f"Expected {name}={value!r} to be an integer, got {type(value).__name__}.")
+    if value < low or (high is not None and value > high):
+        upper = "" if high is None else f" <= {high}"
+        raise ValueError(f"Expected {low} <= {name}{upper}, got {name}={value!r}.")
+    return int(value)
+
+
+def reals(x: Any, name: str = "x") -> FloatArray:
+    """Return ``x`` as a non-empty float64 array; a view where it already is one."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"Expected {name} to hold real numbers, got dtype {array.dtype}. Convert it first, e.g. with astype(float)."
+        )
+    if array.size == 0:
+        raise ValueError(f"Expected at least one value in {name}, got an empty array of shape {array.shape}.")
+    return np.asarray(array, dtype=np.float64)
+
+
+def integers(x: Any, name: str = "x") -> IntArray:
+    """Return ``x`` as a non-empty int64 array."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "iu":
+        raise TypeError(
+            f"Expected {name} to hold integers, got dtype {array.dtype}. Encode labels as 0, 1, 2, ... first."
+        )
+    if array.size == 0:
+        raise ValueError(f"Expected at least one value in {name}, got an empty array of shape {array.shape}.")
+    return np.asarray(array, dtype=np.int64)
+
+
+def trailing(array: npt.NDArray[Any], shape: tuple[int, ...], name: str) -> None:
+    """Check that the last axes of ``array`` are ``shape``."""
+    if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
+        wanted = ", ".join(["...", *map(str, shape)])
+        raise ValueError(f"Expected {name} of shape ({wanted}), got {array.shape}.")
+
+
+def _number(value: float, name: str) -> float:
+    """Return a plain float, refusing what is not a number."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"Expected {name}={value!r} to be a number, got {type(value).__name__}.")
+    return float(value)
+
+
+def _join(message: str, remedy: str) -> str:
+    return f"{message} {remedy}".rstrip()

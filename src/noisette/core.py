@@ -1,0 +1,265 @@
+"""The contract of a mechanism, and the values that travel from it to an estimate."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from noisette import _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray, IntArray
+from noisette.domains import BoolArray, Domain
+from noisette.guarantees import Guarantee
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Bias, variance and third absolute central moment of a report, elementwise in the input."""
+
+    bias: FloatArray
+    variance: FloatArray
+    third: FloatArray
+
+
+@runtime_checkable
+class Support(Protocol):
+    """The reports a mechanism can send."""
+
+    def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
+        """Tell which reports could have been sent."""
+
+    def __str__(self) -> str: ...
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """A randomised answer about one user's value.
+
+    ``witnesses`` returns inputs and reports among which the largest log-likelihood ratio is
+    attained; the exact calculator evaluates ``log_prob`` on all their pairs. ``log_prob`` is the log mass of a
+    report, or for a report on a fine grid its mass divided by the grid's step: a density.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+
+    @property
+    def domain(self) -> Domain:
+        """Admissible inputs."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is protected."""
+
+    @property
+    def support(self) -> Support:
+        """Possible reports."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+        """Return one report for each element of ``x``."""
+
+    def moments(self, x: Any) -> Moments:
+        """Return exact moments of the estimate that one report gives."""
+
+    def log_prob(self, report: Any, x: Any) -> FloatArray:
+        """Return the exact log mass or density of ``report`` given ``x``."""
+
+    def witnesses(self) -> tuple[Any, Any]:
+        """Return inputs and reports among which the worst ratio is attained."""
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description."""
+
+    @classmethod
+    def example(cls, epsilon: float) -> Self:
+        """Return a small instance, for checks, plots and tables."""
+
+
+@runtime_checkable
+class Estimating(Mechanism, Protocol):
+    """A mechanism whose reports add up to an estimate of a mean or of frequencies."""
+
+    @property
+    def readout(self) -> Readout:
+        """How sums of reports become an estimate."""
+
+    def tally(self, reports: Any) -> Tally:
+        """Reduce a batch of reports to integer sums."""
+
+
+class Enhancer(Protocol):
+    """Free post-processing: an Estimate in, a better Estimate out."""
+
+    def __call__(self, estimate: Estimate) -> Estimate:
+        """Return the enhanced estimate."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A bound on the chance that one report strays: sub-gamma with this variance and scale.
+
+    The mean of n reports stays within sqrt(2 v L / n) + c L / n of its expectation with probability at least
+    1 - 2 exp(-L), at any n (Boucheron, Lugosi, Massart 2013, section 2.4).
+    """
+
+    variance: float | FloatArray
+    scale: float | FloatArray
+
+    def radius(self, count: FloatArray, level: float) -> FloatArray:
+        """Return the half-width that holds with probability ``level`` for a mean of ``count`` reports."""
+        exponent = math.log(2 / (1 - level))
+        with np.errstate(divide="ignore"):
+            share = np.divide(exponent, count)
+        return np.asarray(np.sqrt(2 * np.asarray(self.variance) * share) + np.asarray(self.scale) * share)
+
+
+@dataclass(frozen=True)
+class Readout:
+    """How integer sums become an estimate: value = offset + scale * total / count.
+
+    ``coarse`` divides an integer before it is squared; ``low`` and ``high`` bound the estimated quantity.
+    """
+
+    offset: float | FloatArray
+    scale: float | FloatArray
+    low: float | FloatArray
+    high: float | FloatArray
+    tail: Tail
+    coarse: float = 1.0
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Integer sums of a batch: users, and for each estimated quantity count, sum and sum of squares."""
+
+    users: int
+    count: IntArray
+    total: IntArray
+    squares: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """What a server keeps: integer sums, so that any order of merging gives the same bits."""
+
+    mechanism: Estimating
+    users: int
+    count: IntArray
+    total: IntArray
+    squares: IntArray
+    names: tuple[str, ...] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Aggregate):
+            return NotImplemented
+        same = self.mechanism.spec() == other.mechanism.spec() and self.users == other.users
+        return same and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in ("count", "total", "squares"))
+
+    def __add__(self, other: Aggregate) -> Aggregate:
+        return self.merge(other)
+
+    def merge(self, other: Aggregate) -> Aggregate:
+        """Return the aggregate of both batches."""
+        if not isinstance(other, Aggregate):
+            raise TypeError(f"Expected an Aggregate to merge, got {type(other).__name__}.")
+        if self.mechanism.spec() != other.mechanism.spec():
+            raise ValueError(
+                f"Expected aggregates of one mechanism, got {self.mechanism.spec()} and {other.mechanism.spec()}."
+            )
+        if self.names != other.names:
+            raise ValueError(f"Expected the same dimension names, got {self.names} and {other.names}.")
+        sums = {n: _checked_sum(getattr(self, n), getattr(other, n)) for n in ("count", "total", "squares")}
+        return Aggregate(self.mechanism, self.users + other.users, names=self.names, **sums)
+
+    def estimate(self) -> Estimate:
+        """Return the unbiased estimate with its standard error."""
+        readout = self.mechanism.readout
+        count = self.count.astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = self.total / count
+            spread = readout.coarse**2 * (self.squares / count) - mean**2
+            variance = np.maximum(spread, 0.0) * count / (count - 1)
+            error = np.abs(readout.scale) * np.sqrt(variance / count)
+            value = readout.offset + readout.scale * mean
+        return Estimate(
+            value=np.where(count > 0, value, np.nan),
+            std_error=np.where(count > 1, error, np.inf),
+            count=self.count,
+            low=readout.low,
+            high=readout.high,
+            tail=readout.tail,
+            names=self.names,
+        )
+
+    def to_json(self) -> str:
+        """Return a portable text; `noisette.aggregation.load` reads it back."""
+        arrays = {n: _encode(getattr(self, n)) for n in ("count", "total", "squares")}
+        head = {"format": "noisette-aggregate", "version": 1, "mechanism": self.mechanism.spec()}
+        return json.dumps(head | {"users": self.users, "names": self.names} | arrays)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated quantities with their errors.
+
+    ``value`` is NaN and ``std_error`` infinite where nothing was reported. ``method`` names the enhancement,
+    ``expected_gain`` the estimated fall in mean squared error that it brought.
+    """
+
+    value: FloatArray
+    std_error: FloatArray
+    count: IntArray
+    low: float | FloatArray | None = None
+    high: float | FloatArray | None = None
+    tail: Tail | None = None
+    names: Sequence[str] | None = None
+    method: str = "none"
+    expected_gain: float | None = field(default=None)
+
+    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
+        """Return lower and upper ends of the confidence interval of each quantity.
+
+        ``"normal"`` relies on the central limit theorem; ``"finite"`` holds at any number of reports and
+        is wider.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
+        if method == "normal":
+            radius = ndtri((1 + level) / 2) * self.std_error
+        elif method == "finite":
+            if self.tail is None:
+                raise ValueError(
+                    f"No finite-sample interval after enhancement {self.method!r}. Ask the raw estimate for it."
+                )
+            radius = self.tail.radius(self.count.astype(np.float64), level)
+        else:
+            raise ValueError(f"Expected method={method!r} to be 'normal' or 'finite'.")
+        return self.value - radius, self.value + radius
+
+
+def decode_array(text: str) -> IntArray:
+    """Read back an array of `Aggregate.to_json`."""
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<i8").astype(np.int64)
+
+
+def _encode(array: IntArray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array, dtype="<i8").tobytes()).decode("ascii")
+
+
+def _checked_sum(first: IntArray, second: IntArray) -> IntArray:
+    """Add, refusing to wrap around."""
+    _validate.trailing(second, first.shape, "aggregate")
+    result = first + second
+    if np.any(((first ^ result) & (second ^ result)) < 0):
+        raise OverflowError(
+            "The sums no longer fit 64 bits. Estimate these shards apart and average the estimates by count."
+        )
+    return np.asarray(result)

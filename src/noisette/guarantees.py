@@ -1,0 +1,139 @@
+"""What a mechanism protects: a budget with its unit, its trust model and its neighbouring relation."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from noisette import _validate
+from noisette._validate import FloatArray
+
+Unit = Literal["element", "record", "example"]
+Model = Literal["local", "central", "shuffled"]
+Relation = Literal["any-pair", "replace", "add-remove"]
+
+
+class PrivacyWarning(UserWarning):
+    """A method was built whose published privacy claim does not hold."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper states of a method with the same parameters."""
+
+    epsilon: float
+    delta: float = 0.0
+    unit: Unit = "record"
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta)-differential privacy for a unit, in a model, under a relation.
+
+    ``epsilon`` and ``delta`` are what is proved, ``claim`` is what was published. ``matrix[i][j]``, where
+    present, is the epsilon between inputs of level i and of level j.
+
+    >>> print(Guarantee(1.0))
+    1-DP, unit record, model local, relation any-pair
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    unit: Unit = "record"
+    model: Model = "local"
+    relation: Relation = "any-pair"
+    claim: Claim | None = None
+    matrix: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0:
+            raise ValueError(f"Expected epsilon={self.epsilon!r} >= 0.")
+        if not 0 <= self.delta <= 1:
+            raise ValueError(f"Expected delta={self.delta!r} in [0, 1].")
+        for name, allowed in (("unit", Unit), ("model", Model), ("relation", Relation)):
+            if getattr(self, name) not in get_args(allowed):
+                raise ValueError(f"Expected {name}={getattr(self, name)!r} to be one of {get_args(allowed)}.")
+
+    def __str__(self) -> str:
+        budget = f"{self.epsilon:g}-DP" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})-DP"
+        return f"{budget}, unit {self.unit}, model {self.model}, relation {self.relation}"
+
+    @property
+    def claim_holds(self) -> bool:
+        """Tell whether what was published is true: no claim is broken by claiming nothing."""
+        if self.claim is None:
+            return True
+        same_unit = self.claim.unit == self.unit
+        return (
+            same_unit
+            and self.epsilon <= self.claim.epsilon * (1 + 1e-9)
+            and self.delta <= self.claim.delta * (1 + 1e-9)
+        )
+
+    def repeat(self, times: int) -> Guarantee:
+        """Return the guarantee of ``times`` independent answers about one unit, by basic composition."""
+        times = _validate.integer(times, "times", low=1)
+        matrix = None if self.matrix is None else tuple(tuple(times * e for e in row) for row in self.matrix)
+        return replace(
+            self, epsilon=times * self.epsilon, delta=min(1.0, times * self.delta), claim=None, matrix=matrix
+        )
+
+    def zcdp(self) -> float:
+        """Return rho of the zero-concentrated guarantee that a pure one implies: epsilon^2 / 2 (Bun, Steinke 2016, Prop. 1.4)."""
+        if self.delta > 0:
+            raise ValueError(
+                f"Expected a pure guarantee, got delta={self.delta}. Ask the mechanism's own event instead."
+            )
+        return self.epsilon**2 / 2
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "unit": self.unit,
+            "model": self.model,
+            "relation": self.relation,
+            "claim": None if self.claim is None else vars(self.claim).copy(),
+            "claim_holds": self.claim_holds,
+        }
+
+
+def warn_unsound(name: str, guarantee: Guarantee) -> None:
+    """Warn that ``name`` was built as published although its claim is false."""
+    claim = guarantee.claim
+    stated = (
+        "its published claim" if claim is None else f"its published claim of epsilon={claim.epsilon:g} per {claim.unit}"
+    )
+    warnings.warn(f"{name}: {stated} does not hold; what holds is {guarantee}.", PrivacyWarning, stacklevel=4)
+
+
+def gaussian_delta(mu: float | FloatArray, epsilon: float) -> Any:
+    """Return the exact delta(epsilon) of Gaussian noise: mu = sensitivity / sigma.
+
+    delta = Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu)  (Balle, Wang 2018, Theorem 8).
+    """
+    mu = np.asarray(mu, dtype=float)
+    with np.errstate(divide="ignore"):
+        ratio = np.divide(epsilon, mu)
+    first, second = log_ndtr(mu / 2 - ratio), epsilon + log_ndtr(-mu / 2 - ratio)
+    # first >= second, both may be far below the smallest float
+    return np.exp(first) * -np.expm1(np.minimum(second - first, 0.0))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu = sensitivity / sigma that is (epsilon, delta)-DP, by bisection on `gaussian_delta`."""
+    low, high = -700.0, math.log(2 * math.sqrt(2 * epsilon) + 100.0)
+    while math.nextafter(low, high) < high and high - low > 1e-15 * max(1.0, abs(low)):
+        middle = (low + high) / 2
+        if float(gaussian_delta(math.exp(middle), epsilon)) <= delta:
+            low = middle
+        else:
+            high = middle
+    return math.exp(low)

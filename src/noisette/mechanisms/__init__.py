@@ -1,0 +1,57 @@
+"""Every mechanism by its name: a line here gives it checks, plots, a plan, a command-line name and a page in the docs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from noisette import domains
+from noisette.mechanisms.scalar.duchi import Duchi
+from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
+from noisette.mechanisms.scalar.hybrid import Hybrid
+from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
+from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
+from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+
+CATALOGUE: dict[str, type[Any]] = {
+    cls.name: cls
+    for cls in (
+        Laplace,
+        Staircase,
+        Scdf,
+        Duchi,
+        Piecewise,
+        PiecewiseOptimal,
+        Hybrid,
+        SquareWave,
+        Gaussian,
+        DiscreteLaplace,
+        DiscreteGaussian,
+    )
+}
+
+
+def from_spec(spec: str | Mapping[str, Any]) -> Any:
+    """Rebuild a mechanism from the JSON description that its ``spec()`` gave.
+
+    >>> from_spec({"mechanism": "duchi", "epsilon": 1.0}).epsilon
+    1.0
+    """
+    options = dict(json.loads(spec) if isinstance(spec, str) else spec)
+    name = options.pop("mechanism", None)
+    cls = by_name(name)
+    known = {f.name for f in fields(cls) if f.init}
+    if not set(options) <= known:
+        raise ValueError(f"Unknown fields {sorted(set(options) - known)} for {name!r}; expected {sorted(known)}.")
+    if isinstance(options.get("domain"), Mapping):
+        options["domain"] = domains.from_spec(options["domain"])
+    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()})
+
+
+def by_name(name: Any) -> type[Any]:
+    """Return the class of a catalogue name."""
+    if not isinstance(name, str) or name not in CATALOGUE:
+        raise ValueError(f"Unknown mechanism {name!r}; expected one of {', '.join(sorted(CATALOGUE))}.")
+    return CATALOGUE[name]

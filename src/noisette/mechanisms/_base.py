@@ -1,0 +1,219 @@
+"""What every mechanism shares: its JSON description, its aggregate, and the way scalars are privatised."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray
+from noisette.core import Aggregate, Moments, Readout, Support, Tally
+from noisette.domains import BoolArray, Domain, Grid, Interval
+from noisette.guarantees import Claim, Guarantee
+
+BLOCK = 1 << 14  # values worked on at a time: what they need stays in a core's cache
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The reports origin + step k for integers k, between ``low`` and ``high``."""
+
+    origin: float
+    step: float
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __str__(self) -> str:
+        return f"{self.origin:g} + {self.step:g} k in [{self.low:g}, {self.high:g}]"
+
+    def index(self, reports: npt.NDArray[Any]) -> FloatArray:
+        """Return the integer k of the nearest point."""
+        return np.asarray(np.rint((reports - self.origin) / self.step))
+
+    def value(self, index: Any) -> FloatArray:
+        """Return the point of an integer k."""
+        return np.asarray(self.origin + self.step * index)
+
+    def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
+        """Tell which reports are points of the lattice within its ends."""
+        inside = (reports >= self.low) & (reports <= self.high)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(inside & (self.value(self.index(reports)) == reports))
+
+
+@dataclass(frozen=True)
+class Points:
+    """Finitely many real reports."""
+
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{value:g}" for value in self.values) + "}"
+
+    def index(self, reports: npt.NDArray[Any]) -> FloatArray:
+        """Return the position of each report among the points, which are sorted."""
+        return np.searchsorted(self.values, reports).astype(np.float64)
+
+    def value(self, index: Any) -> FloatArray:
+        """Return the report at a position."""
+        return np.asarray(self.values)[np.asarray(index, dtype=np.int64)]
+
+    def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
+        """Tell which reports are among the points."""
+        return np.isin(reports, self.values)
+
+
+def blocks(size: int, length: int = BLOCK) -> Iterator[slice]:
+    """Cut range(size) into slices that fit a core's cache."""
+    return (slice(start, min(start + length, size)) for start in range(0, size, length))
+
+
+class BaseMechanism(ABC):
+    """JSON description, guarantee and aggregation, from the dataclass's own fields."""
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+    citation: ClassVar[str]
+    epsilon: float
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description that `noisette.from_spec` reads back."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        plain = {
+            k: v.spec() if isinstance(v, Domain) else list(v) if isinstance(v, tuple) else v for k, v in own.items()
+        }
+        return {"mechanism": self.name} | plain
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Return the pure local guarantee of one report; mechanisms with another one override it."""
+        return Guarantee(self.epsilon, claim=Claim(self.epsilon, source=self.citation))
+
+    @property
+    @abstractmethod
+    def support(self) -> Support:
+        """Possible reports."""
+
+    @property
+    @abstractmethod
+    def readout(self) -> Readout:
+        """How sums of reports become an estimate."""
+
+    @abstractmethod
+    def tally(self, reports: Any) -> Tally:
+        """Reduce a batch of reports to integer sums."""
+
+    def aggregate(self, reports: Any) -> Aggregate:
+        """Sum a batch of reports; aggregates of the same mechanism merge in any order."""
+        tally = self.tally(reports)
+        return Aggregate(self, tally.users, tally.count, tally.total, tally.squares)  # type: ignore[arg-type]
+
+    def check_support(self, reports: npt.NDArray[Any]) -> None:
+        """Refuse reports that this mechanism cannot have sent."""
+        inside = self.support.contains(reports)
+        if not np.all(inside):
+            bad = np.asarray(reports)[np.unravel_index(int(np.argmin(inside)), inside.shape)]
+            raise ValueError(
+                f"Report {bad!r} is outside the support of {self.name}: {self.support}. "
+                "Was it made by another mechanism, budget or domain? Compare the specs."
+            )
+
+
+class ScalarMechanism(BaseMechanism):
+    """A mechanism whose input and report are one real number each."""
+
+    kind: ClassVar[str] = "mean"
+    domain: Interval | Grid
+
+    @classmethod
+    def example(cls, epsilon: float) -> Self:
+        """Return the mechanism on its default domain."""
+        return cls(epsilon=epsilon)  # type: ignore[call-arg]
+
+    @property
+    @abstractmethod
+    def support(self) -> Lattice | Points:
+        """Possible reports."""
+
+    @abstractmethod
+    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return the reports of one block of admissible values."""
+
+    @abstractmethod
+    def moments(self, x: Any) -> Moments:
+        """Return the exact moments of a report, elementwise in ``x``."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+        """Return one report for each value, in an array of the same shape."""
+        values = _validate.reals(x)
+        source = _random.generator(rng)
+        flat = values.reshape(-1)
+        reports = np.empty(flat.size)
+        for part in blocks(flat.size):
+            reports[part] = self._perturb(self._admit(flat[part], clip=clip), source)
+        return reports.reshape(values.shape)[()]
+
+    def codes(self, reports: npt.NDArray[Any]) -> FloatArray:
+        """Return the integers that stand for the reports on the support, as float64."""
+        self.check_support(reports)
+        return self.support.index(reports)
+
+    def tally(self, reports: Any) -> Tally:
+        """Reduce a batch of reports to integer sums."""
+        flat = _validate.reals(reports, "reports").reshape(-1)
+        total = squares = 0
+        for part in blocks(flat.size):
+            codes = self.codes(flat[part])
+            total += int(codes.sum())
+            squares += int(np.square(np.rint(codes / self.readout.coarse)).sum())
+        sums = (np.asarray([number], dtype=np.int64) for number in (flat.size, total, squares))
+        return Tally(flat.size, *sums)
+
+    def _inputs(self, x: Any) -> FloatArray:
+        """Return admissible inputs as an array."""
+        values = _validate.reals(x)
+        return self._admit(values, clip=False)
+
+    def _admit(self, x: FloatArray, *, clip: bool) -> FloatArray:
+        """Return ``x`` if it lies in the domain, or clipped into it where asked."""
+        low, high = float(x.min()), float(x.max())  # NaN spreads to both
+        if not (math.isfinite(low) and math.isfinite(high)):
+            bad = float(x[~np.isfinite(x)][0])
+            raise ValueError(f"Expected finite values, got {bad}. Remove or impute missing values before privatising.")
+        if isinstance(self.domain, Interval) and low >= self.domain.low and high <= self.domain.high:
+            return x
+        inside = self.domain.contains(x)
+        if np.all(inside):
+            return x
+        if clip:
+            return self.domain.clip(x)
+        bad = float(x[~inside][0])
+        raise ValueError(
+            f"Expected values in {self.domain}, got {bad}. Pass clip=True to move it to the nearest admissible value."
+        )
+
+
+def power_of_two(size: float) -> float:
+    """Return the largest power of two that is at most ``size``."""
+    return float(2.0 ** math.floor(math.log2(size)))
+
+
+def coarseness(spread: float) -> float:
+    """Return the power of two by which codes are divided before squaring: it leaves some 2^10 steps a spread."""
+    return max(1.0, power_of_two(max(spread, 1.0)) / 2.0**10)
+
+
+def check_step(step: float, domain: Interval | Grid) -> float:
+    """Refuse a domain so far from zero that float64 cannot hold a useful grid on it."""
+    if step > domain.diameter / 2**10:
+        raise ValueError(
+            f"{domain} is too far from zero for its width: subtract a public offset from the values first."
+        )
+    return step

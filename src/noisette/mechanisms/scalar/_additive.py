@@ -1,0 +1,243 @@
+"""Additive noise on a lattice: the value is rounded to the lattice without bias and exact integer noise is added."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy.special import xlog1py, xlogy
+
+from noisette import _random
+from noisette._validate import FloatArray
+from noisette.core import Moments, Readout, Tail
+from noisette.domains import Grid
+from noisette.mechanisms._base import Lattice, ScalarMechanism, check_step, coarseness, power_of_two
+
+
+class Noise(Protocol):
+    """Symmetric noise on the integers, or on the half-integers where ``half`` is 1/2; lengths in steps."""
+
+    half: ClassVar[float]
+
+    @property
+    def absolute(self) -> tuple[float, float, float]:
+        """First, second and third absolute moment."""
+
+    @property
+    def tail(self) -> Tail:
+        """Sub-gamma bound."""
+
+    @property
+    def breakpoints(self) -> FloatArray:
+        """Distances at which the log mass changes its form."""
+
+    def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
+        """Draw the noise less ``half``: integers."""
+
+    def log_mass(self, noise: FloatArray) -> FloatArray:
+        """Return the log probability of a noise."""
+
+
+class AdditiveMechanism(ScalarMechanism):
+    """Round to a lattice without bias, add integer noise calibrated to the lattice's own diameter.
+
+    The ends of the domain are rounded outward, so the cost of rounding is inside the stated epsilon.
+    """
+
+    fine: ClassVar[bool] = True  # report a density: the lattice stands for the real line
+
+    @property
+    @abstractmethod
+    def _noise(self) -> Noise:
+        """Noise calibrated to ``_steps``."""
+
+    @property
+    @abstractmethod
+    def _spread(self) -> float:
+        """Order of magnitude of the noise, in units of the domain."""
+
+    @cached_property
+    def _step(self) -> float:
+        """Length of a step: a power of two far below the noise, unless the domain is itself a grid."""
+        if isinstance(self.domain, Grid):
+            return self.domain.step
+        largest = max(abs(self.domain.low), abs(self.domain.high))
+        step = max(
+            power_of_two(self._spread) / 2**24,
+            power_of_two(self.domain.diameter) / 2**30,
+            power_of_two(largest) / 2**46,
+        )
+        return check_step(step, self.domain) if step > power_of_two(self._spread) / 2**24 else step
+
+    @cached_property
+    def _origin(self) -> float:
+        """A point of the lattice near the middle of the domain."""
+        if isinstance(self.domain, Grid):
+            return self.domain.low
+        return self._step * round((self.domain.low + self.domain.high) / 2 / self._step)
+
+    @cached_property
+    def _steps(self) -> int:
+        """Diameter of the rounded domain, in steps."""
+        if isinstance(self.domain, Grid):
+            return self.domain.size - 1
+        low, high = ((end - self._origin) / self._step for end in (self.domain.low, self.domain.high))
+        return math.ceil(high) - math.floor(low)
+
+    @cached_property
+    def support(self) -> Lattice:
+        """All points of the lattice."""
+        return Lattice(self._origin + self._noise.half * self._step, self._step)
+
+    @cached_property
+    def readout(self) -> Readout:
+        """The plain mean of the reports."""
+        tail, step = self._noise.tail, self._step
+        radius = self.domain.diameter / 2
+        return Readout(
+            offset=self.support.origin,
+            scale=step,
+            low=self.domain.low,
+            high=self.domain.high,
+            tail=Tail(float(tail.variance) * step**2 + (radius + step) ** 2, float(tail.scale) * step),
+            coarse=coarseness(max(math.sqrt(self._noise.absolute[1]), self._steps / 2)),
+        )
+
+    def _position(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the lattice point below each value and the distance to it, in steps."""
+        position = x - self._origin
+        position /= self._step
+        if isinstance(self.domain, Grid):
+            return np.rint(position), np.zeros_like(position)
+        below = np.floor(position)
+        position -= below
+        return below, position
+
+    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        index, rest = self._position(x)
+        if not isinstance(self.domain, Grid):
+            index += rng.random(x.size) < rest
+        index += self._noise.sample(rng, x.size)
+        index *= self._step
+        index += self.support.origin
+        return index
+
+    def moments(self, x: Any) -> Moments:
+        """Return the exact moments, the unbiased rounding included."""
+        values = self._inputs(x)
+        _, rest = self._position(values)
+        first, second, third = self._noise.absolute
+        step, zero = (
+            self._step,
+            math.exp(float(self._noise.log_mass(np.asarray(0.0)))) if self._noise.half == 0 else 0.0,
+        )
+        other = 1 - rest
+        # the report is off by noise + c, c = -rest or other; E|noise + c|^3 = E|noise|^3 + 3 c^2 E|noise| + P(0)|c|^3
+        squared = rest * other
+        cubed = rest * other * (rest**2 + other**2)
+        return Moments(
+            np.zeros_like(values), step**2 * (second + squared), step**3 * (third + 3 * first * squared + zero * cubed)
+        )
+
+    def log_prob(self, report: Any, x: Any) -> FloatArray:
+        """Return the exact log mass of a report, per unit of length where the lattice stands for the real line."""
+        reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), self._inputs(x))
+        below, rest = self._position(values)
+        noise = self.support.index(reports) + self._noise.half - below
+        mass = np.logaddexp(
+            xlog1py(1.0, -rest) + self._noise.log_mass(noise), xlogy(1.0, rest) + self._noise.log_mass(noise - 1)
+        )
+        return np.asarray(mass - (math.log(self._step) if self.fine else 0.0))
+
+    def witnesses(self) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the domain, and reports around every breakpoint of the noise centred on them."""
+        inputs = np.asarray([self.domain.low, self.domain.high])
+        below, rest = self._position(inputs)
+        centres = np.concatenate([below, below + (rest > 0)])
+        offsets = np.concatenate([self._noise.breakpoints, -self._noise.breakpoints])
+        around = np.add.outer(np.add.outer(centres, offsets), np.arange(-2.0, 3.0))
+        return inputs, self.support.value(np.unique(np.rint(around)))
+
+
+@dataclass(frozen=True)
+class LaplaceNoise:
+    """P(k) proportional to exp(-rate |k|)."""
+
+    rate: float
+    half: ClassVar[float] = 0.0
+
+    @property
+    def absolute(self) -> tuple[float, float, float]:
+        """First, second and third absolute moment."""
+        half_sinh = math.sinh(self.rate / 2) if self.rate < 1400 else math.inf
+        second = 1 / (2 * half_sinh**2) if half_sinh < 1e150 else 0.0
+        first = 1 / math.sinh(self.rate) if self.rate < 700 else 0.0
+        a = math.exp(-self.rate)
+        third = 2 * a * (1 + 4 * a + a * a) / ((1 + a) * (-math.expm1(-self.rate)) ** 3)
+        return first, second, third
+
+    @property
+    def tail(self) -> Tail:
+        """-ln(1 - (t/rate)^2) bounds the log moment generating function, as for continuous Laplace noise."""
+        return Tail(2 / self.rate**2, 1 / self.rate)
+
+    @property
+    def breakpoints(self) -> FloatArray:
+        """The log mass bends at zero only."""
+        return np.asarray([0.0])
+
+    def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
+        """Draw the noise."""
+        return _random.discrete_laplace(rng, self.rate, size)
+
+    def log_mass(self, noise: FloatArray) -> FloatArray:
+        """Return ln tanh(rate/2) - rate |k|."""
+        return np.asarray(math.log(math.tanh(self.rate / 2)) - self.rate * np.abs(noise))
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """P(k) proportional to exp(-k^2 / (2 sigma^2))."""
+
+    sigma: float
+    half: ClassVar[float] = 0.0
+
+    @cached_property
+    def _normaliser(self) -> float:
+        """Sum of exp(-k^2 / (2 sigma^2)): sigma sqrt(2 pi) to double precision from sigma = 4 on."""
+        if self.sigma >= 4:
+            return self.sigma * math.sqrt(2 * math.pi)
+        return float(np.exp(-0.5 * (np.arange(-200.0, 201.0) / self.sigma) ** 2).sum())
+
+    @cached_property
+    def absolute(self) -> tuple[float, float, float]:
+        """First, second and third absolute moment."""
+        if self.sigma > 2**10:  # sums and integrals of k^p exp(-k^2/2 sigma^2) agree to O(sigma^-2) and better
+            first = math.sqrt(2 / math.pi) * self.sigma - 1 / (6 * self._normaliser)
+            return first, self.sigma**2, 2 * math.sqrt(2 / math.pi) * self.sigma**3
+        k = np.arange(0.0, max(200.0, math.ceil(40 * self.sigma)))
+        mass = 2 * np.exp(-0.5 * (k / self.sigma) ** 2) / self._normaliser
+        first, second, third = (float((k**power * mass).sum()) for power in (1, 2, 3))
+        return first, second, third
+
+    @property
+    def tail(self) -> Tail:
+        """Discrete Gaussian noise is sub-Gaussian with its own sigma (Canonne, Kamath, Steinke 2020, Fact 18)."""
+        return Tail(self.sigma**2, 0.0)
+
+    @property
+    def breakpoints(self) -> FloatArray:
+        """The log mass is smooth; ratios grow without end."""
+        return np.asarray([0.0])
+
+    def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
+        """Draw the noise."""
+        return _random.discrete_gaussian(rng, self.sigma, size)
+
+    def log_mass(self, noise: FloatArray) -> FloatArray:
+        """Return -k^2 / (2 sigma^2) less the log normaliser."""
+        return np.asarray(-0.5 * (noise / self.sigma) ** 2 - math.log(self._normaliser))

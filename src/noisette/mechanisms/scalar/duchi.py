@@ -1,0 +1,121 @@
+"""Duchi's mechanism: one bit that says which of two numbers is reported."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from noisette import _random, _validate
+from noisette._validate import FloatArray
+from noisette.core import Moments, Readout, Tail
+from noisette.domains import Interval
+from noisette.mechanisms._base import Lattice, Points, ScalarMechanism, check_step, power_of_two
+
+
+@dataclass(frozen=True)
+class TwoPoint:
+    """Reports ``low`` or ``high``, the latter with probability (x - low) / (high - low)."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def build(cls, domain: Interval, epsilon: float, lattice: Lattice | None = None) -> TwoPoint:
+        """Return the two reports nearest the domain, on a lattice, whose ratio is at most exp(epsilon)."""
+        half = domain.diameter / 2
+        middle = domain.low + half
+        # at huge epsilon the rarer report keeps a chance that float64 resolves on this domain
+        p_floor = max(2.0**-48, power_of_two(abs(middle) + 2 * half) / 2**49 / domain.diameter)
+        p_least = max(1 / (1 + math.exp(min(epsilon, 700.0))), p_floor) + 4 * _random.ULP
+        reach = half / (1 - 2 * p_least)
+        if lattice is not None:  # whose ends lie evenly about the middle
+            inset = math.floor((middle - reach - lattice.low) / lattice.step) * lattice.step
+            return cls(lattice.low + inset, lattice.high - inset)
+        step = check_step(power_of_two(abs(middle) + reach) / 2**51, domain)
+        return cls(math.floor((middle - reach) / step) * step, math.ceil((middle + reach) / step) * step)
+
+    def p_high(self, x: FloatArray) -> FloatArray:
+        """Return the probability of the higher report."""
+        probability = x - self.low
+        probability *= 1 / (self.high - self.low)
+        return probability
+
+    def sample(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Draw one report for each value."""
+        report = (rng.random(x.size) < self.p_high(x)).astype(np.float64)
+        report *= self.high - self.low
+        report += self.low
+        return report
+
+
+@dataclass(frozen=True)
+class Duchi(ScalarMechanism):
+    """Report one of two numbers outside the domain, the nearer one more often.
+
+    Formula: report +-c on [-1, 1], c = (exp(e) + 1) / (exp(e) - 1), P(+c) = (1 + x/c) / 2.
+
+    *Guarantee*: epsilon-LDP for one value, exactly.
+    *Utility*: unbiased; variance c^2 - x^2, never below 1 - x^2: the best there is for small epsilon, poor above 2.
+    Duchi, Jordan, Wainwright 2018, section 4.1. Harmony (Nguyen et al. 2016) is the same on one value.
+
+    >>> m = Duchi(epsilon=1.0)
+    >>> m.support.values[1], float(m.moments(0.0).variance)
+    (2.163953413738654, 4.6826943766...)
+    """
+
+    epsilon: float
+    _: KW_ONLY
+    domain: Interval = Interval()  # noqa: RUF009
+    name: ClassVar[str] = "duchi"
+    citation: ClassVar[str] = "duchi2018minimax"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
+
+    @cached_property
+    def _pair(self) -> TwoPoint:
+        return TwoPoint.build(self.domain, self.epsilon)
+
+    @property
+    def support(self) -> Points:
+        """The two reports."""
+        return Points((self._pair.low, self._pair.high))
+
+    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return self._pair.sample(x, rng)
+
+    def moments(self, x: Any) -> Moments:
+        """Return the exact moments: variance (high - x)(x - low)."""
+        values = self._inputs(x)
+        above, below = self._pair.high - values, values - self._pair.low
+        variance = above * below
+        return Moments(np.zeros_like(values), variance, variance * (above**2 + below**2) / (above + below))
+
+    def log_prob(self, report: Any, x: Any) -> FloatArray:
+        """Return the log mass, -inf for other numbers than the two."""
+        reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), self._inputs(x))
+        p_high = self._pair.p_high(np.array(values))
+        mass = np.where(reports == self._pair.high, np.log(p_high), np.log1p(-p_high))
+        return np.where(self.support.contains(reports), mass, -np.inf)
+
+    def witnesses(self) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the domain and both reports."""
+        return np.asarray([self.domain.low, self.domain.high]), np.asarray(self.support.values)
+
+    @property
+    def readout(self) -> Readout:
+        """The plain mean of the reports, from the count of high ones."""
+        span = self._pair.high - self._pair.low
+        return Readout(
+            offset=self._pair.low,
+            scale=span,
+            low=self.domain.low,
+            high=self.domain.high,
+            tail=Tail(
+                span**2 / 4, 0.0
+            ),  # Hoeffding: bounded reports are sub-Gaussian with a quarter of the squared span
+        )
