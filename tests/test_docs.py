@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import noisette as nz
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```(?:python|pycon)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,6 +45,12 @@ def test_links_lead_somewhere(path: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
     missing = [t for t in targets if not (path.parent / t).exists() and not t.startswith("mechanisms/")]
     assert not missing
+
+
+def test_bibliography_holds_every_citation() -> None:
+    entries = re.findall(r'<a id="(\w+)">', (ROOT / "docs" / "bibliography.md").read_text(encoding="utf-8"))
+    assert len(entries) == len(set(entries))
+    assert {cls.citation for cls in nz.CATALOGUE.values()} <= set(entries)
 
 
 def test_a_wrong_example_is_seen() -> None:
