@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,11 @@ def generator(rng: Rng = None) -> np.random.Generator:
         return np.random.Generator(AESCounter(key=int.from_bytes(os.urandom(16), "little")))
     if isinstance(rng, np.random.Generator):
         return rng
-    if isinstance(rng, int | np.integer) and not isinstance(rng, bool):
-        if rng < 0:
-            raise ValueError(f"Expected rng={rng} >= 0 as a seed.")
-        return np.random.default_rng(int(rng))
-    raise TypeError(f"Expected rng to be None, an int seed or a numpy Generator, got {type(rng).__name__}.")
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer):
+        raise TypeError(f"Expected rng to be None, an int seed or a numpy Generator, got {type(rng).__name__}.")
+    if rng < 0:
+        raise ValueError(f"Expected rng={rng} >= 0 as a seed.")
+    return np.random.default_rng(int(rng))
 
 
 def uniform_integers(rng: np.random.Generator, high: int, size: int) -> FloatArray:
@@ -64,7 +65,8 @@ def geometric(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
     """Draw k = 0, 1, 2, ... with probability (1 - a) a^k, a = exp(-rate), as float64."""
     if rate < _SMALLEST_RATE:
         raise ValueError(
-            f"Expected rate={rate} >= {_SMALLEST_RATE}: noise of that scale leaves the integers float64 holds. Use a coarser grid."
+            f"Expected rate={rate} >= {_SMALLEST_RATE}: noise of that scale leaves the integers float64 holds. "
+            "Use a coarser grid."
         )
     if rate < _SPLIT_RATE:
         return _split_geometric(rng, rate, size)
@@ -129,7 +131,7 @@ def bernoulli_exp(rng: np.random.Generator, gamma: FloatArray, exact: Callable[.
     probability = np.exp(-gamma)
     result: npt.NDArray[np.bool_] = uniform < probability
     for index in _near(uniform, probability):
-        result[index] = _Bits(rng, uniform[index]).below(lambda mp, i=index: mp.exp(-exact(mp, i)))
+        result[index] = _Bits(rng, uniform[index]).below(partial(_exp_minus, exact, index))
     return result
 
 
@@ -142,6 +144,11 @@ def _near(uniform: FloatArray, *probabilities: float | FloatArray) -> list[int]:
     for probability in probabilities:
         unsure |= (uniform < probability + _LOG_ERROR) & (uniform > probability - _LOG_ERROR)
     return np.flatnonzero(unsure).tolist() if unsure.any() else []
+
+
+def _exp_minus(exact: Callable[..., Any], index: int, mp: Any) -> Any:
+    """Return exp(-gamma[index]) without rounding of gamma."""
+    return mp.exp(-exact(mp, index))
 
 
 def _gaussian_gamma(mp: Any, magnitude: float, rate: float, sigma: float) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -168,7 +169,8 @@ class Box(_Spec):
             raise ValueError(f"Expected finite low < high in every dimension, got low={self.low}, high={self.high}.")
         object.__setattr__(self, "dims", dims)
         for name, side in (("low", self.low), ("high", self.high)):
-            plain = float(side) if np.ndim(side) == 0 else tuple(np.asarray(side, dtype=float).tolist())
+            values = np.asarray(side, dtype=float)
+            plain = float(values) if values.ndim == 0 else tuple(values.tolist())
             object.__setattr__(self, name, plain)
 
     @staticmethod
@@ -203,8 +205,7 @@ class Box(_Spec):
         """Tell which vectors lie inside."""
         values = _validate.reals(x)
         _validate.trailing(values, self.shape, "x")
-        inside: BoolArray = ((values >= self.low) & (values <= self.high)).all(axis=-1)
-        return inside
+        return np.asarray(((values >= self.low) & (values <= self.high)).all(axis=-1))
 
     def clip(self, x: Any) -> FloatArray:
         """Move entries outside to the nearer bound."""
@@ -254,7 +255,7 @@ class L2Ball(_Spec):
         values = _validate.reals(x)
         _validate.trailing(values, self.shape, "x")
         norm = np.linalg.norm(values, axis=-1, keepdims=True)
-        return values * np.minimum(1.0, self.radius / np.maximum(norm, np.finfo(float).tiny))
+        return np.asarray(values * np.minimum(1.0, self.radius / np.maximum(norm, np.finfo(float).tiny)))
 
 
 @dataclass(frozen=True)
@@ -276,9 +277,10 @@ class Sphere(L2Ball):
         norm = np.linalg.norm(values, axis=-1, keepdims=True)
         if not np.all(norm > 0):
             raise ValueError(
-                "Expected vectors of length > 0: a zero vector has no direction. Use an L2Ball domain for lengths below the radius."
+                "Expected vectors of length > 0: a zero vector has no direction. "
+                "Use an L2Ball domain for lengths below the radius."
             )
-        return values * (self.radius / norm)
+        return np.asarray(values * (self.radius / norm))
 
 
 @dataclass(frozen=True)
@@ -312,7 +314,7 @@ class Categorical(_Spec):
     @property
     def diameter(self) -> float:
         """Distance of two different categories seen as unit vectors."""
-        return 2.0**0.5
+        return math.sqrt(2)
 
     def contains(self, x: Any) -> BoolArray:
         """Tell which codes name a category."""
@@ -324,7 +326,8 @@ class Categorical(_Spec):
         if np.all(self.contains(x)):
             return _validate.integers(x)
         raise ValueError(
-            "Categories cannot be clipped: there is no nearest one. Map unknown values to a category of their own, such as 'other'."
+            "Categories cannot be clipped: there is no nearest one. "
+            "Map unknown values to a category of their own, such as 'other'."
         )
 
     def encode(self, values: Any) -> npt.NDArray[np.int64]:

@@ -85,7 +85,7 @@ class Guarantee:
         )
 
     def zcdp(self) -> float:
-        """Return rho of the zero-concentrated guarantee that a pure one implies: epsilon^2 / 2 (Bun, Steinke 2016, Prop. 1.4)."""
+        """Return rho = epsilon^2 / 2 of the concentrated guarantee that a pure one implies (Bun, Steinke 2016, 1.4)."""
         if self.delta > 0:
             raise ValueError(
                 f"Expected a pure guarantee, got delta={self.delta}. Ask the mechanism's own event instead."

@@ -80,7 +80,7 @@ class Window:
 
     def place(self, x: FloatArray, mapping: tuple[float, float]) -> FloatArray:
         """Return the window's place for each input."""
-        place = x * mapping[1]
+        place = np.asarray(x * mapping[1])
         place += mapping[0]
         np.rint(place, out=place)
         return np.clip(place, 0, self.moves, out=place)
@@ -137,7 +137,11 @@ class WindowMechanism(ScalarMechanism):
     """A scalar mechanism that is one `Window`, placed so that the report is unbiased or as published."""
 
     domain: Interval
-    unbiased: bool = True
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the window is placed so that the mean report is the value."""
+        return True
 
     @property
     @abstractmethod
@@ -177,11 +181,11 @@ class WindowMechanism(ScalarMechanism):
     @cached_property
     def readout(self) -> Readout:
         """The mean of the reports, its affine bias undone."""
-        ends = np.asarray([self.domain.low, self.domain.high])
-        bias = self.moments(ends).bias
-        slope = 1 + float(bias[1] - bias[0]) / self.domain.diameter
-        worst = float(self.moments(np.linspace(*ends, 3)).variance.max())
-        return bounded_readout(self.support, self.domain, variance=worst, slope=slope, bias=float(bias[0]))
+        moments = self.moments(np.linspace(self.domain.low, self.domain.high, 3))
+        low_bias, high_bias = float(moments.bias[0]), float(moments.bias[2])
+        slope = 1 + (high_bias - low_bias) / self.domain.diameter
+        worst = float(moments.variance.max())
+        return bounded_readout(self.support, self.domain, variance=worst, slope=slope, bias=low_bias)
 
 
 def bounded_readout(
@@ -195,5 +199,5 @@ def bounded_readout(
         low=domain.low,
         high=domain.high,
         tail=Tail(variance / slope**2 + (domain.diameter / 2) ** 2, span / (3 * slope)),
-        coarse=coarseness(span / support.step / 2**5),
+        coarse=coarseness(span / support.step / 2**6),
     )

@@ -25,7 +25,8 @@ _DUCHI_ALONE = 0.61  # below it mixing in Piecewise raises the worst-case varian
 class Hybrid(ScalarMechanism):
     """Report by Piecewise with probability 1 - exp(-e/2), by Duchi otherwise; by Duchi alone up to epsilon 0.61.
 
-    Formula: the mixture; on [-1, 1] with s = exp(e/2) the variance is (s+3)/(3s(s-1)) + c^2/s, c = (exp(e)+1)/(exp(e)-1).
+    Formula: the mixture; on [-1, 1] with s = exp(e/2), E = exp(e), c = (E+1)/(E-1), the variance is
+    (s+3)/(3s(s-1)) + c^2/s.
 
     *Guarantee*: epsilon-LDP for one value, exactly: both parts are.
     *Utility*: unbiased; the same variance at every value above 0.61, and a lower worst case than either part.

@@ -51,7 +51,8 @@ class Piecewise(WindowMechanism):
 class PiecewiseOptimal(WindowMechanism):
     """Piecewise with the window that makes the worst-case variance least.
 
-    Formula, on [-1, 1] with E = exp(e): variance (t+1)x^2/(E-1) + (t+E)((t+1)^3+E-1)/(3t^2(E-1)^2), t the minimiser at x = 1.
+    Formula, on [-1, 1] with E = exp(e): variance (t+1)x^2/(E-1) + (t+E)((t+1)^3+E-1)/(3t^2(E-1)^2), t the
+    minimiser at x = 1.
 
     *Guarantee*: epsilon-LDP for one value, exactly: the law is an integer table.
     *Utility*: unbiased; below Piecewise everywhere in the worst case, 0.162 against 0.241 at epsilon 4.
@@ -80,8 +81,8 @@ class PiecewiseOptimal(WindowMechanism):
 class SquareWave(WindowMechanism):
     """Report from a window of fixed width centred on the value.
 
-    Formula, on [0, 1]: reports in [-b, 1+b], window [x-b, x+b], b = (e E - E + 1) / (2 E (E - 1 - e)), E = exp(e); any other
-    interval is mapped to [0, 1] and the report mapped back.
+    Formula, on [0, 1]: reports in [-b, 1+b], window [x-b, x+b], b = (e E - E + 1) / (2 E (E - 1 - e)), E = exp(e);
+    any other interval is mapped to [0, 1] and the report mapped back.
 
     *Guarantee*: epsilon-LDP for one value, exactly: the law is an integer table.
     *Utility*: biased toward the middle as published (bias affine in x); made for reconstructing distributions. With

@@ -43,12 +43,13 @@ class StaircaseNoise:
 
         def shifted(power: int) -> float:
             """E[(l + start)^power]."""
-            return sum(math.comb(power, i) * start ** (power - i) * stairs[i] for i in range(power + 1))
+            return math.fsum(math.comb(power, i) * start ** (power - i) * stairs[i] for i in range(power + 1))
 
         def spread(power: int) -> float:
             """E|X|^power were X uniform along each stair."""
-            inner = sum(math.comb(power, j) * shifted(power - j) / (j + 1) for j in range(power + 1))
-            return self.p_first * self.first**power / (power + 1) + (1 - self.p_first) * self.width**power * inner
+            inner = math.fsum(math.comb(power, j) * shifted(power - j) / (j + 1) for j in range(power + 1))
+            first, width = float(self.first), float(self.width)
+            return self.p_first * first**power / (power + 1) + (1 - self.p_first) * width**power * inner
 
         first, second, third = spread(1), spread(2), spread(3)
         return first, second - 1 / 12, third - first / 4  # X sits in the middle of each step
@@ -136,7 +137,7 @@ class Staircase(_StaircaseMechanism):
     def gamma(self) -> float:
         """Width of the first stair that minimises the variance."""
         b = math.exp(-self.epsilon)
-        return ((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-self.epsilon)
+        return (math.cbrt(b * (1 + b) / 2) - b) / -math.expm1(-self.epsilon)
 
 
 @dataclass(frozen=True)
