@@ -63,17 +63,24 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 def index_page() -> str:
     """Return the table of the whole catalogue, in sections by kind."""
-    lines = ["# Mechanisms", "", "Every entry of `nz.CATALOGUE`, with the error of one report at ε = 1.", ""]
+    lines = [
+        "# Mechanisms",
+        "",
+        "Every entry of `nz.CATALOGUE`; error of one report at ε = 1, for the worst input.",
+        "",
+    ]
     for kind, classes in _by_kind().items():
         lines += [f"## {KINDS.get(kind, kind.capitalize())}", ""]
-        lines += ["| name | what it does | guarantee | claim | variance at ε = 1 |", "| --- | --- | --- | --- | ---: |"]
+        lines += [
+            "| name | what it does | guarantee | claim | bias | variance |",
+            "| --- | --- | --- | --- | ---: | ---: |",
+        ]
         for name, cls in classes.items():
             mechanism = cls.example(1.0)
-            variance = float(np.max(mechanism.moments(_inputs(mechanism)).variance))
+            bias, _, variance = _errors(mechanism)
             what = _summary(cls).rstrip(".")
-            claim = "holds" if mechanism.guarantee.claim_holds else "**false**"
-            budget = _budget(mechanism.guarantee)
-            lines.append(f"| [{name}]({name}.md) | {what} | {budget} | {claim} | {variance:.4g} |")
+            budget, claim = _budget(mechanism.guarantee), _verdict(mechanism.guarantee)
+            lines.append(f"| [{name}]({name}.md) | {what} | {budget} | {claim} | {bias:.2g} | {variance:.4g} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -110,7 +117,7 @@ def mechanism_page(name: str, cls: type[Any]) -> str:
 def error_figure(cls: type[Any]) -> bytes:
     """Draw the variance against the budget, and bias and variance against the value where it is a number."""
     budgets = np.geomspace(0.1, 10, 25)
-    worst, least = np.transpose([_extremes(cls.example(float(epsilon))) for epsilon in budgets])
+    _, least, worst = np.transpose([_errors(cls.example(float(epsilon))) for epsilon in budgets])
     scalar = _is_scalar(cls)
     figure = Figure(figsize=(9, 3.4) if scalar else (5, 3.4), layout="constrained")
     panels = figure.subplots(1, 2 if scalar else 1, squeeze=False)[0]
@@ -125,7 +132,8 @@ def error_figure(cls: type[Any]) -> bytes:
             moments = mechanism.moments(x)
             panels[1].plot(x, moments.variance + moments.bias**2, label=f"ε = {epsilon:g}")
         panels[1].set(yscale="log", xlabel="x, the true value", ylabel="mean squared error of one report")
-        panels[1].legend()
+        panels[1].locator_params(axis="x", nbins=5)
+        panels[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
     for panel in panels:
         panel.grid(alpha=0.3)
     buffer = io.BytesIO()
@@ -155,9 +163,10 @@ def _inputs(mechanism: Any) -> Any:
     return mechanism.witnesses()[0]
 
 
-def _extremes(mechanism: Any) -> tuple[float, float]:
-    variance = mechanism.moments(_inputs(mechanism)).variance
-    return float(np.max(variance)), float(np.min(variance))
+def _errors(mechanism: Any) -> tuple[float, float, float]:
+    """Return the largest absolute bias, the least and the largest variance of one report."""
+    moments = mechanism.moments(_inputs(mechanism))
+    return float(np.max(np.abs(moments.bias))), float(np.min(moments.variance)), float(np.max(moments.variance))
 
 
 def _summary(cls: type[Any]) -> str:
@@ -180,6 +189,10 @@ def _docstring(cls: type[Any]) -> str:
         if paragraph.startswith(">>>"):
             paragraphs.append(f"```pycon\n{paragraph}\n```")
             continue
+        if paragraph.startswith("Formula"):
+            head, _, formula = paragraph.partition(": ")
+            paragraphs.append(f"*{head}*:\n\n```text\n{formula}\n```")
+            continue
         # a new thought in the same paragraph: *Guarantee*: ..., *Utility*: ..., or a citation with its year
         paragraphs.append(re.sub(r"\n(?=\*\w+\*:|\S[^\n]*\b(?:19|20)\d\d\b)", "\n\n", paragraph).replace("``", "`"))
     return "\n\n".join(paragraphs)
@@ -187,6 +200,10 @@ def _docstring(cls: type[Any]) -> str:
 
 def _budget(guarantee: Any) -> str:
     return f"{guarantee.epsilon:g}" if guarantee.delta == 0 else f"({guarantee.epsilon:g}, {guarantee.delta:g})"
+
+
+def _verdict(guarantee: Any) -> str:
+    return "holds" if guarantee.claim_holds else "**false**"
 
 
 def _guarantee_table(cls: type[Any]) -> str:
@@ -201,18 +218,14 @@ def _guarantee_table(cls: type[Any]) -> str:
         mechanism = cls.example(epsilon)
         stated, claim = mechanism.guarantee, mechanism.guarantee.claim
         published = "none" if claim is None else f"{claim.epsilon:g} per {claim.unit}"
-        verdict = "holds" if stated.claim_holds else "**false**"
-        exact = f"{nz.exact_epsilon(mechanism):.6g}"
-        lines.append(f"| {epsilon:g} | {_budget(stated)} | {published} | {verdict} | {exact} |")
+        exact = f"{nz.exact_epsilon(mechanism):.6g}" if stated.delta == 0 else "none without δ"
+        lines.append(f"| {epsilon:g} | {_budget(stated)} | {published} | {_verdict(stated)} | {exact} |")
     return "\n".join(lines)
 
 
 def _error_table(cls: type[Any]) -> str:
     lines = ["| ε | largest absolute bias | least variance | largest variance |", "| ---: | ---: | ---: | ---: |"]
     for epsilon in BUDGETS:
-        mechanism = cls.example(epsilon)
-        moments = mechanism.moments(_inputs(mechanism))
-        bias = float(np.max(np.abs(moments.bias)))
-        low, high = float(np.min(moments.variance)), float(np.max(moments.variance))
-        lines.append(f"| {epsilon:g} | {bias:.4g} | {low:.4g} | {high:.4g} |")
+        bias, low, high = _errors(cls.example(epsilon))
+        lines.append(f"| {epsilon:g} | {bias:.2g} | {low:.4g} | {high:.4g} |")
     return "\n".join(lines)
