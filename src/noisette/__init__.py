@@ -15,6 +15,7 @@ from noisette.mechanisms.scalar.hybrid import Hybrid
 from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+from noisette.mechanisms.vector.sampled import Reports, Sampled
 
 if TYPE_CHECKING:
     from noisette import testing
@@ -48,6 +49,8 @@ __all__ = [
     "Piecewise",
     "PiecewiseOptimal",
     "PrivacyWarning",
+    "Reports",
+    "Sampled",
     "Scdf",
     "Sphere",
     "SquareWave",

@@ -125,7 +125,8 @@ class Tail:
 class Readout:
     """How integer sums become an estimate: value = offset + scale * total / count.
 
-    ``coarse`` divides an integer before it is squared; ``low`` and ``high`` bound the estimated quantity.
+    ``coarse``, a power of two, divides an integer before it is squared and the square is rounded; ``low`` and ``high``
+    bound the estimated quantity.
     """
 
     offset: float | FloatArray
@@ -185,7 +186,9 @@ class Aggregate:
         count = self.count.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = self.total / count
-            spread = readout.coarse**2 * (self.squares / count) - mean**2
+            # squares were rounded to whole numbers: half of one covers what that may have hidden
+            rounding = 0.5 if readout.coarse > 1 else 0.0
+            spread = readout.coarse**2 * (self.squares / count + rounding) - mean**2
             variance = np.maximum(spread, 0.0) * count / (count - 1)
             error = np.abs(readout.scale) * np.sqrt(variance / count)
             value = readout.offset + readout.scale * mean

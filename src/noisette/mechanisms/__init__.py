@@ -1,4 +1,4 @@
-"""Every mechanism by its name: a line here gives it checks, plots, a plan, a command-line name and a page in the docs."""
+"""Every mechanism by its name: a line here gives it checks, plots, a plan, a command and a page in the docs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from noisette.mechanisms.scalar.hybrid import Hybrid
 from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+from noisette.mechanisms.vector.sampled import Sampled
 
 CATALOGUE: dict[str, type[Any]] = {
     cls.name: cls
@@ -29,6 +30,7 @@ CATALOGUE: dict[str, type[Any]] = {
         Gaussian,
         DiscreteLaplace,
         DiscreteGaussian,
+        Sampled,
     )
 }
 

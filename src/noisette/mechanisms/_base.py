@@ -37,13 +37,22 @@ class Lattice:
         """Return the integer k of the nearest point."""
         return np.asarray(np.rint((reports - self.origin) / self.step))
 
+    def exact_index(self, reports: FloatArray) -> FloatArray | None:
+        """Return the integers k if a quick look finds every report on the lattice and within its ends."""
+        position = reports - self.origin
+        position *= 1 / self.step
+        index = np.rint(position)
+        low, high = float(reports.min()), float(reports.max())
+        known = math.isfinite(low) and math.isfinite(high) and self.low <= low and high <= self.high
+        return index if known and np.array_equal(position, index) else None
+
     def value(self, index: Any) -> FloatArray:
         """Return the point of an integer k."""
         return np.asarray(self.origin + self.step * index)
 
     def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
         """Tell which reports are points of the lattice within its ends."""
-        inside = (reports >= self.low) & (reports <= self.high)
+        inside = (reports >= self.low) & (reports <= self.high) & np.isfinite(reports)
         with np.errstate(invalid="ignore"):
             return np.asarray(inside & (self.value(self.index(reports)) == reports))
 
@@ -54,12 +63,30 @@ class Points:
 
     values: tuple[float, ...]
 
+    @property
+    def low(self) -> float:
+        """Least report."""
+        return self.values[0]
+
+    @property
+    def high(self) -> float:
+        """Largest report."""
+        return self.values[-1]
+
     def __str__(self) -> str:
         return "{" + ", ".join(f"{value:g}" for value in self.values) + "}"
 
     def index(self, reports: npt.NDArray[Any]) -> FloatArray:
-        """Return the position of each report among the points, which are sorted."""
-        return np.searchsorted(self.values, reports).astype(np.float64)
+        """Return the position of the nearest point at or above each report; the points are sorted."""
+        index = np.zeros(np.shape(reports))
+        for point in self.values[:-1]:
+            index += reports > point
+        return index
+
+    def exact_index(self, reports: FloatArray) -> FloatArray | None:
+        """Return the positions if every report is among the points."""
+        index = self.index(reports)
+        return index if np.array_equal(self.value(index), reports) else None
 
     def value(self, index: Any) -> FloatArray:
         """Return the report at a position."""
@@ -162,8 +189,11 @@ class ScalarMechanism(BaseMechanism):
 
     def codes(self, reports: npt.NDArray[Any]) -> FloatArray:
         """Return the integers that stand for the reports on the support, as float64."""
-        self.check_support(reports)
-        return self.support.index(reports)
+        codes = self.support.exact_index(reports)
+        if codes is None:
+            self.check_support(reports)
+            return self.support.index(reports)
+        return codes
 
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums."""
@@ -172,7 +202,7 @@ class ScalarMechanism(BaseMechanism):
         for part in blocks(flat.size):
             codes = self.codes(flat[part])
             total += int(codes.sum())
-            squares += int(np.square(np.rint(codes / self.readout.coarse)).sum())
+            squares += int(np.rint(np.square(codes / self.readout.coarse)).sum())
         sums = (np.asarray([number], dtype=np.int64) for number in (flat.size, total, squares))
         return Tally(flat.size, *sums)
 
@@ -206,8 +236,8 @@ def power_of_two(size: float) -> float:
 
 
 def coarseness(spread: float) -> float:
-    """Return the power of two by which codes are divided before squaring: it leaves some 2^10 steps a spread."""
-    return max(1.0, power_of_two(max(spread, 1.0)) / 2.0**10)
+    """Return the power of two by which codes are divided before squaring: it leaves 2^6 to 2^7 of a spread."""
+    return max(1.0, power_of_two(max(spread, 1.0)) / 2.0**6)
 
 
 def check_step(step: float, domain: Interval | Grid) -> float:
