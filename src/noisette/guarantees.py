@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 from noisette import _validate
 from noisette._validate import FloatArray
@@ -16,6 +16,8 @@ from noisette._validate import FloatArray
 Unit = Literal["element", "record", "example"]
 Model = Literal["local", "central", "shuffled"]
 Relation = Literal["any-pair", "replace", "add-remove"]
+
+_SERIES_BELOW = 5e-3  # half a mu below which a difference of Mills' ratios would cancel more than a series truncates
 
 
 class PrivacyWarning(UserWarning):
@@ -117,14 +119,31 @@ def warn_unsound(name: str, guarantee: Guarantee) -> None:
 def gaussian_delta(mu: float | FloatArray, epsilon: float) -> Any:
     """Return the exact delta(epsilon) of Gaussian noise: mu = sensitivity / sigma.
 
-    delta = Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu)  (Balle, Wang 2018, Theorem 8).
+    delta = Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu)  (Balle, Wang 2018, Theorem 8)
+          = phi(e/mu - mu/2) (M(e/mu - mu/2) - M(e/mu + mu/2)), M Mills' ratio: what cancels in delta divides out.
     """
-    mu = np.asarray(mu, dtype=float)
-    with np.errstate(divide="ignore"):
-        ratio = np.divide(epsilon, mu)
-    first, second = log_ndtr(mu / 2 - ratio), epsilon + log_ndtr(-mu / 2 - ratio)
-    # first >= second, both may be far below the smallest float
-    return np.exp(first) * -np.expm1(np.minimum(second - first, 0.0))
+    half = np.asarray(mu, dtype=float) / 2
+    with np.errstate(divide="ignore", over="ignore"):
+        centre = np.minimum(np.divide(epsilon, 2 * half), 1e8)  # beyond 40, delta is below the smallest float
+    near, far = centre - half, centre + half
+    gap = np.where(half < _SERIES_BELOW, _mills_gap(centre, half), _mills(np.maximum(near, -5.0)) - _mills(far))
+    likely = ndtr(-near) - np.exp(epsilon + log_ndtr(-far))
+    return np.where(near < -5, likely, np.exp(-near * near / 2) / math.sqrt(2 * math.pi) * gap)[()]
+
+
+def _mills(x: FloatArray) -> FloatArray:
+    """Return M(x) = (1 - Phi(x)) / phi(x)."""
+    return np.asarray(math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)))
+
+
+def _mills_gap(centre: FloatArray, half: FloatArray) -> FloatArray:
+    """Return M(centre - half) - M(centre + half) by the series in a small half, from M' = x M - 1."""
+    ratio = _mills(centre)
+    first = centre * ratio - 1
+    second = ratio + centre * first
+    third = 2 * first + centre * second
+    fifth = 4 * third + centre * (3 * second + centre * third)
+    return np.asarray(-2 * half * (first + half**2 / 6 * (third + half**2 / 20 * fifth)))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

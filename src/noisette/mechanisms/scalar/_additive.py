@@ -66,12 +66,11 @@ class AdditiveMechanism(ScalarMechanism):
         if isinstance(self.domain, Grid):
             return self.domain.step
         largest = max(abs(self.domain.low), abs(self.domain.high))
-        step = max(
-            power_of_two(self._spread) / 2**24,
-            power_of_two(self.domain.diameter) / 2**30,
-            power_of_two(largest) / 2**46,
-        )
-        return check_step(step, self.domain) if step > power_of_two(self._spread) / 2**24 else step
+        spread, diameter = power_of_two(self._spread), power_of_two(self.domain.diameter)
+        # far below the noise, and below the domain so that rounding its ends outward costs little
+        step = max(min(spread / 2**24, max(diameter / 2**16, spread / 2**40)), diameter / 2**30)
+        resolution = power_of_two(largest) / 2**46
+        return step if step >= resolution else check_step(resolution, self.domain)
 
     @cached_property
     def _origin(self) -> float:
@@ -131,10 +130,8 @@ class AdditiveMechanism(ScalarMechanism):
         values = self._inputs(x)
         _, rest = self._position(values)
         first, second, third = self._noise.absolute
-        step, zero = (
-            self._step,
-            math.exp(float(self._noise.log_mass(np.asarray(0.0)))) if self._noise.half == 0 else 0.0,
-        )
+        step = self._step
+        zero = math.exp(float(self._noise.log_mass(np.asarray(0.0)))) if self._noise.half == 0 else 0.0
         other = 1 - rest
         # the report is off by noise + c, c = -rest or other; E|noise + c|^3 = E|noise|^3 + 3 c^2 E|noise| + P(0)|c|^3
         squared = rest * other
@@ -151,7 +148,9 @@ class AdditiveMechanism(ScalarMechanism):
         mass = np.logaddexp(
             xlog1py(1.0, -rest) + self._noise.log_mass(noise), xlogy(1.0, rest) + self._noise.log_mass(noise - 1)
         )
-        return np.asarray(mass - (math.log(self._step) if self.fine else 0.0))
+        if self.fine:
+            return np.asarray(mass - math.log(self._step))
+        return np.where(self.support.contains(reports), mass, -np.inf)
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the domain, and reports around every breakpoint of the noise centred on them."""

@@ -41,11 +41,13 @@ class Window:
         step = max(power_of_two(total) / 2**31, power_of_two(largest) / 2**50)
         if step > power_of_two(total) / 2**31:
             check_step(step, domain)
-        width = max(1, round(travel * math.exp(-log_t) * half / step))
         moves = round(travel * half / step) + 2  # room for the rounding of the probabilities
-        # odds of the window E / t, at most E width / moves on these integers, and never a certainty
-        log_odds = epsilon + min(-log_t, math.log(width / moves))
-        p_other = math.ceil((1 + 2.0**-50) / (1 + math.exp(min(log_odds, 700.0))) * 2**53)
+        width = math.ceil(moves * math.exp(-log_t)) or 1
+        # the window's odds are E / t, at most E width / moves; below epsilon 1 the latter, for there the mean report
+        # hangs on a small difference of the two chances
+        log_odds = epsilon + (math.log(width / moves) if epsilon < 1 else -log_t)
+        shy = 1 + (1 + epsilon) * 2.0**-50  # covers the rounding of these lines
+        p_other = math.ceil(shy / (1 + math.exp(min(log_odds, 700.0))) * 2**53)
         # the outputs lie evenly about the middle of the domain, to within a millionth of a step
         grain = max(step / 2**20, power_of_two(largest + total) / 2**51)
         first = grain * round(((domain.low + half) - step * (width + moves - 1) / 2) / grain)
@@ -89,9 +91,8 @@ class Window:
         """Draw one report for each place."""
         size = place.size
         other = rng.random(size) >= self.p_window
-        report = _random.uniform_integers(rng, self.moves, size)
+        report, inside = _random.one_of_two(rng, self.moves, self.width, size)
         report += self.width * (report >= place)
-        inside = _random.uniform_integers(rng, self.width, size)
         inside += place
         report -= inside
         report *= other
@@ -163,20 +164,20 @@ class WindowMechanism(ScalarMechanism):
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of a report."""
         values = self._inputs(x)
-        place = self._window.place(np.array(values), self._map)
+        place = self._window.place(values, self._map)
         mean = self._window.mean(place)
         return Moments(mean - values, self._window.absolute(place, mean, 2), self._window.absolute(place, mean, 3))
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
         """Return the exact log mass of a report per unit of length."""
         reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), self._inputs(x))
-        place = self._window.place(np.array(values), self._map)
+        place = self._window.place(values, self._map)
         return np.asarray(self._window.log_mass(reports, place) - math.log(self._window.step))
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return ends and middle of the domain, and reports on both sides of every edge there."""
         inputs = np.asarray([self.domain.low, (self.domain.low + self.domain.high) / 2, self.domain.high])
-        return inputs, self._window.edges(self._window.place(np.array(inputs), self._map))
+        return inputs, self._window.edges(self._window.place(inputs, self._map))
 
     @cached_property
     def readout(self) -> Readout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -26,23 +27,31 @@ class TwoPoint:
     @classmethod
     def build(cls, domain: Interval, epsilon: float, lattice: Lattice | None = None) -> TwoPoint:
         """Return the two reports nearest the domain, on a lattice, whose ratio is at most exp(epsilon)."""
-        half = domain.diameter / 2
-        middle = domain.low + half
+        largest = max(abs(domain.low), abs(domain.high))
         # at huge epsilon the rarer report keeps a chance that float64 resolves on this domain
-        p_floor = max(2.0**-48, power_of_two(abs(middle) + 2 * half) / 2**49 / domain.diameter)
+        p_floor = max(2.0**-48, power_of_two(largest) / 2**48 / domain.diameter)
         p_least = max(1 / (1 + math.exp(min(epsilon, 700.0))), p_floor) + 4 * _random.ULP
-        reach = half / (1 - 2 * p_least)
-        if lattice is not None:  # whose ends lie evenly about the middle
-            inset = math.floor((middle - reach - lattice.low) / lattice.step) * lattice.step
-            return cls(lattice.low + inset, lattice.high - inset)
-        step = check_step(power_of_two(abs(middle) + reach) / 2**51, domain)
-        return cls(math.floor((middle - reach) / step) * step, math.ceil((middle + reach) / step) * step)
+        beyond = domain.diameter * p_least / (1 - 2 * p_least)
+        # in exact arithmetic: a report that is rounded toward the domain would cost epsilon
+        low, high = Fraction(domain.low) - Fraction(beyond), Fraction(domain.high) + Fraction(beyond)
+        if lattice is not None:
+            step = Fraction(lattice.step)
+            up = max(0, math.floor((low - Fraction(lattice.low)) / step))
+            down = max(0, math.floor((Fraction(lattice.high) - high) / step))
+            return cls(lattice.low + up * lattice.step, lattice.high - down * lattice.step)
+        grain = check_step(power_of_two(largest + beyond) / 2**51, domain)
+        return cls(math.floor(low / Fraction(grain)) * grain, math.ceil(high / Fraction(grain)) * grain)
 
     def p_high(self, x: FloatArray) -> FloatArray:
         """Return the probability of the higher report."""
         probability = np.subtract(x, self.low, out=np.empty_like(x))
         probability *= 1 / (self.high - self.low)
         return probability
+
+    def masses(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the probabilities that the sampler gives the lower and the higher report: multiples of 2^-53."""
+        p_high = _random.bernoulli_threshold(self.p_high(x))
+        return 1 - p_high, p_high
 
     def sample(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw one report for each value."""
@@ -91,15 +100,16 @@ class Duchi(ScalarMechanism):
     def moments(self, x: Any) -> Moments:
         """Return the exact moments: variance (high - x)(x - low)."""
         values = self._inputs(x)
-        above, below = self._pair.high - values, values - self._pair.low
-        variance = above * below
-        return Moments(np.zeros_like(values), variance, variance * (above**2 + below**2) / (above + below))
+        p_low, p_high = self._pair.masses(values)
+        span = self._pair.high - self._pair.low
+        variance = span**2 * p_low * p_high
+        return Moments(np.zeros_like(values), variance, span * variance * (p_low**2 + p_high**2))
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
         """Return the log mass, -inf for other numbers than the two."""
         reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), self._inputs(x))
-        p_high = self._pair.p_high(np.array(values))
-        mass = np.where(reports == self._pair.high, np.log(p_high), np.log1p(-p_high))
+        p_low, p_high = self._pair.masses(values)
+        mass = np.where(reports == self._pair.high, np.log(p_high), np.log(p_low))
         return np.where(self.support.contains(reports), mass, -np.inf)
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
@@ -115,7 +125,5 @@ class Duchi(ScalarMechanism):
             scale=span,
             low=self.domain.low,
             high=self.domain.high,
-            tail=Tail(
-                span**2 / 4, 0.0
-            ),  # Hoeffding: bounded reports are sub-Gaussian with a quarter of the squared span
+            tail=Tail(span**2 / 4, 0.0),  # Hoeffding: bounded reports are sub-Gaussian with span^2 / 4
         )

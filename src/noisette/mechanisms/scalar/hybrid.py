@@ -13,9 +13,9 @@ from noisette import _random, _validate
 from noisette._validate import FloatArray
 from noisette.core import Moments, Readout
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, ScalarMechanism
+from noisette.mechanisms._base import Lattice, Points, ScalarMechanism
 from noisette.mechanisms.scalar._window import Window, bounded_readout
-from noisette.mechanisms.scalar.duchi import TwoPoint
+from noisette.mechanisms.scalar.duchi import Duchi, TwoPoint
 from noisette.mechanisms.scalar.piecewise import unbiased_travel
 
 _DUCHI_ALONE = 0.61  # below it mixing in Piecewise raises the worst-case variance
@@ -48,7 +48,12 @@ class Hybrid(ScalarMechanism):
     @cached_property
     def p_piecewise(self) -> float:
         """Share of reports made by Piecewise."""
-        return 0.0 if self.epsilon <= _DUCHI_ALONE else _random.bernoulli_threshold(-math.expm1(-self.epsilon / 2))
+        return float(_random.bernoulli_threshold(-math.expm1(-self.epsilon / 2))) if self._alone is None else 0.0
+
+    @cached_property
+    def _alone(self) -> Duchi | None:
+        """Duchi's mechanism where it is the better one by itself."""
+        return Duchi(epsilon=self.epsilon, domain=self.domain) if self.epsilon <= _DUCHI_ALONE else None
 
     @cached_property
     def _window(self) -> Window:
@@ -60,14 +65,14 @@ class Hybrid(ScalarMechanism):
         return TwoPoint.build(self.domain, self.epsilon, self._window.lattice)
 
     @property
-    def support(self) -> Lattice:
-        """The lattice of Piecewise, which holds Duchi's two reports."""
-        return self._window.lattice
+    def support(self) -> Lattice | Points:
+        """The lattice of Piecewise, which holds Duchi's two reports, or these alone."""
+        return self._window.lattice if self._alone is None else self._alone.support
 
     def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        if self._alone is not None:
+            return self._alone._perturb(x, rng)
         report = self._pair.sample(x, rng)
-        if self.p_piecewise == 0:
-            return report
         window = self._window.sample(self._window.place(x, self._window.unbiased_map), rng)
         window -= report
         window *= rng.random(x.size) < self.p_piecewise
@@ -76,41 +81,44 @@ class Hybrid(ScalarMechanism):
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of the mixture."""
+        if self._alone is not None:
+            return self._alone.moments(x)
         values = self._inputs(x)
-        place = self._window.place(np.array(values), self._window.unbiased_map)
-        share, p_high = self.p_piecewise, self._pair.p_high(np.array(values))
+        place = self._window.place(values, self._window.unbiased_map)
+        share, (p_low, p_high) = self.p_piecewise, self._pair.masses(values)
         mean = share * self._window.mean(place) + (1 - share) * values
 
         def absolute(power: int) -> FloatArray:
-            two = (
-                p_high * np.abs(self._pair.high - mean) ** power + (1 - p_high) * np.abs(mean - self._pair.low) ** power
-            )
+            two = p_high * np.abs(self._pair.high - mean) ** power + p_low * np.abs(mean - self._pair.low) ** power
             return np.asarray(share * self._window.absolute(place, mean, power) + (1 - share) * two)
 
         return Moments(mean - values, absolute(2), absolute(3))
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass per unit of length: Duchi's two reports stand out."""
+        """Return the exact log mass per unit of length, where Duchi's two reports stand out; Duchi's mass if alone."""
+        if self._alone is not None:
+            return self._alone.log_prob(report, x)
         reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), self._inputs(x))
-        p_high = self._pair.p_high(np.array(values))
+        p_low, p_high = self._pair.masses(values)
         nearest = self.support.value(self.support.index(reports))
-        two = np.where(nearest == self._pair.high, p_high, np.where(nearest == self._pair.low, 1 - p_high, 0.0))
-        place = self._window.place(np.array(values), self._window.unbiased_map)
+        two = np.where(nearest == self._pair.high, p_high, np.where(nearest == self._pair.low, p_low, 0.0))
+        place = self._window.place(values, self._window.unbiased_map)
         mass = (1 - self.p_piecewise) * two + self.p_piecewise * np.exp(self._window.log_mass(reports, place))
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(mass) - math.log(self._window.step))
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return ends and middle of the domain, every edge of the windows there, and Duchi's reports."""
+        if self._alone is not None:
+            return self._alone.witnesses()
         inputs = np.asarray([self.domain.low, (self.domain.low + self.domain.high) / 2, self.domain.high])
-        pair = np.asarray([self._pair.low, self._pair.high])
-        if self.p_piecewise == 0:
-            return inputs, pair
-        edges = self._window.edges(self._window.place(np.array(inputs), self._window.unbiased_map))
-        return inputs, np.union1d(edges, pair)
+        edges = self._window.edges(self._window.place(inputs, self._window.unbiased_map))
+        return inputs, np.union1d(edges, [self._pair.low, self._pair.high])
 
     @cached_property
     def readout(self) -> Readout:
         """The plain mean of the reports."""
+        if self._alone is not None:
+            return self._alone.readout
         ends = np.linspace(self.domain.low, self.domain.high, 3)
-        return bounded_readout(self.support, self.domain, variance=float(self.moments(ends).variance.max()))
+        return bounded_readout(self._window.lattice, self.domain, variance=float(self.moments(ends).variance.max()))

@@ -69,10 +69,10 @@ class StaircaseNoise:
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise less one half."""
         later = rng.random(size) >= self.p_first
-        low = _random.uniform_integers(rng, self.first, size)
+        low, along = _random.one_of_two(rng, self.first, self.width, size)
         high = _random.geometric(rng, self.rate, size)
         high *= self.width
-        high += _random.uniform_integers(rng, self.width, size)
+        high += along
         high += self.first
         high -= low
         high *= later
