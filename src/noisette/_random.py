@@ -52,8 +52,8 @@ def generator(rng: Rng = None) -> np.random.Generator:
 
 def words(rng: np.random.Generator, high: int, size: int) -> npt.NDArray[np.int64]:
     """Draw integers uniform on 0, ..., high - 1, exactly; high <= 2^62."""
-    # numpy's 64-bit bounded integers are exact and thrice as fast as its 32-bit ones
-    shift = max(0, 62 - high.bit_length())
+    # numpy's bounded integers are exact, and fastest when the bound is above 2^32 and far below 2^64
+    shift = max(0, 56 - high.bit_length())
     draws = rng.integers(0, high << shift, size)
     draws >>= shift
     return draws

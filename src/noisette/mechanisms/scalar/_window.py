@@ -38,8 +38,8 @@ class Window:
         half = domain.diameter / 2
         total = travel * (1 + math.exp(-log_t)) * half
         largest = max(abs(domain.low), abs(domain.high))
-        step = max(power_of_two(total) / 2**31, power_of_two(largest) / 2**50)
-        if step > power_of_two(total) / 2**31:
+        step = max(power_of_two(total) / 2**29, power_of_two(largest) / 2**50)
+        if step > power_of_two(total) / 2**29:
             check_step(step, domain)
         moves = round(travel * half / step) + 2  # room for the rounding of the probabilities
         width = math.ceil(moves * math.exp(-log_t)) or 1
