@@ -14,10 +14,10 @@ IntArray = npt.NDArray[np.int64]
 
 def positive(value: float, name: str, *, remedy: str = "") -> float:
     """Return ``value`` as a finite float above zero."""
-    number = _number(value, name)
-    if not (math.isfinite(number) and number > 0):
+    result = number(value, name)
+    if not (math.isfinite(result) and result > 0):
         raise ValueError(_join(f"Expected {name}={value!r} > 0 and finite.", remedy))
-    return number
+    return result
 
 
 def epsilon(value: float, name: str = "epsilon") -> float:
@@ -27,15 +27,15 @@ def epsilon(value: float, name: str = "epsilon") -> float:
 
 def delta(value: float, *, positive: bool = False) -> float:
     """Return a failure probability in [0, 1), or in (0, 1) where ``positive``."""
-    number = _number(value, "delta")
-    if not 0 <= number < 1:
+    result = number(value, "delta")
+    if not 0 <= result < 1:
         raise ValueError(f"Expected delta={value!r} in [0, 1). Take it far below 1 / number of users, e.g. 1e-6.")
-    if positive and number == 0:
+    if positive and result == 0:
         raise ValueError(
             f"Expected delta={value!r} > 0: Gaussian noise has no pure guarantee. "
             "Give a delta such as 1e-6, or use Laplace for delta = 0."
         )
-    return number
+    return result
 
 
 def integer(value: int, name: str, *, low: int, high: int | None = None) -> int:
@@ -50,6 +50,11 @@ def integer(value: int, name: str, *, low: int, high: int | None = None) -> int:
 
 def reals(x: Any, name: str = "x") -> FloatArray:
     """Return ``x`` as a non-empty float64 array; a view where it already is one."""
+    return np.asarray(numbers(x, name), dtype=np.float64)
+
+
+def numbers(x: Any, name: str = "x") -> npt.NDArray[Any]:
+    """Return ``x`` as a non-empty array of real numbers of whatever width it has."""
     array = np.asarray(x)
     if array.dtype.kind not in "iuf":
         raise TypeError(
@@ -57,7 +62,7 @@ def reals(x: Any, name: str = "x") -> FloatArray:
         )
     if array.size == 0:
         raise ValueError(f"Expected at least one value in {name}, got an empty array of shape {array.shape}.")
-    return np.asarray(array, dtype=np.float64)
+    return array
 
 
 def integers(x: Any, name: str = "x") -> IntArray:
@@ -79,7 +84,7 @@ def trailing(array: npt.NDArray[Any], shape: tuple[int, ...], name: str) -> None
         raise ValueError(f"Expected {name} of shape ({wanted}), got {array.shape}.")
 
 
-def _number(value: float, name: str) -> float:
+def number(value: float, name: str) -> float:
     """Return a plain float, refusing what is not a number."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"Expected {name}={value!r} to be a number, got {type(value).__name__}.")

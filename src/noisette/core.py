@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from noisette import _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Domain
 from noisette.guarantees import Guarantee
+
+OVERFLOW = "The sums no longer fit 64 bits. Estimate these shards apart and average the estimates by count."
 
 
 @dataclass(frozen=True)
@@ -161,8 +162,10 @@ class Aggregate:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Aggregate):
             return NotImplemented
-        same = self.mechanism.spec() == other.mechanism.spec() and self.users == other.users
-        return same and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in ("count", "total", "squares"))
+        own, its = ((a.mechanism.spec(), a.users, a.names) for a in (self, other))
+        return own == its and all(
+            np.array_equal(getattr(self, n), getattr(other, n)) for n in ("count", "total", "squares")
+        )
 
     def __add__(self, other: Aggregate) -> Aggregate:
         return self.merge(other)
@@ -259,10 +262,9 @@ def _encode(array: IntArray) -> str:
 
 def _checked_sum(first: IntArray, second: IntArray) -> IntArray:
     """Add, refusing to wrap around."""
-    _validate.trailing(second, first.shape, "aggregate")
+    if first.shape != second.shape:
+        raise ValueError(f"Expected sums of shape {first.shape}, got {second.shape}. Compare the specs.")
     result = first + second
     if np.any(((first ^ result) & (second ^ result)) < 0):
-        raise OverflowError(
-            "The sums no longer fit 64 bits. Estimate these shards apart and average the estimates by count."
-        )
+        raise OverflowError(OVERFLOW)
     return np.asarray(result)

@@ -112,8 +112,8 @@ class Grid(_Spec):
         low, high = _bounds(self.low, self.high)
         step = _validate.positive(self.step, "step")
         count = (high - low) / step
-        if abs(count - round(count)) > 1e-9 * max(1.0, count):
-            raise ValueError(f"Expected step={step} to divide high - low = {high - low}.")
+        if not 0.5 <= count < 2**52 or abs(count - round(count)) > _grid_tolerance(low, high, step):
+            raise ValueError(f"Expected step={step} to divide high - low = {high - low}, at most 2^52 times.")
         for name, value in (("low", low), ("high", high), ("step", step)):
             object.__setattr__(self, name, value)
 
@@ -141,7 +141,7 @@ class Grid(_Spec):
         values = _validate.reals(x)
         with np.errstate(invalid="ignore"):
             position = (values - self.low) / self.step
-            near = np.abs(position - np.rint(position)) <= 1e-9 * max(1.0, float(self.size))
+            near = np.abs(position - np.rint(position)) <= _grid_tolerance(self.low, self.high, self.step)
         return near & (position > -0.5) & (position < self.size - 0.5)
 
     def clip(self, x: Any) -> FloatArray:
@@ -407,10 +407,15 @@ def from_spec(spec: Mapping[str, Any]) -> Any:
 
 def _bounds(low: float, high: float) -> tuple[float, float]:
     """Check the ends of a range and return them as floats."""
-    ends = np.asarray([low, high], dtype=float)
-    if not (np.all(np.isfinite(ends)) and ends[0] < ends[1] and np.isfinite(ends[1] - ends[0])):
+    ends = _validate.number(low, "low"), _validate.number(high, "high")
+    if not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
         raise ValueError(f"Expected finite low < high, got low={low!r}, high={high!r}.")
-    return float(low), float(high)
+    return ends
+
+
+def _grid_tolerance(low: float, high: float, step: float) -> float:
+    """Return how far, in steps, rounding of the last bits may move a point of the grid."""
+    return 1e-9 + 2.0**-50 * max(abs(low), abs(high)) / step
 
 
 def _to_canonical(values: FloatArray, low: Any, high: Any) -> FloatArray:

@@ -14,11 +14,13 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.core import Aggregate, Moments, Readout, Support, Tally
+from noisette.core import OVERFLOW, Aggregate, Moments, Readout, Support, Tally
 from noisette.domains import BoolArray, Domain, Grid, Interval
 from noisette.guarantees import Claim, Guarantee
 
 BLOCK = 1 << 14  # values worked on at a time: what they need stays in a core's cache
+_FARTHEST = 2.0**20  # in units of coarse, so beyond 2^13 spreads: noise goes there with probability below exp(-8000)
+_LARGEST_CODE = 2.0**48  # keeps the sum of a block within 64 bits; noise goes there with probability below exp(-200)
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,14 @@ class Lattice:
 
     def index(self, reports: npt.NDArray[Any]) -> FloatArray:
         """Return the integer k of the nearest point."""
-        return np.asarray(np.rint((reports - self.origin) / self.step))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.rint((reports - self.origin) / self.step))
 
     def exact_index(self, reports: FloatArray) -> FloatArray | None:
         """Return the integers k if a quick look finds every report on the lattice and within its ends."""
-        position = reports - self.origin
-        position *= 1 / self.step
+        with np.errstate(over="ignore"):
+            position = reports - self.origin
+            position *= 1 / self.step
         index = np.rint(position)
         low, high = float(reports.min()), float(reports.max())
         known = math.isfinite(low) and math.isfinite(high) and self.low <= low and high <= self.high
@@ -148,7 +152,7 @@ class BaseMechanism(ABC):
         if not np.all(inside):
             bad = np.asarray(reports)[np.unravel_index(int(np.argmin(inside)), inside.shape)]
             raise ValueError(
-                f"Report {bad!r} is outside the support of {self.name}: {self.support}. "
+                f"Report {bad} is outside the support of {self.name}: {self.support}. "
                 "Was it made by another mechanism, budget or domain? Compare the specs."
             )
 
@@ -157,7 +161,14 @@ class ScalarMechanism(BaseMechanism):
     """A mechanism whose input and report are one real number each."""
 
     kind: ClassVar[str] = "mean"
+    accepts: ClassVar[type[Interval] | type[Grid]] = Interval
     domain: Interval | Grid
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
+        if not isinstance(self.domain, self.accepts):
+            kind = self.accepts.__name__
+            raise TypeError(f"Expected domain={self.domain!r} to be of type {kind}. Give one, e.g. {kind}(0, 100).")
 
     @classmethod
     def example(cls, epsilon: float) -> Self:
@@ -177,14 +188,23 @@ class ScalarMechanism(BaseMechanism):
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of a report, elementwise in ``x``."""
 
+    @abstractmethod
+    def log_prob(self, report: Any, x: Any) -> FloatArray:
+        """Return the exact log mass of a report, per unit of length on a fine lattice."""
+
+    @abstractmethod
+    def witnesses(self) -> tuple[FloatArray, FloatArray]:
+        """Return inputs and reports among which the worst ratio is attained."""
+
     def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
         """Return one report for each value, in an array of the same shape."""
-        values = _validate.reals(x)
+        values = _validate.numbers(x)
         source = _random.generator(rng)
         flat = values.reshape(-1)
         reports = np.empty(flat.size)
         for part in blocks(flat.size):
-            reports[part] = self._perturb(self._admit(flat[part], clip=clip), source)
+            block = np.asarray(flat[part], dtype=np.float64)
+            reports[part] = self._perturb(self._admit(block, clip=clip), source)
         return reports.reshape(values.shape)[()]
 
     def codes(self, reports: npt.NDArray[Any]) -> FloatArray:
@@ -192,7 +212,14 @@ class ScalarMechanism(BaseMechanism):
         codes = self.support.exact_index(reports)
         if codes is None:
             self.check_support(reports)
-            return self.support.index(reports)
+            codes = self.support.index(reports)
+        farthest = float(max(codes.max(), -codes.min()))
+        if farthest > min(_FARTHEST * self.readout.coarse, _LARGEST_CODE):
+            bad = float(reports.flat[int(np.argmax(np.abs(codes)))])
+            raise ValueError(
+                f"Report {bad:g} is farther from {self.domain} than noise ever goes. "
+                "It was not sent by this mechanism: leave it out, and ask where it comes from."
+            )
         return codes
 
     def tally(self, reports: Any) -> Tally:
@@ -201,8 +228,10 @@ class ScalarMechanism(BaseMechanism):
         total = squares = 0
         for part in blocks(flat.size):
             codes = self.codes(flat[part])
-            total += int(codes.sum())
-            squares += int(np.rint(np.square(codes / self.readout.coarse)).sum())
+            total += int(codes.astype(np.int64).sum())
+            squares += int(np.rint(np.square(codes / self.readout.coarse)).astype(np.int64).sum())
+        if max(abs(total), squares) >= 2**63:
+            raise OverflowError(OVERFLOW)
         sums = (np.asarray([number], dtype=np.int64) for number in (flat.size, total, squares))
         return Tally(flat.size, *sums)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noisette import _random, _validate
+from noisette import _random
 from noisette._validate import FloatArray
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
@@ -81,9 +81,6 @@ class Duchi(ScalarMechanism):
     domain: Interval = Interval()  # noqa: RUF009
     name: ClassVar[str] = "duchi"
     citation: ClassVar[str] = "duchi2018minimax"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
 
     @cached_property
     def _pair(self) -> TwoPoint:

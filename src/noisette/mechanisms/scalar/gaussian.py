@@ -23,7 +23,7 @@ class _GaussianMechanism(AdditiveMechanism):
     delta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
+        super().__post_init__()
         object.__setattr__(self, "delta", _validate.delta(self.delta, positive=True))
 
     @property
@@ -90,6 +90,7 @@ class DiscreteGaussian(_GaussianMechanism):
     domain: Grid = Grid(-1.0, 1.0, 2.0**-6)  # noqa: RUF009
     name: ClassVar[str] = "discrete-gaussian"
     citation: ClassVar[str] = "canonne2020discrete"
+    accepts: ClassVar[type[Interval] | type[Grid]] = Grid
     fine: ClassVar[bool] = False
 
 

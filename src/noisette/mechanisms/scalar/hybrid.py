@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noisette import _random, _validate
+from noisette import _random
 from noisette._validate import FloatArray
 from noisette.core import Moments, Readout
 from noisette.domains import Interval
@@ -41,9 +41,6 @@ class Hybrid(ScalarMechanism):
     domain: Interval = Interval()  # noqa: RUF009
     name: ClassVar[str] = "hybrid"
     citation: ClassVar[str] = "wang2019collecting"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
 
     @cached_property
     def p_piecewise(self) -> float:

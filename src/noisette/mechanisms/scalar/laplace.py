@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from noisette import _validate
 from noisette.domains import Grid, Interval
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, LaplaceNoise
 
@@ -35,9 +34,6 @@ class Laplace(AdditiveMechanism):
     domain: Interval = Interval()  # noqa: RUF009
     name: ClassVar[str] = "laplace"
     citation: ClassVar[str] = "dwork2006calibrating"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
 
     @property
     def _spread(self) -> float:
@@ -68,10 +64,8 @@ class DiscreteLaplace(AdditiveMechanism):
     domain: Grid = Grid(-1.0, 1.0, 2.0**-6)  # noqa: RUF009
     name: ClassVar[str] = "discrete-laplace"
     citation: ClassVar[str] = "ghosh2012universally"
+    accepts: ClassVar[type[Interval] | type[Grid]] = Grid
     fine: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
 
     @property
     def _spread(self) -> float:

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
-from noisette import _validate
 from noisette.domains import Interval
 from noisette.mechanisms.scalar._window import Window, WindowMechanism
 
@@ -38,9 +37,6 @@ class Piecewise(WindowMechanism):
     name: ClassVar[str] = "piecewise"
     citation: ClassVar[str] = "wang2019collecting"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
-
     @cached_property
     def _window(self) -> Window:
         log_t = self.epsilon / 2
@@ -67,9 +63,6 @@ class PiecewiseOptimal(WindowMechanism):
     domain: Interval = Interval()  # noqa: RUF009
     name: ClassVar[str] = "piecewise-optimal"
     citation: ClassVar[str] = "zhao2021local"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
 
     @cached_property
     def _window(self) -> Window:
@@ -100,9 +93,6 @@ class SquareWave(WindowMechanism):
     debiased: bool = False
     name: ClassVar[str] = "square-wave"
     citation: ClassVar[str] = "li2020estimating"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
 
     @property
     def unbiased(self) -> bool:

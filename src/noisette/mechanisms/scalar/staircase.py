@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from noisette import _random, _validate
+from noisette import _random
 from noisette._validate import FloatArray
 from noisette.core import Tail
 from noisette.domains import Interval
@@ -31,8 +31,8 @@ class StaircaseNoise:
     @cached_property
     def p_first(self) -> float:
         """Chance of the first stair: a multiple of 2^-53, rounded so that no stair is too steep."""
-        exact = _SHY / (1 + self.width / self.first / math.expm1(min(self.rate, 700.0)))
-        return max(1, min(math.floor(exact * 2**53), 2**53 - 1)) * _random.ULP
+        p_later = (2 - _SHY) / (1 + self.first / self.width * math.expm1(min(self.rate, 700.0)))
+        return 1 - max(1, min(math.ceil(p_later * 2**53), 2**53 - 1)) * _random.ULP
 
     @cached_property
     def absolute(self) -> tuple[float, float, float]:
@@ -92,9 +92,6 @@ class StaircaseNoise:
 
 class _StaircaseMechanism(AdditiveMechanism):
     """Noise of a given first stair, as a share of the diameter."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
 
     @property
     @abstractmethod
