@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from noisette import testing
     from noisette.auditing import exact_epsilon
     from noisette.enhancement import enhance
+    from noisette.utility import break_even, deviation
 
 _LAZY = {
+    "break_even": "noisette.utility",
+    "deviation": "noisette.utility",
     "enhance": "noisette.enhancement",
     "exact_epsilon": "noisette.auditing",
     "testing": "noisette.testing",
@@ -56,6 +59,8 @@ __all__ = [
     "SquareWave",
     "Staircase",
     "TensorDomain",
+    "break_even",
+    "deviation",
     "enhance",
     "exact_epsilon",
     "from_spec",
