@@ -130,15 +130,15 @@ class AdditiveMechanism(ScalarMechanism):
         values = self._inputs(x)
         _, rest = self._position(values)
         first, second, third = self._noise.absolute
-        step = self._step
-        zero = math.exp(float(self._noise.log_mass(np.asarray(0.0)))) if self._noise.half == 0 else 0.0
+        step, half = self._step, self._noise.half
         other = 1 - rest
-        # the report is off by noise + c, c = -rest or other; E|noise + c|^3 = E|noise|^3 + 3 c^2 E|noise| + P(0)|c|^3
+        # the report is off by noise + c, c = -rest or other; noise is symmetric, so E|noise + c|^3 is
+        # E|noise|^3 + 3 c^2 E|noise| + P(|noise| = half) max(|c| - half, 0)^3
+        p_half = (1 if half == 0 else 2) * math.exp(float(self._noise.log_mass(np.asarray(half))))
         squared = rest * other
-        cubed = rest * other * (rest**2 + other**2)
-        return Moments(
-            np.zeros_like(values), step**2 * (second + squared), step**3 * (third + 3 * first * squared + zero * cubed)
-        )
+        cubed = other * np.maximum(rest - half, 0.0) ** 3 + rest * np.maximum(other - half, 0.0) ** 3
+        third = third + 3 * first * squared + p_half * cubed
+        return Moments(np.zeros_like(values), step**2 * (second + squared), step**3 * third)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
         """Return the exact log mass of a report, per unit of length where the lattice stands for the real line."""
