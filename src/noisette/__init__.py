@@ -15,6 +15,8 @@ from noisette.mechanisms.scalar.hybrid import Hybrid
 from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+from noisette.mechanisms.vector.duchi_box import DuchiBox
+from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
 from noisette.mechanisms.vector.sampled import Reports, Sampled
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Duchi",
+    "DuchiBox",
     "Estimate",
     "Gaussian",
     "Grid",
@@ -51,6 +54,8 @@ __all__ = [
     "Moments",
     "Piecewise",
     "PiecewiseOptimal",
+    "PrivUnit",
+    "PrivUnitG",
     "PrivacyWarning",
     "Reports",
     "Sampled",

@@ -14,6 +14,8 @@ from noisette.mechanisms.scalar.hybrid import Hybrid
 from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+from noisette.mechanisms.vector.duchi_box import DuchiBox
+from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
 from noisette.mechanisms.vector.sampled import Sampled
 
 CATALOGUE: dict[str, type[Any]] = {
@@ -31,6 +33,9 @@ CATALOGUE: dict[str, type[Any]] = {
         DiscreteLaplace,
         DiscreteGaussian,
         Sampled,
+        DuchiBox,
+        PrivUnit,
+        PrivUnitG,
     )
 }
 

@@ -1,0 +1,325 @@
+"""Caps of a sphere, and half-spaces under the normal law: their mass, their mean, and draws from both sides.
+
+T = <u, v> is how far a random vector u reaches along a fixed unit vector v. A cap is {T >= gamma}. What a mechanism
+that prefers the cap needs of u follows from the law of T and from that of one coordinate orthogonal to v.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol
+
+import numpy as np
+from scipy.special import betainc, betaincc, betainccinv, betaincinv, erf, expit, log_ndtr, ndtri, ndtri_exp
+
+from noisette._random import ULP
+from noisette._validate import FloatArray
+from noisette.mechanisms.vector._vectors import log_half_beta
+
+Pair = tuple[FloatArray, FloatArray]
+
+_LEAST_SINE = 2.0**-10  # of the smallest cap: its height stays far above the step of the lattice
+_LEAST_OUTSIDE = 2.0**-42  # chance of leaving the cap, at least: the noise stays above 2^-20 of the signal
+_REJECTED = -30.0  # below this log mass a cap is drawn by rejection, which keeps nearly every draw
+_NEGLIGIBLE = 60.0  # integrals stop where the log density has fallen by this much
+
+
+class Projection(Protocol):
+    """The law of T, and of what is orthogonal to v."""
+
+    @property
+    def limit(self) -> float:
+        """Largest gamma in use."""
+
+    @property
+    def bound(self) -> float:
+        """Largest size of a coordinate of u."""
+
+    @property
+    def proxy(self) -> float:
+        """Variance of a normal law that bounds both T, on either side of a cap, and one orthogonal coordinate."""
+
+    def base(self, correlation: float) -> float:
+        """Return E[u_i^2] at v_i = 0, where ``correlation`` is gamma E[T]."""
+
+    def log_mass(self, gamma: float) -> float:
+        """Return ln P(T >= gamma)."""
+
+    def log_part(self, gamma: float) -> float:
+        """Return ln E[T; T >= gamma]."""
+
+    def above(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
+        """Draw T given T >= gamma, with the length that is left for the rest of u."""
+
+    def below(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
+        """Draw T given T < gamma, with the length that is left."""
+
+    def nodes(self, gamma: float, above: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return values of T on one side, the length left, and weights that sum to one: a rule of integration."""
+
+    def cubed(self, shift: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return E|shift + scale w|^3, w one coordinate of a direction orthogonal to v."""
+
+
+@dataclass(frozen=True)
+class SphereProjection:
+    """u uniform on the unit sphere of ``dims`` dimensions: T^2 is Beta(1/2, (dims - 1)/2)."""
+
+    dims: int
+    bound: ClassVar[float] = 1.0
+
+    @property
+    def _half(self) -> float:
+        return (self.dims - 1) / 2
+
+    @property
+    def limit(self) -> float:
+        """Largest gamma in use."""
+        return math.sqrt(1 - _LEAST_SINE**2)
+
+    @property
+    def proxy(self) -> float:
+        """From dimension 4 on the log density of T curves by dims - 3 or more, and cutting lowers no curvature."""
+        return 1 / (self.dims - 3) if self.dims > 3 else 1.0
+
+    def base(self, correlation: float) -> float:
+        """Return (1 - gamma E[T]) / dims: the length is one, so what T takes the rest lacks."""
+        return (1 - correlation) / self.dims
+
+    def log_mass(self, gamma: float) -> float:
+        """Return ln(I_{1 - gamma^2}((d-1)/2, 1/2) / 2)."""
+        if self.dims == 1:
+            return -math.log(2)
+        # either form of the same number, from the one of gamma^2 and 1 - gamma^2 that is not near one
+        if gamma**2 < 0.5:
+            mass = float(betaincc(0.5, self._half, gamma**2))
+        else:
+            mass = float(betainc(self._half, 0.5, (1 - gamma) * (1 + gamma)))
+        return math.log(mass / 2) if mass > 1e-250 else self._log_tail(gamma)
+
+    def _log_tail(self, gamma: float) -> float:
+        """Return the same far out, where x = (1 - gamma^2) exp(-t/a) turns the integral into one against exp(-t)."""
+        a = self._half
+        log_s = math.log1p(-gamma) + math.log1p(gamma)
+        t, weight = np.polynomial.laguerre.laggauss(40)
+        integral = float((weight / np.sqrt(-np.expm1(log_s - t / a))).sum())
+        return a * log_s - math.log(2 * a) - log_half_beta(a) + math.log(integral)
+
+    def log_part(self, gamma: float) -> float:
+        """Return ln((1 - gamma^2)^((d-1)/2) / ((d-1) B(1/2, (d-1)/2)))."""
+        if self.dims == 1:
+            return -math.log(2)
+        a = self._half
+        return a * (math.log1p(-gamma) + math.log1p(gamma)) - math.log(2 * a) - log_half_beta(a)
+
+    def above(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
+        """Draw by inversion, or far out by rejection: there (1 - T^2)/(1 - gamma^2) is nearly Beta(a, 1)."""
+        if self.dims == 1:
+            return np.ones(size), np.zeros(size)
+        a, log_mass = self._half, self.log_mass(gamma)
+        if log_mass < _REJECTED:
+            return self._above_rejected(gamma, rng, size)
+        tail = 2 * math.exp(log_mass) * (1 - rng.random(size))
+        if gamma**2 < 0.5:
+            square = np.maximum(betainccinv(0.5, a, tail), gamma**2)
+            return np.sqrt(square), np.sqrt(1 - square)
+        rest = np.minimum(betaincinv(a, 0.5, tail), (1 - gamma) * (1 + gamma))
+        return np.sqrt(1 - rest), np.sqrt(rest)
+
+    def _above_rejected(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
+        """Draw until kept: 1 - T^2 = (1 - gamma^2) exp(-E/a), E exponential, kept with probability gamma / T."""
+        a, rest = self._half, (1 - gamma) * (1 + gamma)
+        exponent = np.empty(size)
+        pending = np.arange(size)
+        while pending.size:
+            draw = rng.standard_exponential(pending.size) / a
+            kept = rng.random(pending.size) * np.sqrt(gamma**2 - rest * np.expm1(-draw)) < gamma
+            exponent[pending[kept]] = draw[kept]
+            pending = pending[~kept]
+        return np.sqrt(gamma**2 - rest * np.expm1(-exponent)), np.sqrt(rest * np.exp(-exponent))
+
+    def below(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
+        """Draw by inversion, from the nearer end of the law."""
+        if self.dims == 1:
+            return -np.ones(size), np.zeros(size)
+        mass = math.exp(self.log_mass(gamma))
+        uniform = rng.random(size)
+        left, right = (1 - mass) * (1 - uniform), mass + (1 - mass) * uniform
+        square = betainccinv(0.5, self._half, 2 * np.minimum(left, right))
+        t = np.copysign(np.sqrt(square), left - right)
+        return np.minimum(t, math.nextafter(gamma, -1.0)), np.sqrt(1 - square)
+
+    def nodes(self, gamma: float, above: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Integrate over the angle from v, whose density sin^(d-2) is smooth."""
+        if self.dims == 1:
+            return np.asarray([1.0 if above else -1.0]), np.zeros(1), np.ones(1)
+        sine = math.sqrt((1 - gamma) * (1 + gamma))
+        edge = math.atan2(sine, gamma)
+        fall = 0.0 if self.dims == 2 else math.exp(-_NEGLIGIBLE / (self.dims - 2))
+        if above:
+            angle, weight = panels(math.asin(sine * fall), edge)
+        else:
+            angle, weight = panels(edge, math.pi - math.asin(fall))
+        log_density = (self.dims - 2) * np.log(np.sin(angle))
+        weight *= np.exp(log_density - log_density.max())
+        return np.cos(angle), np.sin(angle), weight / weight.sum()
+
+    def cubed(self, shift: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return E|shift + scale w|^3, w a coordinate of the sphere of dims - 1 dimensions, from its partial moments.
+
+        With k = |shift| / scale: E[k^3 + 3 k w^2; |w| < k] + E[|w|^3 + 3 k^2 |w|; |w| > k].
+        """
+        size, others = np.abs(shift), max(self.dims - 1, 1)
+        outer = size**3 + 3 * size * scale**2 / others
+        k = np.minimum(np.divide(size, scale, out=np.ones_like(outer), where=scale > 0), 1.0)
+        if others == 1:
+            return np.where(k < 1, scale**3 * (1 + 3 * k**2), outer)
+        b = (others - 1) / 2
+        inside = k**3 * betainc(0.5, b, k**2) + 3 * k / others * betainc(1.5, b, k**2)
+        edge = np.exp(b * np.log1p(-(np.where(k < 1, k, 0.0) ** 2)) - math.log(b) - log_half_beta(b))
+        beyond = edge * (1 - (1 - k**2) * b / (b + 1) + 3 * k**2)
+        return np.where(k < 1, scale**3 * (inside + beyond), outer)
+
+
+@dataclass(frozen=True)
+class NormalProjection:
+    """u standard normal in any number of dimensions: T is a standard normal variable, like every other part of u."""
+
+    limit: ClassVar[float] = 2.0**20
+    bound: ClassVar[float] = math.inf
+
+    @property
+    def proxy(self) -> float:
+        """A normal law cut at gamma has curvature 1 or more."""
+        return 1.0
+
+    def base(self, correlation: float) -> float:
+        """Return 1, whatever T takes."""
+        return 1.0
+
+    def log_mass(self, gamma: float) -> float:
+        """Return ln(1 - Phi(gamma))."""
+        return float(log_ndtr(-gamma))
+
+    def log_part(self, gamma: float) -> float:
+        """Return ln phi(gamma)."""
+        return -(gamma**2) / 2 - math.log(2 * math.pi) / 2
+
+    def above(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
+        """Draw by inversion of the log tail."""
+        t = -ndtri_exp(self.log_mass(gamma) + np.log1p(-rng.random(size)))
+        return np.maximum(t, gamma), np.ones(size)
+
+    def below(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
+        """Draw by inversion."""
+        t = ndtri(-math.expm1(self.log_mass(gamma)) * (1 - rng.random(size)))
+        return np.minimum(t, math.nextafter(gamma, -1.0)), np.ones(size)
+
+    def nodes(self, gamma: float, above: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Integrate over T."""
+        reach = math.sqrt(2 * _NEGLIGIBLE)
+        t, weight = panels(gamma, math.hypot(gamma, reach)) if above else panels(-reach, min(gamma, reach))
+        log_density = -(t**2) / 2
+        weight *= np.exp(log_density - log_density.max())
+        return t, np.ones_like(t), weight / weight.sum()
+
+    def cubed(self, shift: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return E|shift + scale w|^3 for a standard normal w."""
+        size = np.abs(shift)
+        k = np.divide(size, scale, out=np.full(np.broadcast(size, scale).shape, np.inf), where=scale > 0)
+        density = np.exp(-(k**2) / 2) / math.sqrt(2 * math.pi)
+        return np.asarray(
+            (size**3 + 3 * size * scale**2) * erf(k / math.sqrt(2)) + 2 * scale * (size**2 + 2 * scale**2) * density
+        )
+
+
+@dataclass(frozen=True)
+class Cap:
+    """A cap {T >= gamma} drawn with probability ``p_cap``, its complement else; ``mean`` is E[T]."""
+
+    projection: Projection
+    gamma: float
+    log_mass: float
+    p_cap: float
+    mean: float
+
+    @classmethod
+    def build(cls, projection: Projection, epsilon: float) -> Cap:
+        """Return the cap of largest E[T] whose density ratio is at most exp(epsilon).
+
+        E[T] = m(gamma) = c / (1/(E-1) + q) has a derivative of the sign of m - gamma, so m is largest where it equals
+        gamma, and bisection finds the only such point.
+        """
+        log_floor = -epsilon - math.log(-math.expm1(-epsilon))  # ln 1/(E - 1)
+        low, high = 0.0, projection.limit
+        for _ in range(100):
+            middle = (low + high) / 2
+            log_mean = projection.log_part(middle) - float(np.logaddexp(log_floor, projection.log_mass(middle)))
+            low, high = (middle, high) if log_mean > math.log(middle) else (low, middle)
+        gamma, log_mass = low, projection.log_mass(low)
+        mass = math.exp(log_mass)
+        margin = 8 * ULP * (1 + epsilon + abs(log_mass))  # what these sums may have lost
+        logit = epsilon + log_mass - math.log1p(-mass) - margin
+        p_cap = 1 - max(math.ceil(float(expit(-logit)) * 2**53) * ULP, _LEAST_OUTSIDE)
+        mean = math.exp(projection.log_part(gamma) - log_mass) * (p_cap - mass) / (1 - mass)
+        if not mean > 0:
+            raise ValueError(f"Expected epsilon={epsilon} >= 1e-14: float64 cannot hold smaller odds.")
+        return cls(projection, gamma, log_mass, p_cap, mean)
+
+    @property
+    def log_weights(self) -> tuple[float, float]:
+        """Log density inside and outside the cap, relative to the law of u itself."""
+        outside = math.log1p(-self.p_cap) - math.log1p(-math.exp(self.log_mass))
+        return math.log(self.p_cap) - self.log_mass, outside
+
+    @property
+    def base(self) -> float:
+        """E[u_i^2] = base + gamma mean v_i^2: its first term."""
+        return self.projection.base(self.gamma * self.mean)
+
+    @property
+    def least_variance(self) -> float:
+        """The variance of u_i, base + (gamma - mean) mean v_i^2, at the v where it is least."""
+        return self.base + min(0.0, (self.gamma - self.mean) * self.mean)
+
+    @property
+    def proxy(self) -> float:
+        """Variance of a normal law whose moment generating function bounds that of u_i - E[u_i], at any v.
+
+        Inside and outside the cap T is within ``projection.proxy`` of its mean there; which side it is adds a two-point
+        variable, bounded by Kearns and Saul's inequality. Bounded coordinates are never worse than Hoeffding's.
+        """
+        gap = math.exp(self.projection.log_part(self.gamma) - self.log_mass) / -math.expm1(self.log_mass)
+        odds = math.log(self.p_cap) - math.log1p(-self.p_cap)
+        kearns_saul = (2 * self.p_cap - 1) / (2 * odds) if abs(odds) > 1e-6 else 0.25
+        return min(self.projection.proxy + gap**2 * kearns_saul, self.projection.bound**2)
+
+    def draw(self, rng: np.random.Generator, size: int) -> Pair:
+        """Draw T and the length left; both sides are drawn for everyone, so that time says nothing about the side."""
+        inside = rng.random(size) < self.p_cap
+        above = self.projection.above(self.gamma, rng, size)
+        below = self.projection.below(self.gamma, rng, size)
+        return np.where(inside, above[0], below[0]), np.where(inside, above[1], below[1])
+
+    @cached_property
+    def third(self) -> np.polynomial.Chebyshev:
+        """E|u_i - E[u_i]|^3 as a function of the angle asin|v_i|."""
+        sides = (self.projection.nodes(self.gamma, True), self.projection.nodes(self.gamma, False))
+        t, length = (np.concatenate([side[i] for side in sides]) for i in range(2))
+        weight = np.concatenate([self.p_cap * sides[0][2], (1 - self.p_cap) * sides[1][2]])
+
+        def integrate(angle: FloatArray) -> FloatArray:
+            sine, cosine = np.sin(angle)[:, None], np.cos(angle)[:, None]
+            return np.asarray(self.projection.cubed((t - self.mean) * sine, length * cosine) @ weight)
+
+        return np.polynomial.Chebyshev.interpolate(integrate, 128, domain=[0, math.pi / 2])
+
+
+def panels(low: float, high: float, count: int = 32) -> Pair:
+    """Return nodes and weights of Gauss and Legendre's rule with 16 points in each of ``count`` equal parts."""
+    node, weight = np.polynomial.legendre.leggauss(16)
+    width = (high - low) / count
+    starts = low + width * np.arange(count)[:, None]
+    return (starts + width * (node + 1) / 2).reshape(-1), np.tile(weight * width / 2, count)

@@ -1,0 +1,142 @@
+"""What the mechanisms for whole vectors share: checks, blocks of users, integer sums per dimension."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray
+from noisette.core import Tally
+from noisette.domains import Domain
+from noisette.mechanisms._base import BaseMechanism
+
+_ENTRIES = 1 << 16  # entries of vectors worked on at a time
+
+
+class VectorMechanism(BaseMechanism):
+    """A mechanism whose input and report are vectors of ``dims`` entries, one of each a user."""
+
+    kind: ClassVar[str] = "vector-mean"
+    dtype: ClassVar[type[Any]]
+    dims: int
+    domain: Any
+
+    @classmethod
+    def example(cls, epsilon: float) -> Self:
+        """Return the mechanism on its default domain in four dimensions."""
+        return cls(epsilon=epsilon, dims=4)  # type: ignore[call-arg]
+
+    def _settle(self, default: type[Any], accepted: type[Any]) -> None:
+        """Check epsilon, and make dims and domain agree."""
+        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
+        dims, domain = self.dims, self.domain
+        if dims is None and domain is None:
+            raise TypeError(f"Expected dims or domain: how long are the vectors? E.g. dims=4 or domain={default(4)}.")
+        if domain is None:
+            domain = default(_validate.integer(dims, "dims", low=1))
+        if not isinstance(domain, accepted):
+            raise TypeError(f"Expected domain={domain!r} to be a {accepted.__name__}, e.g. {default(4)}.")
+        dims = domain.dims if dims is None else _validate.integer(dims, "dims", low=1)
+        if domain.dims != dims:
+            raise ValueError(f"Expected dims={dims} to be that of the domain, {domain.dims}. Give one of them only.")
+        object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "domain", domain)
+
+    @abstractmethod
+    def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
+        """Write the reports of a block of admissible vectors."""
+
+    @abstractmethod
+    def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
+        """Return the integers that stand for reports of the support, as float64."""
+
+    @abstractmethod
+    def _outside(self, rows: FloatArray) -> str | None:
+        """Describe what keeps the first inadmissible vector outside the domain, if one is."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+        """Return one report for each vector along the last axis, in an array of the same shape."""
+        values = self._vectors(x)
+        source = _random.generator(rng)
+        rows = values.reshape(-1, self.dims)
+        reports = np.empty(rows.shape, dtype=self.dtype)
+        for part in row_blocks(len(rows), self.dims):
+            self._perturb(self._admit(rows[part], clip=clip), source, reports[part])
+        return reports.reshape(values.shape)
+
+    def check_support(self, reports: npt.NDArray[Any]) -> None:
+        """Refuse reports that this mechanism cannot have sent; the message shows the ends of a long one."""
+        with np.printoptions(threshold=8):
+            super().check_support(reports)
+
+    def tally(self, reports: Any) -> Tally:
+        """Reduce a batch of reports to integer sums per dimension."""
+        array = np.asarray(reports)
+        if array.dtype.kind not in "iuf":
+            raise TypeError(f"Expected reports to hold numbers, got dtype {array.dtype}.")
+        _validate.trailing(array, (self.dims,), "reports")
+        rows = array.reshape(-1, self.dims)
+        if len(rows) == 0:
+            raise ValueError(f"Expected at least one report, got an array of shape {array.shape}.")
+        total, squares = np.zeros((2, self.dims), dtype=np.int64)
+        for part in row_blocks(len(rows), self.dims):
+            self.check_support(rows[part])
+            codes = self._codes(rows[part])
+            total += codes.astype(np.int64).sum(axis=0)
+            codes /= self.readout.coarse
+            squares += np.rint(np.square(codes, out=codes)).astype(np.int64).sum(axis=0)
+        return Tally(len(rows), np.full(self.dims, len(rows), dtype=np.int64), total, squares)
+
+    def _vectors(self, x: Any) -> FloatArray:
+        """Return ``x`` as vectors along the last axis."""
+        values = _validate.reals(x)
+        _validate.trailing(values, (self.dims,), "x")
+        return values
+
+    def _inputs(self, x: Any) -> FloatArray:
+        """Return admissible vectors."""
+        values = self._vectors(x)
+        return self._admit(values.reshape(-1, self.dims), clip=False).reshape(values.shape)
+
+    def _admit(self, rows: FloatArray, *, clip: bool) -> FloatArray:
+        """Return vectors of the domain, moved into it where asked."""
+        low, high = float(rows.min()), float(rows.max())  # NaN spreads to both
+        if not (math.isfinite(low) and math.isfinite(high)):
+            row, column = np.argwhere(~np.isfinite(rows))[0]
+            raise ValueError(
+                f"Expected finite values, got {rows[row, column]} in dimension {column}. "
+                "Remove or impute missing values before privatising."
+            )
+        complaint = self._outside(rows)
+        if complaint is None:
+            return rows
+        if clip:
+            domain: Domain = self.domain
+            return domain.clip(rows)
+        raise ValueError(f"{complaint} Pass clip=True to move it to the nearest admissible vector.")
+
+
+def row_blocks(users: int, dims: int) -> Iterator[slice]:
+    """Cut range(users) into slices of vectors that fit a core's cache together, or of one vector."""
+    size = max(1, _ENTRIES // dims)
+    return (slice(start, min(start + size, users)) for start in range(0, users, size))
+
+
+def log_half_beta(a: float) -> float:
+    """Return ln B(a, 1/2) to double precision for any a > 0.
+
+    Its recurrence leads to a >= 20, where the asymptotic series of Gamma(a + 1/2) / Gamma(a) errs by less than 1e-16.
+    """
+    lower = 0.0
+    while a < 20:
+        lower += math.log1p(0.5 / a)
+        a += 1
+    series = -1 / 8 + (1 / 192 + (-1 / 640 + (17 / 14336 - 31 / 18432 / a**2) / a**2) / a**2) / a**2
+    return 0.5 * math.log(math.pi / a) - series / a + lower
