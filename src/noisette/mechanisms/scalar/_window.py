@@ -41,11 +41,11 @@ class Window:
         step = max(power_of_two(total) / 2**29, power_of_two(largest) / 2**50)
         if step > power_of_two(total) / 2**29:
             check_step(step, domain)
-        moves = round(travel * half / step) + 2  # room for the rounding of the probabilities
+        moves = math.ceil(travel * half / step) + 1  # room for the rounding of width and chances
         width = math.ceil(moves * math.exp(-log_t)) or 1
-        # the window's odds are E / t, at most E width / moves; below epsilon 1 the latter, for there the mean report
+        # the window's odds are E / t, at most E width / moves; below epsilon 2 the latter, for there the mean report
         # hangs on a small difference of the two chances
-        log_odds = epsilon + (math.log(width / moves) if epsilon < 1 else -log_t)
+        log_odds = epsilon + (math.log(width / moves) if epsilon < 2 else -log_t)
         shy = 1 + (1 + epsilon) * 2.0**-50  # covers the rounding of these lines
         p_other = math.ceil(shy / (1 + math.exp(min(log_odds, 700.0))) * 2**53)
         # the outputs lie evenly about the middle of the domain, to within a millionth of a step
