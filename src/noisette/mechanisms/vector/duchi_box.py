@@ -199,8 +199,17 @@ class DuchiBox(VectorMechanism):
         mass = np.empty(len(agreement))
         for part in row_blocks(len(agreement), self.dims):
             mass[part] = self._corner_mass(agreement[part]) if corner else self._mixed_mass(agreement[part])
-        result = np.log(mass.reshape(shape[:-1])) - math.log(self._kept) - self.dims * math.log(2)
-        return np.where(possible, result, -np.inf)
+        highest, lowest = self._log_range
+        return np.where(possible, np.maximum(highest + np.log(mass.reshape(shape[:-1])), lowest), -np.inf)
+
+    @cached_property
+    def _log_range(self) -> tuple[float, float]:
+        """Log mass of a report that is always kept, and of the rarest; their difference is not rounded upward."""
+        highest, gap = -math.log(self._kept) - self.dims * math.log(2), -math.log(self._weights[2])
+        lowest = highest - gap
+        return highest, lowest if highest - lowest <= min(gap, self.guarantee.epsilon) else math.nextafter(
+            lowest, highest
+        )
 
     def _corner_mass(self, agreement: FloatArray) -> FloatArray:
         """Return the chance that the report, once drawn, is kept, given a corner."""

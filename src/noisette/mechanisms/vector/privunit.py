@@ -55,6 +55,8 @@ class CapMechanism(VectorMechanism):
 
     def __post_init__(self) -> None:
         self._settle(Sphere, L2Ball)
+        if not 1e-100 <= self.domain.radius <= 1e100:
+            raise ValueError(f"Expected radius={self.domain.radius} in [1e-100, 1e100]. Rescale the vectors first.")
         _ = self.cap  # an epsilon that float64 cannot hold is refused now
 
     @property
