@@ -91,6 +91,11 @@ class DuchiBox(VectorMechanism):
         below = float(_random.bernoulli_threshold(math.exp(-self.epsilon) * (1 + 2 * _random.ULP)))
         return 1.0, 1.0, max(below, _random.ULP)
 
+    def _chance(self, product: npt.NDArray[Any]) -> FloatArray:
+        """Return the chance to keep draws of given <z, v>."""
+        above, tie, below = self._weights
+        return np.where(product > 0, above, np.where(product < 0, below, tie))
+
     @cached_property
     def _lean(self) -> float:
         """E|<z, v>| / d for uniform z: the chance of a tie among 2k or 2k + 1 signs, C(2k, k) / 4^k."""
@@ -150,7 +155,6 @@ class DuchiBox(VectorMechanism):
         signs = np.packbits(rng.random(rows.shape) < probability, axis=1)
         width = signs.shape[1]
         unused = 8 * width - self.dims
-        above, tie, below = self._weights
         drawn = np.empty_like(signs)
         pending = np.arange(len(rows))
         while pending.size:
@@ -158,8 +162,7 @@ class DuchiBox(VectorMechanism):
             differing = draw ^ signs[pending]
             differing[:, -1] &= 0xFF << unused & 0xFF
             product = self.dims - 2 * np.bitwise_count(differing).sum(axis=1, dtype=np.int64)
-            chance = np.where(product > 0, above, np.where(product < 0, below, tie))
-            kept = rng.random(pending.size) < chance
+            kept = rng.random(pending.size) < self._chance(product)
             drawn[pending[kept]] = draw[kept]
             pending = pending[~kept]
         reports[...] = np.unpackbits(drawn, axis=1, count=self.dims)
@@ -198,7 +201,8 @@ class DuchiBox(VectorMechanism):
         agreement = np.broadcast_to(reports * canonical, shape).reshape(-1, self.dims)
         mass = np.empty(len(agreement))
         for part in row_blocks(len(agreement), self.dims):
-            mass[part] = self._corner_mass(agreement[part]) if corner else self._mixed_mass(agreement[part])
+            rows = agreement[part]
+            mass[part] = self._chance(rows.sum(axis=1)) if corner else self._mixed_mass(rows)
         highest, lowest = self._log_range
         return np.where(possible, np.maximum(highest + np.log(mass.reshape(shape[:-1])), lowest), -np.inf)
 
@@ -207,27 +211,19 @@ class DuchiBox(VectorMechanism):
         """Log mass of a report that is always kept, and of the rarest; their difference is not rounded upward."""
         highest, gap = -math.log(self._kept) - self.dims * math.log(2), -math.log(self._weights[2])
         lowest = highest - gap
-        return highest, lowest if highest - lowest <= min(gap, self.guarantee.epsilon) else math.nextafter(
-            lowest, highest
-        )
-
-    def _corner_mass(self, agreement: FloatArray) -> FloatArray:
-        """Return the chance that the report, once drawn, is kept, given a corner."""
-        above, tie, below = self._weights
-        product = agreement.sum(axis=1)
-        return np.where(product > 0, above, np.where(product < 0, below, tie))
+        if highest - lowest > min(gap, self.guarantee.epsilon):
+            lowest = math.nextafter(lowest, highest)
+        return highest, lowest
 
     def _mixed_mass(self, agreement: FloatArray) -> FloatArray:
-        """Return the same, averaged over the corners that x rounds to: their agreements are Poisson-binomial."""
-        above, tie, below = self._weights
+        """Return the mean chance to be kept over the corners that x rounds to: their agreements are Poisson-binomial."""
         pmf = np.zeros((len(agreement), self.dims + 1))
         pmf[:, 0] = 1
         for p_agree in ((1 + agreement) / 2).T[:, :, None]:
             moved = pmf[:, :-1] * p_agree
             pmf *= 1 - p_agree
             pmf[:, 1:] += moved
-        counts = 2 * np.arange(self.dims + 1) - self.dims
-        return np.asarray(pmf @ np.where(counts > 0, above, np.where(counts < 0, below, tie)))
+        return np.asarray(pmf @ self._chance(2 * np.arange(self.dims + 1) - self.dims))
 
     def witnesses(self) -> tuple[FloatArray, npt.NDArray[np.int8]]:
         """Return a corner and its opposite, the corner that shares half of their signs, and the same as reports."""
