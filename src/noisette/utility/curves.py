@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,12 +81,13 @@ class WorstCase:
         return self.response.unbiased
 
     @cached_property
-    def _noise(self) -> float:
-        return self._error(1.0)
+    def _remembered(self) -> Callable[[float], float]:
+        """Errors that were asked for before: one curve is compared with many."""
+        return lru_cache(maxsize=256)(self._error)
 
     def at(self, users: float) -> float:
         """Return the mean squared error, proportional to 1 / users without bias."""
-        return self._noise / users if self.unbiased else self._error(users)
+        return self._remembered(1.0) / users if self.unbiased else self._remembered(users)
 
     def _error(self, users: float) -> float:
         if self.response.variance.ndim == 2:
@@ -103,11 +105,12 @@ class WorstCase:
 
 def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstCase:
     """Return the error of a mechanism against the number of users."""
+    whole = mechanism.domain.shape != () and not isinstance(mechanism, Sampling)
     if population is not None:
-        if mechanism.domain.shape != () and not isinstance(mechanism, Sampling):
-            population = population.coarsened(_WHOLE)
+        population = population.coarsened(_WHOLE) if whole else population
         return Known.of(respond(mechanism, population.points), population)
-    return WorstCase(respond(mechanism, populations.candidates(scalar_domain(mechanism))))
+    points = populations.candidates(scalar_domain(mechanism), _WHOLE if whole else 33)
+    return WorstCase(respond(mechanism, points))
 
 
 def crossing(first: Known | WorstCase, second: Known | WorstCase) -> float | None:
@@ -165,7 +168,7 @@ def _search(first: Curve, second: Curve) -> float | None:
         return None
     low, high = float(grid[changes[-1] - 1]), float(grid[changes[-1]])
     before = leads[changes[-1] - 1]
-    while high - low > 1e-10:
+    while high - low > 1e-8:
         middle = (low + high) / 2
         low, high = (middle, high) if lead(middle) == before else (low, middle)
     return math.exp(high)

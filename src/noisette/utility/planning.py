@@ -118,7 +118,7 @@ def plan(
     One dimension goes through a scalar mechanism. Of several, each user reports ``report`` with the budget split, by
     `Sampled`; None takes for each mechanism the number with the least predicted error. Mechanisms on whole vectors
     stand beside them. A `Categorical` domain compares the mechanisms for frequencies. Mechanisms without a pure
-    guarantee take part when ``delta`` > 0, ones that are slow to build when they are named.
+    guarantee take part when ``delta`` > 0, ones that would take seconds at this budget when they are named.
 
     The true values are given as for `deviation`, on ``domain`` ([-1, 1] unless told), the same in every dimension; or
     as a table of users by dimensions; or not at all: then mechanisms are compared by their worst case.
@@ -176,8 +176,8 @@ def _entry(offer: Offer, setting: Setting, population: Population | None) -> tup
     """Build an offer with its best number of dimensions to report, and predict its error."""
     report = setting.report
     if offer.samples and report is None:
-        if offer.slow:
-            report = report_rules(setting.epsilon, setting.dims)["minimax"]
+        if offer.fixed:
+            report = setting.usual_report
         else:
             report = best_report(lambda m: curve(offer.build(m), population).at(setting.users), setting.dims)
     mechanism = offer.build(report or 1)

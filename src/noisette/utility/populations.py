@@ -149,15 +149,15 @@ def named(text: str, domain: Domain, *, dims: int = 1) -> Population:
     return Population(points, weights, shares)
 
 
-def candidates(domain: Domain) -> FloatArray:
-    """Return the values between which the worst and the best distribution are sought."""
+def candidates(domain: Domain, count: int = 33) -> FloatArray:
+    """Return ``count`` values, or all categories, between which the worst and the best distribution are sought."""
     if isinstance(domain, Categorical):
         return np.arange(float(domain.size))
     if isinstance(domain, Grid):
-        index = np.unique(np.rint(np.linspace(0, domain.size - 1, min(domain.size, 33))))
+        index = np.unique(np.rint(np.linspace(0, domain.size - 1, min(domain.size, count))))
         return np.asarray(domain.low + domain.step * index)
     if isinstance(domain, Interval):
-        return np.linspace(domain.low, domain.high, 33)
+        return np.linspace(domain.low, domain.high, count)
     raise ValueError(f"Expected a domain of one dimension, got {domain}.")
 
 

@@ -15,7 +15,8 @@ def report_rules(epsilon: float, dims: int) -> dict[str, int]:
     """Return how many dimensions to report by two rules that look at neither mechanism nor data.
 
     ``minimax``: the m of least (1/m) ((exp(e/m) + 1) / (exp(e/m) - 1))^2, Duchi's worst case, about e / 2.18;
-    ``wang-2019``: max(1, min(d, floor(e / 2.5))), up to 20 % worse.
+    ``wang-2019``: max(1, min(d, floor(e / 2.5))), whose cost is up to 48 % larger just below epsilon 5, and up to 19 %
+    above it.
 
     >>> report_rules(10.0, 100)
     {'minimax': 5, 'wang-2019': 4}
@@ -31,7 +32,7 @@ def best_report(cost: Callable[[int], float], dims: int) -> int:
     A search, not a formula: a biased mechanism may have its least error at one dimension, at all, or in between.
     """
     known = lru_cache(maxsize=None)(cost)
-    tried = np.unique(np.rint(np.geomspace(1, dims, 24))).astype(np.int64)
+    tried = np.unique(np.rint(np.geomspace(1, dims, 12))).astype(np.int64)
     while True:
         best = int(np.argmin([known(m) for m in tried.tolist()]))
         low, high = int(tried[max(best - 1, 0)]), int(tried[min(best + 1, tried.size - 1)])
