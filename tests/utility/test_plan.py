@@ -159,6 +159,13 @@ def test_break_even_of_a_plan() -> None:
     assert always.break_even == ()
 
 
+def test_one_dimension() -> None:
+    """A column is a list of values, and each user reports the one dimension there is."""
+    made = plan(users=100, epsilon=2.0, values=TENTHS[:, None])
+    assert errors(made) == errors(plan(users=100, epsilon=2.0, values=TENTHS))
+    assert {candidate.report for candidate in made.candidates} == {1}
+
+
 def test_json() -> None:
     made = plan(users=100, dims=4, epsilon=2.0, delta=1e-6)
     told = json.loads(json.dumps(made.to_dict()))
@@ -221,7 +228,7 @@ def test_slow_mechanisms_must_be_named(dims: int, monkeypatch: pytest.MonkeyPatc
     assert "slow" not in errors(plan(users=100, dims=dims, epsilon=9.0))
     assert not SLOW_BUDGETS
     asked = plan(users=100, dims=dims, epsilon=9.0, mechanisms=["slow"]).best
-    assert (asked.report or 1) == report_rules(9.0, dims)["minimax"]
+    assert asked.report == report_rules(9.0, dims)["minimax"]
     assert len(set(SLOW_BUDGETS)) == 1  # no search over the number of dimensions
     assert "slow" in errors(plan(users=100, dims=dims, epsilon=0.5))
 

@@ -167,14 +167,13 @@ def compare(
     for mechanism in mechanisms:
         dims = math.prod(mechanism.domain.shape)
         population = populations.known(values, probs, distribution, scalar_domain(mechanism), dims=dims)
-        report = mechanism.report if isinstance(mechanism, Sampling) else None
-        candidates.append(_candidate(mechanism.name, report, mechanism, curve(mechanism, population), users))
+        candidates.append(_candidate(mechanism.name, mechanism, curve(mechanism, population), users))
     return tuple(sorted(candidates, key=lambda candidate: candidate.mse))
 
 
 def _entry(offer: Offer, setting: Setting, population: Population | None) -> tuple[Candidate, Known | WorstCase]:
     """Build an offer with its best number of dimensions to report, and predict its error."""
-    report = setting.report
+    report = setting.report if offer.samples else None
     if offer.samples and report is None:
         if offer.fixed:
             report = setting.usual_report
@@ -182,12 +181,14 @@ def _entry(offer: Offer, setting: Setting, population: Population | None) -> tup
             report = best_report(lambda m: curve(offer.build(m), population).at(setting.users), setting.dims)
     mechanism = offer.build(report or 1)
     errors = curve(mechanism, population)
-    return _candidate(offer.name, report if offer.samples else None, mechanism, errors, setting.users), errors
+    return _candidate(offer.name, mechanism, errors, setting.users), errors
 
 
-def _candidate(name: str, report: int | None, mechanism: Mechanism, errors: Known | WorstCase, users: int) -> Candidate:
+def _candidate(name: str, mechanism: Mechanism, errors: Known | WorstCase, users: int) -> Candidate:
     """Describe a mechanism by its predicted error."""
-    share = mechanism.report / mechanism.dims if isinstance(mechanism, Sampling) else 1.0
+    report, share = 1 if mechanism.domain.shape == () else None, 1.0
+    if isinstance(mechanism, Sampling):
+        report, share = mechanism.report, mechanism.report / mechanism.dims
     if isinstance(errors, Known):
         mse, bias, std, span = errors.at(users), errors.bias, math.sqrt(errors.noise / users), None
     else:

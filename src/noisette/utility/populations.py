@@ -64,7 +64,8 @@ def known(values: Any, probs: Any, distribution: str | None, domain: Domain, *, 
         return None
     if np.ndim(values) == 2 and dims > 1:
         return table(values, probs, domain, dims=dims)
-    return histogram(values, probs, domain)
+    column = np.shape(values)[1:] == (1,)
+    return histogram(np.ravel(values) if column else values, probs, domain)
 
 
 def histogram(values: Any, probs: Any, domain: Domain) -> Population:
