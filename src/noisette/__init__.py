@@ -9,6 +9,12 @@ from noisette.core import Aggregate, Estimate, Moments
 from noisette.domains import Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorDomain
 from noisette.guarantees import Claim, Guarantee, PrivacyWarning
 from noisette.mechanisms import CATALOGUE, from_spec
+from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
+from noisette.mechanisms.categorical.hadamard import HadamardResponse
+from noisette.mechanisms.categorical.hashing import LocalHashing
+from noisette.mechanisms.categorical.histogram import HistogramEncoding
+from noisette.mechanisms.categorical.subset import SubsetSelection
+from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
 from noisette.mechanisms.scalar.hybrid import Hybrid
@@ -45,12 +51,16 @@ __all__ = [
     "DuchiBox",
     "Estimate",
     "Gaussian",
+    "GeneralizedRandomizedResponse",
     "Grid",
     "Guarantee",
+    "HadamardResponse",
+    "HistogramEncoding",
     "Hybrid",
     "Interval",
     "L2Ball",
     "Laplace",
+    "LocalHashing",
     "Moments",
     "Piecewise",
     "PiecewiseOptimal",
@@ -63,7 +73,10 @@ __all__ = [
     "Sphere",
     "SquareWave",
     "Staircase",
+    "SubsetSelection",
+    "SymmetricUnaryEncoding",
     "TensorDomain",
+    "UnaryEncoding",
     "break_even",
     "deviation",
     "enhance",

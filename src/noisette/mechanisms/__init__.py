@@ -8,6 +8,12 @@ from dataclasses import fields
 from typing import Any
 
 from noisette import domains
+from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
+from noisette.mechanisms.categorical.hadamard import HadamardResponse
+from noisette.mechanisms.categorical.hashing import LocalHashing
+from noisette.mechanisms.categorical.histogram import HistogramEncoding
+from noisette.mechanisms.categorical.subset import SubsetSelection
+from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
 from noisette.mechanisms.scalar.hybrid import Hybrid
@@ -32,6 +38,13 @@ CATALOGUE: dict[str, type[Any]] = {
         Gaussian,
         DiscreteLaplace,
         DiscreteGaussian,
+        GeneralizedRandomizedResponse,
+        SymmetricUnaryEncoding,
+        UnaryEncoding,
+        LocalHashing,
+        SubsetSelection,
+        HadamardResponse,
+        HistogramEncoding,
         Sampled,
         DuchiBox,
         PrivUnit,

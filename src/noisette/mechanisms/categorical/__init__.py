@@ -1,0 +1,1 @@
+"""Mechanisms for one category of a public list."""

@@ -1,0 +1,270 @@
+"""What frequency mechanisms share: category codes in, laws of integer weights, supported categories counted out."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette import _random, _validate
+from noisette._random import ULP, Rng
+from noisette._validate import IntArray
+from noisette.core import Aggregate, Moments, Readout, Tail, Tally
+from noisette.domains import BoolArray, Categorical
+from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
+
+UNIT = 1 << 53  # weights of a law that one call of rng.random() samples are integers that add up to at most this
+_LEAST_EPSILON = 1e-9
+_SLACK = 2.0**-46
+
+
+def shy(epsilon: float) -> float:
+    """Return a budget a hair below ``epsilon``: rounding, of weights here and of logs in an audit, stays inside it."""
+    return epsilon - _SLACK * (1 + epsilon)
+
+
+def keep_weight(log_odds: float) -> int:
+    """Return w, 0 < w < 2^53, for which the odds w : 2^53 - w come nearest to exp(log_odds) from below."""
+    small = math.exp(-abs(log_odds))
+    share = UNIT * small / (1 + small)
+    weight = math.floor(share) if log_odds < 0 else UNIT - math.ceil(share)
+    return min(max(weight, 1), UNIT - 1)
+
+
+@dataclass(frozen=True)
+class KeepOrReplace:
+    """Keep an integer below ``size`` with weight ``keep``, else draw one below ``size``, each with weight ``other``."""
+
+    size: int
+    keep: int
+    other: int
+
+    @classmethod
+    def build(cls, size: int, epsilon: float) -> KeepOrReplace:
+        """Return weights, at most 2^53 in all, for which (keep + other) / other is near exp(epsilon) from below."""
+        excess = math.expm1(min(shy(epsilon), 40.0))  # exp(40) is above 2^53
+        other = max(1, math.floor(UNIT / (size + excess)))
+        keep = min(math.floor(other * excess), UNIT - size * other)
+        if keep < 1:
+            raise ValueError(
+                f"Expected a larger epsilon than {epsilon!r} for {size} categories: "
+                "not one of 2^53 draws would keep the true one. Raise epsilon or merge categories."
+            )
+        return cls(size, keep, other)
+
+    @property
+    def total(self) -> int:
+        """Sum of all weights."""
+        return self.keep + self.size * self.other
+
+    @property
+    def p_same(self) -> Fraction:
+        """Probability that the input itself is reported."""
+        return Fraction(self.keep + self.other, self.total)
+
+    @property
+    def p_different(self) -> Fraction:
+        """Probability of each other report."""
+        return Fraction(self.other, self.total)
+
+    def sample(self, values: IntArray, reports: IntArray, rng: np.random.Generator) -> None:
+        """Write one report for each value."""
+        uniform = rng.random(values.size)
+        end = self.total * ULP
+        while end < 1 and uniform.max() >= end:
+            again = np.flatnonzero(uniform >= end)
+            uniform[again] = rng.random(again.size)
+        # j / other, for integers j < 2^53, lies at least 1 / other below the next integer and is rounded by less:
+        # its floor is exact
+        uniform /= self.other * ULP
+        reports[...] = uniform
+        np.copyto(reports, values, where=uniform >= self.size)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The integers 0, ..., size - 1."""
+
+    size: int
+
+    def __str__(self) -> str:
+        return f"the integers 0 ... {self.size - 1}"
+
+    def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
+        """Tell which reports are among them."""
+        if reports.dtype == np.int64:  # one comparison: negative numbers are huge as unsigned ones
+            return np.asarray(reports.view(np.uint64) < self.size)
+        return np.asarray((reports >= 0) & (reports < self.size))
+
+
+class CategoricalMechanism(BaseMechanism):
+    """A mechanism that takes a category and whose reports add up to the frequencies of all categories."""
+
+    kind: ClassVar[str] = "frequency"
+    domain: Categorical
+
+    def __post_init__(self) -> None:
+        epsilon = _validate.epsilon(self.epsilon)
+        if epsilon < _LEAST_EPSILON:
+            raise ValueError(f"Expected epsilon={epsilon!r} >= {_LEAST_EPSILON}: below it a report says nothing.")
+        if not isinstance(self.domain, Categorical):
+            raise TypeError(
+                f"Expected domain={self.domain!r} to be Categorical. "
+                "Build it as Categorical(size) or Categorical(labels=[...])."
+            )
+        object.__setattr__(self, "epsilon", epsilon)
+
+    @classmethod
+    def example(cls, epsilon: float) -> Self:
+        """Return the mechanism on five categories."""
+        return cls(epsilon=epsilon, domain=Categorical(5))  # type: ignore[call-arg]
+
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """Shape of one report: () for a single number."""
+        return ()
+
+    @property
+    def report_dtype(self) -> npt.DTypeLike:
+        """Type of the numbers in a report."""
+        return np.int64
+
+    @property
+    def _users(self) -> int:
+        """Users worked on at a time, so that their reports fit a core's cache."""
+        return max(1, 32 * BLOCK // (np.dtype(self.report_dtype).itemsize * math.prod(self.report_shape)))
+
+    @abstractmethod
+    def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Write the reports of admissible categories, block by block."""
+
+    @abstractmethod
+    def moments(self, x: Any) -> Moments:
+        """Return the exact moments of what one report estimates."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+        """Return one report for each category; a category has no nearest one, so ``clip`` moves nothing."""
+        codes = self._inputs(x)
+        source = _random.generator(rng)
+        flat = codes.reshape(-1)
+        reports = np.empty((flat.size, *self.report_shape), dtype=self.report_dtype)
+        self._fill(flat, reports, source)
+        return reports.reshape(codes.shape + self.report_shape)[()]
+
+    def aggregate(self, reports: Any) -> Aggregate:
+        """Sum a batch of reports; the domain's labels name the estimated frequencies."""
+        return replace(super().aggregate(reports), names=self.domain.labels)
+
+    def _inputs(self, x: Any) -> IntArray:
+        """Return category codes as an array, refusing what names no category."""
+        array = np.asarray(x)
+        last = self.domain.size - 1
+        if array.size and array.dtype.kind not in "iu":
+            flat = array.reshape(-1)
+            odd = flat[flat != np.rint(flat)] if array.dtype.kind == "f" else flat
+            bad = (odd if odd.size else flat)[0]
+            remedy = "Number the values first" if self.domain.labels is None else "Call domain.encode first"
+            raise TypeError(
+                f"Expected categories as integers 0 ... {last}, got {bad!r} in an array of {array.dtype}. "
+                f"{remedy}; give missing values a category of their own."
+            )
+        codes = _validate.integers(x)
+        low, high = int(codes.min()), int(codes.max())
+        if low < 0 or high > last:
+            raise ValueError(
+                f"Expected categories 0 ... {last}, got {low if low < 0 else high}. "
+                "There is no nearest category to clip to: map unknown values to one of their own, such as 'other'."
+            )
+        return codes
+
+    def _reports(self, reports: Any) -> npt.NDArray[Any]:
+        """Return reports with their leading axes flattened, refusing what this mechanism cannot have sent."""
+        array = np.asarray(reports)
+        wanted = np.dtype(self.report_dtype).kind
+        if array.dtype.kind not in ("iufb" if wanted == "f" else "iub"):
+            numbers = "numbers" if wanted == "f" else "integers"
+            raise TypeError(f"Expected reports of {self.name} to be {numbers}, got an array of {array.dtype}.")
+        if array.size == 0:
+            raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
+        _validate.trailing(array, self.report_shape, "reports")
+        flat = array.reshape(-1, *self.report_shape)
+        for part in blocks(len(flat), self._users):
+            self.check_support(flat[part])
+        return flat
+
+
+class CountingMechanism(CategoricalMechanism):
+    """A report supports some categories: the own one with one probability, each other one with another."""
+
+    @property
+    @abstractmethod
+    def _support_law(self) -> tuple[Fraction, Fraction]:
+        """Exact probabilities that a report supports the own category, and any other one."""
+
+    @abstractmethod
+    def _count(self, reports: npt.NDArray[Any]) -> IntArray:
+        """Count for each category the reports that support it."""
+
+    @property
+    def p_own(self) -> float:
+        """Probability that a report supports its user's category."""
+        return float(self._support_law[0])
+
+    @property
+    def p_other(self) -> float:
+        """Probability that a report supports any other category."""
+        return float(self._support_law[1])
+
+    def moments(self, x: Any) -> Moments:
+        """Return the exact moments of the frequencies that one report estimates.
+
+        The last axis runs over the categories: entry [..., v] is about the estimate of the frequency of v, which
+        one report says is (supported - p_other) / (p_own - p_other), when its user's category is x.
+        """
+        own = self._inputs(x)[..., None] == np.arange(self.domain.size)
+        gap = float(self._support_law[0] - self._support_law[1])
+        second, third = zip(*(_central(probability, gap) for probability in self._support_law), strict=True)
+        return Moments(np.zeros(own.shape), np.where(own, *second), np.where(own, *third))
+
+    @property
+    def readout(self) -> Readout:
+        """The share of reports that support a category, less what comes by chance."""
+        p_own, p_other = self._support_law
+        gap = p_own - p_other
+        return Readout(
+            offset=float(-p_other / gap),
+            scale=float(1 / gap),
+            low=0.0,
+            high=1.0,
+            tail=_indicator_tail(p_own, p_other),
+        )
+
+    def tally(self, reports: Any) -> Tally:
+        """Reduce a batch of reports to integer sums."""
+        flat = self._reports(reports)
+        total = self._count(flat)
+        return Tally(len(flat), np.full(self.domain.size, len(flat), dtype=np.int64), total, total)
+
+
+def _central(probability: Fraction, gap: float) -> tuple[float, float]:
+    """Return variance and third absolute central moment of an indicator divided by ``gap``."""
+    other = 1 - probability
+    variance = probability * other
+    return float(variance) / gap**2, float(variance * (probability**2 + other**2)) / gap**3
+
+
+def _indicator_tail(p_own: Fraction, p_other: Fraction) -> Tail:
+    """Bound the mean of indicators whose chances lie between p_other and p_own.
+
+    Hoeffding's variance is 1/4; Bernstein's is the largest of p (1 - p), at the price of a scale of 1/3
+    (Boucheron, Lugosi, Massart 2013, sections 2.6 and 2.8). The latter is taken where it at least halves the former.
+    """
+    gap = float(p_own - p_other)
+    nearest = min(max(Fraction(1, 2), p_other), p_own)
+    variance = float(nearest * (1 - nearest))
+    return Tail(variance / gap**2, 1 / (3 * gap)) if variance <= 1 / 8 else Tail(0.25 / gap**2, 0.0)
