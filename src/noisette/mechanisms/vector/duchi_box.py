@@ -216,7 +216,7 @@ class DuchiBox(VectorMechanism):
         return highest, lowest
 
     def _mixed_mass(self, agreement: FloatArray) -> FloatArray:
-        """Return the mean chance to be kept over the corners that x rounds to: their agreements are Poisson-binomial."""
+        """Return the mean chance to be kept over the corners x rounds to: their agreements are Poisson-binomial."""
         pmf = np.zeros((len(agreement), self.dims + 1))
         pmf[:, 0] = 1
         for p_agree in ((1 + agreement) / 2).T[:, :, None]:
