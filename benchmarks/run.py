@@ -215,7 +215,7 @@ def main() -> None:
 HEAD = """# Benchmarks
 
 Written by `make bench`: medians of seven runs on one core, all jobs of a table taken in turn, 10 million float64 values
-(fewer for the peers, which are timed a value at a time). A ratio against the machine's floor says how many times longer than
+(fewer for the peers, which work a value at a time). A ratio against the machine's floor says how many times longer than
 numpy needs to draw the same number of uniforms and to copy the array once. A ratio against a peer says how many times
 faster Noisette is on the same values.
 
