@@ -81,7 +81,7 @@ class SphereProjection:
 
     @property
     def proxy(self) -> float:
-        """From dimension 4 on the log density of T curves by dims - 3 or more, and cutting lowers no curvature."""
+        """From dimension 4 on the log density of T curves by dims - 3 or more, cut or not (Bakry, Emery 1985)."""
         return 1 / (self.dims - 3) if self.dims > 3 else 1.0
 
     def base(self, correlation: float) -> float:
@@ -192,7 +192,7 @@ class NormalProjection:
 
     @property
     def proxy(self) -> float:
-        """A normal law cut at gamma has curvature 1 or more."""
+        """The log density of a normal law, cut or not, curves by 1 (Bakry, Emery 1985)."""
         return 1.0
 
     def base(self, correlation: float) -> float:
@@ -289,7 +289,7 @@ class Cap:
         """Variance of a normal law whose moment generating function bounds that of u_i - E[u_i], at any v.
 
         Inside and outside the cap T is within ``projection.proxy`` of its mean there; which side it is adds a two-point
-        variable, bounded by Kearns and Saul's inequality. Bounded coordinates are never worse than Hoeffding's.
+        variable, bounded as by Kearns and Saul 1998. Hoeffding's bound for |u_i| <= ``projection.bound`` may be lower.
         """
         gap = math.exp(self.projection.log_part(self.gamma) - self.log_mass) / -math.expm1(self.log_mass)
         odds = math.log(self.p_cap) - math.log1p(-self.p_cap)
