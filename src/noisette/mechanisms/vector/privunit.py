@@ -231,9 +231,9 @@ class PrivUnit(CapMechanism):
     *Guarantee*: epsilon-LDP for the whole vector. p is rounded down, so no density ratio exceeds exp(e); reports are
     rounded to a public lattice of 2^-16 of the noise. Between the two stands float64 arithmetic, which errs by some
     2^-34 of a step: unlike the mechanisms on integers this one is not proved to the last bit.
-    *Utility*: unbiased; E||error||^2 = 1/m^2 - 1, the least of any unbiased epsilon-LDP report of a unit vector, as Asi,
-    Feldman and Talwar prove; however large epsilon, errors stay above some 2^-10 of the radius. For a box, Sampled with
-    Duchi is better below epsilon 1.5 to 1.9. ``domain=L2Ball(d, r)`` takes vectors of any length up to r.
+    *Utility*: unbiased; E||error||^2 = 1/m^2 - 1, the least of any unbiased epsilon-LDP report of a unit vector, as
+    Asi, Feldman and Talwar prove; however large epsilon, errors stay above some 2^-10 of the radius. For a box, Sampled
+    with Duchi is better below epsilon 1.5 to 1.9. ``domain=L2Ball(d, r)`` takes vectors of any length up to r.
     Bhowmick, Duchi, Freudiger, Kapoor, Rogers 2018, Algorithm 1; p and g optimised as in Asi, Feldman, Talwar 2022.
 
     >>> m = PrivUnit(epsilon=8.0, dims=1000)
