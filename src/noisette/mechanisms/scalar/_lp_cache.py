@@ -1,0 +1,61 @@
+"""Solved programmes on disk, one small file each, found by the hash of what was solved."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from noisette._validate import FloatArray
+
+
+def directory() -> Path:
+    """Return $NOISETTE_CACHE, or the user's cache directory."""
+    own = os.environ.get("NOISETTE_CACHE")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "noisette"
+
+
+def load(key: str, size: int) -> FloatArray | None:
+    """Return the stored masses of a key, or None if there are none that are whole and plausible."""
+    try:
+        content = _path(key).read_bytes()
+    except (OSError, RuntimeError):  # RuntimeError: there is no home directory
+        return None
+    digest, body = content[:32], content[32:]
+    if len(body) != 8 * size or digest != _digest(key, body):
+        return None
+    masses = np.frombuffer(body, dtype="<f8").astype(np.float64)
+    plausible = bool(np.all(np.isfinite(masses)) and np.all(masses >= 0) and 0 < 2 * masses.sum() < 1)
+    return masses if plausible else None
+
+
+def store(key: str, masses: FloatArray) -> None:
+    """Write the masses of a key, whole or not at all; a cache that cannot be written is no error."""
+    body = np.ascontiguousarray(masses, dtype="<f8").tobytes()
+    with contextlib.suppress(OSError, RuntimeError):
+        path = _path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_digest(key, body) + body)
+            Path(draft).replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                Path(draft).unlink()
+            raise
+
+
+def _path(key: str) -> Path:
+    return directory() / f"lp-{hashlib.sha256(key.encode()).hexdigest()[:32]}.bin"
+
+
+def _digest(key: str, body: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\0" + body).digest()

@@ -1,0 +1,166 @@
+"""A window of likely outputs over unequal outputs, in integers.
+
+2^48 positions are shared out among the outputs. A report is the output at a position drawn uniformly from a window of
+``width`` positions with probability ``p_window`` (a multiple of 2^-53), and from all positions otherwise: each output's
+chance is a rational number, and no two inputs' chances differ by more than 1 + p_window 2^48 / ((1 - p_window) width).
+The input moves the window. Outputs are integers here, in steps of ``step`` on the interval [-1, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisette import _random
+from noisette._validate import FloatArray, IntArray
+
+POSITIONS = 1 << 48
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Outputs ``codes`` in rising order, symmetric about zero, each with its number of positions."""
+
+    step: float
+    codes: IntArray
+    counts: IntArray
+    width: int
+    p_window: float
+
+    @classmethod
+    def build(cls, epsilon: float, step: float, codes: IntArray, masses: FloatArray, share: float) -> Table:
+        """Return the table of outputs ``codes`` >= 0, of masses that need not sum to 1, and of their mirror images.
+
+        ``share`` is the part of all positions that the window holds; the chance of the window is the largest that
+        keeps the ratio of any two chances at or below exp(epsilon).
+        """
+        counts = np.maximum(1, np.rint(masses * (POSITIONS / 2 / masses.sum()))).astype(np.int64)
+        counts[np.argmax(counts)] += POSITIONS // 2 - counts.sum()
+        if codes[0] == 0:  # the two halves of the middle output become one
+            codes, counts = np.concatenate([-codes[:0:-1], codes]), np.concatenate([counts[:0:-1], counts])
+            counts[counts.size // 2] *= 2
+        else:
+            codes, counts = np.concatenate([-codes[::-1], codes]), np.concatenate([counts[::-1], counts])
+        width = max(1, round(share * POSITIONS))
+        # expm1 errs by less than a relative 2^-51: E - 1 is at least this, and the odds of the window at most that
+        odds = Fraction(math.expm1(epsilon)) * (1 - Fraction(1, 2**50)) * Fraction(width, POSITIONS)
+        p_window = math.floor(odds / (1 + odds) * 2**53) * _random.ULP
+        return cls(step, codes, counts, width, p_window)
+
+    @property
+    def epsilon(self) -> float:
+        """The largest log-ratio of the chances of one output: the budget that the table spends."""
+        return math.log1p(self.p_window / (1 - self.p_window) * (POSITIONS / self.width))
+
+    @cached_property
+    def ends(self) -> IntArray:
+        """First position of each output, and one past the last."""
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.counts)])
+
+    @cached_property
+    def _rows(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return places of the window, and mean and variance there, between which the law is a mixture of the two.
+
+        They are the places at which an edge of the window meets an end of an output's positions. The sums are
+        Python's integers, so nothing is lost in their differences.
+        """
+        last, ends = POSITIONS - self.width, self.ends
+        places = np.unique(np.concatenate([ends, ends - self.width, [last]]))
+        places = places[(places >= 0) & (places <= last)]
+        codes, counts = self.codes.astype(object), self.counts.astype(object)
+        above, below = places + self.width, places
+
+        def inside(power: int) -> tuple[Any, int]:
+            """Sum of code^power over the window's positions at each place, and over all positions."""
+            values = codes**power
+            sums = np.concatenate([[0], np.cumsum(values * counts)])
+
+            def upto(position: IntArray) -> Any:
+                index = np.minimum(np.searchsorted(ends, position, side="right") - 1, codes.size - 1)
+                return sums[index] + values[index] * (position - ends[index]).astype(object)
+
+            return upto(above) - upto(below), sums[-1]
+
+        chance = int(self.p_window * 2**53)
+        whole = 2**53 * self.width
+        first, second = inside(1), inside(2)
+        drift = first[0] * chance  # the mean is this over whole: all outputs together are symmetric about zero
+        squares = second[0] * (chance * POSITIONS) + second[1] * ((2**53 - chance) * self.width)
+        variance = (squares * whole - drift**2 * POSITIONS) / (whole**2 * POSITIONS)
+        return places.astype(np.float64), (drift / whole).astype(np.float64), variance.astype(np.float64)
+
+    @property
+    def reach(self) -> float:
+        """The largest mean, in steps."""
+        return float(self._rows[1][-1])
+
+    @cached_property
+    def worst_variance(self) -> float:
+        """The largest variance of a report over all inputs with |x| <= 1, where the interval is [-1, 1]."""
+        _, mean, variance = self._rows
+        limit = 1 / self.step
+        used = (np.diff(mean) > 0) & (mean[1:] >= -limit) & (mean[:-1] <= limit)
+        gap, rise = np.diff(mean)[used], np.diff(variance)[used]
+        mean, variance = mean[:-1][used], variance[:-1][used]
+        share = np.clip(0.5 + rise / (2 * gap**2), 0, 1)  # of the upper row, where the mixture varies most
+        share = np.clip(share, (-limit - mean) / gap, (limit - mean) / gap)
+        return float((variance + share * rise + share * (1 - share) * gap**2).max()) * self.step**2
+
+    def place(self, target: FloatArray) -> FloatArray:
+        """Return the place of the window for which the mean output is ``target``, in steps."""
+        places, mean, _ = self._rows
+        return np.rint(np.interp(target, mean, places))
+
+    def sample(self, place: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Draw one output for each place."""
+        position = _random.words(rng, self.width, place.size)
+        position += place.astype(np.int64)
+        anywhere = _random.words(rng, POSITIONS, place.size)
+        np.copyto(position, anywhere, where=rng.random(place.size) >= self.p_window)
+        return np.asarray(self.codes[np.searchsorted(self.ends, position, side="right") - 1])
+
+    def mass(self, code: FloatArray, place: FloatArray) -> FloatArray:
+        """Return the chance of an output at each place, 0 for what is none."""
+        index = np.minimum(np.searchsorted(self.codes, code), self.codes.size - 1)
+        start, end = self.ends[index], self.ends[index + 1]
+        inside = np.maximum(np.minimum(end, place + self.width) - np.maximum(start, place), 0.0)
+        mass = self.p_window * (inside / self.width) + (1 - self.p_window) * ((end - start) / POSITIONS)
+        return np.where(self.codes[index] == code, mass, 0.0)
+
+    def moments(self, place: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mean, variance and third absolute central moment at each place, in steps."""
+        places, means, variances = self._rows
+        mean = np.interp(place, places, means)
+        upper = np.clip(np.searchsorted(places, place, side="right"), 1, places.size - 1)
+        lower = upper - 1
+        share = (place - places[lower]) / (places[upper] - places[lower])
+        variance = (1 - share) * (variances[lower] + (means[lower] - mean) ** 2)
+        variance += share * (variances[upper] + (means[upper] - mean) ** 2)
+        return mean, variance, self._third(place, mean)
+
+    @cached_property
+    def _powers(self) -> list[FloatArray]:
+        """Sums of code^0, ..., code^3 over the positions before each output's first, per position."""
+        codes = self.codes.astype(np.float64)
+        return [np.concatenate([[0.0], np.cumsum(codes**k * (self.counts / POSITIONS))]) for k in range(4)]
+
+    def _third(self, place: FloatArray, mean: FloatArray) -> FloatArray:
+        """Return the mean of |output - mean|^3, by binomial sums above and below the mean."""
+        centre = self.ends[np.searchsorted(self.codes, mean)]
+
+        def cubes(low: FloatArray | float, high: FloatArray | float) -> FloatArray:
+            zero, one, two, three = (
+                np.interp(high, self.ends, sums) - np.interp(low, self.ends, sums) for sums in self._powers
+            )
+            return np.asarray(three - 3 * mean * two + 3 * mean**2 * one - mean**3 * zero)
+
+        stop = place + self.width
+        split = np.clip(centre, place, stop)
+        inside = (cubes(split, stop) - cubes(place, split)) * (POSITIONS / self.width)
+        everywhere = cubes(centre, float(POSITIONS)) - cubes(0.0, centre)
+        return np.asarray(self.p_window * inside + (1 - self.p_window) * everywhere)
