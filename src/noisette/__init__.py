@@ -19,6 +19,7 @@ from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
 from noisette.mechanisms.scalar.hybrid import Hybrid
 from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
+from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
 from noisette.mechanisms.vector.duchi_box import DuchiBox
@@ -61,6 +62,7 @@ __all__ = [
     "L2Ball",
     "Laplace",
     "LocalHashing",
+    "LpOptimal",
     "Moments",
     "Piecewise",
     "PiecewiseOptimal",

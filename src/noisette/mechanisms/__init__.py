@@ -18,6 +18,7 @@ from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
 from noisette.mechanisms.scalar.hybrid import Hybrid
 from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
+from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
 from noisette.mechanisms.vector.duchi_box import DuchiBox
@@ -36,6 +37,7 @@ CATALOGUE: dict[str, type[Any]] = {
         Hybrid,
         SquareWave,
         Gaussian,
+        LpOptimal,
         DiscreteLaplace,
         DiscreteGaussian,
         GeneralizedRandomizedResponse,

@@ -9,7 +9,6 @@ from functools import lru_cache
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
-from noisette.mechanisms.scalar import _lp_cache, _lp_solve
 from noisette.mechanisms.scalar._lp_table import Table
 
 PROGRAMME_ABOVE = 0.75  # up to it `exponential` solves the programme
@@ -49,6 +48,8 @@ def exponential(epsilon: float) -> Table:
 
 def programme(epsilon: float) -> Table:
     """Return the solution of the linear programme, from the cache if it was solved before."""
+    from noisette.mechanisms.scalar import _lp_cache, _lp_solve  # only here, to keep `import noisette` quick
+
     # no optimum from epsilon 0.75 to 8 has an output beyond this
     step = _round_up((1 / math.tanh(epsilon / 2) + 1.3 * math.exp(-epsilon / 3)) / _CELLS)
     codes = np.arange(_CELLS + 1)
