@@ -254,8 +254,11 @@ class L2Ball(_Spec):
         """Shorten vectors that are too long."""
         values = _validate.reals(x)
         _validate.trailing(values, self.shape, "x")
-        norm = np.linalg.norm(values, axis=-1, keepdims=True)
-        return np.asarray(values * np.minimum(1.0, self.radius / np.maximum(norm, np.finfo(float).tiny)))
+        largest = np.maximum(np.abs(values).max(axis=-1, keepdims=True), np.finfo(float).tiny)
+        scaled = values / largest  # so that no square overflows
+        norm = np.maximum(np.linalg.norm(scaled, axis=-1, keepdims=True), np.finfo(float).tiny)
+        fits = norm <= self.radius / largest
+        return np.where(fits, values, scaled * (self.radius / norm))
 
 
 @dataclass(frozen=True)
