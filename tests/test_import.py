@@ -12,7 +12,7 @@ import pytest
 
 BASELINE = "numpy, scipy.special"
 LIMIT_SECONDS = 0.3
-REPETITIONS = 7
+REPETITIONS = 5
 
 # Modules of the extras, and those core dependencies that only some calls need.
 LAZY = frozenset(
