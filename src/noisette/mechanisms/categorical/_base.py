@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from noisette import _random, _validate
 from noisette._random import ULP, Rng
-from noisette._validate import IntArray
+from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
@@ -34,6 +34,21 @@ def keep_weight(log_odds: float) -> int:
     share = UNIT * small / (1 + small)
     weight = math.floor(share) if log_odds < 0 else UNIT - math.ceil(share)
     return min(max(weight, 1), UNIT - 1)
+
+
+def log_fraction(value: Fraction) -> float:
+    """Return the log of a fraction, precisely near 1 too."""
+    return math.log1p(value - 1) if abs(value - 1) < Fraction(1, 2) else math.log(value)
+
+
+def log_mass(common: FloatArray, change: FloatArray, epsilon: float) -> FloatArray:
+    """Return ``common + change``, rounded so that no two changes of opposite sign move apart.
+
+    The logs of the masses of a long report are so large that their rounding could pass for a loss of privacy. Here
+    both terms are rounded to multiples of a step at which the sum is exact, the change toward zero.
+    """
+    step = 2 * np.spacing(np.abs(common) + epsilon)
+    return np.asarray(np.rint(common / step) * step + np.trunc(change / step) * step)
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,12 @@ class Codes:
         """Tell which reports are among them."""
         if reports.dtype == np.int64:  # one comparison: negative numbers are huge as unsigned ones
             return np.asarray(reports.view(np.uint64) < self.size)
-        return np.asarray((reports >= 0) & (reports < self.size))
+        return np.asarray((reports >= 0) & (reports < self.size) & whole(reports))
+
+
+def whole(reports: npt.NDArray[Any]) -> BoolArray:
+    """Tell which numbers are integers."""
+    return np.asarray(reports == np.floor(reports)) if reports.dtype.kind == "f" else np.ones(reports.shape, dtype=bool)
 
 
 class CategoricalMechanism(BaseMechanism):
@@ -164,7 +184,9 @@ class CategoricalMechanism(BaseMechanism):
         """Return category codes as an array, refusing what names no category."""
         array = np.asarray(x)
         last = self.domain.size - 1
-        if array.size and array.dtype.kind not in "iu":
+        if array.size == 0:
+            raise ValueError(f"Expected at least one category, got an empty array of shape {array.shape}.")
+        if array.dtype.kind not in "iu":
             flat = array.reshape(-1)
             odd = flat[flat != np.rint(flat)] if array.dtype.kind == "f" else flat
             bad = (odd if odd.size else flat)[0]
@@ -173,7 +195,7 @@ class CategoricalMechanism(BaseMechanism):
                 f"Expected categories as integers 0 ... {last}, got {bad!r} in an array of {array.dtype}. "
                 f"{remedy}; give missing values a category of their own."
             )
-        codes = _validate.integers(x)
+        codes = array.astype(np.int64, copy=False)
         low, high = int(codes.min()), int(codes.max())
         if low < 0 or high > last:
             raise ValueError(

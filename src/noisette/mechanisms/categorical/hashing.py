@@ -15,7 +15,7 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrReplace
+from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrReplace, whole
 
 PRIME = 2**31 - 1
 _MOST_BUCKETS = 1 << 20
@@ -61,7 +61,7 @@ class AffineHash:
 
         The image of v + rows is that of v plus rows * a: an addition modulo the prime instead of a product.
         """
-        rows = max(1, BLOCK // len(seeds))
+        rows = min(total.size, max(1, BLOCK // len(seeds)))
         slope, shift = np.divmod(seeds, self.prime)
         first = -(-values * self.prime // self.buckets)  # the numbers below the prime that fall in the bucket
         length = (-(-(values + 1) * self.prime // self.buckets) - first).astype(np.uint32)
@@ -97,7 +97,7 @@ class SeededBuckets:
 
     def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
         """Tell which rows are such pairs."""
-        return np.asarray(((reports >= 0) & (reports < [self.seeds, self.buckets])).all(axis=-1))
+        return np.asarray(((reports >= 0) & (reports < [self.seeds, self.buckets]) & whole(reports)).all(axis=-1))
 
 
 @dataclass(frozen=True)

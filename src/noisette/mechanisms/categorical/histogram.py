@@ -15,7 +15,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import Lattice, blocks, coarseness, power_of_two
-from noisette.mechanisms.categorical._base import CategoricalMechanism, shy
+from noisette.mechanisms.categorical._base import CategoricalMechanism, log_mass, shy
 from noisette.mechanisms.scalar._additive import LaplaceNoise
 
 
@@ -129,12 +129,15 @@ class HistogramEncoding(CategoricalMechanism):
         _validate.trailing(reports, self.report_shape, "report")
         shape = np.broadcast_shapes(reports.shape[:-1], codes.shape)
         size, noise = self.domain.size, self._noise
+        possible = self.support.contains(reports)
+        reports = np.where(possible[..., None], reports, 0.0)
         away = np.abs(self.support.lattice.index(reports)).sum(axis=-1)
         column = np.broadcast_to(codes, shape)[..., None]
         own = np.take_along_axis(np.broadcast_to(reports, (*shape, size)), column, axis=-1)[..., 0] / self._step
-        away = away - np.abs(own) + np.abs(own - 1 / self._step)
         constant = size * (math.log(math.tanh(noise.rate / 2)) - math.log(self._step))
-        return np.where(self.support.contains(reports), constant - noise.rate * away, -np.inf)
+        change = noise.rate * (np.abs(own) - np.abs(own - 1 / self._step))
+        mass = log_mass(constant - noise.rate * away, change, self.epsilon)
+        return np.where(possible, mass, -np.inf)
 
     def witnesses(self) -> tuple[IntArray, FloatArray]:
         """Return two categories and the reports without noise."""

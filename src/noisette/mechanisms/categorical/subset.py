@@ -17,7 +17,15 @@ from noisette._random import ULP
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import UNIT, CountingMechanism, keep_weight, shy
+from noisette.mechanisms.categorical._base import (
+    UNIT,
+    CountingMechanism,
+    keep_weight,
+    log_fraction,
+    log_mass,
+    shy,
+    whole,
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Subsets:
     def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
         """Tell which rows are such sequences."""
         inside = (reports[..., 0] >= 0) & (reports[..., -1] < self.size)
-        return np.asarray(inside & (reports[..., 1:] > reports[..., :-1]).all(axis=-1))
+        return np.asarray(inside & (reports[..., 1:] > reports[..., :-1]).all(axis=-1) & whole(reports).all(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -125,12 +133,11 @@ class SubsetSelection(CountingMechanism):
         _validate.trailing(reports, self.report_shape, "report")
         size, length, p_own = self.domain.size, self.length, self._support_law[0]
         inside = (reports == codes[..., None]).any(axis=-1)
-        mass = np.where(
-            inside,
-            math.log(p_own) - _log_choose(size - 1, length - 1),
-            math.log(1 - p_own) - _log_choose(size - 1, length),
+        change = np.where(
+            inside, log_fraction(p_own * size / length), log_fraction((1 - p_own) * size / (size - length))
         )
-        return np.where(self.support.contains(reports), mass, -np.inf)
+        uniform = np.asarray(gammaln(length + 1) + gammaln(size - length + 1) - gammaln(size + 1))
+        return np.where(self.support.contains(reports), log_mass(uniform, change, self.epsilon), -np.inf)
 
     def witnesses(self) -> tuple[IntArray, IntArray]:
         """Return the first and the last category, and the sets of the first and of the last ones."""
@@ -141,8 +148,3 @@ class SubsetSelection(CountingMechanism):
 def _summed_variance(size: int, p_own: Fraction, p_other: Fraction) -> Fraction:
     """Return the variance of one report's estimate, summed over the categories."""
     return (p_own * (1 - p_own) + (size - 1) * p_other * (1 - p_other)) / (p_own - p_other) ** 2
-
-
-def _log_choose(size: int, length: int) -> float:
-    """Return the log of the number of subsets."""
-    return float(gammaln(size + 1) - gammaln(length + 1) - gammaln(size - length + 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +16,14 @@ from noisette._random import ULP
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import UNIT, CountingMechanism, keep_weight, shy
+from noisette.mechanisms.categorical._base import (
+    UNIT,
+    CountingMechanism,
+    keep_weight,
+    log_fraction,
+    log_mass,
+    shy,
+)
 from noisette.mechanisms.categorical._octet import BITS, Octet
 
 _LANE = 255  # zeros and ones that a byte can add up
@@ -145,19 +151,22 @@ class UnaryEncoding(CountingMechanism):
         own = (_pick(reports, column) == 1).astype(np.int64)
         around = _pick(ones, column // BITS) - own  # bits that are on in its octet beside the own one
         change = np.stack([self._own_logs(bits) for bits in octets])
-        return np.where(possible, common + change[(column[..., 0] >= starts[-1]) * 1, own, around], -np.inf)
+        mass = log_mass(common, change[(column[..., 0] >= starts[-1]) * 1, own, around], self.epsilon)
+        return np.where(possible, mass, -np.inf)
 
     def _octet_logs(self, bits: int) -> FloatArray:
         """Return the log mass of ``bits`` bits of an octet, by the number that are on."""
-        return np.asarray([_log(Fraction(weight, self._others.total)) for weight in self._others.marginal(bits)])
+        return np.asarray(
+            [log_fraction(Fraction(weight, self._others.total)) for weight in self._others.marginal(bits)]
+        )
 
     def _own_logs(self, bits: int) -> FloatArray:
         """Return what an own bit, off or on, changes in the log mass of ``bits`` bits, by the others that are on."""
         weights = self._others.marginal(bits)
         change = np.full((2, BITS), np.nan)
         for around, (off, on) in enumerate(pairwise(weights)):
-            change[0, around] = _log((1 - self._own) * Fraction(off + on, off))
-            change[1, around] = _log(self._own * Fraction(off + on, on))
+            change[0, around] = log_fraction((1 - self._own) * Fraction(off + on, off))
+            change[1, around] = log_fraction(self._own * Fraction(off + on, on))
         return change
 
     def witnesses(self) -> tuple[IntArray, npt.NDArray[Any]]:
@@ -202,8 +211,3 @@ def _pick(rows: npt.NDArray[Any], column: IntArray) -> npt.NDArray[Any]:
     """Return one entry of each row, broadcasting the leading axes."""
     wide = np.broadcast_to(rows, (*column.shape[:-1], rows.shape[-1]))
     return np.asarray(np.take_along_axis(wide, column, axis=-1)[..., 0])
-
-
-def _log(value: Fraction) -> float:
-    """Return the log of a fraction, precisely near 1 too."""
-    return math.log1p(value - 1) if abs(value - 1) < Fraction(1, 2) else math.log(value)
