@@ -16,6 +16,7 @@ from noisette.core import Aggregate, Estimating
 from noisette.mechanisms import CATALOGUE, from_spec
 
 _BATCHES = 2000
+_RARE = 3.0  # a Lyapunov ratio below it means that some 2000 / 9 of the reports that carry the variance were seen
 
 
 def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alarm: float = 1e-6, rng: int = 0) -> None:
@@ -97,7 +98,7 @@ def _check_likelihood(mechanism: Estimating, reports: Any, x: Any, other: Any, l
     ratio = np.exp(np.minimum(mechanism.log_prob(reports[rows], other[None]) - own, 700.0))
     if mechanism.guarantee.delta > 0:
         # beyond exp(epsilon) at most delta of the mass lies, so cap there and lose no more than that
-        ratio = np.minimum(ratio, math.exp(mechanism.guarantee.epsilon))
+        ratio = np.minimum(ratio, math.exp(min(mechanism.guarantee.epsilon, 700.0)))
     error = level * float(ratio.std()) / math.sqrt(ratio.size) + mechanism.guarantee.delta
     error += 1e-9 + math.exp(min(2 * mechanism.guarantee.epsilon, 50.0)) * level / ratio.size
     assert abs(float(ratio.mean()) - 1) <= error, (
@@ -110,7 +111,8 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
     """Check that the estimate is unbiased and has the stated variance, on means of batches."""
     truth, stated = _truth(mechanism, x), np.atleast_1d(_stated_variance(mechanism, x))
     whole = _aggregate(mechanism, reports).estimate()
-    error = level * np.sqrt(stated / whole.count) + 1e-7 * np.abs(truth) + 1e-9
+    # reports on a lattice may miss the truth by a hundred-millionth of the domain
+    error = level * np.sqrt(stated / whole.count) + 1e-7 * np.abs(truth) + 1e-8 * mechanism.domain.diameter
     assert np.all(np.abs(whole.value - truth) <= error), (
         f"{mechanism.name} is biased at {x}: estimate {whole.value}, truth {truth}"
     )
@@ -119,7 +121,10 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
         _aggregate(mechanism, reports[start : start + size]).estimate() for start in range(0, size * _BATCHES, size)
     ]
     scores = np.stack([(batch.value - truth) * np.sqrt(batch.count) for batch in batches])
-    seen = np.isfinite(scores).all(axis=0) & (stated > 1e-16)
+    # at a large epsilon the variance may hang on reports too rare to be in the sample: then it cannot be judged
+    moments = mechanism.moments(x)
+    rare = moments.third > _RARE * moments.variance**1.5 * np.sqrt(whole.count / _BATCHES)
+    seen = np.isfinite(scores).all(axis=0) & (stated > 1e-16) & ~rare
     squares = (scores[:, seen] - scores[:, seen].mean(axis=0)) ** 2 / stated[seen]
     ratio = squares.mean(axis=0) * _BATCHES / (_BATCHES - 1)
     spread = level * np.maximum(squares.std(axis=0), math.sqrt(2)) / math.sqrt(_BATCHES)
@@ -129,7 +134,7 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
 def _truth(mechanism: Estimating, x: Any) -> FloatArray:
     """Return what is estimated when everybody holds x."""
     if mechanism.kind == "frequency":
-        return np.eye(mechanism.domain.size)[int(x)]  # type: ignore[attr-defined]
+        return np.asarray(np.eye(mechanism.domain.size)[int(x)])  # type: ignore[attr-defined]
     return np.atleast_1d(np.asarray(x, dtype=float))
 
 
