@@ -1,0 +1,70 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_NO_ANONYMOUS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a binary file that takes its name when the block ends well, and otherwise leaves nothing behind.
+
+    The bytes go to a nameless file in the same folder where the system has such files, so that even a killed process
+    leaves nothing; elsewhere to a hidden file that is removed on any error. A file of that name stays as it was
+    until the new one is complete.
+    """
+    target = _check_target(path)
+    hidden = target.parent / f".noisette-{secrets.token_hex(8)}.partial"
+    nameless = _open_nameless(target.parent)
+    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666) if nameless is None else nameless
+    try:
+        with os.fdopen(descriptor, "w+b") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+            if nameless is not None:
+                _give_name(descriptor, hidden)
+        os.replace(hidden, target)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def _check_target(path: str | Path) -> Path:
+    """Return the file to write, or say why it cannot be one."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder. Name a file to write, e.g. {Path(path) / 'reports.parquet'}.")
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{path} is not a regular file. Name a file to write, e.g. reports.parquet.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"The folder {Path(path).parent} does not exist. Create it first, or write elsewhere.")
+    return target
+
+
+def _open_nameless(folder: Path) -> int | None:
+    """Open a file without a name, or return None where the system or the file system has none."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o666)
+    except OSError as error:
+        if error.errno in _NO_ANONYMOUS_FILES:
+            return None
+        raise
+
+
+def _give_name(descriptor: int, name: Path) -> None:
+    """Link a nameless file into its folder; only the call with a folder's descriptor follows the link in /proc."""
+    folder = os.open(name.parent, os.O_RDONLY)
+    try:
+        os.link(f"/proc/self/fd/{descriptor}", name.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
