@@ -55,6 +55,8 @@ def reals(x: Any, name: str = "x") -> FloatArray:
 
 def numbers(x: Any, name: str = "x") -> npt.NDArray[Any]:
     """Return ``x`` as a non-empty array of real numbers of whatever width it has."""
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise ValueError(f"Expected {name} without masked values. Remove or impute missing values first.")
     array = np.asarray(x)
     if array.dtype.kind not in "iuf":
         raise TypeError(
@@ -88,7 +90,10 @@ def number(value: float, name: str) -> float:
     """Return a plain float, refusing what is not a number."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"Expected {name}={value!r} to be a number, got {type(value).__name__}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _join(message: str, remedy: str) -> str:

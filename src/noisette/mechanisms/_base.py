@@ -19,6 +19,8 @@ from noisette.domains import BoolArray, Domain, Grid, Interval
 from noisette.guarantees import Claim, Guarantee
 
 BLOCK = 1 << 14  # values worked on at a time: what they need stays in a core's cache
+_BUDGETS = (1e-7, 1e6)
+_WIDTHS = (1e-90, 1e90)  # cubes of noise over them stay within float64
 _FARTHEST = 2.0**20  # in units of coarse, so beyond 2^13 spreads: noise goes there with probability below exp(-8000)
 _LARGEST_CODE = 2.0**48  # keeps the sum of a block within 64 bits; noise goes there with probability below exp(-200)
 
@@ -169,6 +171,15 @@ class ScalarMechanism(BaseMechanism):
         if not isinstance(self.domain, self.accepts):
             kind = self.accepts.__name__
             raise TypeError(f"Expected domain={self.domain!r} to be of type {kind}. Give one, e.g. {kind}(0, 100).")
+        if not _BUDGETS[0] <= self.epsilon <= _BUDGETS[1]:
+            raise ValueError(
+                f"Expected epsilon={self.epsilon!r} in [{_BUDGETS[0]:g}, {_BUDGETS[1]:g}]: "
+                "beyond, chances of 53 bits cannot keep the promise."
+            )
+        if not _WIDTHS[0] <= self.domain.diameter <= _WIDTHS[1]:
+            raise ValueError(
+                f"Expected {self.domain} to be {_WIDTHS[0]:g} to {_WIDTHS[1]:g} wide: rescale the values first."
+            )
 
     @classmethod
     def example(cls, epsilon: float) -> Self:

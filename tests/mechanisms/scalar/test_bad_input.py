@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -37,6 +38,26 @@ def build(name: str, epsilon: Any = 1.0, **options: Any) -> Any:
 def test_epsilon_out_of_range(name: str, epsilon: float) -> None:
     with pytest.raises(ValueError, match=rf"Expected epsilon={epsilon!r} > 0 and finite\. Typical budgets"):
         build(name, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 9e-8, 1.1e6, 1e300])
+@pytest.mark.parametrize("name", NAMES)
+def test_epsilon_beyond_what_53_bits_can_promise(name: str, epsilon: float) -> None:
+    with pytest.raises(ValueError, match=rf"Expected epsilon={re.escape(repr(epsilon))} in \[1e-07, 1e\+06\]"):
+        build(name, epsilon)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_epsilon_too_large_for_a_float(name: str) -> None:
+    with pytest.raises(ValueError, match=r"Expected epsilon=1000.* > 0 and finite"):
+        build(name, 10**400)
+
+
+@pytest.mark.parametrize("width", [5e-324, 1e-310, 1e-91, 1e91, 1e308])
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(ON_GRIDS)))
+def test_domains_beyond_float64(name: str, width: float) -> None:
+    with pytest.raises(ValueError, match=r"Expected Interval.* to be 1e-90 to 1e\+90 wide: rescale the values first"):
+        build(name, 1.0, domain=nz.Interval(0, width))
 
 
 @pytest.mark.parametrize("epsilon", ["1", None, True, [1.0], 1j, np.ones(2), Decimal(1)])
@@ -124,6 +145,15 @@ def test_values_of_the_wrong_type(name: str, bad: Any) -> None:
         build(name).privatize(bad, rng=1)
     with pytest.raises(TypeError, match=r"Expected reports to hold real numbers, got dtype"):
         build(name).aggregate(bad)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_masked_values(name: str) -> None:
+    """What is masked is missing: its stale content must not be sent."""
+    masked = np.ma.masked_array([0.0, 0.5], mask=[False, True])
+    with pytest.raises(ValueError, match=r"Expected x without masked values\. Remove or impute"):
+        build(name).privatize(masked, rng=1)
+    assert build(name).privatize(np.ma.masked_array([0.0, 0.5]), rng=1).shape == (2,)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,8 +31,10 @@ class StaircaseNoise:
     @cached_property
     def p_first(self) -> float:
         """Chance of the first stair: a multiple of 2^-53, rounded so that no stair is too steep."""
-        p_later = (2 - _SHY) / (1 + self.first / self.width * math.expm1(min(self.rate, 700.0)))
-        return 1 - max(1, min(math.ceil(p_later * 2**53), 2**53 - 1)) * _random.ULP
+        odds = self.first / self.width * math.expm1(min(self.rate, 700.0))
+        if odds < 1:
+            return math.floor(_SHY / (1 + 1 / odds) * 2**53) * _random.ULP
+        return 1 - max(1, math.ceil((2 - _SHY) / (1 + odds) * 2**53)) * _random.ULP
 
     @cached_property
     def absolute(self) -> tuple[float, float, float]:
