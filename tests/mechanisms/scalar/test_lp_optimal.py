@@ -527,3 +527,15 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/someone")
     assert _lp_cache.directory() == Path("/home/someone/.cache/noisette")
+
+
+def test_slow_start_tells_whether_a_programme_is_still_to_be_solved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path))
+    assert not nz.LpOptimal(epsilon=0.5).slow_start
+    assert not nz.LpOptimal(epsilon=12.0).slow_start
+    fresh = nz.LpOptimal(epsilon=5.03125)
+    assert fresh.slow_start
+    fresh.moments(0.0)
+    assert not nz.LpOptimal(epsilon=5.03125).slow_start

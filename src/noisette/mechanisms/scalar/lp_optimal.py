@@ -81,6 +81,11 @@ class LpOptimal(ScalarMechanism):
             return None
         return PiecewiseOptimal(epsilon=self.epsilon, domain=self.domain)
 
+    @property
+    def slow_start(self) -> bool:
+        """Whether the first report must wait some seconds for the programme: plans leave such a mechanism out."""
+        return not _lp_shapes.solved(self.epsilon)
+
     @cached_property
     def _table(self) -> Table:
         return _lp_shapes.table(min(self.epsilon, _lp_shapes.LARGEST))
