@@ -112,7 +112,10 @@ def test_whole_vectors_follow_their_coordinates() -> None:
     made = plan(users=100, dims=6, epsilon=2.0, values=rows)
     for candidate in made.candidates:
         dev = deviation(candidate.build(), users=100, values=rows)
-        assert candidate.mse == pytest.approx(dev.mse.mean(), rel=1e-6)
+        # a column stands on a grid that keeps mean and variance: exact for a variance quadratic in the value, which
+        # every mechanism has but lp-optimal, whose variance has a kink at each row of its table
+        accuracy = 1e-5 if candidate.mechanism == "lp-optimal" else 1e-8
+        assert candidate.mse == pytest.approx(dev.mse.mean(), rel=accuracy)
 
 
 def test_dimensions_that_differ() -> None:
