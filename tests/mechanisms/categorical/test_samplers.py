@@ -137,6 +137,18 @@ class TestOctet:
             assert (whole << 48) + int(left[pattern]) == octet.weights[pattern.bit_count()]
             assert words[pattern : pattern + 1].view(np.uint8).sum() == pattern.bit_count()
 
+    def test_each_late_draw_gives_the_pattern_that_owns_it(self) -> None:
+        """Draws at the edges between patterns; the one past the last edge is drawn again from the start."""
+        octet = Octet.build(-1.0)
+        decided, sums = octet._split
+        late = [0, sums[0] - 1, sums[0], sums[1] - 1, sums[1], sums[255] - 1, sums[255], sums[41]]
+        script = [np.full(2, 2**64 - 1, dtype=np.uint64), late, np.zeros(1, dtype=np.uint64), []]
+        words = np.empty(8, dtype=np.uint64)
+        octet.sample(words, np.empty(8, dtype=np.intp), Scripted(script))  # type: ignore[arg-type]
+        owners = octet._patterns[[0, 0, 1, 1, 2, 255, 0, 42]]
+        owners[6] = decided[0]
+        assert words.tolist() == owners.tolist()
+
     @pytest.mark.parametrize(
         "octet",
         [
