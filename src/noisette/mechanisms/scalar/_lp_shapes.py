@@ -70,7 +70,7 @@ def programme(epsilon: float) -> Table:
     codes = np.arange(_CELLS + 1)
     masses = _lp_cache.load(key, codes.size)
     if masses is None:
-        masses = _lp_solve.solve(epsilon, step * codes).masses
+        masses = _lp_solve.solve(epsilon, np.asarray(step * codes, dtype=np.float64)).masses
         _lp_cache.store(key, masses)
     total = 2 * float(masses.sum())
     share = (1 - total) / (math.expm1(epsilon) * total)
@@ -121,7 +121,7 @@ def _sine_angle(epsilon: float) -> float:
             high = right
         else:
             low = left
-    return (low + high) / 2
+    return float((low + high) / 2)
 
 
 def _fit(epsilon: float, codes: IntArray, masses: FloatArray, share: float) -> Table:
@@ -132,5 +132,5 @@ def _fit(epsilon: float, codes: IntArray, masses: FloatArray, share: float) -> T
 
 def _round_up(step: float) -> float:
     """Return ``step`` rounded up to 36 bits: the same on every machine, whatever its last digits."""
-    unit = 2.0 ** (math.floor(math.log2(step)) - 36)
+    unit = math.ldexp(1.0, math.floor(math.log2(step)) - 36)
     return math.ceil(step / unit) * unit

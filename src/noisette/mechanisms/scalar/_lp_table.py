@@ -151,7 +151,7 @@ class Table:
 
     def _third(self, place: FloatArray, mean: FloatArray) -> FloatArray:
         """Return the mean of |output - mean|^3, by binomial sums above and below the mean."""
-        centre = self.ends[np.searchsorted(self.codes, mean)]
+        centre = self.ends[np.searchsorted(self.codes, mean)].astype(np.float64)
 
         def cubes(low: FloatArray | float, high: FloatArray | float) -> FloatArray:
             zero, one, two, three = (
