@@ -88,6 +88,17 @@ def test_estimate_is_the_mean_of_reports(name: str) -> None:
     assert math.isclose(float(high[0] - low[0]), 2 * 1.959964 * float(estimate.std_error[0]), rel_tol=1e-6)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_standard_error_of_two_reports(name: str) -> None:
+    """The sample variance divides by n - 1: with two reports that is a factor of two."""
+    mechanism, _ = collected(name)
+    reports = np.unique(mechanism.privatize(np.full(50, 0.25), rng=3))[[0, -1]]
+    error = float(mechanism.aggregate(reports).estimate().std_error[0])
+    bias = mechanism.moments([-1.0, 1.0]).bias
+    slope = 1 + (bias[1] - bias[0]) / 2
+    assert math.isclose(error, abs(reports[1] - reports[0]) / 2 / slope, rel_tol=1e-2)
+
+
 def test_json_round_trip() -> None:
     for name in NAMES:
         mechanism, reports = collected(name)

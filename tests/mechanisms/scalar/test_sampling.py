@@ -14,6 +14,9 @@ import pytest
 from scipy import stats
 
 import noisette as nz
+from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
+from noisette.mechanisms.scalar._window import Window
+from noisette.mechanisms.scalar.staircase import StaircaseNoise
 
 FALSE_ALARM = 1e-6
 BUILD: dict[str, Callable[..., Any]] = {
@@ -61,6 +64,74 @@ def test_another_input_or_budget_is_told_apart(name: str, published: Any) -> Non
     assert fit(reports, published(name, 0.9, 1.0)) > FALSE_ALARM
     assert fit(reports, published(name, 0.2, 1.0)) < FALSE_ALARM
     assert fit(reports, published(name, 0.9, 1.15)) < FALSE_ALARM
+
+
+def counted(draws: npt.NDArray[np.float64], support: npt.NDArray[np.float64], mass: npt.NDArray[np.float64]) -> float:
+    """Return the p-value of draws against masses on a few points, by chi-square; rare points are pooled."""
+    expected = mass * draws.size
+    observed = np.asarray([(draws == point).sum() for point in support], dtype=float)
+    common = expected > 20
+    pooled = [*observed[common], draws.size - observed[common].sum()], [*expected[common], expected[~common].sum()]
+    last = None if pooled[1][-1] > 5 else -1
+    return float(stats.chisquare(pooled[0][:last], pooled[1][:last], sum_check=False).pvalue)
+
+
+@pytest.mark.parametrize(
+    ("width", "moves", "place"), [(1, 1, 0), (1, 1, 1), (3, 4, 0), (3, 4, 2), (3, 4, 4), (8, 2, 1)]
+)
+def test_small_windows_draw_their_table(width: int, moves: int, place: int) -> None:
+    """A table small enough that each report is counted: an off-by-one cannot hide."""
+    window = Window(nz.Interval(), step=0.25, first=-1.0, width=width, moves=moves, p_window=0.625)
+    reports = window.sample(np.full(50_000, float(place)), np.random.default_rng(9))
+    support = window.first + window.step * np.arange(width + moves)
+    assert np.isin(reports, support).all()
+    mass = np.exp(window.log_mass(support, np.full(support.shape, float(place))))
+    assert counted(reports, support, mass) > FALSE_ALARM
+    other = np.exp(window.log_mass(support, np.full(support.shape, float(place + 1 if place == 0 else place - 1))))
+    assert counted(reports, support, other) < FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        LaplaceNoise(0.4),
+        LaplaceNoise(3.0),
+        GaussianNoise(0.6),
+        GaussianNoise(3.0),
+        StaircaseNoise(0.5, 5, 2),
+        StaircaseNoise(1.0, 1, 1),
+        StaircaseNoise(2.0, 3, 3),
+        StaircaseNoise(4.0, 6, 1),
+    ],
+)
+def test_noise_draws_its_masses(noise: Any) -> None:
+    draws = noise.sample(np.random.default_rng(10), 50_000) + noise.half
+    support = np.arange(-80.0, 80.0) + noise.half
+    assert counted(draws, support, np.exp(noise.log_mass(support))) > FALSE_ALARM
+    assert counted(draws, support, np.exp(noise.log_mass(support + 1))) < FALSE_ALARM
+
+
+class CoarseLaplace(nz.Laplace):
+    """Laplace on a lattice coarse enough to count its points."""
+
+    _step = 0.25  # type: ignore[assignment]
+
+
+class CoarseStaircase(nz.Staircase):
+    """Staircase on a lattice coarse enough to count its points."""
+
+    _step = 0.25  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("build", [CoarseLaplace, CoarseStaircase])
+def test_rounding_to_the_lattice_is_part_of_the_law(build: Any) -> None:
+    mechanism = build(2.0)
+    support = mechanism.support.value(np.arange(-60.0, 61.0))
+    for x in (-0.95, 0.1, 0.25):
+        reports = mechanism.privatize(np.full(50_000, x), rng=11)
+        assert counted(reports, support, np.exp(mechanism.log_prob(support, x)) * 0.25) > FALSE_ALARM
+        nearest = np.rint(4 * x) / 4 if x != 0.25 else 0.0
+        assert counted(reports, support, np.exp(mechanism.log_prob(support, nearest)) * 0.25) < FALSE_ALARM
 
 
 def deviations(mechanism: Any, x: float, *, scale: float = 1.0) -> tuple[float, float]:
