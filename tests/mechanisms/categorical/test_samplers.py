@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
+from bisect import bisect_right
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
 from scipy.linalg import hadamard
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
 import noisette as nz
 from noisette.mechanisms.categorical._base import KeepOrReplace, keep_weight
-from noisette.mechanisms.categorical._octet import Octet
+from noisette.mechanisms.categorical._bits import IndependentBits
 from noisette.mechanisms.categorical.hadamard import walsh_hadamard
 
 FALSE_ALARM = 1e-6
@@ -24,17 +24,22 @@ class Scripted:
     """A generator whose draws are written down beforehand."""
 
     def __init__(self, draws: Any) -> None:
-        self.draws = [np.asarray(draw) for draw in draws]
+        self.draws = list(draws)
 
     def random(self, size: int) -> np.ndarray:
-        draw = self.draws.pop(0)
+        draw = np.asarray(self.draws.pop(0), dtype=float)
         assert draw.size == size
-        return draw.astype(float)
+        return draw.copy()
 
     def integers(self, low: int, high: int, size: Any, **_: Any) -> np.ndarray:
-        draw = self.draws.pop(0)
+        draw = np.asarray(self.draws.pop(0))
         assert draw.size == np.prod(size)
-        return draw.reshape(size)
+        return draw.reshape(size).copy()
+
+    def bytes(self, length: int) -> bytes:
+        draw: bytes = self.draws.pop(0)
+        assert len(draw) == length
+        return draw
 
 
 def fits(counts: np.ndarray, probabilities: np.ndarray) -> bool:
@@ -95,78 +100,80 @@ def test_keep_weight_rounds_to_the_private_side(log_odds: float) -> None:
     assert error <= 1.5 or (log_odds < -30 and weight == 1)
 
 
-class TestOctet:
-    @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 20.0, 43.0, 1000.0])
-    def test_ratios_never_fall_below_the_odds_of_one_bit(self, epsilon: float) -> None:
-        octet = Octet.build(-epsilon)
-        odds = Fraction(octet.weights[1], octet.weights[0])
-        with mpmath.workdps(40):
-            assert mpmath.mpf(odds.numerator) / odds.denominator >= mpmath.exp(-mpmath.mpf(epsilon)) * (1 - 1e-15)
-        assert all(Fraction(more, less) >= odds for less, more in itertools.pairwise(octet.weights))
-        assert octet.total < 2**64
-        for bits in range(1, 9):
-            marginal = octet.marginal(bits)
-            assert all(Fraction(more, less) >= odds for less, more in itertools.pairwise(marginal))
+class TestIndependentBits:
+    WEIGHTS = (1 << 8, 12345678901, 620142894729274301, 1 << 60, (1 << 61) - 3)
 
-    @pytest.mark.parametrize("epsilon", [1e-6, 0.5, 1.0, 4.0])
-    def test_bits_are_independent_to_fifteen_digits(self, epsilon: float) -> None:
-        octet = Octet.build(-epsilon)
-        q = float(octet.p_on)
-        assert q == pytest.approx(1 / (1 + np.exp(epsilon)), rel=1e-12)
-        for ones, weight in enumerate(octet.weights):
-            assert weight / octet.total == pytest.approx(q**ones * (1 - q) ** (8 - ones), rel=1e-9)
-
-    def test_marginals_are_sums_over_the_other_bits(self) -> None:
-        octet = Octet.build(-1.3)
-        masses = {pattern: octet.weights[sum(pattern)] for pattern in itertools.product((0, 1), repeat=8)}
-        assert sum(masses.values()) == octet.total
-        for bits in (1, 3, 7):
-            for start in itertools.product((0, 1), repeat=bits):
-                total = sum(mass for pattern, mass in masses.items() if pattern[:bits] == start)
-                assert octet.marginal(bits)[sum(start)] == total
-        assert octet.p_on == Fraction(sum(m for pattern, m in masses.items() if pattern[4]), octet.total)
-
-    def test_sixteen_bits_and_the_rest_share_out_the_weights_exactly(self) -> None:
-        """A pattern's weight is 2^48 for each short draw that decides on it, and the rest of it is left for later."""
-        octet = Octet.build(-1.0)
-        decided, sums = octet._split
-        left = np.diff(sums, prepend=0)
-        words = octet._patterns[:-1]
+    @pytest.mark.parametrize("weight", WEIGHTS)
+    def test_short_and_late_draws_share_out_the_product_law_exactly(self, weight: int) -> None:
+        """A pattern's chance times 2^488 is 2^472 for each short draw it owns, plus its step of the running sums."""
+        bits = IndependentBits(weight)
+        decided, sums = bits._shares
+        words = bits._patterns
         for pattern in range(256):
-            whole = int(np.count_nonzero(decided == words[pattern]))
-            assert (whole << 48) + int(left[pattern]) == octet.weights[pattern.bit_count()]
-            assert words[pattern : pattern + 1].view(np.uint8).sum() == pattern.bit_count()
+            ones = pattern.bit_count()
+            assert words[pattern : pattern + 1].view(np.uint8).tolist() == [int(b) for b in f"{pattern:08b}"]
+            owned = int(np.count_nonzero(decided == words[pattern]))
+            late = sums[pattern] - (sums[pattern - 1] if pattern else 0)
+            assert owned * 2**472 + late == weight**ones * (2**61 - weight) ** (8 - ones)
+        assert sums[-1] == (2**16 - decided.size) * 2**472
 
-    def test_each_late_draw_gives_the_pattern_that_owns_it(self) -> None:
-        """Draws at the edges between patterns; the one past the last edge is drawn again from the start."""
-        octet = Octet.build(-1.0)
-        decided, sums = octet._split
-        late = [0, sums[0] - 1, sums[0], sums[1] - 1, sums[1], sums[255] - 1, sums[255], sums[41]]
-        script = [np.full(2, 2**64 - 1, dtype=np.uint64), late, np.zeros(1, dtype=np.uint64), []]
-        words = np.empty(8, dtype=np.uint64)
-        octet.sample(words, np.empty(8, dtype=np.intp), Scripted(script))  # type: ignore[arg-type]
-        owners = octet._patterns[[0, 0, 1, 1, 2, 255, 0, 42]]
-        owners[6] = decided[0]
-        assert words.tolist() == owners.tolist()
+    @pytest.mark.parametrize("weight", WEIGHTS[:3])
+    def test_each_late_draw_gives_the_pattern_that_owns_it(self, weight: int) -> None:
+        """Draws beside and on the edges; on an edge 424 bits more decide, against the sums without rounding."""
+        bits = IndependentBits(weight)
+        _, sums = bits._shares
+        edges = bits._edges.tolist()
+        for number in (0, 1, 2, 17, 254):
+            if number == 0 or edges[number] > edges[number - 1] + 1:
+                assert bits._settle(np.asarray([edges[number] - 1]), Scripted([])).tolist() == [number]  # type: ignore[arg-type]
+            rest = sums[number] & (2**424 - 1)
+            owner = bisect_right(sums, sums[number])  # the next pattern whose share is not empty
+            at, below = ((rest + shift).to_bytes(53, "little") for shift in (0, -1))
+            assert bits._settle(np.asarray([edges[number]]), Scripted([at])).tolist() == [owner]  # type: ignore[arg-type]
+            if rest:
+                found = bits._settle(np.asarray([edges[number]]), Scripted([below])).tolist()  # type: ignore[arg-type]
+                assert found == [bisect_right(sums, sums[number] - 1)]
+                assert found[0] <= number
 
-    @pytest.mark.parametrize(
-        "octet",
-        [
-            Octet.build(-1.0),
-            Octet.build(-0.01),
-            Octet((2**62, *[2**55] * 8)),
-        ],  # the last redraws a quarter of its draws
-        ids=["usual", "even", "redrawn"],
-    )
-    def test_patterns_have_the_stated_law(self, octet: Octet) -> None:
-        words, scratch = np.empty(400_003, dtype=np.uint64), np.empty(400_003, dtype=np.intp)
-        octet.sample(words, scratch, np.random.default_rng(11))
-        patterns = np.packbits(words.view(np.uint8).reshape(-1, 8), axis=1)[:, 0]
-        counts = np.bincount(patterns, minlength=256)
-        weights = np.asarray([octet.weights[p.bit_count()] for p in range(256)], dtype=float)
-        assert fits(counts, weights / weights.sum())
-        wrong = np.asarray([octet.weights[p.bit_count()] * 1.02 ** p.bit_count() for p in range(256)])
-        assert not fits(counts, wrong / wrong.sum())
+    def test_a_late_draw_replaces_what_the_short_one_left(self) -> None:
+        bits = IndependentBits(620142894729274301)
+        late = [0, int(bits._edges[0]) + 1, int(bits._edges[41]) + 1]
+        short = np.asarray([0, 65535, 65535, 65535], dtype=np.uint16).view(np.uint64)
+        out = np.empty(32, dtype=np.uint8)
+        bits.fill(out, np.empty(4, dtype=np.intp), Scripted([short, late]))  # type: ignore[arg-type]
+        assert out.reshape(4, 8).tolist() == [[int(b) for b in f"{p:08b}"] for p in (0, 0, 1, 42)]
+
+    @pytest.mark.parametrize("chance", [0.5, 0.27, 0.01])
+    def test_patterns_have_the_product_law(self, chance: float) -> None:
+        bits = IndependentBits(round(chance * 2**61))
+        out, scratch = np.empty(8 * 400_000, dtype=np.uint8), np.empty(400_000, dtype=np.intp)
+        bits.fill(out, scratch, np.random.default_rng(11))
+        counts = np.bincount(np.packbits(out), minlength=256)
+        ones = np.asarray([p.bit_count() for p in range(256)])
+        assert fits(counts, chance**ones * (1 - chance) ** (8 - ones))
+        wrong = chance * 1.05
+        assert not fits(counts, wrong**ones * (1 - wrong) ** (8 - ones))
+
+    @pytest.mark.parametrize("size", [1, 3, 8, 13])
+    def test_any_length_is_filled(self, size: int) -> None:
+        bits, rng = IndependentBits(round(0.3 * 2**61)), np.random.default_rng(size)
+        out, scratch = np.empty((20_000, size), dtype=np.uint8), np.empty(size // 8 + 1, dtype=np.intp)
+        for row in out:
+            bits.fill(row, scratch, rng)
+        ones = out.sum(axis=1)
+        assert fits(np.bincount(ones, minlength=size + 1), binom.pmf(np.arange(size + 1), size, 0.3))
+        assert not fits(np.bincount(ones, minlength=size + 1), binom.pmf(np.arange(size + 1), size, 0.33))
+
+    @pytest.mark.parametrize("epsilon", [1e-6, 0.5, 5.0, 30.0, 60.0, 1000.0])
+    def test_chances_keep_the_budget(self, epsilon: float) -> None:
+        """Odds of the own bit over odds of another, as fractions, against exp(epsilon) in sixty digits."""
+        for name in ("oue", "sue"):
+            own, other = nz.CATALOGUE[name](epsilon, nz.Categorical(3))._support_law
+            ratio = own * (1 - other) / (other * (1 - own))
+            with mpmath.workdps(60):
+                loss = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
+                assert loss <= epsilon
+                assert loss >= min(epsilon * (1 - 1e-6), 36)
 
 
 class TestSubsets:

@@ -154,11 +154,6 @@ class CategoricalMechanism(BaseMechanism):
         """Type of the numbers in a report."""
         return np.int64
 
-    @property
-    def _users(self) -> int:
-        """Users worked on at a time, so that their reports fit a core's cache."""
-        return max(1, 32 * BLOCK // (np.dtype(self.report_dtype).itemsize * math.prod(self.report_shape)))
-
     @abstractmethod
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Write the reports of admissible categories, block by block."""
@@ -205,7 +200,7 @@ class CategoricalMechanism(BaseMechanism):
         return codes
 
     def _reports(self, reports: Any) -> npt.NDArray[Any]:
-        """Return reports with their leading axes flattened, refusing what this mechanism cannot have sent."""
+        """Return reports with their leading axes flattened, refusing what has another shape or type."""
         array = np.asarray(reports)
         wanted = np.dtype(self.report_dtype).kind
         if array.dtype.kind not in ("iufb" if wanted == "f" else "iub"):
@@ -214,10 +209,7 @@ class CategoricalMechanism(BaseMechanism):
         if array.size == 0:
             raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
         _validate.trailing(array, self.report_shape, "reports")
-        flat = array.reshape(-1, *self.report_shape)
-        for part in blocks(len(flat), self._users):
-            self.check_support(flat[part])
-        return flat
+        return array.reshape(-1, *self.report_shape)
 
 
 class CountingMechanism(CategoricalMechanism):
@@ -268,9 +260,14 @@ class CountingMechanism(CategoricalMechanism):
 
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums."""
-        flat = self._reports(reports)
-        total = self._count(flat)
-        return Tally(len(flat), np.full(self.domain.size, len(flat), dtype=np.int64), total, total)
+        flat, size = self._reports(reports), self.domain.size
+        total = np.zeros(size, dtype=np.int64)
+        # what fits a core's cache, or as much as makes up for a vector of counts
+        numbers = max(32 * BLOCK // flat.itemsize, 8 * size)
+        for part in blocks(len(flat), max(1, numbers // math.prod(self.report_shape))):
+            self.check_support(flat[part])
+            total += self._count(flat[part])
+        return Tally(len(flat), np.full(size, len(flat), dtype=np.int64), total, total)
 
 
 def _central(probability: Fraction, gap: float) -> tuple[float, float]:

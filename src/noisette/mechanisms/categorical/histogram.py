@@ -14,7 +14,7 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
-from noisette.mechanisms._base import Lattice, blocks, coarseness, power_of_two
+from noisette.mechanisms._base import BLOCK, Lattice, blocks, coarseness, power_of_two
 from noisette.mechanisms.categorical._base import CategoricalMechanism, log_mass, shy
 from noisette.mechanisms.scalar._additive import LaplaceNoise
 
@@ -117,7 +117,8 @@ class HistogramEncoding(CategoricalMechanism):
         flat = self._reports(reports)
         size = self.domain.size
         total, squares = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-        for part in blocks(len(flat), self._users):
+        for part in blocks(len(flat), max(1, BLOCK // size)):
+            self.check_support(flat[part])
             codes = self.support.lattice.index(flat[part])
             total += codes.sum(axis=0).astype(np.int64)
             squares += np.square(np.rint(codes / self.readout.coarse)).sum(axis=0).astype(np.int64)
