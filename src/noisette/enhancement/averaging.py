@@ -1,0 +1,233 @@
+"""Average over ways in which the truths may lie, each weighted by how well it foretells the data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from noisette._validate import FloatArray
+from noisette.enhancement.bounds import flat_posterior
+from noisette.enhancement.npmle import BLUR, Fit, Posterior, fit
+from noisette.enhancement.shrinkage import truth_spread
+from noisette.enhancement.stein import Enhanced, unbiased_risk
+
+_BLOCK = 1 << 11
+_FOLDS = 5
+_SPIKE_SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
+# Weights before the data speak. The two that learn their shape from the data start low and win when they foretell it.
+_ALL_AT_ORIGIN, _FLAT, _SPIKE_AND_SLAB, _BELL, _LEARNED = 0.25, 0.35, 0.33, 0.04, 0.03
+
+
+def bayes(observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, bounded: bool = True) -> Enhanced:
+    """Return posterior means, averaged over many distributions of the truths.
+
+    value_j = sum_h w_h E_h[theta_j | y_j], w_h proportional to prior_h prod_j f_h(y_j), over these distributions h:
+    all truths at the origin; flat on the domain; a share of 0 to 98 % at the origin and the rest normal about it (a
+    deviation for each power of two between the noise and the domain's radius) or flat; a normal with mean and
+    deviation from the data; and the NPMLE. The last two are weighted by densities of observations that they did not
+    see.
+
+    *Utility.* Takes the side of whichever explains the data and hedges where several do. With thirty dimensions or
+    more its measured error is at most the raw one to within 2 % at every arrangement of truths that we tried. The
+    standard error is the posterior deviation, within and between the distributions, widened so that its mean square
+    is not below the estimated risk.
+
+    Hoeting, Madigan, Raftery, Volinsky 1999, Bayesian model averaging, for the weights.
+
+    >>> bayes(np.array([0.2, -0.1, 0.1, -0.2, 0.0, 0.1]), np.full(6, 0.3)).value.round(1) + 0.0
+    array([0., 0., 0., 0., 0., 0.])
+    """
+    if observed.size == 0:
+        return Enhanced(observed, std_error, observed, observed)
+    family = _Family(origin, _deviations(std_error))
+    bell = _Bell.fit(observed, std_error)
+    learned = fit(observed, std_error, bounded=bounded)
+    scores = family.scores(observed, std_error)
+    unseen = (bell.held_out(observed, std_error), learned.held_out(observed, std_error))
+    log_weights = np.concatenate(
+        [family.log_prior + scores, np.log([_BELL, _LEARNED]) + [float(np.sum(part.log_density)) for part in unseen]]
+    )
+    weights = np.exp(log_weights - logsumexp(log_weights))
+    seen = (bell.posterior(observed, std_error), learned.posterior(observed, std_error))
+    (value, variance), (honest, spread) = family.average(observed, std_error, weights, (seen, unseen))
+    risk = unbiased_risk(observed, std_error, honest, spread / std_error**2)
+    shortfall = max(0.0, float(np.mean(risk) - np.mean(variance)))
+    error = np.sqrt(variance + shortfall + weights[-1] * (BLUR * std_error) ** 2)
+    centre, scatter = _prior_moments(family, bell, learned, weights)
+    return Enhanced(value, error, variance / std_error**2, risk, centre, math.sqrt(scatter + shortfall))
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Priors with a spike at ``origin``: alone, or with a slab that is flat or normal with one of these deviations."""
+
+    origin: float
+    deviations: FloatArray
+
+    @property
+    def log_prior(self) -> FloatArray:
+        """Log weights: the spike alone, then shares by slabs, the flat slab first."""
+        shape = (len(_SPIKE_SHARES), self.deviations.size + 1)
+        grid = np.full(shape, _SPIKE_AND_SLAB / (math.prod(shape) - 1))
+        grid[0, 0] = _FLAT
+        return np.asarray(np.log(np.append(_ALL_AT_ORIGIN, grid.ravel())))
+
+    def slabs(self, observed: FloatArray, std_error: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return for each slab, the flat one first: posterior mean less observation, variance, log density."""
+        mean, variance, log_density = flat_posterior(observed, std_error)
+        noise, squares = (std_error**2)[:, None], self.deviations**2
+        distance = (observed - self.origin)[:, None]
+        total = noise + squares
+        shift = -distance * (noise / total)
+        log_normal = -(distance**2) / (2 * total) - np.log(2 * math.pi * total) / 2
+        return (
+            np.column_stack([mean - observed, shift]),
+            np.column_stack([variance, noise * (squares / total)]),
+            np.column_stack([log_density, log_normal]),
+        )
+
+    def spike(self, observed: FloatArray, std_error: FloatArray) -> FloatArray:
+        """Return the log density of each observation if its truth is the origin."""
+        scaled = (observed - self.origin) / std_error
+        return np.asarray(-(scaled**2) / 2 - np.log(std_error) - math.log(2 * math.pi) / 2)
+
+    def scores(self, observed: FloatArray, std_error: FloatArray) -> FloatArray:
+        """Return the log density of all observations under each prior, in the order of ``log_prior``."""
+        scores = np.zeros((len(_SPIKE_SHARES), self.deviations.size + 1))
+        alone = 0.0
+        for block in _blocks(observed.size):
+            y, s = observed[block], std_error[block]
+            spike, (_, _, slab) = self.spike(y, s), self.slabs(y, s)
+            alone += float(np.sum(spike))
+            for row, share in enumerate(_SPIKE_SHARES):
+                scores[row] += np.sum(_mixture(share, spike, slab), axis=0)
+        return np.append(alone, scores.ravel())
+
+    def average(
+        self,
+        observed: FloatArray,
+        std_error: FloatArray,
+        weights: FloatArray,
+        variants: tuple[tuple[Posterior, ...], ...],
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """Return mean and variance of each truth under the weighted priors: the family's, and each variant's."""
+        results = [(np.empty_like(observed), np.empty_like(observed)) for _ in variants]
+        for block in _blocks(observed.size):
+            y = observed[block]
+            # Moments about the observation: with little noise nothing cancels.
+            family = self._moments(y, std_error[block], weights[:-2])
+            for learned, (value, variance) in zip(variants, results, strict=True):
+                first, second = family[0].copy(), family[1].copy()
+                for weight, part in zip(weights[-2:], learned, strict=True):
+                    offset = part.mean[block] - y
+                    first += weight * offset
+                    second += weight * (part.variance[block] + offset**2)
+                value[block] = y + first
+                variance[block] = np.maximum(second - first**2, 0.0)
+        return results
+
+    def _moments(
+        self, observed: FloatArray, std_error: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the weighted sums of truth less observation, and of its square, over the family."""
+        if weights.sum() < 1e-12:
+            return np.zeros_like(observed), np.zeros_like(observed)
+        spike, (shift, spread, slab) = self.spike(observed, std_error), self.slabs(observed, std_error)
+        on_slab = np.zeros_like(slab)
+        for share, row in zip(_SPIKE_SHARES, weights[1:].reshape(len(_SPIKE_SHARES), -1), strict=True):
+            if np.any(row > 1e-12):
+                on_slab += row * np.exp(math.log1p(-share) + slab - _mixture(share, spike, slab))
+        on_spike = weights.sum() - on_slab.sum(axis=1)
+        home = self.origin - observed
+        first = np.sum(on_slab * shift, axis=1) + on_spike * home
+        return first, np.sum(on_slab * (spread + shift**2), axis=1) + on_spike * home**2
+
+
+@dataclass(frozen=True)
+class _Bell:
+    """A normal prior fitted to the data: mean, its error, and variance; for everyone, then without each fold."""
+
+    parts: tuple[tuple[float, float, float], ...]
+
+    @classmethod
+    def fit(cls, observed: FloatArray, std_error: FloatArray) -> _Bell:
+        """Fit to all, and without every fifth coordinate from each start."""
+        parts = [_bell(observed, std_error**2)]
+        for fold in range(_FOLDS):
+            rest = np.ones(observed.size, dtype=bool)
+            rest[fold::_FOLDS] = observed.size <= 1
+            parts.append(_bell(observed[rest], std_error[rest] ** 2))
+        return cls(tuple(parts))
+
+    def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
+        """Return posteriors under the fit to everyone."""
+        return _normal_posterior(observed, std_error, *self.parts[0])
+
+    def held_out(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
+        """Return posteriors under fits that did not see the observation."""
+        result = Posterior(*(np.empty_like(observed) for _ in range(3)))
+        for fold, part in enumerate(self.parts[1:]):
+            own = slice(fold, None, _FOLDS)
+            answer = _normal_posterior(observed[own], std_error[own], *part)
+            result.mean[own], result.variance[own], result.log_density[own] = (
+                answer.mean,
+                answer.variance,
+                answer.log_density,
+            )
+        return result
+
+
+def _bell(observed: FloatArray, variance: FloatArray) -> tuple[float, float, float]:
+    """Mean of the truths, its variance as an estimate, and their variance."""
+    spread = truth_spread(observed, variance)
+    precision = 1 / (variance + spread)
+    return float(np.sum(precision * observed) / np.sum(precision)), float(1 / np.sum(precision)), spread
+
+
+def _normal_posterior(
+    observed: FloatArray, std_error: FloatArray, mean: float, doubt: float, spread: float
+) -> Posterior:
+    """Posterior under N(mean, spread) with an uncertain mean."""
+    noise = std_error**2
+    keep = spread / (noise + spread)
+    total = noise + spread + doubt
+    return Posterior(
+        mean + keep * (observed - mean),
+        keep * noise + (1 - keep) ** 2 * doubt,
+        -((observed - mean) ** 2) / (2 * total) - np.log(2 * math.pi * total) / 2,
+    )
+
+
+def _prior_moments(family: _Family, bell: _Bell, learned: Fit, weights: FloatArray) -> tuple[float, float]:
+    """Mean and variance of a truth about which nothing was reported."""
+    grid = weights[1:-2].reshape(len(_SPIKE_SHARES), -1)
+    on_slab = np.sum(grid * (1 - np.asarray(_SPIKE_SHARES))[:, None], axis=0)
+    on_spike = weights[:-2].sum() - on_slab.sum()
+    mean, doubt, spread = bell.parts[0]
+    share = np.concatenate([[on_spike, on_slab[0]], on_slab[1:], weights[-2:]])
+    at = np.concatenate(
+        [[family.origin, 0.0], np.full(family.deviations.size, family.origin), [mean, learned.prior.mean]]
+    )
+    within = np.concatenate([[0.0, 1 / 3], family.deviations**2, [spread + doubt, learned.prior.variance]])
+    centre = float(share @ at)
+    return centre, float(share @ (within + (at - centre) ** 2))
+
+
+def _mixture(share: float, spike: FloatArray, slab: FloatArray) -> FloatArray:
+    """Log density of a spike with this share beside each slab."""
+    if share == 0:
+        return slab
+    return np.asarray(np.logaddexp(math.log(share) + spike[:, None], math.log1p(-share) + slab))
+
+
+def _deviations(std_error: FloatArray) -> FloatArray:
+    """Powers of two from the domain's radius down to half of a small standard error."""
+    least = max(float(np.quantile(std_error, 0.1)) / 2, 2.0**-20)
+    return np.asarray(0.5 ** np.arange(max(1, math.ceil(-math.log2(least)))))
+
+
+def _blocks(size: int) -> list[slice]:
+    return [slice(start, start + _BLOCK) for start in range(0, size, _BLOCK)]

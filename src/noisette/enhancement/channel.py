@@ -1,0 +1,199 @@
+"""A mechanism as a table: the chance of each bin of reports, for each bin of inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisette import _validate
+from noisette._validate import FloatArray, IntArray
+from noisette.core import Mechanism
+from noisette.domains import Categorical, Grid, Interval
+
+_INSIDE = 8  # quadrature points in a bin of inputs
+_LISTED, _SEPARATE = 1 << 16, 1 << 10  # reports up to these numbers are listed, and get a bin each
+_REACH, _FAR = 6.0, 25.0  # deviations that get bins of their own, and that are counted at all
+_LARGEST = 50_000_000  # entries of a table
+# Lobatto's rule of five points: it looks at both ends, where a jump could hide
+_NODES = np.asarray([-1.0, -math.sqrt(3 / 7), 0.0, math.sqrt(3 / 7), 1.0])
+_WEIGHTS = np.asarray([1 / 10, 49 / 90, 32 / 45, 49 / 90, 1 / 10])
+_INPUT_NODES, _INPUT_WEIGHTS = np.polynomial.legendre.leggauss(_INSIDE)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Probabilities ``matrix[o, i]`` of a report in bin o for an input spread evenly over bin i.
+
+    ``inputs`` holds the ends of the input bins, or the inputs themselves where they are separate; ``edges`` the ends of
+    the bins of reports, the first and last taking all that lies beyond, or None where reports are codes 0, 1, ...
+    """
+
+    mechanism: Mechanism
+    matrix: FloatArray
+    inputs: FloatArray
+    edges: FloatArray | None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, *, bins: int = 64) -> Channel:
+        """Build the table of a mechanism whose report is one number or one code.
+
+        >>> import noisette as nz
+        >>> Channel.of(nz.GeneralizedRandomizedResponse(epsilon=1.0, domain=nz.Categorical(3))).matrix.round(3)
+        array([[0.576, 0.212, 0.212],
+               [0.212, 0.576, 0.212],
+               [0.212, 0.212, 0.576]])
+        """
+        domain = mechanism.domain
+        if isinstance(domain, Categorical):
+            return cls._of_codes(mechanism, domain)
+        if isinstance(domain, Grid):
+            inputs = domain.low + domain.step * np.arange(domain.size)
+            _check_size(inputs.size * _LISTED // 16)
+            nodes, shares = inputs, np.ones(1)
+        elif isinstance(domain, Interval):
+            _validate.integer(bins, "bins", low=2, high=4096)
+            inputs = np.linspace(domain.low, domain.high, bins + 1, dtype=np.float64)
+            half = (inputs[1] - inputs[0]) / 2
+            nodes = (inputs[:-1, None] + half * (1 + _INPUT_NODES)).ravel()
+            nodes = np.clip(nodes, domain.low, domain.high)
+            shares = _INPUT_WEIGHTS / 2
+        else:
+            raise TypeError(
+                f"Expected a mechanism for one number or one category, got {mechanism.name} on {domain}. "
+                "Reconstruct each dimension by itself."
+            )
+        edges, table = _report_table(mechanism, nodes, bins)
+        matrix = table.reshape(edges.size - 1, -1, shares.size) @ shares
+        total = matrix.sum(axis=0)
+        if np.any(np.abs(total - 1) > 1e-4):
+            raise ArithmeticError(
+                f"The chances of all reports of {mechanism.name} add up to {total[np.argmax(abs(total - 1))]}."
+            )
+        return cls(mechanism, matrix / total, inputs, edges)
+
+    @classmethod
+    def _of_codes(cls, mechanism: Mechanism, domain: Categorical) -> Channel:
+        size = getattr(mechanism.support, "size", None)
+        if getattr(mechanism, "report_shape", ()) != () or size is None:
+            raise TypeError(
+                f"The reports of {mechanism.name} are vectors and cannot be counted in bins. "
+                "Give the reports themselves to reconstruct."
+            )
+        _check_size(size * domain.size)
+        codes = np.arange(domain.size)
+        matrix = np.exp(mechanism.log_prob(np.arange(size)[:, None], codes))
+        return cls(mechanism, matrix, codes.astype(np.float64), None)
+
+    @property
+    def values(self) -> FloatArray:
+        """One value for each input bin: its middle, or the input itself."""
+        separate = self.inputs.size == self.matrix.shape[1]
+        return self.inputs if separate else (self.inputs[:-1] + self.inputs[1:]) / 2
+
+    def count(self, reports: Any) -> IntArray:
+        """Count reports by bin; counts of batches add up."""
+        array = np.asarray(reports)
+        inside = self.mechanism.support.contains(array)
+        if not np.all(inside):
+            bad = array[np.unravel_index(int(np.argmin(inside)), inside.shape)]
+            raise ValueError(
+                f"Report {bad} is outside the support of {self.mechanism.name}: {self.mechanism.support}. "
+                "Was it made by another mechanism, budget or domain?"
+            )
+        size = self.matrix.shape[0]
+        if self.edges is None:
+            return np.bincount(array.ravel().astype(np.int64), minlength=size)
+        place = np.searchsorted(self.edges[1:-1], array.ravel(), side="right")
+        return np.bincount(place, minlength=size)
+
+
+def _check_size(entries: float) -> None:
+    if entries > _LARGEST:
+        raise ValueError(
+            f"Expected a table of at most {_LARGEST} entries, got {entries:.0f}. Use fewer bins or reports."
+        )
+
+
+def _report_table(mechanism: Mechanism, nodes: FloatArray, bins: int) -> tuple[FloatArray, FloatArray]:
+    """Return ends of report bins and the chance of each bin for each input node."""
+    support: Any = mechanism.support
+    if hasattr(support, "values"):
+        points = np.asarray(support.values, dtype=np.float64)
+        return _between(points), np.exp(mechanism.log_prob(points[:, None], nodes))
+    moments = mechanism.moments(nodes)
+    reach = math.sqrt(float(np.max(moments.variance)))
+    first, last = (nodes + moments.bias)[[0, -1]]
+    bounded = math.isfinite(support.low) and math.isfinite(support.high)
+    far = _FAR * reach + 3 * mechanism.domain.diameter  # staircases have steps as long as the domain
+    ends = (support.low, support.high) if bounded else (first - far, last + far)
+    low, high = support.value(support.index(np.asarray(ends)))
+    count = round((high - low) / support.step) + 1
+    inner = np.linspace(low, high, 2 * bins + 1)[1:-1]
+    if not bounded:
+        inner = np.linspace(first - _REACH * reach, last + _REACH * reach, 4 * bins + 1)
+    # Ends lie between points of the lattice: no report falls on one.
+    edges = support.value(support.index(np.concatenate([[low - support.step], inner, [high]]))) + support.step / 2
+    if count > _LISTED:
+        return edges, _cells(mechanism, support, edges, nodes, moments.bias)
+    points = support.value(np.arange(count) + support.index(low))
+    masses = np.exp(mechanism.log_prob(points[:, None], nodes))
+    masses /= masses.sum(axis=0)
+    if count <= _SEPARATE:
+        return _between(points), masses
+    return edges, np.add.reduceat(masses, np.searchsorted(points, edges[:-1]), axis=0)
+
+
+def _between(points: FloatArray) -> FloatArray:
+    """Ends of bins that hold one point each."""
+    middles = (points[:-1] + points[1:]) / 2
+    return np.concatenate([[-np.inf], middles, [np.inf]])
+
+
+def _cells(mechanism: Mechanism, support: Any, edges: FloatArray, nodes: FloatArray, bias: FloatArray) -> FloatArray:
+    """Integrate the density over report bins, halving stretches until both halves agree with the whole.
+
+    Jumps of the density are closed in on down to the lattice. Stretches end at the input and at the mean report,
+    where a narrow peak would be, and around the mechanism's witnesses, among which are reports that stand out by
+    themselves.
+    """
+    step = support.step
+    # a mechanism on a grid of inputs gives the mass of a report, the others mass per unit of length
+    scale = 1 / step if isinstance(mechanism.domain, Grid) else 1.0
+    deviation = math.sqrt(float(np.min(mechanism.moments(nodes).variance)))
+    tolerance = max(1e-8, 4 * step / max(deviation, step))
+    special = support.value(support.index(np.unique(mechanism.witnesses()[1])))
+    common = np.unique(np.concatenate([edges, special - step / 2, special + step / 2]))
+    common = common[(common >= edges[0]) & (common <= edges[-1])]
+    peaks = np.clip(np.column_stack([nodes, nodes + bias]), edges[0] + step, edges[-1] - step)
+    own = support.value(support.index(peaks)) + step / 2
+    cuts = np.sort(np.column_stack([np.tile(common, (nodes.size, 1)), own]), axis=1)
+    low, high = cuts[:, :-1].ravel(), cuts[:, 1:].ravel()
+    column = np.repeat(np.arange(nodes.size), cuts.shape[1] - 1)
+    row = np.clip(np.searchsorted(edges, (low + high) / 2, side="right") - 1, 0, edges.size - 2)
+    place = row * nodes.size + column
+    x = nodes[column]
+    table = np.zeros((edges.size - 1) * nodes.size)
+
+    def integral(low: FloatArray, high: FloatArray, x: FloatArray) -> FloatArray:
+        half = (high - low)[:, None] / 2
+        spots = np.clip(low[:, None] + half * (1 + _NODES), low[:, None] + step / 2, high[:, None] - step / 2)
+        density = np.exp(mechanism.log_prob(support.value(support.index(spots)), x[:, None]))
+        return np.asarray((half * _WEIGHTS * density).sum(axis=1) * scale)
+
+    whole = integral(low, high, x)
+    while place.size:
+        middle = (low + high) / 2
+        left, right = integral(low, middle, x), integral(middle, high, x)
+        both = np.where(high - low < 1.5 * step, whole, left + right)
+        fine = (np.abs(both - whole) <= tolerance * both + 1e-10) | (high - low <= 4 * step)
+        np.add.at(table, place[fine], both[fine])
+        rough = ~fine
+        place, x, whole = np.tile(place[rough], 2), np.tile(x[rough], 2), np.concatenate([left[rough], right[rough]])
+        low, high = (
+            np.concatenate([low[rough], middle[rough]]),
+            np.concatenate([middle[rough], high[rough]]),
+        )
+    return table.reshape(edges.size - 1, nodes.size)
