@@ -203,6 +203,7 @@ class Aggregate:
             high=readout.high,
             tail=readout.tail,
             names=self.names,
+            kind=self.mechanism.kind,
         )
 
     def to_json(self) -> str:
@@ -216,7 +217,8 @@ class Aggregate:
 class Estimate:
     """Estimated quantities with their errors.
 
-    ``value`` is NaN and ``std_error`` infinite where nothing was reported. ``method`` names the enhancement,
+    ``value`` is NaN and ``std_error`` infinite where nothing was reported. ``kind`` is the mechanism's: quantities of
+    kind "frequency" belong to the categories of one attribute and add up to one. ``method`` names the enhancement,
     ``expected_gain`` the estimated fall in mean squared error that it brought.
     """
 
@@ -229,6 +231,7 @@ class Estimate:
     names: Sequence[str] | None = None
     method: str = "none"
     expected_gain: float | None = field(default=None)
+    kind: str = "mean"
 
     def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
         """Return lower and upper ends of the confidence interval of each quantity.
