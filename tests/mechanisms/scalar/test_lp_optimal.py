@@ -529,13 +529,15 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _lp_cache.directory() == Path("/home/someone/.cache/noisette")
 
 
-def test_slow_start_tells_whether_a_programme_is_still_to_be_solved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path))
-    assert not nz.LpOptimal(epsilon=0.5).slow_start
-    assert not nz.LpOptimal(epsilon=12.0).slow_start
-    fresh = nz.LpOptimal(epsilon=5.03125)
-    assert fresh.slow_start
-    fresh.moments(0.0)
-    assert not nz.LpOptimal(epsilon=5.03125).slow_start
+def test_slow_start_tells_which_budgets_need_a_programme(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a programme was solved")
+
+    monkeypatch.setattr(_lp_solve, "solve", refuse)
+    monkeypatch.setattr(_lp_cache, "load", lambda *_: None)
+    for epsilon in (0.5312, 12.0312):
+        assert not nz.LpOptimal(epsilon=epsilon).slow_start
+        nz.LpOptimal(epsilon=epsilon).moments(0.0)
+    assert nz.LpOptimal(epsilon=5.0312).slow_start
+    with pytest.raises(AssertionError, match="programme"):
+        nz.LpOptimal(epsilon=5.0312).moments(0.0)

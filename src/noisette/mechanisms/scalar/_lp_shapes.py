@@ -46,28 +46,14 @@ def exponential(epsilon: float) -> Table:
     return _fit(epsilon, codes, masses, 0.5)
 
 
-def solved(epsilon: float) -> bool:
-    """Tell whether `table` answers at once: the budget needs no programme, or its solution is on disk."""
-    from noisette.mechanisms.scalar import _lp_cache
-
-    if not PROGRAMME_ABOVE < epsilon <= PROGRAMME_BELOW:
-        return True
-    return _lp_cache.load(_grid(epsilon)[1], _CELLS + 1) is not None
-
-
-def _grid(epsilon: float) -> tuple[float, str]:
-    """Return the step between the programme's outputs, and the name of its solution in the cache."""
-    # no optimum from epsilon 0.75 to 8 has an output beyond this
-    step = _round_up((1 / math.tanh(epsilon / 2) + 1.3 * math.exp(-epsilon / 3)) / _CELLS)
-    return step, f"lp-optimal 1 {epsilon!r} {step!r} {_CELLS}"
-
-
 def programme(epsilon: float) -> Table:
     """Return the solution of the linear programme, from the cache if it was solved before."""
     from noisette.mechanisms.scalar import _lp_cache, _lp_solve  # only here, to keep `import noisette` quick
 
-    step, key = _grid(epsilon)
+    # no optimum from epsilon 0.75 to 8 has an output beyond this
+    step = _round_up((1 / math.tanh(epsilon / 2) + 1.3 * math.exp(-epsilon / 3)) / _CELLS)
     codes = np.arange(_CELLS + 1)
+    key = f"lp-optimal 1 {epsilon!r} {step!r} {_CELLS}"
     masses = _lp_cache.load(key, codes.size)
     if masses is None:
         masses = _lp_solve.solve(epsilon, np.asarray(step * codes, dtype=np.float64)).masses

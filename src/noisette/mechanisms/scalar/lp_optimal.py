@@ -83,8 +83,8 @@ class LpOptimal(ScalarMechanism):
 
     @property
     def slow_start(self) -> bool:
-        """Whether the first report must wait some seconds for the programme: plans leave such a mechanism out."""
-        return not _lp_shapes.solved(self.epsilon)
+        """Whether the first use of this budget waits some seconds for the programme: plans leave it out then."""
+        return _lp_shapes.PROGRAMME_ABOVE < self.epsilon <= _lp_shapes.PROGRAMME_BELOW
 
     @cached_property
     def _table(self) -> Table:
