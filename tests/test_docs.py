@@ -2,8 +2,12 @@
 
 import doctest
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import noisette as nz
@@ -37,6 +41,20 @@ def test_examples(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     failures = _failures(path.read_text(encoding="utf-8"), path.name)
     assert not failures, "".join(failures)
+
+
+def test_commands_of_the_readme(tmp_path: Path) -> None:
+    """The console lines run one after the other, on a table of the kind they name."""
+    rows = np.random.default_rng(1).uniform(-1, 1, (500, 8)).round(6)
+    lines = [",".join(f"q{column}" for column in range(8)), *(",".join(map(str, row)) for row in rows)]
+    (tmp_path / "people.csv").write_text("\n".join(lines), encoding="utf-8")
+    commands = re.findall(r"^\$ noisette (.*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        run = [sys.executable, "-c", "from noisette.cli import main; main()", *shlex.split(command)]
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"noisette {command}: {done.stderr}"
+        assert done.stdout
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
