@@ -30,10 +30,10 @@ PEERS = ROOT / ".venv-peers" / "bin" / "python"
 # Uniforms that each mechanism draws for a report: rounding, coin, position, sign, as its _perturb does.
 UNIFORMS = {
     "duchi": 1,
-    "piecewise": 2,
-    "piecewise-optimal": 2,
-    "square-wave": 2,
-    "hybrid": 4,
+    "piecewise": 3,
+    "piecewise-optimal": 3,
+    "square-wave": 3,
+    "hybrid": 5,
     "laplace": 3,
     "staircase": 5,
     "scdf": 5,

@@ -2,7 +2,7 @@
 
 N = w + m outputs; the window of w moves with the input over m + 1 places. Both w and m are integers and the
 chance of the window is a multiple of 2^-53, so the law is a table of rationals and its epsilon is certain.
-Places are whole numbers too: a mean report misses its value by up to 2^-28 of the domain's half-width, which
+Places are whole numbers too: a mean report misses its value by up to 2^-32 of the domain's half-width, which
 `moments` states as bias.
 """
 
@@ -40,8 +40,8 @@ class Window:
         half = domain.diameter / 2
         total = travel * (1 + math.exp(-log_t)) * half
         largest = max(abs(domain.low), abs(domain.high))
-        step = max(power_of_two(total) / 2**29, power_of_two(largest) / 2**50)
-        if step > power_of_two(total) / 2**29:
+        step = max(power_of_two(total) / 2**33, power_of_two(largest) / 2**50)
+        if step > power_of_two(total) / 2**33:
             check_step(step, domain)
         moves = math.ceil(travel * half / step) + 1  # room for the rounding of width and chances
         width = math.ceil(moves * math.exp(-log_t)) or 1
@@ -50,7 +50,7 @@ class Window:
         log_odds = epsilon + (math.log(width / moves) if epsilon < 2 else -log_t)
         shy = 1 + (1 + epsilon) * 2.0**-50  # covers the rounding of these lines
         p_other = math.ceil(shy / (1 + math.exp(min(log_odds, 700.0))) * 2**53)
-        # the outputs lie evenly about the middle of the domain, to within a millionth of a step
+        # the outputs lie evenly about the middle of the domain, to within a hundred-thousandth of a step
         grain = max(step / 2**20, power_of_two(largest + total) / 2**51)
         first = grain * round(((domain.low + half) - step * (width + moves - 1) / 2) / grain)
         return cls(domain, step, first, width, moves, 1 - max(1, p_other) * _random.ULP)
@@ -93,8 +93,9 @@ class Window:
         """Draw one report for each place."""
         size = place.size
         other = rng.random(size) >= self.p_window
-        report, inside = _random.one_of_two(rng, self.moves, self.width, size)
+        report = _random.words(rng, self.moves, size).astype(np.float64)
         report += self.width * (report >= place)
+        inside = _random.words(rng, self.width, size).astype(np.float64)
         inside += place
         report -= inside
         report *= other
