@@ -1,0 +1,90 @@
+"""The public surface: few names, sorted, all there, and as the design fixes them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import noisette as nz
+
+CLASSES = {
+    "laplace": "Laplace",
+    "staircase": "Staircase",
+    "scdf": "Scdf",
+    "duchi": "Duchi",
+    "piecewise": "Piecewise",
+    "piecewise-optimal": "PiecewiseOptimal",
+    "hybrid": "Hybrid",
+    "square-wave": "SquareWave",
+    "gaussian": "Gaussian",
+    "lp-optimal": "LpOptimal",
+    "discrete-laplace": "DiscreteLaplace",
+    "discrete-gaussian": "DiscreteGaussian",
+    "grr": "GeneralizedRandomizedResponse",
+    "oue": "UnaryEncoding",
+    "olh": "LocalHashing",
+    "subset-selection": "SubsetSelection",
+    "hadamard": "HadamardResponse",
+    "histogram": "HistogramEncoding",
+    "sampled": "Sampled",
+    "duchi-box": "DuchiBox",
+    "privunit": "PrivUnit",
+    "privunit-g": "PrivUnitG",
+}
+
+
+def test_names_are_sorted_and_there() -> None:
+    capitals_first = sorted(nz.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    assert nz.__all__ == capitals_first
+    for name in nz.__all__:
+        assert getattr(nz, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = nz.nothing
+
+
+def test_every_class_has_its_catalogue_name() -> None:
+    for name, cls in CLASSES.items():
+        assert nz.CATALOGUE[name] is getattr(nz, cls)
+        assert nz.CATALOGUE[name].name == name
+    assert nz.CATALOGUE["sue"].name == "sue"
+
+
+def test_the_design_s_own_lines() -> None:
+    x = np.linspace(-1, 1, 11)
+    m = nz.Piecewise(epsilon=1.0)
+    y = m.privatize(x, rng=7)
+    assert y.shape == x.shape
+    g = m.guarantee
+    assert (g.epsilon, g.delta, g.unit, g.model, g.relation) == (1.0, 0.0, "record", "local", "any-pair")
+    assert m.moments(x).bias.shape == m.moments(x).variance.shape == m.moments(x).third.shape == x.shape
+    assert np.isfinite(m.log_prob(y, x)).all()
+    assert nz.Piecewise(epsilon=1.0, domain=nz.Interval(0, 100)).privatize(50.0) is not None
+    c = nz.Sampled("piecewise", epsilon=1.0, dims=5000, report=50)
+    agg = c.aggregate(c.privatize(np.zeros((20, 5000)), rng=7))
+    est = (agg + agg).estimate()
+    assert est.value.shape == est.std_error.shape == (5000,)
+    assert len(est.interval(0.95)) == 2
+    assert agg.merge(agg) == agg + agg
+    for method in ("auto", "none", "box", "hdr4me-l1", "hdr4me-l2", "hdr4me-star", "james-stein", "sure", "npmle"):
+        assert nz.enhance(est, method=method).value.shape == (5000,)
+    values, probs = np.arange(1, 11) / 10, np.full(10, 0.1)
+    dev = nz.deviation(m, users=10_000, values=values, probs=probs)
+    assert dev.mse == pytest.approx(dev.bias**2 + dev.std**2)
+    assert 0 < dev.probability_within(0.05) < 1
+    assert dev.supremum(0.95) > 0
+    assert 0 < dev.berry_esseen < 1
+    assert nz.break_even(nz.SquareWave(epsilon=1.0), m, values=values, probs=probs) is not None
+    assert nz.exact_epsilon(m) == pytest.approx(1.0, rel=1e-9)
+    nz.GeneralizedRandomizedResponse(epsilon=1.0, domain=nz.Categorical(7))
+    nz.DuchiBox(epsilon=1.0, dims=4)
+    nz.PrivUnitG(epsilon=8.0, dims=1000)
+
+
+def test_star_import_works_in_a_fresh_interpreter() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from noisette import *; print(Duchi)"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
