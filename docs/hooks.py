@@ -6,10 +6,12 @@ how its error depends on the budget and on the value. Nothing on it is typed by 
 A page that would make its reader's browser ask another machine for anything is reported, which fails a strict build.
 """
 
+import dataclasses
 import inspect
 import io
 import logging
 import re
+import warnings
 from typing import Any
 
 import matplotlib
@@ -75,7 +77,7 @@ def index_page() -> str:
             mechanism = cls.example(1.0)
             bias, _, variance = _errors(mechanism)
             what = _summary(cls).rstrip(".")
-            budget, claim = _budget(mechanism.guarantee), _verdict(mechanism.guarantee)
+            budget, claim = _budget(mechanism.guarantee), _verdict(_as_published(mechanism))
             lines.append(f"| [{name}]({name}.md) | {what} | {budget} | {claim} | {bias:.2g} | {variance:.4g} |")
         lines.append("")
     return "\n".join(lines)
@@ -166,7 +168,7 @@ def _errors(mechanism: Any) -> tuple[float, float, float]:
 
 
 def _summary(cls: type[Any]) -> str:
-    return inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ").replace("``", "`")
+    return _prose(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " "))
 
 
 def _signature(cls: type[Any]) -> str:
@@ -175,7 +177,7 @@ def _signature(cls: type[Any]) -> str:
         for name, parameter in inspect.signature(cls).parameters.items()
         if not name.startswith("_")
     ]
-    return f"nz.{cls.__name__}{inspect.Signature(parameters)}"
+    return f"nz.{cls.__name__}{inspect.Signature(parameters)}".replace("<factory>", "...")
 
 
 def _docstring(cls: type[Any]) -> str:
@@ -190,32 +192,55 @@ def _docstring(cls: type[Any]) -> str:
             paragraphs.append(f"*{head}*:\n\n```text\n{formula}\n```")
             continue
         # a new thought in the same paragraph: *Guarantee*: ..., *Utility*: ..., or a citation with its year
-        paragraphs.append(re.sub(r"\n(?=\*\w+\*:|\S[^\n]*\b(?:19|20)\d\d\b)", "\n\n", paragraph).replace("``", "`"))
+        parts = re.split(r"\n(?=\*\w+\*:)|(?<=\.)\n(?=\S[^\n]*\b(?:19|20)\d\d\b)", paragraph)
+        paragraphs.append(_prose("\n\n".join(parts)))
     return "\n\n".join(paragraphs)
+
+
+def _prose(text: str) -> str:
+    """Return text of a docstring as Markdown, in which <z, v> outside of code would be taken for a tag."""
+    pieces = text.replace("``", "`").split("`")
+    pieces[::2] = [piece.replace("<", "&lt;") for piece in pieces[::2]]
+    return "`".join(pieces)
 
 
 def _budget(guarantee: Any) -> str:
     return f"{guarantee.epsilon:g}" if guarantee.delta == 0 else f"({guarantee.epsilon:g}, {guarantee.delta:g})"
 
 
-def _verdict(guarantee: Any) -> str:
-    return "holds" if guarantee.claim_holds else "**false**"
+def _as_published(mechanism: Any) -> Any:
+    """Return the mechanism in its published form, which is its own form where the published claim holds."""
+    if "as_published" not in {field.name for field in dataclasses.fields(mechanism)}:
+        return mechanism
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nz.PrivacyWarning)  # the page says what the warning says
+        return dataclasses.replace(mechanism, as_published=True)
+
+
+def _verdict(published: Any) -> str:
+    return "holds" if published.guarantee.claim_holds else f"**false**: {_budget(published.guarantee)}"
+
+
+def _exact(mechanism: Any) -> str:
+    return f"{nz.exact_epsilon(mechanism, delta=mechanism.guarantee.delta):.6g}"
 
 
 def _guarantee_table(cls: type[Any]) -> str:
     guarantee = cls.example(1.0).guarantee
     lines = [
         f"Unit `{guarantee.unit}`, model `{guarantee.model}`, relation `{guarantee.relation}`.",
+        "The exact ε is computed from `log_prob`" + (", at the stated δ." if guarantee.delta else "."),
         "",
-        "| ε asked | stated | published claim | claim | exact ε, from `log_prob` |",
-        "| ---: | ---: | ---: | --- | ---: |",
+        "| ε asked | stated | exact ε | published claim | exact ε as published | claim |",
+        "| ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for epsilon in BUDGETS:
         mechanism = cls.example(epsilon)
-        stated, claim = mechanism.guarantee, mechanism.guarantee.claim
-        published = "none" if claim is None else f"{claim.epsilon:g} per {claim.unit}"
-        exact = f"{nz.exact_epsilon(mechanism):.6g}" if stated.delta == 0 else "none without δ"
-        lines.append(f"| {epsilon:g} | {_budget(stated)} | {published} | {_verdict(stated)} | {exact} |")
+        published = _as_published(mechanism)
+        claim = published.guarantee.claim
+        claimed = "none" if claim is None else f"{_budget(claim)} per {claim.unit}"
+        cells = (f"{epsilon:g}", _budget(mechanism.guarantee), _exact(mechanism), claimed, _exact(published))
+        lines.append(f"| {' | '.join(cells)} | {_verdict(published)} |")
     return "\n".join(lines)
 
 
