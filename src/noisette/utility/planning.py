@@ -159,8 +159,8 @@ def compare(
     """Return mechanisms of your own making in order of their predicted error, best first.
 
     >>> from noisette import Duchi, Laplace
-    >>> [c.mechanism for c in compare([Laplace(epsilon=1.0), Duchi(epsilon=1.0)], users=1000)]
-    ['duchi', 'laplace']
+    >>> " before ".join(c.mechanism for c in compare([Laplace(epsilon=1.0), Duchi(epsilon=1.0)], users=1000))
+    'duchi before laplace'
     """
     users = _validate.integer(users, "users", low=1)
     candidates = []
