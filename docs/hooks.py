@@ -14,6 +14,7 @@ import re
 import warnings
 from typing import Any
 
+import griffe
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,17 +60,28 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     return output
 
 
+class Docstrings(griffe.Extension):
+    """Gives the reference the same reading of docstrings as the pages of the mechanisms."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rewrite the docstring of whatever was found in the source."""
+        if obj.docstring:
+            obj.docstring.value = _markdown(obj.docstring.value)
+
+
 def index_page() -> str:
     """Return the table of the whole catalogue, in sections by kind."""
     lines = [
         "# Mechanisms",
         "",
-        "Every entry of `nz.CATALOGUE`; error of one report at ε = 1, for the worst input.",
+        "Every entry of `nz.CATALOGUE`, on its example domain: `[-1, 1]`, a few categories, a short vector.",
+        "Bias and variance are those of one report at ε = 1, for the worst input.",
         "",
     ]
     for kind, classes in _by_kind().items():
-        lines += [f"## {KINDS.get(kind, kind.capitalize())}", ""]
         lines += [
+            f"## {KINDS.get(kind, kind.capitalize())}",
+            "",
             "| name | what it does | guarantee | claim | bias | variance |",
             "| --- | --- | --- | --- | ---: | ---: |",
         ]
@@ -96,7 +108,7 @@ def mechanism_page(name: str, cls: type[Any]) -> str:
             _signature(cls),
             "```",
             "",
-            _docstring(cls),
+            _markdown(cls.__doc__ or ""),
             "",
             "## Guarantee",
             "",
@@ -180,20 +192,19 @@ def _signature(cls: type[Any]) -> str:
     return f"nz.{cls.__name__}{inspect.Signature(parameters)}".replace("<factory>", "...")
 
 
-def _docstring(cls: type[Any]) -> str:
-    """Return the docstring as Markdown: fenced examples, a paragraph for each heading in italics."""
+def _markdown(docstring: str) -> str:
+    """Return a docstring as Markdown: fenced formulas and examples, a paragraph for each heading in italics."""
     paragraphs = []
-    for paragraph in re.split(r"\n{2,}", inspect.cleandoc(cls.__doc__ or "")):
+    for paragraph in re.split(r"\n{2,}", inspect.cleandoc(docstring)):
         if paragraph.startswith(">>>"):
             paragraphs.append(f"```pycon\n{paragraph}\n```")
-            continue
-        if paragraph.startswith("Formula"):
+        elif paragraph.startswith("Formula"):
             head, _, formula = paragraph.partition(": ")
             paragraphs.append(f"*{head}*:\n\n```text\n{formula}\n```")
-            continue
-        # a new thought in the same paragraph: *Guarantee*: ..., *Utility*: ..., or a citation with its year
-        parts = re.split(r"\n(?=\*\w+\*:)|(?<=\.)\n(?=\S[^\n]*\b(?:19|20)\d\d\b)", paragraph)
-        paragraphs.append(_prose("\n\n".join(parts)))
+        else:
+            # a new thought in the same paragraph: *Guarantee*: ..., *Utility*: ..., or a citation with its year
+            parts = re.split(r"\n(?=\*\w+\*:)|(?<=\.)\n(?=\S[^\n]*\b(?:19|20)\d\d\b)", paragraph)
+            paragraphs.append(_prose("\n\n".join(parts)))
     return "\n\n".join(paragraphs)
 
 

@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -69,6 +70,17 @@ def test_bibliography_holds_every_citation() -> None:
     entries = re.findall(r'<a id="(\w+)">', (ROOT / "docs" / "bibliography.md").read_text(encoding="utf-8"))
     assert len(entries) == len(set(entries))
     assert {cls.citation for cls in nz.CATALOGUE.values()} <= set(entries)
+
+
+@pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
+def test_every_mechanism_has_a_page(name: str) -> None:
+    """`make docs` can write it: what the class says, and for each of four budgets what holds and what it costs."""
+    hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+    page = hooks["mechanism_page"](name, nz.CATALOGUE[name])
+    assert page.startswith(f"# {nz.CATALOGUE[name].__name__}\n")
+    for heading in ("*Guarantee*", "*Utility*", "```pycon", "## Guarantee", "## Error"):
+        assert heading in page
+    assert all(page.count(f"\n| {epsilon:g} |") == 2 for epsilon in hooks["BUDGETS"])
 
 
 def test_a_wrong_example_is_seen() -> None:
