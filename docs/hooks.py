@@ -200,7 +200,7 @@ def _markdown(docstring: str) -> str:
             paragraphs.append(f"```pycon\n{paragraph}\n```")
         elif paragraph.startswith("Formula"):
             head, _, formula = paragraph.partition(": ")
-            paragraphs.append(f"*{head}*:\n\n```text\n{formula}\n```")
+            paragraphs.append(f"*{head}*:\n\n```text\n{formula.replace('`', '')}\n```")
         else:
             # a new thought in the same paragraph: *Guarantee*: ..., *Utility*: ..., or a citation with its year
             parts = re.split(r"\n(?=\*\w+\*:)|(?<=\.)\n(?=\S[^\n]*\b(?:19|20)\d\d\b)", paragraph)
