@@ -1,0 +1,98 @@
+"""What a person sees: tables that fit 80 columns, JSON without NaN, a bar when work takes over a second."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisette.guarantees import Guarantee
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_PATIENCE = 1.0  # seconds before a progress bar is worth showing
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console; what is not a terminal gets 80 columns and no colours."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
+def table(*headers: str) -> Table:
+    """Return an empty table; a header that starts with ">" aligns its column to the right."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for header in headers:
+        right = header.startswith(">")
+        made.add_column(header.removeprefix(">"), justify="right" if right else "left", no_wrap=right)
+    return made
+
+
+def number(value: float, error: float = math.nan) -> str:
+    """Write a number with two digits of its error, or with four digits where there is none."""
+    if not math.isfinite(value):
+        return "-"
+    if not (math.isfinite(error) and error > 0):
+        return f"{value:.4g}"
+    places = 1 - math.floor(math.log10(error))
+    if places > 8:
+        return f"{value:.3e}"
+    return f"{value:,.{max(places, 0)}f}"
+
+
+def describe(guarantee: Guarantee) -> str:
+    """Write a guarantee in one line."""
+    budget = f"ε = {guarantee.epsilon:g}" + (f", δ = {guarantee.delta:g}" if guarantee.delta > 0 else "")
+    return f"{budget} per {guarantee.unit}, {guarantee.model} model, relation {guarantee.relation}"
+
+
+def to_json(payload: Mapping[str, Any]) -> str:
+    """Return JSON that any reader takes: numbers that are not finite become null."""
+    return json.dumps(_plain(payload), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[float], None]]:
+    """Give a function to call with the share that is done; a bar appears on a terminal after a second."""
+    started, bar, task = time.monotonic(), None, None
+
+    def advance(share: float) -> None:
+        nonlocal bar, task
+        if bar is None and sys.stderr.isatty() and time.monotonic() - started > _PATIENCE:
+            from rich.progress import Progress
+
+            bar = Progress(console=console(stderr=True), transient=True)
+            bar.start()
+            task = bar.add_task(title, total=1.0)
+        if bar is not None and task is not None:
+            bar.update(task, completed=share)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()

@@ -1,0 +1,126 @@
+"""`noisette estimate`: report files in, estimates with intervals out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from noisette._validate import FloatArray
+from noisette.core import Aggregate, Estimate
+
+_ROWS = 50  # of a table on a terminal; JSON has all
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+Distributions = Sequence[tuple[FloatArray, FloatArray]]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--enhance", "method", default="none", metavar="METHOD", help="Free post-processing, e.g. auto.")
+@click.option("--distribution", "shape", is_flag=True, help="Reconstruct how the true numbers are distributed.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every dimension.")
+def estimate(files: tuple[Path, ...], method: str, shape: bool, level: float, as_json: bool) -> None:
+    """Estimate means or frequencies from report FILES of one mechanism.
+
+    Any number of files of any size, in constant memory. Intervals rest on the central limit theorem and hold for each
+    dimension by itself. Methods for --enhance: auto, none, box, hdr4me-l1, hdr4me-l2, hdr4me-star, james-stein, sure,
+    npmle, and for frequencies simplex and base-cut.
+    """
+    from noisette._terminal import progress, to_json
+    from noisette.aggregation import ReportFile, aggregate_files
+
+    if not 0 < level < 1:
+        raise ValueError(f"Expected --level {level:g} between 0 and 1, e.g. 0.95.")
+    opened = [ReportFile.open(path) for path in files]
+    total, done = sum(file.users for file in opened) * (2 if shape else 1), 0
+    with progress("Aggregating") as advance:
+
+        def count(users: int) -> None:
+            nonlocal done
+            done += users
+            advance(done / total)
+
+        aggregate = aggregate_files(files, on_progress=count)
+        found: Distributions = ()
+        if shape:
+            from noisette.cli._distribution import distributions
+
+            found = distributions(opened, on_progress=count)
+    raw = result = aggregate.estimate()
+    if method != "none":
+        from noisette.enhancement import enhance
+
+        result = enhance(raw, method=method)
+    if as_json:
+        click.echo(to_json(_payload(aggregate, result, found, level)))
+    else:
+        _show(aggregate, raw, result, found, level)
+
+
+def _payload(aggregate: Aggregate, result: Estimate, found: Distributions, level: float) -> dict[str, Any]:
+    low, high = result.interval(level)
+    rows = zip(_names(result), result.value, result.std_error, low, high, result.count, strict=True)
+    keys = ("name", "value", "std_error", "low", "high", "reports")
+    dimensions: list[dict[str, Any]] = [dict(zip(keys, row, strict=True)) for row in rows]
+    for entry, (edges, probabilities) in zip(dimensions, found, strict=bool(found)):
+        entry["distribution"] = {"edges": edges, "probabilities": probabilities}
+    payload = {
+        "users": aggregate.users,
+        "mechanism": aggregate.mechanism.spec(),
+        "guarantee": aggregate.mechanism.guarantee.spec(),
+        "level": level,
+        "enhance": result.method,
+        "expected_gain": result.expected_gain,
+        "dimensions": dimensions,
+    }
+    return payload | ({"distribution": dimensions[0]["distribution"]} if len(found) == 1 else {})
+
+
+def _names(result: Estimate) -> list[str]:
+    return list(map(str, range(result.value.size) if result.names is None else result.names))
+
+
+def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distributions, level: float) -> None:
+    from noisette._terminal import console, describe, number, table
+
+    out = console()
+    mechanism: Any = aggregate.mechanism
+    what = "Frequencies" if mechanism.kind == "frequency" else "Means"
+    out.print(f"[bold]{what}[/] of {aggregate.users:,} users, {getattr(mechanism, 'inner', mechanism.name)}")
+    out.print(f"Guarantee: {describe(mechanism.guarantee)}")
+    if result.method != "none":
+        out.print(f"Enhanced by {result.method}{_gain(raw, result)}")
+    low, high = result.interval(level)
+    headers = ("dimension", ">estimate", ">std. error", f">{100 * level:g}% from", ">to", ">reports")
+    shown = table(*headers, *(["distribution"] if found else []))
+    names = _names(result)
+    for row in range(min(_ROWS, result.value.size)):
+        error = float(result.std_error[row])
+        numbers = (number(float(v[row]), error) for v in (result.value, result.std_error, low, high))
+        sparks = [_spark(*found[row])] if found else []
+        shown.add_row(names[row], *numbers, f"{int(result.count[row]):,}", *sparks)
+    out.print(shown)
+    if result.value.size > _ROWS:
+        out.print(f"... and {result.value.size - _ROWS:,} more: --json prints all.", style="dim")
+
+
+def _gain(raw: Estimate, result: Estimate) -> str:
+    """Say by how much the error is expected to have fallen."""
+    seen = np.isfinite(raw.std_error)
+    before = float(np.mean(raw.std_error[seen] ** 2)) if seen.any() else 0.0
+    gain = 0.0 if result.expected_gain is None or before == 0 else result.expected_gain / before
+    return f": mean squared error expected to fall by {gain:.0%}" if gain >= 0.01 else ""
+
+
+def _spark(edges: FloatArray, probabilities: FloatArray) -> str:
+    """Draw a distribution in sixteen characters, from the low end of the range to the high one."""
+    if not np.isfinite(probabilities).all():
+        return "-"
+    groups = np.asarray([part.sum() for part in np.array_split(probabilities, min(16, probabilities.size))])
+    heights = np.rint(groups / groups.max() * (len(_SPARKS) - 1)).astype(int)
+    return "".join(_SPARKS[height] for height in heights.tolist())

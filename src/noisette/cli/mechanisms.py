@@ -1,0 +1,75 @@
+"""`noisette mechanisms`: what there is."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from dataclasses import fields, replace
+from typing import Any
+
+import click
+
+_BUDGET = 1.0
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def mechanisms(as_json: bool) -> None:
+    """List the mechanisms: what each protects, what was published, and whether that holds.
+
+    Each stands at a budget of epsilon = 1 on its example domain.
+    """
+    from noisette import CATALOGUE
+    from noisette._terminal import console, table, to_json
+
+    entries = [_entry(name, cls) for name, cls in CATALOGUE.items()]
+    if as_json:
+        click.echo(to_json({"epsilon": _BUDGET, "mechanisms": entries}))
+        return
+    shown = table("name", "estimates", "budget", "unit", "model", "relation", "claim", "holds?")
+    for entry in entries:
+        guarantee, published = entry["guarantee"], entry["published"]
+        verdict = "[green]yes[/]" if published["holds"] else f"[red]no: {published['proved']['epsilon']:.3g}[/]"
+        shown.add_row(
+            entry["name"],
+            entry["kind"],
+            f"{guarantee['epsilon']:g}" + (" + δ" if guarantee["delta"] else ""),
+            *(guarantee[key] for key in ("unit", "model", "relation")),
+            "none" if published["epsilon"] is None else f"{published['epsilon']:g}",
+            verdict,
+        )
+    out = console()
+    out.print(shown)
+    out.print(
+        "\nAt a budget of epsilon = 1. The claim is the epsilon that was published for these parameters. Where it does "
+        "not hold, the mechanism is mended by default and as_published=True builds the printed form, whose true "
+        "epsilon stands beside the no.",
+        style="dim",
+    )
+
+
+def _entry(name: str, cls: type[Any]) -> dict[str, Any]:
+    """Describe a mechanism: the guarantee of its sound form, and what became of the published claim."""
+    example = cls.example(_BUDGET)
+    published = example
+    if "as_published" in {field.name for field in fields(cls)}:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the warning is what the table says
+            published = replace(example, as_published=True)
+    proved = published.guarantee
+    claim = proved.claim
+    return {
+        "name": name,
+        "kind": cls.kind,
+        "summary": (inspect.getdoc(cls) or "").partition("\n")[0],
+        "domain": example.domain.spec(),
+        "guarantee": {key: value for key, value in example.guarantee.spec().items() if key != "claim"},
+        "published": {
+            "epsilon": None if claim is None else claim.epsilon,
+            "delta": None if claim is None else claim.delta,
+            "unit": None if claim is None else claim.unit,
+            "source": None if claim is None else claim.source,
+            "holds": proved.claim_holds,
+            "proved": {"epsilon": proved.epsilon, "delta": proved.delta, "unit": proved.unit},
+        },
+    }

@@ -1,0 +1,194 @@
+"""`noisette privatize`: a table of raw data in, a file of reports out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from noisette._validate import FloatArray
+from noisette.cli._options import build, parse_categories, parse_ranges, split_list
+
+_PUBLIC = (
+    "A range must be known beforehand, from what the numbers mean: one that is read off the data tells something "
+    "about the people in it."
+)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--mechanism", "-m", "name", required=True, metavar="NAME", help="See `noisette mechanisms`.")
+@click.option("--epsilon", "-e", type=float, required=True, help="Budget of one row, over all its columns.")
+@click.option("--delta", type=float, default=0.0, help="Only for Gaussian noise, e.g. 1e-6.")
+@click.option("--report", type=int, help="Columns each row reports, the budget split; the best number by default.")
+@click.option("--columns", metavar="A,B,...", help="Columns to use; all by default.")
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="LOW,HIGH",
+    help="Public range of the numbers, -1,1 by default; COLUMN=LOW,HIGH for one column. May be repeated.",
+)
+@click.option(
+    "--categories",
+    metavar="A,B,...",
+    help="Public list of categories; @FILE has one a line; a number K means 0 to K-1.",
+)
+@click.option("--clip", is_flag=True, help="Move numbers outside the range to its nearer end.")
+@click.option("--no-header", is_flag=True, help="The CSV has no header line; its columns are f0, f1, ...")
+@click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), required=True, help="Report file to write (Parquet).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def privatize(
+    file: Path,
+    name: str,
+    epsilon: float,
+    delta: float,
+    report: int | None,
+    columns: str | None,
+    ranges: tuple[str, ...],
+    categories: str | None,
+    clip: bool,
+    no_header: bool,
+    seed: int | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Privatise the rows of FILE (CSV or Parquet), each one person, into a file of reports.
+
+    Numbers go through the mechanism column by column, a few columns a row where that is better; mechanisms for vectors
+    take the row as a whole, mechanisms for categories one column. The guarantee is that of a whole row. Any size of
+    file is read in constant memory; the report file appears whole or not at all.
+    """
+    from noisette._random import generator
+    from noisette._terminal import progress, to_json
+    from noisette.aggregation import Table, write_reports
+
+    table = Table.open(file, None if columns is None else split_list(columns), header=not no_header)
+    if output.exists() and output.resolve() == file.resolve():
+        raise ValueError(f"The output {output} is the input: it would replace the raw data. Name another file.")
+    mechanism = build(
+        name,
+        table.columns,
+        epsilon=epsilon,
+        delta=delta,
+        report=report,
+        ranges=parse_ranges(ranges, table.columns, why=_PUBLIC),
+        categories=parse_categories(categories),
+    )
+    source = _Source(table, mechanism, clip=clip, asked=bool(ranges))
+    rng = generator(seed)
+    with progress(f"Privatising {file.name}") as advance:
+
+        def reports() -> Iterator[Any]:
+            for batch in source.batches():
+                yield mechanism.privatize(batch, clip=clip, rng=rng)
+                advance(table.share_read)
+
+        names = table.columns if mechanism.kind != "frequency" else mechanism.domain.labels
+        users = write_reports(output, mechanism, reports(), names=names)
+    if as_json:
+        payload = {
+            "output": str(output),
+            "users": users,
+            "bytes": output.stat().st_size,
+            "columns": table.columns,
+            "mechanism": mechanism.spec(),
+            "guarantee": mechanism.guarantee.spec(),
+            "seeded": seed is not None,
+        }
+        click.echo(to_json(payload))
+    else:
+        _show(output, users, table.columns, mechanism)
+    if seed is not None:
+        click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Batches of a table in the form that a mechanism takes, each value checked against the public domain."""
+
+    table: Any
+    mechanism: Any
+    clip: bool
+    asked: bool
+
+    def batches(self) -> Iterator[Any]:
+        """Yield what `privatize` takes."""
+        domain = self.mechanism.domain
+        if domain.kind == "categorical":
+            yield from self._codes(domain)
+            return
+        for batch in self.table.numbers():
+            if domain.kind == "box":
+                self._check(batch, domain.lows, domain.highs)
+            elif domain.kind == "grid":
+                self._check(batch, np.full(1, domain.low), np.full(1, domain.high))
+                self._check_whole(batch)
+            yield batch if domain.shape else batch[:, 0]
+
+    def _codes(self, domain: Any) -> Iterator[Any]:
+        """Yield category codes, naming the row of a value that is no category."""
+        labels = [str(code) for code in range(domain.size)] if domain.labels is None else list(domain.labels)
+        codes = {label: code for code, label in enumerate(labels)}
+        for batch in self.table.labels():
+            names, inverse = np.unique(batch, return_inverse=True)
+            known = np.asarray([codes.get(name, -1) for name in names.tolist()], dtype=np.int64)[inverse]
+            if known.min() < 0:
+                row = int(np.argmin(known))
+                few = ", ".join(labels[:8]) + (", ..." if len(labels) > 8 else "")
+                raise ValueError(
+                    f"{self._place(row, 0)}: {str(batch[row])!r} is not among the categories {few}. "
+                    "Add it to --categories, or map it to one such as 'other' first."
+                )
+            yield known
+
+    def _check(self, batch: FloatArray, lows: FloatArray, highs: FloatArray) -> None:
+        """Refuse the first value outside its public range, unless values are to be clipped."""
+        outside = (batch < lows) | (batch > highs)
+        if self.clip or not outside.any():
+            return
+        row, column = np.argwhere(outside)[0].tolist()
+        name = self.table.columns[column]
+        raise ValueError(
+            f"{self._place(row, column)}: {batch[row, column]:g} is outside the "
+            f"{'' if self.asked else 'default '}range [{lows[column]:g}, {highs[column]:g}]. "
+            f"Give the public range of the numbers, --range {name}=LOW,HIGH, or --clip to move such "
+            f"numbers to the nearer end. {_PUBLIC}"
+        )
+
+    def _check_whole(self, batch: FloatArray) -> None:
+        """Refuse the first value between two points of the grid, unless values are to be moved."""
+        whole = self.mechanism.domain.contains(batch)
+        if not self.clip and not whole.all():
+            row = int(np.argmin(whole))
+            raise ValueError(
+                f"{self._place(row, 0)}: {batch[row, 0]:g} is not a whole number, which {self.mechanism.name} takes. "
+                "Use --clip to round such numbers, or a mechanism such as laplace."
+            )
+
+    def _place(self, row: int, column: int) -> str:
+        name = self.table.columns[column]
+        return f"{self.table.path}, row {self.table.rows_read + row + 1:,}, column {name!r}"
+
+
+def _show(output: Path, users: int, columns: tuple[str, ...], mechanism: Any) -> None:
+    from noisette._terminal import console, describe
+
+    out = console()
+    size = output.stat().st_size
+    out.print(f"[bold]{output}[/]: {users:,} reports, {size / 1e6:,.2f} MB")
+    what = f"{getattr(mechanism, 'inner', mechanism.name)} on "
+    if len(columns) == 1:
+        what += columns[0]
+    elif hasattr(mechanism, "report"):
+        what += f"{mechanism.report:,} of {len(columns):,} columns a row"
+    else:
+        what += f"all {len(columns):,} columns together"
+    out.print(f"Mechanism: {what}")
+    out.print(f"Guarantee: {describe(mechanism.guarantee)}; a record is one row")
+    out.print(f"Next: noisette estimate {output}", style="dim")
