@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.auditing import exact_delta
 from noisette.mechanisms.categorical.hashing import AffineHash
 
 NAMES = ("grr", "sue", "oue", "olh", "subset-selection", "hadamard", "histogram")
@@ -67,6 +68,16 @@ class TestByEnumeration:
         assert worst <= mechanism.guarantee.epsilon == epsilon
         assert worst >= epsilon * (1 - 1e-7)
         assert nz.exact_epsilon(mechanism) == pytest.approx(worst, rel=1e-12, abs=1e-14)
+
+    def test_delta_is_the_sum_over_all_reports(self, name: str, epsilon: float, size: int) -> None:
+        """The cells that the mechanism declares, against (P(y | x) - exp(e) P(y | x'))_+ report by report."""
+        mechanism = build(name, epsilon, size)
+        masses = np.exp(law(mechanism, all_reports(mechanism)))
+        for share in (0.0, 0.5, 0.9):
+            excess = masses[:, :, None] - math.exp(share * epsilon) * masses[:, None, :]
+            found = float(np.maximum(excess, 0).sum(axis=0).max())
+            assert exact_delta(mechanism, share * epsilon) == pytest.approx(found, rel=1e-9, abs=1e-13)
+        assert exact_delta(mechanism, epsilon) == 0
 
     def test_moments_are_those_of_the_estimate(self, name: str, epsilon: float, size: int) -> None:
         """Each report is aggregated on its own and its estimate weighed by its mass."""

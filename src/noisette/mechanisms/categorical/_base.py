@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import ULP, Rng
 from noisette._validate import FloatArray, IntArray
+from noisette.cells import Cells, largest_ratio
 from noisette.core import Aggregate, Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
@@ -223,6 +225,18 @@ class CountingMechanism(CategoricalMechanism):
     @abstractmethod
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         """Count for each category the reports that support it."""
+
+    @abstractmethod
+    def _alike(self) -> list[tuple[Any, float, Fraction, Fraction]]:
+        """Sort all reports by their masses under categories 0 and 1.
+
+        Return a report of each sort, the log of how many there are, and both masses, up to a factor of all.
+        """
+
+    def dissect(self) -> Iterator[Cells]:
+        """Return the sorts of reports for categories 0 and 1: all pairs of categories are alike."""
+        reports, weights, *masses = zip(*self._alike(), strict=True)
+        yield Cells.constant((0, 1), np.asarray(reports), weights, largest_ratio(zip(*masses, strict=True)))
 
     @property
     def p_own(self) -> float:

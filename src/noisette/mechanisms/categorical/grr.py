@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -64,6 +65,12 @@ class GeneralizedRandomizedResponse(CountingMechanism):
         reports, codes = np.broadcast_arrays(np.asarray(report), self._inputs(x))
         mass = np.where(reports == codes, np.log(self.p_own), np.log(self.p_other))
         return np.where(self.support.contains(reports), mass, -np.inf)
+
+    def _alike(self) -> list[tuple[Any, float, Fraction, Fraction]]:
+        same, different = self._support_law
+        own = [(0, 0.0, same, different), (1, 0.0, different, same)]
+        rest = self.domain.size - 2
+        return [*own, (2, math.log(rest), different, different)] if rest else own
 
     def witnesses(self) -> tuple[IntArray, IntArray]:
         """Return two categories and their true reports: all pairs are alike."""

@@ -80,6 +80,13 @@ class HadamardResponse(CountingMechanism):
         mass = np.where(positive, math.log(p_own), math.log(1 - p_own)) - math.log(self.order // 2)
         return np.where(possible, mass, -np.inf)
 
+    def _alike(self) -> list[tuple[Any, float, Fraction, Fraction]]:
+        """Sort columns by their last two bits, which are those of rows 1 and 2."""
+        p_own = self._support_law[0]
+        signs = {True: p_own, False: 1 - p_own}
+        quarter = math.log(self.order // 4)
+        return [(column, quarter, signs[not column & 1], signs[not column & 2]) for column in range(4)]
+
     def witnesses(self) -> tuple[IntArray, IntArray]:
         """Return the first two categories and the columns in which the row of only one of them is +1."""
         return np.arange(2), np.asarray([1, 2])

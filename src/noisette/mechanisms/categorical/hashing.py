@@ -187,7 +187,27 @@ class LocalHashing(CountingMechanism):
         mass = np.where(own, math.log(self._response.p_same), math.log(self._response.p_different))
         return np.where(possible, uniform + mass, -np.inf)
 
+    def _alike(self) -> list[tuple[Any, float, Fraction, Fraction]]:
+        """Sort reports by whether the map sends categories 0 and 1 to one bucket, and by which bucket it is."""
+        same, different = self._response.p_same, self._response.p_different
+        seeds, buckets, together = self._hash.seeds, self.buckets, self._hash.collision
+        apart, last = self._apart
+        sorts = [
+            ((0, 0), together, same, same),  # slope 0 sends all to the first bucket
+            ((0, 1), together * (buckets - 1), different, different),
+            ((apart, 0), 1 - together, same, different),
+            ((apart, last), 1 - together, different, same),
+            ((apart, 1), (1 - together) * (buckets - 2), different, different),
+        ]
+        return [(report, math.log(share * seeds), first, second) for report, share, first, second in sorts if share]
+
     def witnesses(self) -> tuple[IntArray, IntArray]:
-        """Return categories 0 and 1, a map that sends them to the first and the last bucket, and these two."""
+        """Return categories 0 and 1, a map that sends them apart, and their buckets."""
+        seed, last = self._apart
+        return np.arange(2), np.asarray([[seed, 0], [seed, last]])
+
+    @property
+    def _apart(self) -> tuple[int, int]:
+        """Return a map that sends 0 to the first bucket and 1 as far as can be, and that bucket."""
         seed = (self._hash.prime - 1) * self._hash.prime
-        return np.arange(2), np.asarray([[seed, 0], [seed, self.buckets - 1]])
+        return seed, int(self._hash.bucket(np.asarray(seed), np.asarray(1)))

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -138,6 +139,19 @@ class SubsetSelection(CountingMechanism):
         )
         uniform = np.asarray(gammaln(length + 1) + gammaln(size - length + 1) - gammaln(size + 1))
         return np.where(self.support.contains(reports), log_mass(uniform, change, self.epsilon), -np.inf)
+
+    def _alike(self) -> list[tuple[Any, float, Fraction, Fraction]]:
+        """Sort reports by whether they contain categories 0 and 1."""
+        size, length, p_own = self.domain.size, self.length, self._support_law[0]
+        masses = {True: p_own * (size - length), False: (1 - p_own) * length}
+        sorts = []
+        for first, second in product((False, True), repeat=2):
+            rest = length - first - second
+            if 0 <= rest <= size - 2:
+                report = [*([0] * first), *([1] * second), *range(2, 2 + rest)]
+                count = gammaln(size - 1) - gammaln(rest + 1) - gammaln(size - 1 - rest)
+                sorts.append((report, float(count), masses[first], masses[second]))
+        return sorts
 
     def witnesses(self) -> tuple[IntArray, IntArray]:
         """Return the first and the last category, and the sets of the first and of the last ones."""

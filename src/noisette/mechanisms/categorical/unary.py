@@ -6,6 +6,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -105,7 +106,7 @@ class UnaryEncoding(CountingMechanism):
 
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         size = self.domain.size
-        users = min(codes.size, max(1, 16 * BLOCK // size // BITS * BITS))  # of which eight fill whole words
+        users = min(codes.size, max(1, 32 * BLOCK // size // BITS * BITS))  # of which eight fill whole words
         starts = np.arange(0, users * size, size)
         turned = np.empty(codes.size, dtype=np.uint8)
         scratch = np.empty(users * size // BITS + 1, dtype=np.intp)  # made once: fresh memory costs more than the draws
@@ -138,6 +139,20 @@ class UnaryEncoding(CountingMechanism):
         own = np.take_along_axis(np.broadcast_to(reports, (*shape, self.domain.size)), column, axis=-1)[..., 0] == 1
         change = np.where(own, log_fraction(p_own / p_other), log_fraction((1 - p_own) / (1 - p_other)))
         return np.where(possible, log_mass(common, change, self.epsilon), -np.inf)
+
+    def _alike(self) -> list[tuple[Any, float, Fraction, Fraction]]:
+        """Sort reports by the bits of categories 0 and 1; what the other bits weigh is relative to all of them off."""
+        size = self.domain.size
+        (own_off, own_on), (other_off, other_on) = ((1 - p, p) for p in self._support_law)
+        others = -(size - 2) * log_fraction(other_off)
+        sorts = []
+        for first, second in product((False, True), repeat=2):
+            report = np.zeros(size, dtype=np.uint8)
+            report[:2] = first, second
+            own = [own_on if bit else own_off for bit in (first, second)]
+            other = [other_on if bit else other_off for bit in (first, second)]
+            sorts.append((report, others, own[0] * other[1], other[0] * own[1]))
+        return sorts
 
     def witnesses(self) -> tuple[IntArray, npt.NDArray[Any]]:
         """Return two categories and the reports that have only one of their bits on."""
