@@ -1,0 +1,178 @@
+"""Amounts of budget as exact decimals, and what a ledger says about them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from noisette.accounting.composition import zcdp
+from noisette.accounting.conversions import zcdp_epsilon
+from noisette.accounting.curves import Released
+from noisette.guarantees import Guarantee
+
+Amount = float | Decimal | Fraction
+
+PLACES = {"epsilon": 12, "delta": 18, "rho": 15}  # decimal places that are kept; debits round up, limits down
+_LARGEST = 2**62  # of the integers in a ledger's file
+_EXACT = Context(prec=400)
+
+
+class LedgerError(RuntimeError):
+    """The ledger's file cannot be used; nothing was debited."""
+
+
+class UnknownAccount(LedgerError):
+    """No such account was opened."""
+
+
+class AlreadyDebited(LedgerError):
+    """This idempotency key was used before: whether its release happened is not known here."""
+
+
+class BudgetExceeded(RuntimeError):
+    """A debit would exceed the limit; nothing was debited. ``asked`` and ``left`` hold the numbers by name."""
+
+    def __init__(self, key: str, asked: dict[str, Decimal], left: dict[str, Decimal]) -> None:
+        self.key, self.asked, self.left = key, asked, left
+        super().__init__(
+            f"Account {key!r} has {_listed(left)} left, this release asks for {_listed(asked)}. "
+            "Nothing was debited: do not release, or release with a smaller budget."
+        )
+
+
+@dataclass(frozen=True)
+class Balance:
+    """An account: its limit, what was spent, and what is left, all exact.
+
+    For ``composition="zcdp"`` rho is what adds up; ``epsilon`` and ``delta`` are then what was spent in total as an
+    (epsilon, delta) guarantee.
+    """
+
+    key: str
+    unit: str
+    composition: str
+    limit_epsilon: Decimal
+    limit_delta: Decimal
+    epsilon: Decimal
+    delta: Decimal
+    rho: Decimal
+    debits: int
+    left: dict[str, Decimal]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A debit that is in the file. ``replayed`` tells that it was there before."""
+
+    number: int
+    key: str
+    epsilon: Decimal
+    delta: Decimal
+    rho: Decimal
+    note: str
+    idempotency_key: str | None
+    replayed: bool = False
+
+
+def amounts_of(spent: Any, account: dict[str, Any]) -> dict[str, int]:
+    """Return what a release takes off an account, in units of the file: epsilon, delta and rho."""
+    stated = spent.guarantee if isinstance(spent, Released) else spent
+    if isinstance(stated, Guarantee) and stated.unit != account["unit"]:
+        raise ValueError(
+            f"Account {account['key']!r} counts budgets per {account['unit']}, this guarantee is per {stated.unit}. "
+            "Convert it first: a record of d elements costs up to d times as much."
+        )
+    if account["composition"] == "zcdp":
+        source: Any = spent if isinstance(spent, Guarantee | Released) else Guarantee(float(spent))
+        return {"epsilon": 0, "delta": 0, "rho": in_units(zcdp(source), "rho", ROUND_CEILING)}
+    epsilon, delta = (stated.epsilon, stated.delta) if isinstance(stated, Guarantee) else (stated, 0)
+    amounts = {n: in_units(v, n, ROUND_CEILING) for n, v in (("epsilon", epsilon), ("delta", delta))}
+    if amounts["epsilon"] == 0 and amounts["delta"] == 0:
+        raise ValueError(f"Expected a release that costs something, got {spent!r}.")
+    return amounts | {"rho": 0}
+
+
+def in_units(value: Any, name: str, rounding: str) -> int:
+    """Return a budget as an integer of the last decimal place that is kept, rounded to the safe side.
+
+    A float counts as the decimal number that Python prints for it, so that ten times 0.1 is 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise TypeError(f"Expected {name}={value!r} to be a number, a Guarantee or a mechanism.")
+    scale: int = 10 ** PLACES[name]
+    if isinstance(value, Fraction):
+        scaled = value * scale
+        units = math.ceil(scaled) if rounding == ROUND_CEILING else math.floor(scaled)
+    else:
+        exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
+        if not exact.is_finite():
+            raise ValueError(f"Expected {name}={value!r} to be finite.")
+        units = int(_EXACT.multiply(exact, Decimal(scale)).to_integral_value(rounding=rounding))
+    if units < 0:
+        raise ValueError(f"Expected {name}={value!r} >= 0.")
+    if units > _LARGEST:
+        raise ValueError(f"Expected {name}={value!r} <= {_LARGEST / scale:g}, the largest that a ledger holds.")
+    return units
+
+
+def as_decimal(units: int, name: str) -> Decimal:
+    """Return units of the file as an exact decimal number without trailing zeros."""
+    value = Decimal(units).scaleb(-PLACES[name], _EXACT).normalize(_EXACT)
+    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value
+
+
+def balance_of(account: dict[str, Any]) -> Balance:
+    """Return an account's row as a balance."""
+    limit_delta, rho = as_decimal(account["limit_delta"], "delta"), as_decimal(account["rho"], "rho")
+    epsilon, delta = as_decimal(account["epsilon"], "epsilon"), as_decimal(account["delta"], "delta")
+    names = ["epsilon", "delta"]
+    if account["composition"] == "zcdp":
+        names = ["rho"]
+        if rho > 0:
+            total = zcdp_epsilon(float(rho), float(limit_delta))
+            epsilon, delta = as_decimal(in_units(total, "epsilon", ROUND_CEILING), "epsilon"), limit_delta
+    return Balance(
+        key=account["key"],
+        unit=account["unit"],
+        composition=account["composition"],
+        limit_epsilon=as_decimal(account["limit_epsilon"], "epsilon"),
+        limit_delta=limit_delta,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        debits=account["debits"],
+        left={name: as_decimal(account[f"limit_{name}"] - account[name], name) for name in names},
+    )
+
+
+def receipt_of(row: Any, *, replayed: bool = False) -> Receipt:
+    """Return a debit's row as a receipt."""
+    number, key, epsilon, delta, rho, note, idempotency_key = row
+    return Receipt(
+        number=number,
+        key=key,
+        epsilon=as_decimal(epsilon, "epsilon"),
+        delta=as_decimal(delta, "delta"),
+        rho=as_decimal(rho, "rho"),
+        note=note,
+        idempotency_key=idempotency_key,
+        replayed=replayed,
+    )
+
+
+def replay_of(first: Any, amounts: dict[str, int], idempotency_key: str) -> Receipt:
+    """Return the receipt of a debit that was made before, if it was the same one."""
+    if tuple(first[2:5]) != tuple(amounts[name] for name in PLACES):
+        had = {name: as_decimal(units, name) for name, units in zip(PLACES, first[2:5], strict=True)}
+        raise ValueError(
+            f"Idempotency key {idempotency_key!r} was used for another amount: {_listed(had)}. Take a new key."
+        )
+    return receipt_of(first, replayed=True)
+
+
+def _listed(amounts: dict[str, Decimal]) -> str:
+    return ", ".join(f"{name}={value:f}" for name, value in amounts.items())

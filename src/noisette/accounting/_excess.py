@@ -1,0 +1,84 @@
+"""E(sum of L_i)_+ over a random number of independent terms: what the blanket bound asks for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from noisette._validate import FloatArray
+
+_STEPS = 100.0  # lattice steps in the root mean square of a term
+_POINTS = 2.0**19  # lattice points of the sum, at most
+_DEVIATIONS = 9.0  # of the sum that are kept: outside lies less than exp(-40) of it
+_SHY = 1 + 1e-7  # covers the rounding of the transforms
+
+
+def expected_excess(values: FloatArray, weights: FloatArray, share: float, users: int) -> float:
+    """Return E(L_1 + ... + L_M)_+ from above, M ~ Bin(users, share), L_i = values[j] with chance weights[j].
+
+    A value is put on the two lattice points beside it so that its mean stays: a sum of terms that spread more has
+    the larger positive part, since that is convex. The law is tilted so that the sum is near zero before it is
+    convolved by Fourier transforms: small results keep their digits.
+    """
+    if not values.max() > 0:
+        return 0.0
+    size = math.sqrt(float((weights * values**2).sum()))
+    step = max(size / _STEPS, 2 * _DEVIATIONS * size * math.sqrt(share * users) / _POINTS, np.ptp(values) / _POINTS)
+    first, law = _on_lattice(values / step, weights, share)
+    k = np.arange(first, first + law.size, dtype=float)
+    with np.errstate(divide="ignore"):
+        logs = np.log(law)
+    tilt = _tilt(k, logs)
+    power = logs + tilt * k
+    log_mean = float(power.max() + math.log(np.exp(power - power.max()).sum()))
+    tilted = np.exp(power - log_mean)
+    variance = float((tilted * k * k).sum())
+    farthest = max(-k[0], k[-1])
+    reach = _DEVIATIONS * math.sqrt(users * variance) + _DEVIATIONS**2 * farthest
+    half = math.ceil(min(reach, users * farthest)) + 1
+    mass = _convolved(tilted, first, users, half)
+    s = np.arange(1.0, half + 1)
+    tail = float((np.maximum(mass, 0.0) * np.exp(-tilt * s) * s).sum()) * step
+    return math.exp(users * log_mean) * tail * _SHY
+
+
+def _on_lattice(position: FloatArray, weights: FloatArray, share: float) -> tuple[int, FloatArray]:
+    """Return the first lattice point and the masses of one term, which is zero for users outside the blanket."""
+    below = np.floor(position)
+    rest = position - below
+    first = int(min(below.min(), 0))
+    index = (below - first).astype(np.int64)
+    size = int(max(index.max() + 2, 1 - first))
+    law = np.bincount(index, share * weights * (1 - rest), size) + np.bincount(index + 1, share * weights * rest, size)
+    law[-first] += 1 - share
+    return first, np.asarray(law, dtype=np.float64)
+
+
+def _tilt(k: FloatArray, logs: FloatArray) -> float:
+    """Return the rate at which the exponentially tilted term has mean zero, or zero if it has none above that."""
+
+    def mean(rate: float) -> float:
+        power = logs + rate * k
+        return float((np.exp(power - power.max()) * k).sum())
+
+    if mean(0.0) >= 0:
+        return 0.0
+    high = 1 / float(k[-1])
+    while mean(high) < 0:
+        high *= 2
+    low = 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean(middle) < 0 else (low, middle)
+    return (low + high) / 2
+
+
+def _convolved(law: FloatArray, first: int, users: int, half: int) -> FloatArray:
+    """Return the masses of 1, 2, ..., half of the sum of ``users`` terms."""
+    from scipy import fft
+
+    size = fft.next_fast_len(max(2 * half + 1, law.size), real=True)
+    wrapped = np.zeros(size)
+    np.add.at(wrapped, np.arange(first, first + law.size) % size, law)
+    return np.asarray(fft.irfft(fft.rfft(wrapped) ** users, size)[1 : half + 1])
