@@ -288,6 +288,19 @@ def test_clip_and_no_header(tmp_path: Path) -> None:
     assert _json(*grid, "--clip")["users"] == 2
 
 
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "[red].csv"
+    path.write_text("[bold]age,x[/]\n0.5,0.5\n0.1,0.2\n")
+    output = tmp_path / "[dim]r.parquet"
+    told = _run("privatize", path, "-m", "duchi", "-e", 1, "-o", output)
+    assert told.exit_code == 0, told.output
+    assert "[dim]r.parquet" in "".join(told.stdout.split())
+    shown = _run("estimate", output)
+    assert shown.exit_code == 0, shown.output
+    assert "[bold]age" in shown.stdout
+    assert "x[/]" in shown.stdout
+
+
 # how it fails
 
 

@@ -40,6 +40,13 @@ def table(*headers: str) -> Table:
     return made
 
 
+def literal(text: object) -> str:
+    """Return text of the user's, such as the name of a column, that is no mark-up even where it has brackets."""
+    from rich.markup import escape
+
+    return escape(str(text))
+
+
 def number(value: float, error: float = math.nan) -> str:
     """Write a number with two digits of its error, or with four digits where there is none."""
     if not math.isfinite(value):

@@ -26,7 +26,7 @@ def _read(path: Path, columns: list[str] | None = None, **options: Any) -> np.nd
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_csv_equals_parquet_equals_what_was_written(compress: Any, tmp_path: Path) -> None:
-    values = np.random.default_rng(1).normal(size=(20_000, 30))
+    values = np.random.default_rng(1).normal(size=(6000, 30))
     names = [f"c{i}" for i in range(30)]
     lines = [",".join(names), *(",".join(map(repr, row)) for row in values.tolist())]
     text = _write(tmp_path, compress("\n".join(lines).encode()), "people.csv" if compress is bytes else "people.csv.gz")
@@ -37,7 +37,7 @@ def test_csv_equals_parquet_equals_what_was_written(compress: Any, tmp_path: Pat
         assert table.columns == tuple(names)
         batches = list(table.numbers())
         np.testing.assert_array_equal(np.concatenate(batches), values)
-        assert table.rows_read == 20_000
+        assert table.rows_read == 6000
         assert table.share_read == 1.0
         np.testing.assert_array_equal(_read(path, ["c7", "c2"]), values[:, [7, 2]])
     assert len(list(Table.open(text).numbers())) > 1, "the file should take several batches"
@@ -162,7 +162,7 @@ print(*read(sys.argv[1]), *read(sys.argv[2]))
 """
 WRITE = """
 import sys, numpy as np, pyarrow as pa, pyarrow.csv, pyarrow.parquet as pq
-for rows, path in ((500_000, sys.argv[1]), (2_000_000, sys.argv[2])):
+for rows, path in ((500_000, sys.argv[1]), (3_000_000, sys.argv[2])):
     values = np.random.default_rng(1).uniform(size=(4, rows)).round(6)
     table = pa.table(dict(zip("abcd", values)))
     if path.endswith("csv"):
@@ -174,11 +174,11 @@ for rows, path in ((500_000, sys.argv[1]), (2_000_000, sys.argv[2])):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_memory_does_not_grow_with_the_file(kind: str, tmp_path: Path) -> None:
-    """Two million rows instead of half a million: 48 MB more of float64, less than 30 MB more of memory."""
+    """Three million rows instead of half a million: 80 MB more of float64, less than 40 MB more of memory."""
     paths = [str(tmp_path / f"{size}.{kind}") for size in ("small", "large")]
     subprocess.run([sys.executable, "-c", WRITE, *paths], check=True)
     command = [sys.executable, "-c", PEAK, *paths]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     few, before, many, after = map(int, output.split())
-    assert (few, many) == (500_000, 2_000_000)
-    assert (after - before) / 1024 < 30
+    assert (few, many) == (500_000, 3_000_000)
+    assert (after - before) / 1024 < 40

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from noisette._validate import FloatArray
 
 _VALUES = 1 << 20  # numbers in a batch
-_BLOCK = 1 << 20  # bytes of CSV parsed at a time, at least
+_BLOCK, _WIDE = 1 << 18, 1 << 22  # bytes of CSV parsed at a time, at least and where rows are long
 _LINES = 1 << 28  # bytes within which the first two lines of a CSV must end
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "#n/a", "-"})
@@ -208,7 +208,7 @@ def _csv(path: Path, *, header: bool, columns: Sequence[str], single: bool) -> t
         stream if codec is None else pa.CompressedInputStream(stream, codec),
         # a row must fit in a block, many rows make wide files quick; without threads an error knows its row
         read_options=arrow.ReadOptions(
-            block_size=max(_BLOCK, min(256 * longest, 4 * _BLOCK), 4 * longest),
+            block_size=max(_BLOCK, min(256 * longest, _WIDE), 4 * longest),
             autogenerate_column_names=not header,
             use_threads=False,
         ),

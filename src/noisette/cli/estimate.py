@@ -86,7 +86,7 @@ def _names(result: Estimate) -> list[str]:
 
 
 def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distributions, level: float) -> None:
-    from noisette._terminal import console, describe, number, table
+    from noisette._terminal import console, describe, literal, number, table
 
     out = console()
     mechanism: Any = aggregate.mechanism
@@ -103,7 +103,7 @@ def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distribu
         error = float(result.std_error[row])
         numbers = (number(float(v[row]), error) for v in (result.value, result.std_error, low, high))
         sparks = [_spark(*found[row])] if found else []
-        shown.add_row(names[row], *numbers, f"{int(result.count[row]):,}", *sparks)
+        shown.add_row(literal(names[row]), *numbers, f"{int(result.count[row]):,}", *sparks)
     out.print(shown)
     if result.value.size > _ROWS:
         out.print(f"... and {result.value.size - _ROWS:,} more: --json prints all.", style="dim")

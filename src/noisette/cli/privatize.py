@@ -177,18 +177,18 @@ class _Source:
 
 
 def _show(output: Path, users: int, columns: tuple[str, ...], mechanism: Any) -> None:
-    from noisette._terminal import console, describe
+    from noisette._terminal import console, describe, literal
 
     out = console()
     size = output.stat().st_size
-    out.print(f"[bold]{output}[/]: {users:,} reports, {size / 1e6:,.2f} MB")
+    out.print(f"[bold]{literal(output)}[/]: {users:,} reports, {size / 1e6:,.2f} MB")
     what = f"{getattr(mechanism, 'inner', mechanism.name)} on "
     if len(columns) == 1:
-        what += columns[0]
+        what += literal(columns[0])
     elif hasattr(mechanism, "report"):
         what += f"{mechanism.report:,} of {len(columns):,} columns a row"
     else:
         what += f"all {len(columns):,} columns together"
     out.print(f"Mechanism: {what}")
     out.print(f"Guarantee: {describe(mechanism.guarantee)}; a record is one row")
-    out.print(f"Next: noisette estimate {output}", style="dim")
+    out.print(f"Next: noisette estimate {literal(output)}", style="dim")

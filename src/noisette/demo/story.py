@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noisette._terminal import console, describe, number, table
+from noisette._terminal import console, describe, literal, number, table
 from noisette.demo.charts import percent
 from noisette.demo.collection import LEVEL, PILOT, REPEATS, SHARDS, Outcome, Part, covered, root_mean_square
 from noisette.demo.population import ATTRIBUTES, SPORTS
@@ -46,7 +46,9 @@ def closing(output: Path, seconds: float) -> None:
     """Say where the report is."""
     out = console()
     _chapter(out, "Report")
-    out.print(f"Interactive charts, in one file that loads nothing: [bold]{output.resolve()}[/]", soft_wrap=True)
+    out.print(
+        f"Interactive charts, in one file that loads nothing: [bold]{literal(output.resolve())}[/]", soft_wrap=True
+    )
     out.print(f"Done in {seconds:.1f} s.\n")
 
 
@@ -89,8 +91,8 @@ def _collection(out: Console, outcome: Outcome) -> None:
     _chapter(out, "2. Collect: privatise on the device, aggregate in shards, merge")
     seconds, values = outcome.seconds, outcome.users * (len(ATTRIBUTES) + 1)
     out.print(
-        f"{outcome.users:,} devices, {values:,} values privatised in {seconds['privatise']:.1f} s, reports of "
-        f"{SHARDS} shards aggregated in {seconds['aggregate']:.1f} s."
+        f"{outcome.users:,} devices, which hold {values:,} values, answer in {seconds['privatise']:.2f} s; {SHARDS} "
+        f"shards of reports are aggregated in {seconds['aggregate']:.2f} s."
     )
     shown = table("merged", "numbers", "sport")
     for order, first, second in zip(
