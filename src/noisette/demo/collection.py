@@ -49,8 +49,13 @@ class Part:
     @property
     def shard_coverage(self) -> tuple[int, int]:
         """How many of the shards' own intervals hold the shards' own truths, and how many there are."""
-        hits = [covered(shard.estimate(), truth) for shard, truth in zip(self.shards, self.shard_truths, strict=True)]
-        return int(np.sum(hits)), int(np.size(hits))
+        hits = total = 0
+        for shard, truth in zip(self.shards, self.shard_truths, strict=True):
+            estimate = shard.estimate()
+            reported = np.isfinite(estimate.std_error)  # a small shard may have no report about an attribute
+            hits += int(covered(estimate, truth)[reported].sum())
+            total += int(reported.sum())
+        return hits, total
 
     @property
     def coverage(self) -> str:
