@@ -191,6 +191,8 @@ def test_histogram_law_is_a_product_of_laplace_laws(epsilon: float) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_extremes_stay_sound(name: str, epsilon: float, size: int) -> None:
     """Never a probability of 0 or 1, never an overflow, never more than epsilon."""
+    if name == "histogram":
+        size = min(size, 50_000)  # a report has eight bytes for each category
     mechanism = nz.CATALOGUE[name](epsilon, nz.Categorical(size))
     x = np.asarray([0, size - 1, size // 2])
     reports = mechanism.privatize(x, rng=3)
