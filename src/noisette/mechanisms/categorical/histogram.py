@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -12,6 +14,7 @@ import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray, IntArray
+from noisette.cells import Cells, up
 from noisette.core import Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, Lattice, blocks, coarseness, power_of_two
@@ -143,3 +146,34 @@ class HistogramEncoding(CategoricalMechanism):
     def witnesses(self) -> tuple[IntArray, FloatArray]:
         """Return two categories and the reports without noise."""
         return np.arange(2), np.eye(2, self.domain.size)
+
+    def dissect(self) -> Iterator[Cells]:
+        """Cut the plane of two entries into what lies beside, below and above the unit square; all pairs are alike.
+
+        Below 0 and above 1 both laws of an entry fall alike, so all that is there weighs as much as the edge times
+        1 / (1 - exp(-rate)), and the same holds for all other entries about 0. Between 0 and 1 one law rises and the
+        other falls: inside the square both masses depend on the difference of the two entries only.
+        """
+        size, rate, step = self.domain.size, self._noise.rate, self._step
+        last = round(1 / step) - 1  # steps strictly between 0 and 1
+        beyond = -math.log(-math.expm1(-rate))
+        volume = size * math.log(step) - (size - 2) * math.log(math.tanh(rate / 2))
+        # first place, last place, log weight, weight lost a place, of runs in the plane of entries 0 and 1, in steps
+        runs = [((i, j), (i, j), 2 * beyond, 0.0) for i in (0, last + 1) for j in (0, last + 1)]
+        if last >= 1:
+            runs += [((1, edge), (last, edge), beyond, 0.0) for edge in (0, last + 1)]
+            runs += [((edge, 1), (edge, last), beyond, 0.0) for edge in (0, last + 1)]
+            runs += [((1, 1), (last, 1), math.log(last), 1 / last)]
+        if last >= 2:
+            runs += [((1, 2), (1, last), math.log(last - 1), 1 / (last - 1))]
+        starts, stops = (np.asarray([run[end] for run in runs], dtype=float) for end in (0, 1))
+        length = (stops - starts).sum(axis=1)
+        yield Cells(
+            pair=(0, 1),
+            nodes=tuple(np.pad(ends * step, ((0, 0), (0, size - 2))) for ends in (starts, stops)),
+            log_weight=np.asarray([run[2] for run in runs]) + volume,
+            places=length + 1,
+            span=np.maximum(length, 1),
+            tilt=-np.asarray([run[3] for run in runs]),
+            bound=up(2 * Fraction(rate) * (last + 1)),
+        )

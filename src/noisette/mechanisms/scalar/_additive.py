@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,15 +16,32 @@ from scipy.special import xlog1py, xlogy
 
 from noisette import _random
 from noisette._validate import FloatArray
+from noisette.cells import Cells, up
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Grid
 from noisette.mechanisms._base import Lattice, ScalarMechanism, check_step, coarseness, power_of_two
 
 
 class Noise(Protocol):
-    """Symmetric noise on the integers, or on the half-integers where ``half`` is 1/2; lengths in steps."""
+    """Symmetric noise on the integers, or on the half-integers where ``half`` is 1/2; lengths in steps.
+
+    Its mass never rises with the distance from zero. Beyond the last breakpoint the log mass falls on a straight line
+    from one ``period`` to the next, or on a parabola where ``parabolic``.
+    """
 
     half: ClassVar[float]
+    parabolic: ClassVar[bool]
+
+    @property
+    def period(self) -> int:
+        """Steps after which the tail repeats itself, lower."""
+
+    @property
+    def tail_span(self) -> int:
+        """Periods over which the slope of a tail shows clearly."""
+
+    def ratio_above(self, steps: int) -> float:
+        """Return an upper limit of the log ratio of the masses of noises ``steps`` apart, in exact arithmetic."""
 
     @property
     def absolute(self) -> tuple[float, float, float]:
@@ -161,6 +181,48 @@ class AdditiveMechanism(ScalarMechanism):
         around = np.add.outer(np.add.outer(centres, offsets), np.arange(-2.0, 3.0))
         return inputs, self.support.value(np.unique(np.rint(around)))
 
+    def dissect(self) -> Iterator[Cells]:
+        """Cut the lattice at the breakpoints of the noise, for inputs as far apart as the domain lets them be.
+
+        No pair is worse. The mass f falls with the distance from zero, so f(k) - E f(k - d), E >= 1, is positive for
+        k < d only, where f(k - d) falls as the distance d grows: each positive term grows with d, and so does each
+        ratio above 1. Between two lattice points the law is a mixture of theirs, in which both divergences are convex:
+        the largest is at lattice points or at an end of the domain.
+        """
+        ends = np.asarray([self.domain.low, self.domain.high])
+        below, rest = self._position(ends)
+        inner = np.where(rest > 0, self._origin + self._step * (below + np.asarray([1, 0])), ends)
+        for pair in product(np.unique([ends[0], inner[0]]), np.unique([ends[1], inner[1]])):
+            if pair[0] < pair[1]:
+                yield self._cells(np.asarray(pair))
+
+    def _cells(self, pair: FloatArray) -> Cells:
+        """Return runs between breakpoints, and the tails on both sides, a run for each stretch of a period."""
+        noise, period = self._noise, float(self._noise.period)
+        below, rest = self._position(pair)
+        centres = np.concatenate([below, below + (rest > 0)])
+        cuts = np.unique(np.add.outer(centres, np.concatenate([noise.breakpoints, -noise.breakpoints])))
+        cuts = cuts[:1] if noise.parabolic else cuts
+        lengths = np.diff(cuts)
+        stretches = np.unique((cuts - cuts[0]) % period)
+        shares = np.diff(stretches, append=period)
+        right, left = cuts[-1] + (stretches + cuts[0] - cuts[-1]) % period, cuts[0] - period + stretches
+        tails = np.full(2 * stretches.size, math.inf)
+        span = np.concatenate([np.maximum(lengths - 1, 1), np.full(tails.size, float(noise.tail_span))])
+        move = span * np.repeat([1.0, period, -period], [lengths.size, stretches.size, stretches.size])
+        move[: lengths.size] *= lengths > 1
+        starts = np.concatenate([cuts[:-1], right, left])
+        volume = math.log(self._step) if self.fine else 0.0
+        return Cells(
+            pair=(pair[0], pair[1]),
+            nodes=tuple(self.support.value(starts + n * move) for n in range(3 if noise.parabolic else 2)),
+            log_weight=np.log(np.concatenate([np.ones(lengths.size), shares, shares])) + volume,
+            places=np.concatenate([lengths, tails]),
+            span=span,
+            tilt=np.zeros(span.size),
+            bound=None if np.any(rest > 0) else noise.ratio_above(int(below[1] - below[0])),
+        )
+
 
 @dataclass(frozen=True)
 class LaplaceNoise:
@@ -168,6 +230,8 @@ class LaplaceNoise:
 
     rate: float
     half: ClassVar[float] = 0.0
+    parabolic: ClassVar[bool] = False
+    period: ClassVar[int] = 1
 
     @property
     def absolute(self) -> tuple[float, float, float]:
@@ -189,6 +253,15 @@ class LaplaceNoise:
         """The log mass bends at zero only."""
         return np.asarray([0.0])
 
+    @property
+    def tail_span(self) -> int:
+        """Steps over which the mass falls by exp(-32)."""
+        return math.ceil(32 / self.rate)
+
+    def ratio_above(self, steps: int) -> float:
+        """Return rate * steps, rounded up."""
+        return up(Fraction(self.rate) * steps)
+
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise."""
         return _random.discrete_laplace(rng, self.rate, size)
@@ -204,6 +277,8 @@ class GaussianNoise:
 
     sigma: float
     half: ClassVar[float] = 0.0
+    parabolic: ClassVar[bool] = True
+    period: ClassVar[int] = 1
 
     @cached_property
     def _normaliser(self) -> float:
@@ -232,6 +307,15 @@ class GaussianNoise:
     def breakpoints(self) -> FloatArray:
         """The log mass is smooth; ratios grow without end."""
         return np.asarray([0.0])
+
+    @property
+    def tail_span(self) -> int:
+        """Eight standard deviations."""
+        return math.ceil(8 * self.sigma)
+
+    def ratio_above(self, steps: int) -> float:
+        """Return infinity: the ratio grows with the noise."""
+        return math.inf
 
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise."""

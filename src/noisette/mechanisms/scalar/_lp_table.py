@@ -18,6 +18,7 @@ import numpy as np
 
 from noisette import _random
 from noisette._validate import FloatArray, IntArray
+from noisette.cells import log_above
 
 POSITIONS = 1 << 48
 
@@ -56,6 +57,22 @@ class Table:
     def epsilon(self) -> float:
         """The largest log-ratio of the chances of one output: the budget that the table spends."""
         return math.log1p(self.p_window / (1 - self.p_window) * (POSITIONS / self.width))
+
+    @property
+    def ratio_above(self) -> float:
+        """The same, from fractions and rounded up."""
+        p_window = Fraction(self.p_window)
+        return log_above(1 + p_window / (1 - p_window) * Fraction(POSITIONS, self.width))
+
+    @property
+    def tidiest(self) -> float:
+        """Mean output where the window comes nearest to holding whole outputs only, in steps."""
+        places, means, _ = self._rows
+        off = np.zeros(places.size)
+        for edge in (places, places + self.width):
+            above = np.clip(np.searchsorted(self.ends, edge), 1, self.ends.size - 1)
+            off += np.minimum(np.abs(edge - self.ends[above - 1]), np.abs(self.ends[above] - edge))
+        return float(means[np.argmin(off)])
 
     @cached_property
     def ends(self) -> IntArray:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy as np
 
 from noisette import _random
 from noisette._validate import FloatArray
+from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
 from noisette.mechanisms._base import Lattice, ScalarMechanism, check_step, coarseness, power_of_two
@@ -136,6 +139,16 @@ class Window:
         index = np.concatenate([place - 1, place, place + self.width - 1, place + self.width])
         return np.asarray(self.first + self.step * np.unique(np.clip(index, 0, self.width + self.moves - 1)))
 
+    def cuts(self, place: FloatArray) -> FloatArray:
+        """Return the positions at which runs of reports of the same mass begin, and one past the last report."""
+        return np.unique(np.concatenate([[0.0, float(self.width + self.moves)], place, place + self.width]))
+
+    def exact_mass(self, index: float, place: float) -> Fraction:
+        """Return the probability of the report at a position, as a fraction."""
+        inside = place <= index < place + self.width
+        chance = Fraction(self.p_window)
+        return chance / self.width if inside else (1 - chance) / self.moves
+
 
 class WindowMechanism(ScalarMechanism):
     """A scalar mechanism that is one `Window`, placed so that the report is unbiased or as published."""
@@ -181,6 +194,19 @@ class WindowMechanism(ScalarMechanism):
         """Return ends and middle of the domain, and reports on both sides of every edge there."""
         inputs = np.asarray([self.domain.low, (self.domain.low + self.domain.high) / 2, self.domain.high])
         return inputs, self._window.edges(self._window.place(inputs, self._map))
+
+    def dissect(self) -> Iterator[Cells]:
+        """Cut the outputs at the edges of the windows of both ends of the domain.
+
+        No pair is worse: what two inputs differ in is the part of each window outside the other one, which is all the
+        larger the farther apart they are.
+        """
+        pair = (self.domain.low, self.domain.high)
+        window, place = self._window, self._window.place(np.asarray(pair), self._map)
+        cuts = window.cuts(place)
+        masses = ((window.exact_mass(cut, place[0]), window.exact_mass(cut, place[1])) for cut in cuts[:-1].tolist())
+        volume = np.log(np.diff(cuts) * window.step)
+        yield Cells.constant(pair, window.first + window.step * cuts[:-1], volume, largest_ratio(masses))
 
     @cached_property
     def readout(self) -> Readout:

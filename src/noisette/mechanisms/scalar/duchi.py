@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,6 +13,7 @@ import numpy as np
 
 from noisette import _random
 from noisette._validate import FloatArray
+from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
 from noisette.mechanisms._base import Lattice, Points, ScalarMechanism, check_step, power_of_two
@@ -52,6 +54,11 @@ class TwoPoint:
         """Return the probabilities that the sampler gives the lower and the higher report: multiples of 2^-53."""
         p_high = _random.bernoulli_threshold(self.p_high(x))
         return 1 - p_high, p_high
+
+    def exact_masses(self, pair: tuple[float, float]) -> list[tuple[Fraction, Fraction]]:
+        """Return the probabilities of the lower and of the higher report under two inputs, as fractions."""
+        high = [Fraction(float(p)) for p in self.masses(np.asarray(pair))[1]]
+        return [(1 - high[0], 1 - high[1]), (high[0], high[1])]
 
     def sample(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw one report for each value."""
@@ -112,6 +119,12 @@ class Duchi(ScalarMechanism):
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the domain and both reports."""
         return np.asarray([self.domain.low, self.domain.high]), np.asarray(self.support.values)
+
+    def dissect(self) -> Iterator[Cells]:
+        """Return both reports, for the ends of the domain: between them either chance is monotone."""
+        pair = (self.domain.low, self.domain.high)
+        reports = np.asarray(self.support.values)
+        yield Cells.constant(pair, reports, np.zeros(2), largest_ratio(self._pair.exact_masses(pair)))
 
     @property
     def readout(self) -> Readout:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -11,6 +13,7 @@ import numpy as np
 
 from noisette import _random
 from noisette._validate import FloatArray
+from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout
 from noisette.domains import Interval
 from noisette.mechanisms._base import Lattice, Points, ScalarMechanism
@@ -111,6 +114,30 @@ class Hybrid(ScalarMechanism):
         inputs = np.asarray([self.domain.low, (self.domain.low + self.domain.high) / 2, self.domain.high])
         edges = self._window.edges(self._window.place(inputs, self._window.unbiased_map))
         return inputs, np.union1d(edges, [self._pair.low, self._pair.high])
+
+    def dissect(self) -> Iterator[Cells]:
+        """Cut the outputs at the edges of the windows of both ends of the domain, and set Duchi's reports apart.
+
+        No pair is worse: the ends are the worst pair of each part, and there both parts favour the same input at every
+        report, so that their divergences add up.
+        """
+        if self._alone is not None:
+            yield from self._alone.dissect()
+            return
+        window, pair = self._window, (self.domain.low, self.domain.high)
+        place = window.place(np.asarray(pair), window.unbiased_map)
+        points = np.rint((np.asarray([self._pair.low, self._pair.high]) - window.first) / window.step)
+        cuts = np.unique(np.concatenate([window.cuts(place), points, points + 1]))
+        chances = dict(zip(points.tolist(), self._pair.exact_masses(pair), strict=True))
+        share = Fraction(self.p_piecewise)
+
+        def mass(cut: float, end: int) -> Fraction:
+            two = chances[cut][end] if cut in chances else Fraction(0)
+            return share * window.exact_mass(cut, float(place[end])) + (1 - share) * two
+
+        masses = ((mass(cut, 0), mass(cut, 1)) for cut in cuts[:-1].tolist())
+        volume = np.log(np.diff(cuts) * window.step)
+        yield Cells.constant(pair, window.first + window.step * cuts[:-1], volume, largest_ratio(masses))
 
     @cached_property
     def readout(self) -> Readout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from noisette import _random
 from noisette._validate import FloatArray
+from noisette.cells import up
 from noisette.core import Tail
 from noisette.domains import Interval
 from noisette.mechanisms.scalar._additive import AdditiveMechanism
@@ -27,6 +29,7 @@ class StaircaseNoise:
     width: int
     first: int
     half: ClassVar[float] = 0.5
+    parabolic: ClassVar[bool] = False
 
     @cached_property
     def p_first(self) -> float:
@@ -67,6 +70,26 @@ class StaircaseNoise:
     def breakpoints(self) -> FloatArray:
         """Where the first stairs end."""
         return np.asarray([0.0, self.first, self.first + self.width, self.first + 2.0 * self.width])
+
+    @property
+    def period(self) -> int:
+        """A stair."""
+        return self.width
+
+    @property
+    def tail_span(self) -> int:
+        """Stairs over which the mass falls by exp(-32)."""
+        return math.ceil(32 / self.rate)
+
+    def ratio_above(self, steps: int) -> float:
+        """Return the higher of the first stair and of the others, rounded up; so far apart noises differ by one."""
+        import mpmath
+
+        p_first = Fraction(self.p_first)
+        odds = p_first / (1 - p_first) * Fraction(self.width, self.first)
+        with mpmath.workprec(160):
+            top = mpmath.mpf(odds.numerator) / odds.denominator / -mpmath.expm1(-mpmath.mpf(self.rate))
+            return max(self.rate, up(mpmath.log(top) * (1 + mpmath.mpf(2) ** -150)))
 
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise less one half."""

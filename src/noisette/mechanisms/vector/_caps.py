@@ -16,6 +16,7 @@ from scipy.special import betainc, betaincc, betainccinv, betaincinv, erf, expit
 
 from noisette._random import ULP
 from noisette._validate import FloatArray
+from noisette.cells import up
 from noisette.mechanisms.vector._vectors import log_half_beta
 
 Pair = tuple[FloatArray, FloatArray]
@@ -273,6 +274,16 @@ class Cap:
         """Log density inside and outside the cap, relative to the law of u itself."""
         outside = math.log1p(-self.p_cap) - math.log1p(-math.exp(self.log_mass))
         return math.log(self.p_cap) - self.log_mass, outside
+
+    @property
+    def ratio_above(self) -> float:
+        """Upper limit of the log ratio of the two densities, the cap's mass taken as right to 2^-50 of itself."""
+        import mpmath
+
+        with mpmath.workprec(160):
+            p_cap, log_mass = mpmath.mpf(self.p_cap), mpmath.mpf(self.log_mass)
+            odds = mpmath.log(p_cap / (1 - p_cap)) - log_mass + mpmath.log1p(-mpmath.exp(log_mass))
+            return up(odds + 4 * mpmath.mpf(2) ** -52)
 
     @property
     def base(self) -> float:

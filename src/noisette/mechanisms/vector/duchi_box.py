@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaln, logsumexp
 
 from noisette import _random
 from noisette._validate import FloatArray
+from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import BoolArray, Box
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms.vector._vectors import VectorMechanism, log_half_beta, row_blocks
 
 _CONVOLVED = 4096  # dimensions up to which the likelihood of a vector inside the box is summed
+_COMPARED = 256  # dimensions up to which all pairs of corners are compared where ties are in both halves
 
 
 @dataclass(frozen=True)
@@ -232,6 +237,44 @@ class DuchiBox(VectorMechanism):
         signs[1] = -1
         signs[2, : self.dims // 2] = -1
         return self.domain.from_canonical(signs.astype(np.float64)), signs
+
+    def dissect(self) -> Iterator[Cells]:
+        """Sort the reports by the signs of their products with two corners of the box.
+
+        Corners are the worst inputs: the law is affine in each entry of the input, and both divergences are convex.
+        Opposite corners are the worst ones. With S and T the sums of a random vector's signs where two corners differ
+        and where they agree, all that counts is P(-S <= T < S). Let one more sign r differ, and T be without it: where
+        r = 1 all T from S - 1 to S that are not below -S - 1 are gained, where r = -1 those not below -S + 1 are lost.
+        With ties in both halves that need not be so, and corners that differ in any number of signs are compared.
+        """
+        every = range(1, self.dims + 1) if self._ties_twice and self.dims <= _COMPARED else [self.dims]
+        for differing in {*every, self.dims // 2} if self._ties_twice else every:
+            yield self._cells(differing, complete=not self._ties_twice or self.dims <= _COMPARED)
+
+    def _cells(self, differing: int, *, complete: bool) -> Cells:
+        """Return the cells of a corner and one that differs from it in so many signs."""
+        agreeing = self.dims - differing
+        ones = np.arange(differing + 1)[:, None], np.arange(agreeing + 1)
+        log_count = sum(
+            gammaln(size + 1) - gammaln(some + 1) - gammaln(size - some + 1)
+            for size, some in zip((differing, agreeing), ones, strict=True)
+        )
+        apart, together = 2 * ones[0] - differing, 2 * ones[1] - agreeing
+        sides = 3 * np.sign(apart + together) + np.sign(together - apart)
+        signs, weights, masses = [], [], []
+        for side in np.unique(sides):
+            inside = np.where(sides == side, log_count, -np.inf)
+            first, second = (index[0] for index in np.nonzero(inside == inside.max()))
+            own, other = (Fraction(float(self._chance(np.asarray(sign)))) for sign in divmod(side + 1, 3))
+            signs.append(np.repeat([1, -1, 1, -1], [first, differing - first, second, agreeing - second]))
+            weights.append(float(logsumexp(inside)))
+            masses.append((own, other))
+        corner = np.ones((2, self.dims))
+        corner[1, :differing] = -1
+        first_input, second_input = self.domain.from_canonical(corner)
+        reports = np.asarray(signs, dtype=np.int8)
+        cells = Cells.constant((first_input, second_input), reports, weights, largest_ratio(masses))
+        return replace(cells, complete=complete)
 
     @cached_property
     def readout(self) -> Readout:

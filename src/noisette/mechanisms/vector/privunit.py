@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from noisette._validate import FloatArray
+from noisette.cells import Cells
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import BoolArray, L2Ball, Sphere
 from noisette.mechanisms._base import blocks, coarseness, power_of_two
@@ -205,6 +206,24 @@ class CapMechanism(VectorMechanism):
         length = min(self.cap.gamma + 1, self._lengths[1])
         codes = np.rint(self._reach * length / self._step * ends[:2])
         return self.domain.radius * ends, codes * self._step
+
+    def dissect(self) -> Iterator[Cells]:
+        """Return the caps of two opposite vectors of full length, and what is in neither.
+
+        No pair is worse: what two inputs differ in is the part of each cap outside the other one, and opposite caps
+        have nothing in common. A shorter vector's law is that of a vector on the lifted sphere with an entry left out,
+        which hides more.
+        """
+        inputs, reports = self.witnesses()
+        log_mass, both = self.cap.log_mass, 2 * math.exp(self.cap.log_mass)
+        weights = [log_mass, log_mass]
+        if both < 1:
+            neither = np.zeros((1, self.dims))
+            if self.dims > 1:
+                neither[0, 1] = self._step * np.rint(self._reach / self._step)
+            reports = np.concatenate([reports, neither])
+            weights.append(math.log1p(-both))
+        yield Cells.constant((inputs[0], inputs[1]), reports, weights, self.cap.ratio_above)
 
     @cached_property
     def readout(self) -> Readout:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,11 +17,13 @@ from scipy.special import gammaln
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
+from noisette.cells import Cells, Dissected, up
 from noisette.core import Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BaseMechanism, ScalarMechanism
 
+_MOST_CELLS = 1 << 16  # combinations of inner cells that are told apart
 _ENTRIES = 1 << 16  # values worked on at a time; sums of that many lattice codes are exact in float64
 
 
@@ -227,6 +231,50 @@ class Sampled(BaseMechanism):
         indices = np.broadcast_to(np.arange(count, dtype=np.int32), (len(reports), count))
         return vectors, Reports(indices, np.repeat(np.asarray(reports)[:, None], count, axis=1))
 
+    def dissect(self) -> Iterator[Cells]:
+        """Combine the cells of the inner mechanism, for vectors that differ in every dimension.
+
+        The dimensions are drawn without looking at the vector, and given them the laws are products, which are farthest
+        apart where all factors are. Where an inner law is not made of constant cells, or of too many, only reports that
+        repeat one inner report are returned: among them is the worst one.
+        """
+        inner = self.inner_mechanism
+        if not isinstance(inner, Dissected):
+            return
+        subsets = math.log(math.comb(self.dims, self._count))
+        for cells in inner.dissect():
+            cells = self._merged(cells) if len(cells.nodes) == 1 else cells
+            kinds = cells.log_weight.size
+            if self._count > 1 and (
+                len(cells.nodes) > 1 or math.comb(kinds + self._count - 1, kinds - 1) > _MOST_CELLS
+            ):
+                rows, coefficient = np.repeat(np.arange(kinds)[:, None], self._count, axis=1), np.zeros(kinds)
+                complete = False
+            else:
+                rows = np.asarray(list(combinations_with_replacement(range(kinds), self._count)))
+                often = (rows[:, :, None] == np.arange(kinds)).sum(axis=1)
+                coefficient, complete = gammaln(self._count + 1) - gammaln(often + 1).sum(axis=1), cells.complete
+            first = rows[:, 0]
+            indices = np.broadcast_to(np.arange(self._count, dtype=np.int32), rows.shape)
+            yield Cells(
+                pair=tuple(self.domain.from_canonical(np.full(self.dims, x)) for x in cells.pair),  # type: ignore[arg-type]
+                nodes=tuple(Reports(indices, node[rows]) for node in cells.nodes),
+                log_weight=coefficient + cells.log_weight[rows].sum(axis=1) + subsets,
+                places=cells.places[first],
+                span=cells.span[first],
+                tilt=cells.tilt[first],
+                bound=None if cells.bound is None else _times(self._count, cells.bound),
+                complete=complete,
+            )
+
+    def _merged(self, cells: Cells) -> Cells:
+        """Put constant cells of the same two masses together."""
+        logs = np.stack([self.inner_mechanism.log_prob(cells.nodes[0], np.asarray(x)) for x in cells.pair])
+        _, first, kind = np.unique(logs, axis=1, return_index=True, return_inverse=True)
+        weight = np.bincount(kind.reshape(-1), np.exp(cells.log_weight))
+        merged = Cells.constant(cells.pair, cells.nodes[0][first], np.log(weight), cells.bound)
+        return replace(merged, complete=cells.complete)
+
     @cached_property
     def readout(self) -> Readout:
         """The mean of the reports of each dimension, mapped back to its interval."""
@@ -276,6 +324,11 @@ class Sampled(BaseMechanism):
         if low < 0 or high >= self.dims:
             raise ValueError(f"Expected dimensions from 0 to {self.dims - 1}, got {low if low < 0 else high}.")
         return flat.astype(np.int64)
+
+
+def _times(count: int, bound: float) -> float:
+    """Return ``count * bound``, rounded up."""
+    return up(count * Fraction(bound)) if math.isfinite(bound) else bound
 
 
 def choose(rng: np.random.Generator, users: int, dims: int, count: int) -> npt.NDArray[np.int64]:
