@@ -12,10 +12,10 @@ from noisette.domains import BoolArray
 from noisette.enhancement import averaging, bounds, shrinkage
 from noisette.enhancement.problem import Problem
 from noisette.enhancement.simplex import on_simplex, simplex
-from noisette.enhancement.stein import Enhanced, clipped
+from noisette.enhancement.stein import Enhanced, clipped, unbiased_risk
 
 _MANY = 30  # dimensions from which averaged priors were never measured above the raw error
-_NOISY = 0.5  # noise, in radii of the domain, from which the domain tells more than the other dimensions
+_NOISY = 0.8  # noise, in radii of the domain, from which the domain tells more than the other dimensions
 
 
 def automatic(problem: Problem) -> Enhanced:
@@ -23,9 +23,10 @@ def automatic(problem: Problem) -> Enhanced:
 
     With thirty dimensions or more: averaged priors, unless their estimated risk is above that of the flat prior (raw,
     without a domain) by two standard errors. With fewer, the choice does not look at the values, so that nothing is
-    lost to chance: the flat prior for dimensions whose noise exceeds half of the domain's radius or when fewer than
-    four are below, James-Stein for the others; neither is ever above the raw risk. Frequencies are projected on the
-    simplex, from thirty categories on after averaged priors if their estimated risk allows.
+    lost to chance: the flat prior for dimensions whose noise exceeds 0.8 of the domain's radius; for the others
+    James-Stein, or halfway between flat prior and projection when fewer than four are left. Each of these is at most
+    at the raw risk for every truth. Frequencies are projected on the simplex, from thirty categories on after
+    averaged priors if their estimated risk allows.
     """
     if problem.frequency and problem.bounded:
         return _frequencies(problem)
@@ -36,7 +37,7 @@ def automatic(problem: Problem) -> Enhanced:
         plain = replace(bounds.uniform_prior(problem.debiased, problem.std_error), name="uniform-prior")
     else:
         plain = _raw(problem)
-    return plain if _worse(best.risk, plain.risk) else best
+    return plain if _worse(problem.std_error, best.risk, plain.risk) else best
 
 
 def _average(problem: Problem) -> Enhanced:
@@ -53,26 +54,41 @@ def _raw(problem: Problem) -> Enhanced:
 def _few(problem: Problem) -> Enhanced:
     """Return methods whose risk is at most the raw one at every truth, chosen by the noise alone."""
     observed, std_error = problem.debiased, problem.std_error
-    precise = std_error < _NOISY if problem.bounded else np.ones(observed.size, dtype=bool)
-    if np.count_nonzero(precise) < 4:
-        if not problem.bounded:
+    if not problem.bounded:
+        if observed.size < 4:
             return _raw(problem)
-        return replace(bounds.uniform_prior(observed, std_error), name="uniform-prior")
-    shrunk = shrinkage.james_stein(observed[precise], std_error[precise])
-    if problem.bounded:
-        shrunk = clipped(observed[precise], std_error[precise], shrunk)
+        return replace(shrinkage.james_stein(observed, std_error), name="james-stein")
+    precise = std_error < _NOISY
+    flat = replace(bounds.uniform_prior(observed[~precise], std_error[~precise]), name="uniform-prior")
+    if not np.any(precise):
+        return flat
+    few = np.count_nonzero(precise) < 4
+    sharp = (_halfway if few else _shrunk)(observed[precise], std_error[precise])
     if np.all(precise):
-        return replace(shrunk, name="james-stein")
-    flat = bounds.uniform_prior(observed[~precise], std_error[~precise])
+        return sharp
     return Enhanced(
-        _merge(precise, shrunk.value, flat.value),
-        _merge(precise, shrunk.std_error, flat.std_error),
-        _merge(precise, shrunk.slope, flat.slope),
-        _merge(precise, shrunk.risk, flat.risk),
-        shrunk.blank_value,
-        shrunk.blank_error,
-        "james-stein and uniform-prior",
+        _merge(precise, sharp.value, flat.value),
+        _merge(precise, sharp.std_error, flat.std_error),
+        _merge(precise, sharp.slope, flat.slope),
+        _merge(precise, sharp.risk, flat.risk),
+        flat.blank_value if few else sharp.blank_value,
+        flat.blank_error if few else sharp.blank_error,
+        f"{sharp.name}, {flat.name}",
     )
+
+
+def _shrunk(observed: FloatArray, std_error: FloatArray) -> Enhanced:
+    result = shrinkage.james_stein(observed, std_error)
+    return replace(clipped(observed, std_error, result), name="james-stein")
+
+
+def _halfway(observed: FloatArray, std_error: FloatArray) -> Enhanced:
+    """Average of projection and flat prior: near an end the one makes up for the other."""
+    near, flat = bounds.box(observed, std_error), bounds.uniform_prior(observed, std_error)
+    value, slope = (near.value + flat.value) / 2, (near.slope + flat.slope) / 2
+    error = np.sqrt((near.std_error**2 + flat.std_error**2) / 2)
+    risk = unbiased_risk(observed, std_error, value, slope)
+    return Enhanced(value, error, slope, risk, flat.blank_value, flat.blank_error, "box and uniform-prior")
 
 
 def _merge(first: BoolArray, inside: FloatArray, outside: FloatArray) -> FloatArray:
@@ -90,7 +106,7 @@ def _frequencies(problem: Problem) -> Enhanced:
     if observed.size >= _MANY:
         average = _average(problem)
         projected = on_simplex(observed, std_error, (average.value + 1) / 2, average.slope, blanks=blanks)
-        if not _worse(projected.risk, best.risk):
+        if not _worse(std_error, projected.risk, best.risk):
             best = replace(projected, std_error=average.std_error / 2, name="bayes, simplex")
     return replace(
         best,
@@ -102,8 +118,14 @@ def _frequencies(problem: Problem) -> Enhanced:
     )
 
 
-def _worse(risk: FloatArray, other: FloatArray) -> bool:
-    """Tell whether a risk is above another by more than two standard errors of the difference."""
-    difference = risk - other
-    error = math.sqrt(float(np.sum((difference - np.mean(difference)) ** 2)))
-    return float(np.sum(difference)) > 2 * error
+def _worse(std_error: FloatArray, risk: FloatArray, other: FloatArray) -> bool:
+    """Tell whether a risk is above another by two standard errors, in all or relative to the noise.
+
+    The sum hangs on the noisiest coordinates; in units of their noise all speak alike, and truths that are tied to the
+    noise show.
+    """
+    for difference in (risk - other, (risk - other) / std_error**2):
+        error = math.sqrt(float(np.sum((difference - np.mean(difference)) ** 2)))
+        if float(np.sum(difference)) > 2 * error:
+            return True
+    return False

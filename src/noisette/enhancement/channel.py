@@ -47,6 +47,8 @@ class Channel:
                [0.212, 0.212, 0.576]])
         """
         domain = mechanism.domain
+        inputs: FloatArray
+        nodes: FloatArray
         if isinstance(domain, Categorical):
             return cls._of_codes(mechanism, domain)
         if isinstance(domain, Grid):
@@ -55,9 +57,9 @@ class Channel:
             nodes, shares = inputs, np.ones(1)
         elif isinstance(domain, Interval):
             _validate.integer(bins, "bins", low=2, high=4096)
-            inputs = np.linspace(domain.low, domain.high, bins + 1, dtype=np.float64)
+            inputs = np.asarray(np.linspace(domain.low, domain.high, bins + 1), dtype=np.float64)
             half = (inputs[1] - inputs[0]) / 2
-            nodes = (inputs[:-1, None] + half * (1 + _INPUT_NODES)).ravel()
+            nodes = np.asarray(inputs[:-1, None] + half * (1 + _INPUT_NODES), dtype=np.float64).ravel()
             nodes = np.clip(nodes, domain.low, domain.high)
             shares = _INPUT_WEIGHTS / 2
         else:

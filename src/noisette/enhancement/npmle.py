@@ -73,6 +73,11 @@ class Fit:
     prior: Prior
     others: tuple[Prior, ...]
 
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of a truth about which nothing was reported."""
+        return self.prior.mean, self.prior.variance
+
     def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors under the distribution that everyone shaped."""
         return _gather(observed, std_error, lambda start: [(slice(None), self.prior)])

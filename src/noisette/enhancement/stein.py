@@ -62,4 +62,4 @@ def pooled_square(observed: FloatArray, std_error: FloatArray) -> float:
     variance = std_error**2
     signal = observed**2 - variance
     noise = np.sum(2 * variance**2 + 4 * variance * np.maximum(signal, 0.0))
-    return float(max(0.0, np.mean(signal)) + math.sqrt(noise) / observed.size)
+    return max(0.0, float(np.mean(signal))) + math.sqrt(noise) / observed.size

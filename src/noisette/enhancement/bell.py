@@ -1,0 +1,81 @@
+"""A normal distribution of the truths with mean and spread from the data, and the same in units of the noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisette._validate import FloatArray
+from noisette.enhancement.npmle import Posterior
+from noisette.enhancement.shrinkage import truth_spread
+
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Bell:
+    """N(mean, spread) for everyone, then without each fold: mean, its variance as an estimate, spread.
+
+    With ``tied`` the quotients of truth and noise follow it, not the truths.
+    """
+
+    parts: tuple[tuple[float, float, float], ...]
+    origin: float
+    tied: bool
+    noise: float
+
+    @classmethod
+    def fit(cls, observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, tied: bool = False) -> Bell:
+        """Fit to all, and without every fifth coordinate from each start."""
+        distance = observed - origin
+        y, variance = (distance / std_error, np.ones_like(distance)) if tied else (distance, std_error**2)
+        parts = [_fitted(y, variance)]
+        for fold in range(_FOLDS):
+            rest = np.ones(y.size, dtype=bool)
+            rest[fold::_FOLDS] = y.size <= 1
+            parts.append(_fitted(y[rest], variance[rest]))
+        return cls(tuple(parts), origin, tied, float(np.mean(std_error**2)))
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of a truth about which nothing was reported."""
+        mean, doubt, spread = self.parts[0]
+        if self.tied:
+            return self.origin + mean * math.sqrt(self.noise), (spread + doubt + mean**2) * self.noise
+        return self.origin + mean, spread + doubt
+
+    def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
+        """Return posteriors under the fit to everyone."""
+        return self._posterior(observed, std_error, self.parts[0])
+
+    def held_out(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
+        """Return posteriors under fits that did not see the observation."""
+        result = Posterior(*(np.empty_like(observed) for _ in range(3)))
+        for fold, part in enumerate(self.parts[1:]):
+            own = slice(fold, None, _FOLDS)
+            answer = self._posterior(observed[own], std_error[own], part)
+            result.mean[own] = answer.mean
+            result.variance[own] = answer.variance
+            result.log_density[own] = answer.log_density
+        return result
+
+    def _posterior(self, observed: FloatArray, std_error: FloatArray, part: tuple[float, float, float]) -> Posterior:
+        mean, doubt, spread = part
+        unit = std_error if self.tied else np.ones_like(std_error)
+        y, noise = (observed - self.origin) / unit, (std_error / unit) ** 2
+        keep = spread / (noise + spread)
+        total = noise + spread + doubt
+        return Posterior(
+            self.origin + unit * (mean + keep * (y - mean)),
+            unit**2 * (keep * noise + (1 - keep) ** 2 * doubt),
+            -((y - mean) ** 2) / (2 * total) - np.log(2 * math.pi * total) / 2 - np.log(unit),
+        )
+
+
+def _fitted(observed: FloatArray, variance: FloatArray) -> tuple[float, float, float]:
+    """Mean, its variance as an estimate, and spread."""
+    spread = truth_spread(observed, variance)
+    precision = 1 / (variance + spread)
+    return float(np.sum(precision * observed) / np.sum(precision)), float(1 / np.sum(precision)), spread
