@@ -28,14 +28,16 @@ from noisette.mechanisms.vector.sampled import Reports, Sampled
 
 if TYPE_CHECKING:
     from noisette import testing
-    from noisette.auditing import exact_epsilon
+    from noisette.auditing import audit, exact_delta, exact_epsilon
     from noisette.enhancement import enhance
     from noisette.utility import break_even, deviation
 
 _LAZY = {
+    "audit": "noisette.auditing",
     "break_even": "noisette.utility",
     "deviation": "noisette.utility",
     "enhance": "noisette.enhancement",
+    "exact_delta": "noisette.auditing",
     "exact_epsilon": "noisette.auditing",
     "testing": "noisette.testing",
 }
@@ -79,9 +81,11 @@ __all__ = [
     "SymmetricUnaryEncoding",
     "TensorDomain",
     "UnaryEncoding",
+    "audit",
     "break_even",
     "deviation",
     "enhance",
+    "exact_delta",
     "exact_epsilon",
     "from_spec",
     "testing",

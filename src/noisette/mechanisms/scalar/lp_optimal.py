@@ -161,7 +161,7 @@ class LpOptimal(ScalarMechanism):
 
         No input comes farther from another than if the position were reported, not the output that owns it: there, as
         for Piecewise, disjoint windows are the worst. Reporting outputs hides where a window ends within one; these
-        pairs hide least. What others hide less is below a millionth of delta up to epsilon 6, a thousandth up to 20.
+        pairs hide least. What another one could add to delta is below a thousandth of it, and mostly below 1e-5.
         """
         if self._wide is not None:
             yield from self._wide.dissect()
