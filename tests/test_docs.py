@@ -6,6 +6,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,17 @@ def _failures(text: str, name: str) -> list[str]:
     output: list[str] = []
     doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=output.append)
     return output
+
+
+def _ascii(path: Path) -> str:
+    """Return a text on one line, without accents."""
+    letters = unicodedata.normalize("NFKD", path.read_text(encoding="utf-8"))
+    return " ".join(letters.encode("ascii", "ignore").decode().split())
+
+
+def _work(text: str) -> set[str]:
+    """Return the surnames and the year of a citation."""
+    return set(re.findall(r"[A-Z][A-Za-z-]+|\d{4}", text))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
@@ -70,6 +82,18 @@ def test_bibliography_holds_every_citation() -> None:
     entries = re.findall(r'<a id="(\w+)">', (ROOT / "docs" / "bibliography.md").read_text(encoding="utf-8"))
     assert len(entries) == len(set(entries))
     assert {cls.citation for cls in nz.CATALOGUE.values()} <= set(entries)
+
+
+def test_bibliography_holds_every_name_and_year() -> None:
+    """Whatever a docstring cites by names and year is the one entry with all those names and that year."""
+    page = _ascii(ROOT / "docs" / "bibliography.md")
+    entries = [_work(match[1]) for match in re.finditer(r"\*\*([^*]+)\.\*\*", page)]
+    name = r"[A-Z][A-Za-z-]+"
+    citation = re.compile(rf"{name}(?:(?:, (?:and )?| and ){name})*(?: et al\.)? (?:19|20)\d\d\b")
+    cited = {match[0] for path in (ROOT / "src").rglob("*.py") for match in citation.finditer(_ascii(path))}
+    assert len(cited) > 30
+    missing = {text for text in cited if not any(_work(text) <= entry for entry in entries)}
+    assert not missing
 
 
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))

@@ -52,7 +52,7 @@ class PiecewiseOptimal(WindowMechanism):
 
     *Guarantee*: epsilon-LDP for one value, exactly: the law is an integer table.
     *Utility*: unbiased; below Piecewise everywhere in the worst case, 0.162 against 0.241 at epsilon 4.
-    The three-piece family of Wang et al. 2019 (its exp(e/3) variant is Zhao et al. 2020's PM-SUB), optimised.
+    The three-piece family of Wang et al. 2019 (its exp(e/3) variant is Zhao et al. 2021's PM-SUB), optimised.
 
     >>> round(float(PiecewiseOptimal(epsilon=1.0).moments(1.0).variance), 3)
     5.066
