@@ -8,8 +8,8 @@ import numpy as np
 
 from noisette._validate import FloatArray
 
-_STEPS = 100.0  # lattice steps in the root mean square of a term
-_POINTS = 2.0**19  # lattice points of the sum, at most
+_STEPS = 100.0, 4000.0  # lattice steps in the root mean square of a term, for many users and for few
+_POINTS = 2.0**16, 2.0**19  # lattice points of the sum, wanted and at most
 _DEVIATIONS = 9.0  # of the sum that are kept: outside lies less than exp(-40) of it
 _SHY = 1 + 1e-7  # covers the rounding of the transforms
 
@@ -24,7 +24,9 @@ def expected_excess(values: FloatArray, weights: FloatArray, share: float, users
     if not values.max() > 0:
         return 0.0
     size = math.sqrt(float((weights * values**2).sum()))
-    step = max(size / _STEPS, 2 * _DEVIATIONS * size * math.sqrt(share * users) / _POINTS, np.ptp(values) / _POINTS)
+    reach = 2 * _DEVIATIONS * math.sqrt(share * users)
+    steps = min(max(_POINTS[0] / reach, _STEPS[0]), _STEPS[1], _POINTS[1] / reach)
+    step = max(size / steps, float(np.ptp(values)) / _POINTS[1])
     first, law = _on_lattice(values / step, weights, share)
     k = np.arange(first, first + law.size, dtype=float)
     with np.errstate(divide="ignore"):
@@ -35,8 +37,7 @@ def expected_excess(values: FloatArray, weights: FloatArray, share: float, users
     tilted = np.exp(power - log_mean)
     variance = float((tilted * k * k).sum())
     farthest = max(-k[0], k[-1])
-    reach = _DEVIATIONS * math.sqrt(users * variance) + _DEVIATIONS**2 * farthest
-    half = math.ceil(min(reach, users * farthest)) + 1
+    half = math.ceil(min(_DEVIATIONS * math.sqrt(users * variance) + _DEVIATIONS**2 * farthest, users * farthest)) + 1
     mass = _convolved(tilted, first, users, half)
     s = np.arange(1.0, half + 1)
     tail = float((np.maximum(mass, 0.0) * np.exp(-tilt * s) * s).sum()) * step

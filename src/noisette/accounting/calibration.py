@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from noisette import _validate
 from noisette.accounting._numbers import largest_below, least_above
-from noisette.accounting.composition import meets, repeated
+from noisette.accounting.composition import epsilon_at, meets, repeated
 from noisette.accounting.conversions import gdp_epsilon, gdp_mu
 from noisette.accounting.shuffling import shuffled
 from noisette.guarantees import Guarantee
@@ -163,7 +163,7 @@ def _sampled_epsilon(
         sampling_prob=sampling_prob,
         neighboring_relation=neighbours,
     )
-    return float(repeated(one, releases, min(1e-15, delta * 1e-7)).get_epsilon_for_delta(delta * (1 - 1e-6)))
+    return epsilon_at(repeated(one, releases, min(1e-15, delta * 1e-7)), delta)
 
 
 def _interval(multiplier: float, sampling_prob: float) -> float:

@@ -21,6 +21,7 @@ _LEAST_FOURIER = 1e-12  # deltas below it would drown in the rounding of a Fouri
 _SHY = 1 - 1e-6  # share of delta that a composed distribution may use; the rest is for that rounding
 _POINTS = 2.0**22  # losses that a composed distribution may have
 _FOLD = 1000
+_UNDERFLOW = 500.0
 _STEPS = 200.0  # losses a standard deviation that a mixed composition should have
 
 
@@ -89,17 +90,13 @@ def compose(released: Releasable | Sequence[Releasable], times: int = 1, *, delt
     added = _added([_stated(part) for part in parts], times)
     if delta == 0:
         return added
-    found = [epsilon for epsilon in (_gaussian(parts, times, delta), _pure(parts, times, delta)) if epsilon is not None]
-    if not found:
-        found.append(_transformed(parts, times, delta))
-    if added.delta <= delta:
-        found.append(added.epsilon)
-    if not math.isfinite(min(found)):
+    epsilon = _least(parts, times, delta, added)
+    if not math.isfinite(epsilon):
         raise ValueError(
             f"No epsilon meets delta={delta!r}: these releases fail with a larger probability, up to {added.delta!r}. "
             "Raise delta, or give each release a smaller one."
         )
-    return replace(added, epsilon=min(found), delta=delta, matrix=None)
+    return replace(added, epsilon=epsilon, delta=delta, matrix=None)
 
 
 def meets(released: Releasable, times: int, epsilon: float, delta: float) -> bool:
@@ -107,8 +104,10 @@ def meets(released: Releasable, times: int, epsilon: float, delta: float) -> boo
     exact = _as_randomized_response(released)
     if exact is not None and delta > 0 and times * exact > epsilon:
         return randomized_response_delta(exact, times, epsilon) <= delta * (1 - 1e-12)
-    total = compose(released, times, delta=delta)
-    return total.epsilon <= epsilon and total.delta <= delta
+    added = _added([_stated(released)], times)
+    if added.epsilon <= epsilon and added.delta <= delta:
+        return True
+    return delta > 0 and _least([released], times, delta, added) <= epsilon
 
 
 def rdp(released: Releasable, orders: Sequence[float] | FloatArray) -> FloatArray:
@@ -184,6 +183,13 @@ def _added(stated: list[Guarantee], times: int) -> Guarantee:
     )
 
 
+def _least(parts: list[Releasable], times: int, delta: float, added: Guarantee) -> float:
+    """Return the least epsilon that any way of composing gives at delta > 0, infinity if none holds."""
+    exact = (_gaussian(parts, times, delta), _pure(parts, times, delta))
+    found = [epsilon for epsilon in exact if epsilon is not None] or [_transformed(parts, times, delta)]
+    return min([*found, added.epsilon]) if added.delta <= delta else min(found)
+
+
 def _gaussian(parts: list[Releasable], times: int, delta: float) -> float | None:
     """Compose Gaussian noise."""
     found = [gdp(part) for part in parts]
@@ -226,7 +232,22 @@ def _transformed(parts: list[Releasable], times: int, delta: float) -> float:
     whole = shares[0]
     for share in shares[1:]:
         whole = whole.compose(share, tail_mass_truncation=truncated)
-    return float(repeated(whole, times, truncated).get_epsilon_for_delta(delta * _SHY))
+    return epsilon_at(repeated(whole, times, truncated), delta)
+
+
+def epsilon_at(distribution: Any, delta: float) -> float:
+    """Return the epsilon of a composed privacy loss distribution, infinity if none holds.
+
+    dp-accounting's own inversion adds up exp(-loss), which float64 cannot hold for losses above 700: it then errs by
+    one or so, on the safe side. Its delta has no such trouble.
+    """
+    shy = delta * _SHY
+    found = float(distribution.get_epsilon_for_delta(shy))
+    if found < _UNDERFLOW or math.isinf(found):
+        return found
+    return least_above(
+        lambda e: float(distribution.get_delta_for_epsilon(e)) <= shy, 0.0, found, guess=found * 0.999, trust=1e-3
+    )
 
 
 def repeated(distribution: Any, times: int, truncated: float = 1e-15) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.accounting.likelihoods import Likelihoods, likelihoods
+from noisette.accounting._runs import Losses, pair_losses
 from noisette.core import Mechanism
 from noisette.guarantees import Guarantee
 
@@ -37,14 +37,6 @@ class Split(Protocol):
 
     @property
     def inner_mechanism(self) -> Any: ...
-
-
-@runtime_checkable
-class Varying(Protocol):
-    """A mechanism that knows the largest total variation distance between its reports for two inputs."""
-
-    @property
-    def total_variation(self) -> float: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +119,11 @@ class Curve:
 def privacy_curve(released: Mechanism | Guarantee | Curve, *, dots: int = DOTS) -> Curve:
     """Return the tightest curve that is known to bound what one release gives away.
 
-    What a mechanism offers is used in this order: reports of an inner mechanism are composed; a ``total_variation``
-    with a pure epsilon fixes a curve of three losses; likelihoods of single numbers are integrated over the support for
-    all pairs of witnesses; else the guarantee alone counts, and randomised response is the worst that it allows.
+    Reports of an inner mechanism are composed; a mechanism with `dissect` has its likelihoods summed over all reports,
+    for the worst pairs of inputs; of any other the guarantee alone counts, and randomised response is the worst that it
+    allows.
 
-    *Guarantee*: an upper bound at every epsilon, up to rounding of a relative 1e-9. For likelihoods it rests on the
-    witnesses being the worst inputs at every epsilon, as they are for every mechanism of the catalogue.
+    *Guarantee*: an upper bound at every epsilon, up to rounding of a relative 1e-9.
 
     >>> from noisette import Categorical, GeneralizedRandomizedResponse
     >>> m = GeneralizedRandomizedResponse(epsilon=1.0, domain=Categorical(100))
@@ -152,9 +143,7 @@ def privacy_curve(released: Mechanism | Guarantee | Curve, *, dots: int = DOTS) 
         return worst
     if isinstance(released, Split):
         return _repeated(released, worst, dots)
-    if isinstance(released, Varying) and stated.delta == 0:
-        return Curve.three_point(stated.epsilon, released.total_variation * _SHY)
-    found = likelihoods(released)
+    found = pair_losses(released)
     return worst if found is None else _integrated(found, stated, worst, dots)
 
 
@@ -171,10 +160,16 @@ def _repeated(split: Split, worst: Curve, dots: int) -> Curve:
     return Curve.through(inner.interval, np.minimum(deltas, worst.delta(grid)))
 
 
-def _integrated(found: Likelihoods, stated: Guarantee, worst: Curve, dots: int) -> Curve:
-    """Return the largest delta over pairs of witnesses at each dot."""
-    atoms = [_atoms(found, i, j) for i, j in found.pairs()]
+def _integrated(found: list[Losses], stated: Guarantee, worst: Curve, dots: int) -> Curve:
+    """Return the largest delta over pairs of inputs, both ways, at each dot."""
+    atoms = [losses.atoms() for pair in found for losses in (pair, pair.swapped())]
     if stated.delta == 0:
+        largest = max(float(losses.max()) for losses, _ in atoms)
+        if largest > stated.epsilon * (1 + 1e-6) + 1e-12:
+            raise ValueError(
+                f"Its own likelihoods give away epsilon={largest!r}, above the {stated.epsilon!r} that the guarantee "
+                "states. Audit the mechanism before you account for it."
+            )
         if all(_is_three_valued(losses, stated.epsilon) for losses, _ in atoms):
             variation = max(_delta(a, np.zeros(1))[0] for a in atoms)
             return Curve.three_point(stated.epsilon, variation * _SHY)
@@ -189,26 +184,6 @@ def _integrated(found: Likelihoods, stated: Guarantee, worst: Curve, dots: int) 
     else:
         deltas += _SMALLEST
     return Curve.through(interval, deltas)
-
-
-def _atoms(found: Likelihoods, first: int, second: int) -> tuple[FloatArray, FloatArray]:
-    """Return losses ln(R0/R1), and for each its chance under the second input, of a pair that is at least as far apart.
-
-    A part on which the ratio varies becomes two atoms at its extremes that keep both masses: that only adds to delta.
-    """
-    upper, lower = found.mass[:, first], found.mass[:, second]
-    with np.errstate(invalid="ignore"):
-        loss = found.logs[:, :, first] - found.logs[:, :, second]
-    loss = np.where(np.isnan(loss), 0.0, loss)
-    low, high = loss.min(axis=1), loss.max(axis=1)
-    ratio = np.exp(np.stack([low, high]))
-    width = ratio[1] - ratio[0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.clip(np.where(width > 1e-12 * ratio[1], (upper / lower - ratio[0]) / width, 1.0), 0.0, 1.0)
-    losses = np.concatenate([low, high])
-    chances = np.concatenate([lower * (1 - share), lower * share])
-    kept = chances > 0
-    return losses[kept], chances[kept]
 
 
 def _delta(atoms: tuple[FloatArray, FloatArray], epsilons: FloatArray) -> FloatArray:

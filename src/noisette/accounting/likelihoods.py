@@ -1,4 +1,4 @@
-"""A mechanism's likelihoods laid out over its whole support: the raw material of privacy curves and blankets."""
+"""A mechanism's likelihoods laid out over its whole support, and the least of them over all inputs."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Likelihoods:
 
     ``mass[c, i]`` is the chance of part c under the i-th witness, ``logs[c, j, i]`` its log-likelihood at the j-th
     point of the part; the likelihoods are monotone within a part. ``floor`` and ``floor_mass`` are the same for the
-    least likelihood over all inputs, None where it was not asked for or the inputs are too many to look at.
+    least likelihood over all inputs.
     """
 
     mass: FloatArray
     logs: FloatArray
-    floor: FloatArray | None
-    floor_mass: FloatArray | None
+    floor: FloatArray
+    floor_mass: FloatArray
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield every ordered pair of different witnesses."""
@@ -77,8 +77,8 @@ class Likelihoods:
         return ((i, j) for i in range(count) for j in range(count) if i != j)
 
 
-def likelihoods(mechanism: Mechanism, *, floor: bool = False) -> Likelihoods | None:
-    """Return the likelihoods of a mechanism whose reports are single numbers, or None; with their floor if asked.
+def likelihoods(mechanism: Mechanism) -> Likelihoods | None:
+    """Return the likelihoods of a mechanism whose reports are single numbers, or None.
 
     The parts are single reports where these can be listed. On a fine lattice they are the witnesses themselves, beside
     which a likelihood may jump, and stretches between them, on which it is integrated. If the masses found do not add
@@ -91,33 +91,29 @@ def likelihoods(mechanism: Mechanism, *, floor: bool = False) -> Likelihoods | N
         inputs = np.union1d(inputs, np.arange(min(_CATEGORIES, getattr(mechanism.domain, "size", 0))))
     support = mechanism.support
     if isinstance(support, Listed):
-        return _summed(mechanism, np.asarray(support.values), inputs, floor)
+        return _summed(mechanism, np.asarray(support.values), inputs)
     if isinstance(support, Spaced):
-        return _laid_out(mechanism, support, reports, inputs, floor)
+        return _laid_out(mechanism, support, reports, inputs)
     if isinstance(support, Numbered) and support.size <= _MOST_POINTS:
-        return _summed(mechanism, np.arange(support.size), inputs, floor)
+        return _summed(mechanism, np.arange(support.size), inputs)
     return None
 
 
-def _summed(mechanism: Mechanism, points: Any, inputs: Any, floor: bool) -> Likelihoods | None:
-    """Evaluate every report."""
+def _summed(mechanism: Mechanism, points: Any, inputs: Any) -> Likelihoods | None:
+    """Evaluate every report, under every input or many of them."""
+    some = _mesh(mechanism, inputs)
+    if points.size * len(some) > _MOST_PAIRS:
+        return None
     logs = mechanism.log_prob(points[:, None], inputs)[:, None, :]
-    least = None
-    if floor:
-        some = _mesh(mechanism, inputs)
-        if points.size * len(some) <= _MOST_PAIRS:
-            least = mechanism.log_prob(points[:, None], some).min(axis=1, keepdims=True)
-    step = getattr(mechanism.support, "step", 1.0)
-    return _checked(np.ones((points.size, 1)), logs, least, step)
+    floor = mechanism.log_prob(points[:, None], some).min(axis=1, keepdims=True)
+    return _checked(np.ones((points.size, 1)), logs, floor, getattr(mechanism.support, "step", 1.0))
 
 
-def _laid_out(
-    mechanism: Mechanism, support: Spaced, reports: FloatArray, inputs: FloatArray, floor: bool
-) -> Likelihoods | None:
+def _laid_out(mechanism: Mechanism, support: Spaced, reports: FloatArray, inputs: FloatArray) -> Likelihoods | None:
     """Evaluate the witnesses and the stretches between them, or every report where they are few."""
     first, last = _ends(mechanism, support, reports, inputs)
     if last - first < _MOST_SPACED:
-        summed = _summed(mechanism, support.value(np.arange(first, last + 1)), inputs, floor)
+        summed = _summed(mechanism, support.value(np.arange(first, last + 1)), inputs)
         if summed is not None:
             return summed
     known = np.unique(np.rint(support.index(reports)).astype(np.int64))
@@ -132,10 +128,8 @@ def _laid_out(
     with np.errstate(invalid="ignore"):
         slope = (logs[:, -1] - logs[:, 0]) / np.maximum(counts - 1, 1)[:, None]
     logs = logs + np.nan_to_num(slope)[:, None, :] * (position - nearest)[..., None]
-    least = None
-    if floor:
-        least = np.minimum(mechanism.log_prob(points, _mesh(mechanism, inputs)).min(axis=-1), logs.min(axis=-1))
-    return _checked(_WEIGHTS * counts[:, None], logs, least, support.step)
+    floor = np.minimum(mechanism.log_prob(points, _mesh(mechanism, inputs)).min(axis=-1), logs.min(axis=-1))
+    return _checked(_WEIGHTS * counts[:, None], logs, floor, support.step)
 
 
 def _ends(mechanism: Mechanism, support: Spaced, reports: FloatArray, inputs: Any) -> tuple[int, int]:
@@ -177,7 +171,7 @@ def _mesh(mechanism: Mechanism, inputs: Any) -> Any:
     return np.union1d(inputs, domain.clip(np.linspace(domain.low, domain.high, _MESH)))
 
 
-def _checked(weights: FloatArray, logs: FloatArray, floor: FloatArray | None, step: float) -> Likelihoods | None:
+def _checked(weights: FloatArray, logs: FloatArray, floor: FloatArray, step: float) -> Likelihoods | None:
     """Return the likelihoods with masses that add up to one, if they do so but for rounding.
 
     A likelihood may be a chance or a chance per unit of length: the sum says which.
@@ -187,8 +181,6 @@ def _checked(weights: FloatArray, logs: FloatArray, floor: FloatArray | None, st
         total = mass.sum(axis=0) * unit
         if np.all(np.abs(total - 1) <= _TOLERANCE):
             kept = mass.max(axis=1) > 0
-            if floor is None:
-                return Likelihoods((mass * unit / total)[kept], logs[kept], None, None)
             held = (weights * np.exp(floor)).sum(axis=1) * unit
             return Likelihoods((mass * unit / total)[kept], logs[kept], floor[kept], held[kept])
     return None

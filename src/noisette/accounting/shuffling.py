@@ -19,7 +19,8 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.accounting._excess import expected_excess
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
-from noisette.accounting.composition import compose, repeated
+from noisette.accounting._runs import pair_losses
+from noisette.accounting.composition import compose, epsilon_at, repeated
 from noisette.accounting.conversions import gdp_epsilon
 from noisette.accounting.curves import Curve, Released
 from noisette.accounting.likelihoods import Likelihoods, likelihoods
@@ -123,24 +124,44 @@ def blankets(mechanism: Mechanism) -> list[Blanket]:
     """Return the blankets of a pure mechanism, one for each kind of pair of witnesses; none if reports are not numbers.
 
     The blanket is the least likelihood of a report over all inputs, of mass 2 / (E + 1) for Duchi, k / (E + k - 1) for
-    randomised response over k categories, (t + 1) / (t + E) for the three-piece mechanisms, E = exp(epsilon).
+    randomised response over k categories, (t + 1) / (t + E) for the three-piece mechanisms, E = exp(epsilon). Where
+    reports about categories are not single numbers, 1 / E of the larger likelihood of a pair bounds it from below.
 
     >>> from noisette import Duchi
     >>> [round(b.share, 6) for b in blankets(Duchi(epsilon=1.0))]
     [0.537883]
     """
-    found = likelihoods(mechanism, floor=True)
-    if found is None or found.floor is None or found.floor_mass is None or not found.floor_mass.sum() > 0:
+    found = likelihoods(mechanism)
+    if found is None:
+        return _of_categories(mechanism)
+    if not found.floor_mass.sum() > 0:
         return []
     different: list[Blanket] = []
-    for blanket in _per_pair(found, found.floor, found.floor_mass):
+    for blanket in _per_pair(found):
         if not any(_alike(blanket, other) for other in different):
             different.append(blanket)
     return different
 
 
-def _per_pair(found: Likelihoods, floor: FloatArray, floor_mass: FloatArray) -> Iterator[Blanket]:
+def _of_categories(mechanism: Mechanism) -> list[Blanket]:
+    """Return the blanket of two categories, of which all pairs are alike: any other one has 1 / E of its likelihood."""
+    found = pair_losses(mechanism) if np.asarray(mechanism.witnesses()[0]).dtype.kind in "iu" else None
+    if found is None:
+        return []
+    result = []
+    for losses in found:
+        if np.any(losses.high - losses.low > _SAME):
+            return []
+        floor = math.exp(-mechanism.guarantee.epsilon) * np.maximum(losses.first, losses.second)
+        share = float(floor.sum())
+        ratios = (np.repeat((mass / floor * share)[:, None], 3, axis=1) for mass in (losses.first, losses.second))
+        result.append(Blanket(share, floor / share, *ratios))
+    return result
+
+
+def _per_pair(found: Likelihoods) -> Iterator[Blanket]:
     """Yield the blanket of every pair of witnesses, its parts merged where both ratios are the same."""
+    floor, floor_mass = found.floor, found.floor_mass
     share = float(floor_mass.sum())
     kept = floor_mass > 0
     for i, j in found.pairs():
@@ -260,7 +281,7 @@ def _chosen(released: Mechanism | Guarantee, stated: Guarantee, method: Method) 
     own = [] if isinstance(released, Guarantee) or method not in ("auto", "blanket") else blankets(released)
     if method == "blanket" and not own:
         raise ValueError(
-            f"No blanket can be read off {type(released).__name__}: its reports are not single numbers. "
+            f"No blanket can be read off {type(released).__name__}: its likelihoods are not known for all reports. "
             "Take method='clones', which needs the epsilon only."
         )
     clones = [Blanket.clones(stated.epsilon)] if method in ("auto", "clones") else []
@@ -294,4 +315,4 @@ def _amplified(group: list[Blanket], epsilon: float, users: int, delta: float, t
         deltas[-1] = 0.0
     curve = Curve.through(last / dots, deltas)
     truncated = min(1e-15, delta * 1e-7 / (1 + times / 1000))
-    return float(repeated(curve.distribution(), times, truncated).get_epsilon_for_delta(delta * (1 - 1e-6)))
+    return epsilon_at(repeated(curve.distribution(), times, truncated), delta)
