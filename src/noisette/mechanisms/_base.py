@@ -224,8 +224,9 @@ class ScalarMechanism(BaseMechanism):
         if codes is None:
             self.check_support(reports)
             codes = self.support.index(reports)
-        farthest = float(max(codes.max(), -codes.min()))
-        if farthest > min(_FARTHEST * self.readout.coarse, _LARGEST_CODE):
+        if math.isfinite(self.support.high):
+            return codes
+        if float(max(codes.max(), -codes.min())) > min(_FARTHEST * self.readout.coarse, _LARGEST_CODE):
             bad = float(reports.flat[int(np.argmax(np.abs(codes)))])
             raise ValueError(
                 f"Report {bad:g} is farther from {self.domain} than noise ever goes. "

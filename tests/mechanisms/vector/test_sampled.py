@@ -135,8 +135,8 @@ def test_clip_moves_values_in() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda i, v: (i + 4, v), "from 0 to 3"),
-        (lambda i, v: (i - 4, v), "from 0 to 3"),
+        (lambda i, v: (i + 4, v), "from 0 to 3; user 0 reports"),
+        (lambda i, v: (i - 4, v), "from 0 to 3; user 0 reports"),
         (lambda i, v: (np.zeros_like(i), v), "increasing"),
         (lambda i, v: (i[:, ::-1], v), "increasing"),
         (lambda i, v: (i, v + 0.001), "outside the support"),

@@ -21,10 +21,9 @@ from noisette.cells import Cells, Dissected, up
 from noisette.core import Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee
-from noisette.mechanisms._base import BaseMechanism, ScalarMechanism
+from noisette.mechanisms._base import BLOCK, BaseMechanism, ScalarMechanism
 
 _MOST_CELLS = 1 << 16  # combinations of inner cells that are told apart
-_ENTRIES = 1 << 16  # values worked on at a time; sums of that many lattice codes are exact in float64
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ class Sampled(BaseMechanism):
         inner = self.inner_mechanism.moments(np.clip(self.domain.to_canonical(values), -1, 1))
         return Moments(inner.bias * half, inner.variance * half**2, inner.third * half**3)
 
-    def log_prob(self, report: Reports, x: Any) -> FloatArray:  # type: ignore[override]
+    def log_prob(self, report: Reports, x: Any) -> FloatArray:
         """Return the log density of each user's reports given her vector."""
         values = np.clip(self.domain.to_canonical(_validate.reals(x)), -1, 1).reshape(-1, self.dims)
         count = self._count
@@ -299,31 +298,21 @@ class Sampled(BaseMechanism):
             )
         if len(reports) == 0:
             raise ValueError("Expected at least one report, got none.")
-        sums = np.zeros((3, self.dims), dtype=np.int64)
-        size = max(1, _ENTRIES // self._count)
+        from noisette.mechanisms.vector import _sums  # numba, which import noisette does not wait for
+
+        sums = np.zeros((self.dims, 3), dtype=np.int64)
+        size = max(1, BLOCK // self._count)
         for start in range(0, len(reports), size):
             part = reports[start : start + size]
-            chosen = self._checked(part.indices)
-            codes = self.inner_mechanism.codes(part.values.reshape(-1))
-            sums[0] += np.bincount(chosen, minlength=self.dims)
-            sums[1] += np.bincount(chosen, codes, minlength=self.dims).astype(np.int64)
-            codes *= 1 / self.readout.coarse  # a power of two
-            codes *= codes
-            np.rint(codes, out=codes)
-            sums[2] += np.bincount(chosen, codes, minlength=self.dims).astype(np.int64)
-        return Tally(len(reports), *sums)
-
-    def _checked(self, indices: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Refuse dimensions that do not exist, and one reported twice by a user: they come in increasing order."""
-        low, high = int(indices[:, 0].min()), int(indices[:, -1].max())
-        flat = indices.reshape(-1)
-        rising = flat[1:] > flat[:-1]
-        rising[self._count - 1 :: self._count] = True  # from one user to the next
-        if not rising.all():
-            raise ValueError("Expected each user's dimensions in increasing order, none twice.")
-        if low < 0 or high >= self.dims:
-            raise ValueError(f"Expected dimensions from 0 to {self.dims - 1}, got {low if low < 0 else high}.")
-        return flat.astype(np.int64)
+            codes = self.inner_mechanism.codes(part.values)
+            wrong = _sums.add(part.indices, codes, 1 / self.readout.coarse, sums)
+            if wrong >= 0:
+                raise ValueError(
+                    f"Expected each user's dimensions in increasing order, from 0 to {self.dims - 1}; "
+                    f"user {start + wrong} reports {part.indices[wrong].tolist()}."
+                )
+        count, total, squares = np.ascontiguousarray(sums.T)
+        return Tally(len(reports), count, total, squares)
 
 
 def _times(count: int, bound: float) -> float:
