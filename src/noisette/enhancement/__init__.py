@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,15 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
     problem = Problem.of(estimate, bias, scale=chosen.scale)
     if chosen.needs_domain and not problem.bounded:
         raise ValueError(f"Method {method!r} needs the domain. Give the Estimate finite low and high, or use 'auto'.")
+    if method == "none" and not np.any(bias):
+        return replace(estimate, method="none", expected_gain=0.0)
     result = chosen.run(problem, **options)
     return problem.solve(result, f"{method}: {result.name}" if result.name else method)
 
 
 def _none(problem: Problem) -> Enhanced:
     slope = np.ones_like(problem.observed)
-    return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2)
+    return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan)
 
 
 def _box(problem: Problem) -> Enhanced:

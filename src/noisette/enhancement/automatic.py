@@ -46,9 +46,8 @@ def _average(problem: Problem) -> Enhanced:
 
 
 def _raw(problem: Problem) -> Enhanced:
-    return Enhanced(
-        problem.debiased, problem.std_error, np.ones_like(problem.observed), problem.std_error**2, name="none"
-    )
+    slope = np.ones_like(problem.observed)
+    return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan, name="none")
 
 
 def _few(problem: Problem) -> Enhanced:

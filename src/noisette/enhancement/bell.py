@@ -18,13 +18,14 @@ _FOLDS = 5
 class Bell:
     """N(mean, spread) for everyone, then without each fold: mean, its variance as an estimate, spread.
 
-    With ``tied`` the quotients of truth and noise follow it, not the truths.
+    With ``tied`` the quotients of truth and noise follow it, not the truths; ``noise`` holds the mean standard error
+    and its mean square.
     """
 
     parts: tuple[tuple[float, float, float], ...]
     origin: float
     tied: bool
-    noise: float
+    noise: tuple[float, float]
 
     @classmethod
     def fit(cls, observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, tied: bool = False) -> Bell:
@@ -36,15 +37,16 @@ class Bell:
             rest = np.ones(y.size, dtype=bool)
             rest[fold::_FOLDS] = y.size <= 1
             parts.append(_fitted(y[rest], variance[rest]))
-        return cls(tuple(parts), origin, tied, float(np.mean(std_error**2)))
+        return cls(tuple(parts), origin, tied, (float(np.mean(std_error)), float(np.mean(std_error**2))))
 
     @property
     def moments(self) -> tuple[float, float]:
         """Mean and variance of a truth about which nothing was reported."""
         mean, doubt, spread = self.parts[0]
-        if self.tied:
-            return self.origin + mean * math.sqrt(self.noise), (spread + doubt + mean**2) * self.noise
-        return self.origin + mean, spread + doubt
+        if not self.tied:
+            return self.origin + mean, spread + doubt
+        level, square = self.noise
+        return self.origin + mean * level, (spread + doubt) * square + mean**2 * (square - level**2)
 
     def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors under the fit to everyone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,13 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism
 from noisette.domains import Categorical, Grid, Interval
 
-_INSIDE = 8  # quadrature points in a bin of inputs
+_HALVINGS, _AGREED = 14, 2e-6  # of a bin of inputs; change of a chance that is small enough
 _LISTED, _SEPARATE = 1 << 16, 1 << 10  # reports up to these numbers are listed, and get a bin each
 _REACH, _FAR = 6.0, 25.0  # deviations that get bins of their own, and that are counted at all
 _LARGEST = 50_000_000  # entries of a table
 # Lobatto's rule of five points: it looks at both ends, where a jump could hide
 _NODES = np.asarray([-1.0, -math.sqrt(3 / 7), 0.0, math.sqrt(3 / 7), 1.0])
 _WEIGHTS = np.asarray([1 / 10, 49 / 90, 32 / 45, 49 / 90, 1 / 10])
-_INPUT_NODES, _INPUT_WEIGHTS = np.polynomial.legendre.leggauss(_INSIDE)
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,26 @@ class Channel:
                [0.212, 0.212, 0.576]])
         """
         domain = mechanism.domain
-        inputs: FloatArray
-        nodes: FloatArray
         if isinstance(domain, Categorical):
             return cls._of_codes(mechanism, domain)
         if isinstance(domain, Grid):
-            inputs = domain.low + domain.step * np.arange(domain.size)
-            _check_size(inputs.size * _LISTED // 16)
-            nodes, shares = inputs, np.ones(1)
+            inputs = np.asarray(domain.low + domain.step * np.arange(domain.size), dtype=np.float64)
+            edges, columns = _report_bins(mechanism, inputs, bins)
+            matrix = columns(inputs)
         elif isinstance(domain, Interval):
             _validate.integer(bins, "bins", low=2, high=4096)
             inputs = np.asarray(np.linspace(domain.low, domain.high, bins + 1), dtype=np.float64)
-            half = (inputs[1] - inputs[0]) / 2
-            nodes = np.asarray(inputs[:-1, None] + half * (1 + _INPUT_NODES), dtype=np.float64).ravel()
-            nodes = np.clip(nodes, domain.low, domain.high)
-            shares = _INPUT_WEIGHTS / 2
+            edges, columns = _report_bins(mechanism, inputs, bins)
+            matrix = _averaged(columns, inputs)
         else:
             raise TypeError(
                 f"Expected a mechanism for one number or one category, got {mechanism.name} on {domain}. "
                 "Reconstruct each dimension by itself."
             )
-        edges, table = _report_table(mechanism, nodes, bins)
-        matrix = table.reshape(edges.size - 1, -1, shares.size) @ shares
         total = matrix.sum(axis=0)
-        if np.any(np.abs(total - 1) > 1e-4):
-            raise ArithmeticError(
-                f"The chances of all reports of {mechanism.name} add up to {total[np.argmax(abs(total - 1))]}."
-            )
+        off = float(np.max(np.abs(total - 1)))
+        if off > 1e-4:
+            raise ArithmeticError(f"The chances of all reports of {mechanism.name} miss one by {off:.2g}.")
         return cls(mechanism, matrix / total, inputs, edges)
 
     @classmethod
@@ -84,7 +77,7 @@ class Channel:
                 f"The reports of {mechanism.name} are vectors and cannot be counted in bins. "
                 "Give the reports themselves to reconstruct."
             )
-        _check_size(size * domain.size)
+        check_size(size * domain.size)
         codes = np.arange(domain.size)
         matrix = np.exp(mechanism.log_prob(np.arange(size)[:, None], codes))
         return cls(mechanism, matrix, codes.astype(np.float64), None)
@@ -112,22 +105,54 @@ class Channel:
         return np.bincount(place, minlength=size)
 
 
-def _check_size(entries: float) -> None:
+def check_size(entries: float) -> None:
+    """Refuse tables that would not fit the memory of a small machine."""
     if entries > _LARGEST:
         raise ValueError(
             f"Expected a table of at most {_LARGEST} entries, got {entries:.0f}. Use fewer bins or reports."
         )
 
 
-def _report_table(mechanism: Mechanism, nodes: FloatArray, bins: int) -> tuple[FloatArray, FloatArray]:
-    """Return ends of report bins and the chance of each bin for each input node."""
+def _averaged(columns: Callable[[FloatArray], FloatArray], inputs: FloatArray) -> FloatArray:
+    """Average the columns over each bin of inputs by Simpson's rule, halving stretches until both halves agree."""
+    home = np.arange(inputs.size - 1)
+    low, high = inputs[:-1], inputs[1:]
+    ends, middles = columns(inputs), columns((low + high) / 2)
+    first, centre, last = ends[:, :-1], middles, ends[:, 1:]
+    matrix = np.zeros_like(centre)
+    for depth in range(_HALVINGS):
+        left, right = np.split(columns(np.concatenate([(3 * low + high) / 4, (low + 3 * high) / 4])), 2, axis=1)
+        whole = (first + 4 * centre + last) / 6
+        halves = (first + 4 * left + 2 * centre + 4 * right + last) / 12
+        share = 0.5**depth
+        fine = share * np.max(np.abs(whole - halves), axis=0) <= (0.0 if depth == 0 else _AGREED)
+        fine |= depth == _HALVINGS - 1
+        np.add.at(matrix.T, home[fine], share * halves[:, fine].T)
+        rough = ~fine
+        if not np.any(rough):
+            break
+        middle = (low + high) / 2
+        low, high = np.concatenate([low[rough], middle[rough]]), np.concatenate([middle[rough], high[rough]])
+        first, centre, last = (
+            np.concatenate([first[:, rough], centre[:, rough]], axis=1),
+            np.concatenate([left[:, rough], right[:, rough]], axis=1),
+            np.concatenate([centre[:, rough], last[:, rough]], axis=1),
+        )
+        home = np.tile(home[rough], 2)
+    return matrix
+
+
+def _report_bins(
+    mechanism: Mechanism, inputs: FloatArray, bins: int
+) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+    """Return the ends of report bins, and the function that gives the chance of each bin for inputs, by column."""
     support: Any = mechanism.support
     if hasattr(support, "values"):
         points = np.asarray(support.values, dtype=np.float64)
-        return _between(points), np.exp(mechanism.log_prob(points[:, None], nodes))
-    moments = mechanism.moments(nodes)
+        return _between(points), lambda nodes: np.exp(mechanism.log_prob(points[:, None], nodes))
+    moments = mechanism.moments(inputs)
     reach = math.sqrt(float(np.max(moments.variance)))
-    first, last = (nodes + moments.bias)[[0, -1]]
+    first, last = (inputs + moments.bias)[[0, -1]]
     bounded = math.isfinite(support.low) and math.isfinite(support.high)
     far = _FAR * reach + 3 * mechanism.domain.diameter  # staircases have steps as long as the domain
     ends = (support.low, support.high) if bounded else (first - far, last + far)
@@ -139,13 +164,16 @@ def _report_table(mechanism: Mechanism, nodes: FloatArray, bins: int) -> tuple[F
     # Ends lie between points of the lattice: no report falls on one.
     edges = support.value(support.index(np.concatenate([[low - support.step], inner, [high]]))) + support.step / 2
     if count > _LISTED:
-        return edges, _cells(mechanism, support, edges, nodes, moments.bias)
+        return edges, lambda nodes: _cells(mechanism, support, edges, nodes)
+    check_size(count * inputs.size)
     points = support.value(np.arange(count) + support.index(low))
-    masses = np.exp(mechanism.log_prob(points[:, None], nodes))
-    masses /= masses.sum(axis=0)
-    if count <= _SEPARATE:
-        return _between(points), masses
-    return edges, np.add.reduceat(masses, np.searchsorted(points, edges[:-1]), axis=0)
+    starts = np.arange(count) if count <= _SEPARATE else np.searchsorted(points, edges[:-1])
+
+    def listed(nodes: FloatArray) -> FloatArray:
+        masses = np.exp(mechanism.log_prob(points[:, None], nodes))
+        return np.asarray(np.add.reduceat(masses / masses.sum(axis=0), starts, axis=0))
+
+    return (_between(points) if count <= _SEPARATE else edges), listed
 
 
 def _between(points: FloatArray) -> FloatArray:
@@ -154,7 +182,7 @@ def _between(points: FloatArray) -> FloatArray:
     return np.concatenate([[-np.inf], middles, [np.inf]])
 
 
-def _cells(mechanism: Mechanism, support: Any, edges: FloatArray, nodes: FloatArray, bias: FloatArray) -> FloatArray:
+def _cells(mechanism: Mechanism, support: Any, edges: FloatArray, nodes: FloatArray) -> FloatArray:
     """Integrate the density over report bins, halving stretches until both halves agree with the whole.
 
     Jumps of the density are closed in on down to the lattice. Stretches end at the input and at the mean report,
@@ -164,12 +192,13 @@ def _cells(mechanism: Mechanism, support: Any, edges: FloatArray, nodes: FloatAr
     step = support.step
     # a mechanism on a grid of inputs gives the mass of a report, the others mass per unit of length
     scale = 1 / step if isinstance(mechanism.domain, Grid) else 1.0
-    deviation = math.sqrt(float(np.min(mechanism.moments(nodes).variance)))
+    moments = mechanism.moments(nodes)
+    deviation = math.sqrt(float(np.min(moments.variance)))
     tolerance = max(1e-8, 4 * step / max(deviation, step))
     special = support.value(support.index(np.unique(mechanism.witnesses()[1])))
     common = np.unique(np.concatenate([edges, special - step / 2, special + step / 2]))
     common = common[(common >= edges[0]) & (common <= edges[-1])]
-    peaks = np.clip(np.column_stack([nodes, nodes + bias]), edges[0] + step, edges[-1] - step)
+    peaks = np.clip(np.column_stack([nodes, nodes + moments.bias]), edges[0] + step, edges[-1] - step)
     own = support.value(support.index(peaks)) + step / 2
     cuts = np.sort(np.column_stack([np.tile(common, (nodes.size, 1)), own]), axis=1)
     low, high = cuts[:, :-1].ravel(), cuts[:, 1:].ravel()

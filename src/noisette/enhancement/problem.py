@@ -103,7 +103,7 @@ class Problem:
             blank_error = min(blank_error, 1 + abs(blank_value))
         value[self.active] = self.centre[self.active] + self.radius[self.active] * answer
         error[self.active] = self.radius[self.active] * doubt
-        if np.isfinite(blank_error):
+        if np.isfinite(blank_value) and np.isfinite(blank_error):
             value[self.blank] = self.centre[self.blank] + self.radius[self.blank] * blank_value
             error[self.blank] = self.radius[self.blank] * blank_error
         raw = self.std_error**2 + self.bias**2

@@ -11,7 +11,7 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
 from noisette.domains import Categorical
-from noisette.enhancement.channel import Channel, _check_size
+from noisette.enhancement.channel import Channel, check_size
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _distinct(mechanism: Mechanism, reports: Any, size: int) -> tuple[FloatArray
     if rows.size == 0:
         raise ValueError(f"Expected at least one report, got an array of shape {reports.shape}.")
     distinct, counts = np.unique(rows, axis=0, return_counts=True)
-    _check_size(distinct.shape[0] * size)
+    check_size(distinct.shape[0] * size)
     inside = mechanism.support.contains(distinct)
     if not np.all(inside):
         raise ValueError(f"Report {distinct[np.argmin(inside)]} is outside the support of {mechanism.name}.")

@@ -1,0 +1,113 @@
+"""Averaged priors against a slow sum over a grid of truths, and the shape of the answer."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from noisette.enhancement.averaging import _LEARNED, _SPIKE_SHARES, _Family, bayes
+from noisette.enhancement.bell import Bell
+from noisette.enhancement.npmle import fit
+
+
+def slow(y, s, origin=0.0):
+    """Return the averaged posterior means, every prior spelt out on a fine grid of truths."""
+    t = np.linspace(-6, 6, 12_001)
+    step = t[1] - t[0]
+    spike = np.zeros_like(t)
+    spike[np.argmin(np.abs(t - origin))] = 1.0
+    flat = np.where(np.abs(t) <= 1, 1.0, 0.0)
+    slabs = [flat / flat.sum()]
+    least = max(np.quantile(s, 0.1) / 2, 2.0**-20)
+    for k in range(max(1, int(np.ceil(-np.log2(least))))):
+        slab = norm.pdf(t, origin, 0.5**k)
+        slabs.append(slab * step)
+    priors, weights = [spike], [0.25]
+    for share in (0.0, 0.5, 0.8, 0.9, 0.95, 0.98):
+        for k, slab in enumerate(slabs):
+            priors.append(share * spike + (1 - share) * slab)
+            weights.append(0.35 if share == 0 and k == 0 else 0.35 / (6 * len(slabs) - 1))
+    density = norm.pdf(y[:, None], t, s[:, None])
+    scores = [np.log(w) + np.sum(np.log(density @ p)) for w, p in zip(weights, priors, strict=True)]
+    means = [(density * p) @ t / (density @ p) for p in priors]
+    squares = [(density * p) @ t**2 / (density @ p) for p in priors]
+    learned = (Bell.fit(y, s, origin=origin), Bell.fit(y, s, origin=origin, tied=True), fit(y, s))
+    for weight, prior in zip((0.024, 0.024, 0.002), learned, strict=True):
+        scores.append(np.log(weight) + np.sum(prior.held_out(y, s).log_density))
+        found = prior.posterior(y, s)
+        means.append(found.mean)
+        squares.append(found.variance + found.mean**2)
+    w = np.exp(np.asarray(scores) - logsumexp(scores))
+    mean = w @ np.asarray(means)
+    return mean, w @ np.asarray(squares) - mean**2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_against_a_slow_sum_over_truths(seed):
+    rng = np.random.default_rng(seed)
+    s = rng.uniform(0.15, 0.8, 30)
+    truth = np.where(rng.random(30) < 0.3, rng.uniform(-1, 1, 30), 0.0)
+    y = truth + s * rng.standard_normal(30)
+    mean, variance = slow(y, s)
+    found = bayes(y, s)
+    assert found.value == pytest.approx(mean, abs=2e-3)
+    assert found.slope * s**2 == pytest.approx(variance, abs=2e-3)
+
+
+def test_the_origin_may_be_an_end_of_the_domain():
+    rng = np.random.default_rng(5)
+    s = np.full(30, 0.2)
+    y = -1 + np.where(np.arange(30) < 4, 1.2, 0.0) + s * rng.standard_normal(30)
+    mean, _ = slow(y, s, origin=-1.0)
+    assert bayes(y, s, origin=-1.0).value == pytest.approx(mean, abs=2e-3)
+
+
+def test_weights_before_the_data_add_up_to_one():
+    prior = _Family(0.0, np.array([1.0, 0.5])).log_prior
+    assert prior.size == 1 + len(_SPIKE_SHARES) * 3
+    assert np.exp(prior).sum() + sum(_LEARNED) == pytest.approx(1)
+
+
+def test_in_heavy_noise_it_is_nearly_the_middle():
+    rng = np.random.default_rng(6)
+    y = 40 * rng.standard_normal(500)
+    assert np.mean(bayes(y, np.full(500, 40.0)).value ** 2) < 0.1
+
+
+def test_an_unseen_truth_gets_the_mean_and_spread_of_the_others():
+    rng = np.random.default_rng(7)
+    truth = rng.normal(0.4, 0.1, 2_000)
+    result = bayes(truth + 0.2 * rng.standard_normal(2_000), np.full(2_000, 0.2))
+    assert result.blank_value == pytest.approx(0.4, abs=0.02)
+    assert result.blank_error == pytest.approx(0.1, abs=0.03)
+
+
+def test_truths_tied_to_the_noise_are_not_mistaken_for_noise():
+    """theta = 3 s: one mean for all would take the noisy ones for outliers."""
+    rng = np.random.default_rng(8)
+    ratio = []
+    for _ in range(40):
+        s = 0.03 * np.exp(0.6 * rng.standard_normal(60))
+        truth = np.minimum(3 * s, 1.0)
+        y = truth + s * rng.standard_normal(60)
+        ratio.append([np.sum((bayes(y, s).value - truth) ** 2), np.sum((y - truth) ** 2)])
+    ours, raw = np.mean(ratio, axis=0)
+    assert ours < 0.5 * raw
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_bell_against_the_normal_posterior(tied):
+    rng = np.random.default_rng(9)
+    s = rng.uniform(0.2, 0.9, 25)
+    y = 0.3 + rng.standard_normal(25) * s
+    bell = Bell.fit(y, s, tied=tied)
+    mean, doubt, spread = bell.parts[0]
+    unit = s if tied else np.ones(25)
+    expected = unit * (mean * (s / unit) ** 2 + (y / unit) * spread) / ((s / unit) ** 2 + spread)
+    found = bell.posterior(y, s)
+    assert found.mean == pytest.approx(expected)
+    total = unit * np.sqrt((s / unit) ** 2 + spread + doubt)
+    assert found.log_density == pytest.approx(norm.logpdf(y, unit * mean, total))
+    without = np.arange(25) % 5 != 2
+    other = Bell.fit(y[without], s[without], tied=tied).parts[0]
+    assert bell.parts[3] == pytest.approx(other)
