@@ -42,29 +42,27 @@ def ratio(kind, size, noise, *, unequal=False, methods=("auto",), seeds=SEEDS):
 KINDS = ["zero", "dense", "sparse", "clustered", "ends", "one end", "ladder", "two points", "normal"]
 
 
-@pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("noise", [0.02, 0.3, 3.0])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 10])
-def test_few_dimensions_are_never_hurt(size, kind, noise, unequal):
-    raw, auto = ratio(kind, size, noise, unequal=unequal).mean(axis=0)
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_few_dimensions_are_never_hurt(size, kind, noise):
+    raw, auto = ratio(kind, size, noise).mean(axis=0)
     assert auto <= 1.02 * raw
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_thirty_dimensions_are_never_hurt(kind, noise):
-    raw, auto = ratio(kind, 30, noise, unequal=True).mean(axis=0)
+@pytest.mark.parametrize("size", [2, 5])
+def test_few_dimensions_with_unequal_noise_are_never_hurt(size, kind, noise):
+    raw, auto = ratio(kind, size, noise, unequal=True).mean(axis=0)
     assert auto <= 1.02 * raw
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unequal", [False, True])
-@pytest.mark.parametrize("noise", [0.01, 0.1, 1.0])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [30, 100])
-def test_many_dimensions_are_never_hurt(size, kind, noise, unequal):
-    raw, auto = ratio(kind, size, noise, unequal=unequal).mean(axis=0)
+@pytest.mark.parametrize("kind", ["dense", "ladder", "two points", "normal"])
+def test_thirty_dimensions_are_never_hurt(kind, unequal):
+    """Where the rule changes, at the truths that were the hardest of some three hundred arrangements."""
+    raw, auto = ratio(kind, 30, 0.02, unequal=unequal).mean(axis=0)
     assert auto <= 1.02 * raw
 
 
@@ -99,31 +97,23 @@ def thesis_data(name):
     return 2 * rate / (rate + 4.5 * np.sqrt(rate) + 3) - 1, 150_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
-@pytest.mark.parametrize("mechanism", ["laplace", "piecewise"])
-@pytest.mark.parametrize("data", ["gaussian", "poisson", "uniform"])
+@pytest.mark.parametrize(
+    ("data", "mechanism", "epsilon"),
+    [
+        ("gaussian", "laplace", 0.1),
+        ("gaussian", "piecewise", 0.8),
+        ("gaussian", "laplace", 1.6),
+        ("gaussian", "laplace", 3.2),
+        ("poisson", "piecewise", 0.8),
+        ("uniform", "laplace", 0.4),
+    ],
+)
 def test_settings_of_the_thesis(data, mechanism, epsilon):
     """Figure 4.6: below the best of HDR4ME, which is named by hindsight, and below raw."""
     truth, users = thesis_data(data)
     s = thesis_noise(mechanism, epsilon, truth.size, users, truth)
     rows = []
     for seed in range(SEEDS):
-        y = truth + s * np.random.default_rng(seed).standard_normal(truth.size)
-        raw = nz.Estimate(y, s, np.full(truth.size, users), low=-1.0, high=1.0)
-        rows.append([np.mean((v - truth) ** 2) for v in (y, *(nz.enhance(raw, m).value for m in (*HDR4ME, "auto")))])
-    raw, *published, auto = np.mean(rows, axis=0)
-    assert auto <= min(published)
-    assert auto <= raw
-
-
-@pytest.mark.parametrize(("data", "epsilon"), [("gaussian", 0.4), ("gaussian", 3.2), ("uniform", 0.4)])
-def test_some_settings_of_the_thesis(data, epsilon):
-    """The same with twenty seeds, for every run of the tests."""
-    truth, users = thesis_data(data)
-    s = thesis_noise("laplace", epsilon, truth.size, users, truth)
-    rows = []
-    for seed in range(20):
         y = truth + s * np.random.default_rng(seed).standard_normal(truth.size)
         raw = nz.Estimate(y, s, np.full(truth.size, users), low=-1.0, high=1.0)
         rows.append([np.mean((v - truth) ** 2) for v in (y, *(nz.enhance(raw, m).value for m in (*HDR4ME, "auto")))])

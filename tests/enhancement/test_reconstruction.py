@@ -74,7 +74,7 @@ SCALARS = [
 ]
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0, 12.0])
+@pytest.mark.parametrize("epsilon", [1.0, 12.0])
 @pytest.mark.parametrize("name", SCALARS)
 def test_table_against_reports(name, epsilon):
     """100,000 reports of inputs spread over the domain fall in the bins as the table says; chi-squared at 1e-6."""
@@ -150,7 +150,7 @@ def wasserstein(p, q, width):
 def test_square_wave_with_smoothing_recovers_a_known_distribution(epsilon):
     """Beta(2, 5) on [-1, 1], 20,000 users: far nearer than the histogram of the reports, and as near as other runs.
 
-    The threshold is mean plus six deviations of ten runs with seeds of their own.
+    The threshold is mean plus six deviations of six runs with seeds of their own.
     """
     mechanism = nz.SquareWave(epsilon=epsilon)
     edges = np.linspace(-1, 1, 65)
@@ -165,7 +165,7 @@ def test_square_wave_with_smoothing_recovers_a_known_distribution(epsilon):
         naive = np.histogram(np.clip(reports, -1, 1), edges)[0] / x.size
         return wasserstein(found.probabilities, truth, 2 / 64), wasserstein(naive, truth, 2 / 64)
 
-    others = np.asarray([run(seed)[0] for seed in range(100, 110)])
+    others = np.asarray([run(seed)[0] for seed in range(100, 106)])
     found, naive = run(1)
     assert found < others.mean() + 6 * others.std()
     assert found < 0.06
@@ -217,6 +217,6 @@ def test_bad_input():
     with pytest.raises(TypeError, match="one number or one category"):
         reconstruct(nz.Sampled("piecewise", epsilon=1.0, dims=3), counts=[1, 2])
     with pytest.raises(ValueError, match=r"at most 50000000 entries.*fewer"):
-        reconstruct(nz.DiscreteLaplace(epsilon=0.5, domain=nz.Grid(0, 1_100)), counts=[1])
+        reconstruct(nz.DiscreteLaplace(epsilon=30.0, domain=nz.Grid(0, 9_000)), counts=[1])
     with pytest.raises(TypeError, match="vectors and cannot be counted"):
         reconstruct(nz.UnaryEncoding(epsilon=1.0, domain=nz.Categorical(4)), counts=[1, 2])

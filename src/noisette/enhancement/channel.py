@@ -162,18 +162,24 @@ def _report_bins(
     if not bounded:
         inner = np.linspace(first - _REACH * reach, last + _REACH * reach, 4 * bins + 1)
     # Ends lie between points of the lattice: no report falls on one.
-    edges = support.value(support.index(np.concatenate([[low - support.step], inner, [high]]))) + support.step / 2
-    if count > _LISTED:
+    place = np.rint((np.concatenate([[low - support.step], inner, [high]]) - low) / support.step)
+    edges = low + support.step * (place + 0.5)
+    if count > _LISTED and not isinstance(mechanism.domain, Grid):
         return edges, lambda nodes: _cells(mechanism, support, edges, nodes)
     check_size(count * inputs.size)
     points = support.value(np.arange(count) + support.index(low))
-    starts = np.arange(count) if count <= _SEPARATE else np.searchsorted(points, edges[:-1])
+    points = points[np.isfinite(points)]  # a lattice may have holes
+    if count <= _SEPARATE:
+        edges = _between(points)
+    # bins without a point are joined to the next one
+    starts, filled = np.unique(np.searchsorted(points, edges[:-1]), return_index=True)
+    edges = np.append(edges[filled], edges[-1])
 
     def listed(nodes: FloatArray) -> FloatArray:
         masses = np.exp(mechanism.log_prob(points[:, None], nodes))
         return np.asarray(np.add.reduceat(masses / masses.sum(axis=0), starts, axis=0))
 
-    return (_between(points) if count <= _SEPARATE else edges), listed
+    return edges, listed
 
 
 def _between(points: FloatArray) -> FloatArray:
@@ -190,8 +196,6 @@ def _cells(mechanism: Mechanism, support: Any, edges: FloatArray, nodes: FloatAr
     themselves.
     """
     step = support.step
-    # a mechanism on a grid of inputs gives the mass of a report, the others mass per unit of length
-    scale = 1 / step if isinstance(mechanism.domain, Grid) else 1.0
     moments = mechanism.moments(nodes)
     deviation = math.sqrt(float(np.min(moments.variance)))
     tolerance = max(1e-8, 4 * step / max(deviation, step))
@@ -212,7 +216,7 @@ def _cells(mechanism: Mechanism, support: Any, edges: FloatArray, nodes: FloatAr
         half = (high - low)[:, None] / 2
         spots = np.clip(low[:, None] + half * (1 + _NODES), low[:, None] + step / 2, high[:, None] - step / 2)
         density = np.exp(mechanism.log_prob(support.value(support.index(spots)), x[:, None]))
-        return np.asarray((half * _WEIGHTS * density).sum(axis=1) * scale)
+        return np.asarray((half * _WEIGHTS * density).sum(axis=1))
 
     whole = integral(low, high, x)
     while place.size:
