@@ -18,6 +18,8 @@ def slow(y, s, origin=0.0):
     spike[np.argmin(np.abs(t - origin))] = 1.0
     flat = np.where(np.abs(t) <= 1, 1.0, 0.0)
     slabs = [flat / flat.sum()]
+    if origin == 0:
+        slabs += [np.where(t * side > 0, flat, 0.0) / np.sum(np.where(t * side > 0, flat, 0.0)) for side in (-1, 1)]
     least = max(np.quantile(s, 0.1) / 2, 2.0**-20)
     for k in range(max(1, int(np.ceil(-np.log2(least))))):
         slab = norm.pdf(t, origin, 0.5**k)
@@ -64,7 +66,7 @@ def test_the_origin_may_be_an_end_of_the_domain():
 
 def test_weights_before_the_data_add_up_to_one():
     prior = _Family(0.0, np.array([1.0, 0.5])).log_prior
-    assert prior.size == 1 + len(_SPIKE_SHARES) * 3
+    assert prior.size == 1 + len(_SPIKE_SHARES) * 5
     assert np.exp(prior).sum() + sum(_LEARNED) == pytest.approx(1)
 
 
