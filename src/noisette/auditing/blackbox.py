@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +13,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.auditing.features import Scorer, scorers, table
-from noisette.auditing.intervals import lower_bounds
+from noisette.auditing.intervals import lower_bounds, promised_bounds
 from noisette.core import Mechanism
 
 Sampler = Callable[[Any, int, np.random.Generator], Any]
@@ -23,6 +23,7 @@ _PROBE = 64  # reports that tell how wide one is
 _ENTRIES = 1 << 24  # numbers held at a time
 _PILOT = 20_000  # reports about each input that the choice of the pair looks at
 _LEVELS = 1000  # thresholds tried on a score
+_CAUTION = (4.0, 2.0, 0.5)  # standard deviations taken off what an event promises: of thousands, some are lucky
 
 
 @runtime_checkable
@@ -37,10 +38,10 @@ class Supporting(Protocol):
 class Audit:
     """What the samples show.
 
-    ``lower_bound`` is below the true epsilon (at ``delta``) and ``mu_lower_bound`` below the Gaussian parameter mu,
-    both together with probability at least ``confidence``. ``verdict`` is "violated" when the bound on epsilon is
-    above what is claimed. ``samples`` reports were drawn about each input; ``pair`` names the two inputs that were told
-    apart, ``event_rates`` how often the chosen event happened under each.
+    ``lower_bound`` is below the true epsilon (at ``delta``) with probability at least ``confidence``, and
+    ``mu_lower_bound`` below the mu of the tightest Gaussian guarantee with the same. ``verdict`` is "violated" when
+    the bound on epsilon is above what is claimed. ``samples`` reports were drawn about each input; ``pair`` names the
+    two inputs that were told apart, ``event_rates`` how often the chosen event happened under each.
     """
 
     lower_bound: float
@@ -107,7 +108,7 @@ def audit(
     rows = min(int(_TRAINING * samples), block)
     training = [_draw(sampler, x, rows, width, source) for x in tried]
     pair = max(
-        permutations(range(len(tried)), 2),
+        combinations(range(len(tried)), 2),  # an event and its complement tell in either direction
         key=lambda p: _choose(training[p[0]][:_PILOT], training[p[1]][:_PILOT], slack)[0].promise,
     )
     events = _choose(training[pair[0]], training[pair[1]], slack)
@@ -117,9 +118,8 @@ def audit(
         for start in range(0, tested, block):
             reports = _draw(sampler, tried[index], min(block, tested - start), width, source)
             hits[:, row] += [np.count_nonzero(event.scorer(reports) >= event.threshold) for event in events]
-    each = (1 + confidence) / 2  # two events are tested
-    epsilon = lower_bounds(hits[0, 0], hits[0, 1], tested, delta=slack, confidence=each)[0]
-    mu = lower_bounds(hits[1, 0], hits[1, 1], tested, delta=slack, confidence=each)[1]
+    epsilon = lower_bounds(hits[0, 0], hits[0, 1], tested, delta=slack, confidence=confidence)[0]
+    mu = lower_bounds(hits[1, 0], hits[1, 1], tested, delta=slack, confidence=confidence)[1]
     rates = (float(hits[0, 0] / tested), float(hits[0, 1] / tested))
     named = (tried[pair[0]], tried[pair[1]])
     return Audit(float(epsilon), budget, slack, confidence, samples, named, rates, float(mu))
@@ -177,14 +177,16 @@ def _draw(sampler: Sampler, x: Any, size: int, width: int, rng: np.random.Genera
 def _choose(first: FloatArray, second: FloatArray, delta: float) -> tuple[_Event, _Event]:
     """Learn scores from half of the rows; choose on the other half the events that promise most, for epsilon and mu."""
     cut = len(first) // 2
-    candidates: tuple[list[_Event], list[_Event]] = ([], [])
+    best = [_Event(np.ravel, 0.0, -1.0)] * (2 * len(_CAUTION))
     for scorer in scorers(first[:cut], second[:cut]):
         scores = [scorer(rows[cut:]) for rows in (first, second)]
         levels = np.quantile(np.concatenate(scores), np.linspace(0, 1, _LEVELS), method="inverted_cdf")
         hits, others = (score.size - np.searchsorted(np.sort(score), levels) for score in scores)
-        bounds = lower_bounds(hits, others, len(first) - cut, delta=delta, confidence=0.999)
-        for events, bound in zip(candidates, bounds, strict=True):
-            best = int(np.argmax(bound))
-            events.append(_Event(scorer, float(levels[best]), float(bound[best])))
-    best_epsilon, best_mu = (max(events, key=lambda event: event.promise) for events in candidates)
-    return best_epsilon, best_mu
+        for row, deviations in enumerate(_CAUTION):
+            bounds = promised_bounds(hits, others, len(first) - cut, delta=delta, deviations=deviations)
+            for quantity, bound in enumerate(bounds):
+                top = int(np.argmax(bound))
+                if bound[top] > best[2 * row + quantity].promise:
+                    best[2 * row + quantity] = _Event(scorer, float(levels[top]), float(bound[top]))
+    epsilon, mu = (next((e for e in best[quantity::2] if e.promise > 0), best[quantity - 2]) for quantity in (0, 1))
+    return epsilon, mu

@@ -14,6 +14,7 @@ Scorer = Callable[[FloatArray], FloatArray]
 
 _BINS = (16, 64, 256)  # resolutions at which densities are compared: coarse ones see small differences
 _PLANE_BINS = 24
+_FEW_COLUMNS = 32  # beyond, one resolution has to do for each
 _MOST_COLUMNS = 1024  # up to here the covariance of the columns is used, beyond it their variances
 _FARTHEST = 1e300  # stands for infinity in sums
 
@@ -60,7 +61,7 @@ def scorers(first: FloatArray, second: FloatArray) -> Iterator[Scorer]:
     if first.shape[1] == 1:
         yield from _compose_all(lambda rows: rows[:, 0], _single(first[:, 0], second[:, 0]))
         return
-    for bins in _BINS:
+    for bins in _BINS if first.shape[1] <= _FEW_COLUMNS else _BINS[:1]:
         yield _independent(first, second, bins)
     across, along = _directions(first, second)
     project = _projection(across)
