@@ -14,7 +14,7 @@ from noisette._validate import FloatArray
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
 from noisette.accounting.conversions import gdp_epsilon, zcdp_epsilon, zcdp_from_pure
 from noisette.accounting.curves import Curve, Released, privacy_curve
-from noisette.accounting.events import Releasable, gdp, loss_distribution, noise_mu
+from noisette.accounting.events import Releasable, concentration, gdp, loss_distribution
 from noisette.guarantees import Guarantee
 
 _LEAST_FOURIER = 1e-12  # deltas below it would drown in the rounding of a Fourier transform
@@ -120,9 +120,9 @@ def rdp(released: Releasable, orders: Sequence[float] | FloatArray) -> FloatArra
     alpha = np.atleast_1d(np.asarray(orders, dtype=float))
     if not np.all(alpha > 1):
         raise ValueError(f"Expected orders above 1, got {alpha.min()}.")
-    mu = noise_mu(released)
-    if mu is not None:
-        return np.asarray(alpha * mu**2 / 2)
+    rho = concentration(released)
+    if rho is not None:
+        return np.asarray(alpha * rho)
     curve = privacy_curve(released)
     losses, masses, infinite = curve.losses
     if infinite > 0:
@@ -143,9 +143,9 @@ def zcdp(released: Releasable) -> float:
     >>> round(zcdp(Guarantee(1.0)), 4), round(zcdp(Laplace(epsilon=1.0)), 3)
     (0.4621, 0.368)
     """
-    mu = noise_mu(released)
-    if mu is not None:
-        return mu**2 / 2
+    rho = concentration(released)
+    if rho is not None:
+        return rho
     stated = _stated(released)
     if stated.delta > 0:
         raise ValueError(f"Expected a pure release or one with Gaussian noise, got {stated}: zCDP allows no delta.")
@@ -218,7 +218,7 @@ def _as_randomized_response(part: Releasable) -> float | None:
 def _transformed(parts: list[Releasable], times: int, delta: float) -> float:
     """Compose privacy loss distributions, or for a very small delta concentrated guarantees."""
     if delta < _LEAST_FOURIER:
-        if all(_stated(part).delta == 0 or noise_mu(part) is not None for part in parts):
+        if all(_stated(part).delta == 0 or concentration(part) is not None for part in parts):
             return zcdp_epsilon(times * math.fsum(zcdp(part) for part in parts), delta)
         return math.inf
     dots = max(50, min(1000, round(20_000 / math.sqrt(times))))

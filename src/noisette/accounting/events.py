@@ -11,50 +11,49 @@ from noisette.core import Mechanism
 from noisette.guarantees import Guarantee
 
 _LARGEST = 700.0  # exp(-epsilon) is no longer a float beyond
-_FINE = 2.0**20  # lattice steps a sigma from which on a lattice is the real line to 1e-9
-_SHY = 1 - 1e-9
 
 Releasable = Mechanism | Guarantee | Curve
 
 
 @runtime_checkable
-class GaussianNoise(Protocol):
-    """A mechanism that adds normal noise of scale ``sigma`` to a value of a bounded domain."""
+class GaussianPrivate(Protocol):
+    """A mechanism of which one report is mu-GDP: as hard to tell apart as N(0, 1) and N(mu, 1)."""
 
     @property
-    def sigma(self) -> float: ...
-    @property
-    def domain(self) -> Any: ...
-    @property
-    def support(self) -> Any: ...
+    def mu(self) -> float: ...
 
 
-def noise_mu(released: Any) -> float | None:
-    """Return mu = diameter / sigma of Gaussian noise, rounding of the inputs to a lattice included, or None."""
-    if not isinstance(released, GaussianNoise):
-        return None
-    step = float(getattr(released.support, "step", 0.0)) if released.domain.kind != "grid" else 0.0
-    return (float(released.domain.diameter) + 2 * step) / released.sigma / _SHY
+@runtime_checkable
+class Concentrated(Protocol):
+    """A mechanism of which one report is rho-zCDP."""
+
+    @property
+    def rho(self) -> float: ...
 
 
 def gdp(released: Any) -> float | None:
-    """Return the mu for which a mechanism is mu-GDP, or None if it is not one with Gaussian noise on a fine lattice.
+    """Return the mu for which a mechanism says it is mu-GDP, None if it says nothing of the sort.
 
     >>> from noisette import Gaussian
     >>> m = Gaussian(epsilon=1.0, delta=1e-6)
     >>> round(gdp(m) * m.sigma, 6)
     2.0
     """
-    mu = noise_mu(released)
-    if mu is None or float(getattr(released.support, "step", 0.0)) * _FINE > released.sigma:
-        return None
-    return mu
+    return float(released.mu) if isinstance(released, GaussianPrivate) else None
+
+
+def concentration(released: Any) -> float | None:
+    """Return the rho for which a mechanism says it is rho-zCDP, None if it says nothing of the sort."""
+    mu = gdp(released)
+    if mu is not None:
+        return mu**2 / 2
+    return float(released.rho) if isinstance(released, Concentrated) else None
 
 
 def event(released: Releasable, times: int = 1) -> Any:
     """Return a dp-accounting DpEvent that is at least as revealing as ``times`` releases.
 
-    Gaussian noise: GaussianDpEvent(sigma / diameter), or on a coarse grid ZCDpEvent(diameter^2 / (2 sigma^2)). A pure
+    Gaussian noise: GaussianDpEvent(sigma / diameter), or on a grid ZCDpEvent(diameter^2 / (2 sigma^2)). A pure
     guarantee: RandomizedResponseDpEvent over as many buckets as the total variation distance allows. Otherwise there is
     no event, and NonPrivateDpEvent says so: take `loss_distribution`.
 
@@ -78,11 +77,11 @@ def event(released: Releasable, times: int = 1) -> Any:
 
 def _one_event(released: Releasable, dp_accounting: Any) -> Any:
     """Return the event of a single release."""
-    exact, bound = gdp(released), noise_mu(released)
-    if exact is not None:
-        return dp_accounting.GaussianDpEvent(1 / exact)
-    if bound is not None:
-        return dp_accounting.ZCDpEvent(bound**2 / 2)
+    mu, rho = gdp(released), concentration(released)
+    if mu is not None:
+        return dp_accounting.GaussianDpEvent(1 / mu)
+    if rho is not None:
+        return dp_accounting.ZCDpEvent(rho)
     curve = privacy_curve(released)
     epsilon, variation = float(curve.epsilons[-1]), float(curve.deltas[0])
     if curve.deltas[-1] > 0 or epsilon > _LARGEST:

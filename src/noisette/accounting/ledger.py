@@ -183,9 +183,10 @@ class Ledger:
         taken again: it returns the first one's receipt with ``replayed=True``. Send then the report that was made the
         first time; a fresh one would be a second release.
         """
+        with self._reading() as connection:
+            amounts = amounts_of(spent, self._account(connection, key))  # terms do not change: no need to hold a lock
         with self._transaction() as connection:
             account = self._account(connection, key)
-            amounts = amounts_of(spent, account)
             if idempotency_key is not None:
                 first = connection.execute(
                     f"SELECT {_DEBIT} FROM debits WHERE key = ? AND idempotency_key = ?", (key, idempotency_key)

@@ -55,8 +55,8 @@ class Blanket:
     @classmethod
     def clones(cls, epsilon: float) -> Blanket:
         """Return the blanket that any epsilon-DP report has: Feldman, McMillan, Talwar 2021, Theorem 3.1."""
-        p_same = 1 / (1 + math.exp(-epsilon))
-        ratio = np.asarray([2 * p_same, 2 * (1 - p_same)])
+        small = math.exp(-epsilon)
+        ratio = 2 / (1 + small) * np.asarray([1.0, small])
         first, second = (np.repeat(r[:, None], 3, axis=1) for r in (ratio, ratio[::-1]))
         return cls(math.exp(-epsilon), np.asarray([0.5, 0.5]), first, second)
 
@@ -109,8 +109,9 @@ class Blanket:
         low, high = binomial_window(users - 1, self.share, deviations=12.0)
         m = np.arange(low, high + 1, dtype=float)
         chance = np.exp(log_binomial(m, users - 1, self.share, 1 - self.share))
-        count = np.floor(np.where(gain > 0, loss / np.where(gain > 0, gain + loss, 1.0), 2.0) * (m + 1)) + 1
-        count = np.maximum(count, 1.0)
+        # counted from the top, where a large budget leaves room for few others: a share near 1 would round to 1
+        room = np.where(gain > 0, gain / np.where(gain > 0, gain + loss, 1.0), 0.0)
+        count = np.maximum(m + 2 - np.ceil(room * (m + 1)), 1.0)
         inside = count <= m
         beyond = np.where(
             inside, betainc(np.where(inside, count, 1.0), np.where(inside, m - count + 1, 1.0), p_top), 0.0

@@ -44,6 +44,11 @@ class _GaussianMechanism(AdditiveMechanism):
         """Scale of the noise, in units of the domain."""
         return self._noise.sigma * self._step
 
+    @property
+    def rho(self) -> float:
+        """One report is rho-zCDP, rounding included (Canonne, Kamath, Steinke 2020, Theorem 4)."""
+        return (self._steps / self._noise.sigma) ** 2 / 2
+
 
 @dataclass(frozen=True)
 class Gaussian(_GaussianMechanism):
@@ -66,6 +71,11 @@ class Gaussian(_GaussianMechanism):
     domain: Interval = Interval()  # noqa: RUF009
     name: ClassVar[str] = "gaussian"
     citation: ClassVar[str] = "balle2018improving"
+
+    @property
+    def mu(self) -> float:
+        """One report is mu-GDP, rounding included; on a lattice this fine to within a relative 1e-9."""
+        return self._steps / self._noise.sigma * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
