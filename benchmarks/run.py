@@ -205,7 +205,7 @@ def main() -> None:
     if not options.no_peers:
         setting = {"reals": size // 100, "codes": size // 2000, "size": 100, "epsilon": 1.0, "repeats": 3}
         peers = peer_times(setting)
-        rows += exact_noise(setting["reals"], repeats, peers) + frequencies(size // 10, 100, repeats, peers)
+        rows += exact_noise(setting["reals"], repeats, peers) + frequencies(size // 100, 100, repeats, peers)
     body = table(rows)
     print(json.dumps([asdict(row) for row in rows]) if options.json else body)
     if not options.small:
