@@ -27,12 +27,13 @@ from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
 from noisette.mechanisms.vector.sampled import Reports, Sampled
 
 if TYPE_CHECKING:
-    from noisette import testing
+    from noisette import accounting, testing
     from noisette.auditing import audit, exact_delta, exact_epsilon
     from noisette.enhancement import enhance
     from noisette.utility import break_even, deviation
 
 _LAZY = {
+    "accounting": "noisette.accounting",
     "audit": "noisette.auditing",
     "break_even": "noisette.utility",
     "deviation": "noisette.utility",
@@ -81,6 +82,7 @@ __all__ = [
     "SymmetricUnaryEncoding",
     "TensorDomain",
     "UnaryEncoding",
+    "accounting",
     "audit",
     "break_even",
     "deviation",
