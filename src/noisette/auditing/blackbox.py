@@ -15,6 +15,7 @@ from noisette._validate import FloatArray
 from noisette.auditing.features import Scorer, scorers, table
 from noisette.auditing.intervals import lower_bounds, promised_bounds
 from noisette.core import Mechanism
+from noisette.guarantees import Claim, Guarantee
 
 Sampler = Callable[[Any, int, np.random.Generator], Any]
 
@@ -130,8 +131,7 @@ def _subject(
 ) -> tuple[Sampler, list[Any], float, float]:
     """Return the sampler, the inputs to try and what is claimed."""
     if isinstance(target, Mechanism):
-        stated = target.guarantee
-        claim = stated if stated.claim is None or stated.claim.unit != stated.unit else stated.claim
+        claim = claim_of(target)
         tried = _distinct(target.witnesses()[0] if inputs is None else inputs)
         budget, slack = claim.epsilon if claimed is None else claimed, claim.delta if delta is None else delta
         sampler = _sampler(target, tried)
@@ -142,6 +142,12 @@ def _subject(
             raise ValueError("Expected inputs=(x, other, ...) and claimed=epsilon to audit a function.")
         sampler, tried, budget, slack = target, _distinct(inputs), claimed, 0.0 if delta is None else delta
     return sampler, tried, _validate.epsilon(budget, "claimed"), _validate.delta(slack)
+
+
+def claim_of(mechanism: Mechanism) -> Guarantee | Claim:
+    """Return what is claimed of a mechanism: what was published, if for the same unit, else what it states."""
+    stated = mechanism.guarantee
+    return stated if stated.claim is None or stated.claim.unit != stated.unit else stated.claim
 
 
 def _sampler(mechanism: Mechanism, tried: list[Any]) -> Sampler:

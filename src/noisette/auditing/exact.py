@@ -35,12 +35,12 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
     is at most that.
 
     *Guarantee*: never below the truth. A mechanism with `dissect` cuts its reports into runs along which the ratio is
-    monotone, so the ends of the runs hold the worst one, and its docstring says why no other pair of inputs is worse;
-    the runs must hold all of the mass, or `NotALaw` is raised. Where a ratio of exact fractions is known the result is
-    their log rounded up, elsewhere the gap that `log_prob` shows plus what its logs may err by, some 3e-14. A tail
-    along which the ratio grows gives infinity, and so does a report that only one of two inputs can send. Of a
-    mechanism without `dissect` the witnesses are taken at their word, and both tails of a lattice without ends are
-    followed.
+    monotone, so the ends of the runs hold the worst one, and its docstring says why no other pair of inputs is worse.
+    Where a ratio of exact fractions is known the result is their log rounded up, elsewhere the gap that `log_prob`
+    shows plus what its logs may err by, some 3e-14. A tail along which the ratio grows gives infinity, and so does a
+    report that only one of two inputs can send. The runs must hold all of the mass: `NotALaw` is raised if they do
+    not, unless the witnesses show more than is stated anyway, and that is returned. Of a mechanism without `dissect`
+    the witnesses are taken at their word, and both tails of a lattice without ends are followed.
 
     >>> from noisette import Duchi, Gaussian
     >>> round(exact_epsilon(Duchi(epsilon=1.0)), 9)
@@ -54,11 +54,12 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
     if slack > 0:
         return _epsilon_at(mechanism, slack)
     gap, rounding = _witnessed(mechanism)
-    certified = -math.inf
-    for laws in _laws(mechanism):
-        if laws.cells.complete and not laws.betrayed:  # a report that one input cannot send settles the matter
-            laws.check(mechanism.name)
-        certified = max(certified, laws.epsilon())
+    try:
+        certified = max((laws.epsilon() for laws in _checked(mechanism)), default=-math.inf)
+    except NotALaw:
+        if gap - rounding <= mechanism.guarantee.epsilon:
+            raise
+        certified = gap + rounding
     return certified if gap - rounding <= certified else gap + rounding
 
 
@@ -250,6 +251,14 @@ def _laws(mechanism: Mechanism) -> Iterator[_Laws]:
     if isinstance(mechanism, Dissected):
         for cells in mechanism.dissect():
             yield _Laws.build(mechanism, cells)
+
+
+def _checked(mechanism: Mechanism) -> Iterator[_Laws]:
+    """Return the same, if they hold all of the mass or one of them settles the matter without."""
+    for laws in _laws(mechanism):
+        if laws.cells.complete and not laws.betrayed:
+            laws.check(mechanism.name)
+        yield laws
 
 
 def _complete(mechanism: Mechanism) -> list[_Laws]:

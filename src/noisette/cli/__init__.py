@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from noisette.cli.audit import audit
 from noisette.cli.demo import demo
 from noisette.cli.estimate import estimate
 from noisette.cli.mechanisms import mechanisms
@@ -51,7 +52,7 @@ def verbs() -> None:
     """
 
 
-for _command in (mechanisms, plan, privatize, estimate, demo):
+for _command in (mechanisms, plan, privatize, estimate, audit, demo):
     verbs.add_command(_command)
 
 

@@ -1,0 +1,143 @@
+"""What was published of a method, what holds, and what its reports show: one line for each."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from noisette._random import Rng
+from noisette.auditing.blackbox import audit, claim_of
+from noisette.auditing.exact import exact_epsilon
+from noisette.core import Mechanism
+from noisette.guarantees import PrivacyWarning
+from noisette.mechanisms import CATALOGUE
+
+_ROUNDING = 1e-9  # by which an exact epsilon may pass the claim
+_SUMMED = 1e-6  # the same where it is found at a delta, by bisection on a sum
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One method: the epsilon and delta claimed for its unit, the exact epsilon, the black box's lower bound.
+
+    ``published`` is what the source states, with the unit it states it for. ``verdict`` is "violated" if either the
+    exact epsilon or the lower bound is above what is claimed, else "holds". The bound is right with probability
+    ``confidence`` at least; ``mu_lower_bound`` is that of a Gaussian guarantee.
+    """
+
+    method: str
+    as_published: bool
+    unit: str
+    model: str
+    published: str
+    claimed: float
+    delta: float
+    exact_epsilon: float
+    lower_bound: float
+    mu_lower_bound: float
+    confidence: float
+    samples: int
+    verdict: str
+
+    def spec(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+
+def examine(mechanism: Mechanism, *, samples: int = 200_000, confidence: float = 0.999, rng: Rng = None) -> Finding:
+    """Hold what is claimed of a mechanism against the exact calculator and the black-box auditor.
+
+    >>> from noisette import Duchi
+    >>> finding = examine(Duchi(epsilon=1.0), samples=20_000, rng=7)
+    >>> finding.claimed, round(finding.exact_epsilon, 6), finding.verdict
+    (1.0, 1.0, 'holds')
+    """
+    guarantee, claim = mechanism.guarantee, claim_of(mechanism)
+    exact = exact_epsilon(mechanism, delta=claim.delta)
+    seen = audit(mechanism, samples=samples, confidence=confidence, rng=rng)
+    slack = claim.epsilon * (_SUMMED if claim.delta > 0 else _ROUNDING)
+    violated = exact > claim.epsilon + slack or seen.lower_bound > claim.epsilon
+    source = guarantee.claim
+    return Finding(
+        method=mechanism.name,
+        as_published=bool(getattr(mechanism, "as_published", False)),
+        unit=guarantee.unit,
+        model=guarantee.model,
+        published="nothing" if source is None else f"{_budget(source.epsilon, source.delta)} per {source.unit}",
+        claimed=claim.epsilon,
+        delta=claim.delta,
+        exact_epsilon=exact,
+        lower_bound=seen.lower_bound,
+        mu_lower_bound=seen.mu_lower_bound,
+        confidence=confidence,
+        samples=seen.samples,
+        verdict="violated" if violated else "holds",
+    )
+
+
+def forms(epsilon: float) -> Iterator[Mechanism]:
+    """Return an example of every entry of the catalogue, and its published form where that is another one."""
+    for cls in CATALOGUE.values():
+        example = cls.example(epsilon)
+        yield example
+        if "as_published" in {field.name for field in fields(cls)}:
+            yield published_form(example)
+
+
+def published_form(mechanism: Any) -> Any:
+    """Return a mechanism as its source prints it, without the warning that the table gives anyway."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return replace(mechanism, as_published=True)
+
+
+def examine_all(
+    epsilon: float = 1.0,
+    *,
+    samples: int = 200_000,
+    confidence: float = 0.999,
+    advance: Callable[[float], None] = lambda share: None,
+    rng: int = 7,
+) -> list[Finding]:
+    """Examine every entry of the catalogue; ``advance`` is told the share that is done."""
+    found, every = [], list(forms(epsilon))
+    for number, mechanism in enumerate(every):
+        found.append(examine(mechanism, samples=samples, confidence=confidence, rng=rng))
+        advance((number + 1) / len(every))
+    return found
+
+
+def page(findings: Iterable[Finding]) -> str:
+    """Return the table of claims as a page of the documentation."""
+    rows = list(findings)
+    first = rows[0]
+    broken = [row for row in rows if row.verdict == "violated"]
+    lines = [
+        "# Claims",
+        "",
+        "What was published of each method, what holds exactly, and what an auditor who only sees reports can prove. "
+        "`noisette audit --all --page docs/claims.md` writes this page, and `make docs` does so each time.",
+        "",
+        f"Each method stands on its example domain. The auditor saw {first.samples:,} reports about each input; its "
+        f"lower bound is above the truth with probability {1 - first.confidence:.2g} at most. A bound far below is no "
+        "flaw: with a δ, epsilon shows only in events too rare to be sampled.",
+        "",
+        "| method | unit | published | holds exactly | auditor found at least | verdict |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
+    ]
+    for row in rows:
+        method = f"[{row.method}](mechanisms/{row.method}.md)" + (" as published" if row.as_published else "")
+        exact = _budget(row.exact_epsilon, row.delta)
+        verdict = "**violated**" if row.verdict == "violated" else "holds"
+        lines.append(f"| {method} | {row.unit} | {row.published} | {exact} | {row.lower_bound:.3f} | {verdict} |")
+    mended = "What is violated is reached by `as_published=True` only, which warns; by default the method is mended."
+    return "\n".join([*lines, "", mended if broken else "No claim is violated.", ""])
+
+
+def _budget(epsilon: float, delta: float) -> str:
+    """Write a budget with six digits, which hide rounding to the private side."""
+    shown = "∞" if math.isinf(epsilon) else f"{epsilon:.6g}"
+    return shown if delta == 0 else f"({shown}, {delta:g})"

@@ -1,0 +1,173 @@
+"""`noisette audit`: is a method as private as it is said to be?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from noisette.cli._options import find
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "every", is_flag=True, help="Audit the whole catalogue: the table of claims.")
+@click.option("--epsilon", "-e", type=float, help="Budget; 1 with --all by default.")
+@click.option("--as-published", is_flag=True, help="The form that was published, where it is not sound.")
+@click.option("--param", "params", multiple=True, metavar="K=V", help="Option of the mechanism or of its domain.")
+@click.option("--samples", type=int, default=200_000, show_default=True, help="Reports about each input.")
+@click.option("--confidence", type=float, default=0.999, show_default=True, help="Of the lower bound.")
+@click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same bound.")
+@click.option("--page", type=click.Path(path_type=Path), help="With --all: write the table as a page, in Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def audit(
+    name: str | None,
+    every: bool,
+    epsilon: float | None,
+    as_published: bool,
+    params: tuple[str, ...],
+    samples: int,
+    confidence: float,
+    seed: int,
+    page: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare what is claimed of a mechanism with its exact epsilon, and with what its reports alone show.
+
+    NAME is one of those that `noisette mechanisms` lists. --param takes options of the mechanism and of its domain,
+    such as dims=10, delta=1e-5, size=7 or low=0; values are JSON or plain words.
+    """
+    from noisette._terminal import to_json
+
+    if every == (name is not None):
+        raise ValueError("Give the name of one mechanism, or --all.")
+    if every and (as_published or params):
+        raise ValueError("--all audits every form on its example domain: leave --as-published and --param out.")
+    if not every and page is not None:
+        raise ValueError("--page is the table of all claims: add --all.")
+    if name is not None:
+        if epsilon is None:
+            raise ValueError(f"Give a budget: noisette audit {name} --epsilon 1.")
+        finding = _one(name, epsilon, as_published, params, samples, confidence, seed)
+        click.echo(to_json(finding.spec() | {"seed": seed})) if as_json else _show_one(finding)
+        return
+    findings = _all(1.0 if epsilon is None else epsilon, samples, confidence, seed, page)
+    if as_json:
+        rows = [finding.spec() for finding in findings]
+        click.echo(to_json({"samples": samples, "confidence": confidence, "seed": seed, "findings": rows}))
+    else:
+        _show_all(findings)
+
+
+def build(name: str, epsilon: float, params: Sequence[str]) -> Any:
+    """Return the example of a mechanism with some of its options, or of its domain's, replaced."""
+    from noisette.mechanisms import from_spec
+
+    cls = find(name)
+    example = cls.example(epsilon)
+    spec, domain = example.spec(), example.domain.spec()
+    own = {field.name for field in fields(cls) if field.init} - {"epsilon", "domain", "as_published"}
+    given = dict(_parse(text) for text in params)
+    unknown = sorted(set(given) - own - set(domain) - {"domain"} | set(given) & {"kind"})
+    if unknown:
+        known = ", ".join(sorted((own | set(domain)) - {"kind"}))
+        raise ValueError(f"{name} has no option {unknown[0]!r}. Expected --param K=V with K one of {known}.")
+    spec |= {key: value for key, value in given.items() if key in own}
+    spec["domain"] = given.get("domain", domain | {key: value for key, value in given.items() if key in domain})
+    return from_spec(spec)
+
+
+def _parse(text: str) -> tuple[str, Any]:
+    """Return an option and its value."""
+    key, mark, value = text.partition("=")
+    if not (mark and key and value):
+        raise ValueError(f"Expected an option and its value, got --param {text!r}. Write e.g. --param dims=10.")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _one(
+    name: str,
+    epsilon: float,
+    as_published: bool,
+    params: Sequence[str],
+    samples: int,
+    confidence: float,
+    seed: int,
+) -> Any:
+    """Examine one mechanism."""
+    from noisette.auditing import claims
+
+    mechanism = build(name, epsilon, params)
+    if as_published:
+        if not hasattr(mechanism, "as_published"):
+            raise ValueError(f"The published form of {name} is the sound one: leave --as-published out.")
+        mechanism = claims.published_form(mechanism)
+    return claims.examine(mechanism, samples=samples, confidence=confidence, rng=seed)
+
+
+def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path | None) -> Any:
+    """Examine the catalogue, with a bar, and write the page where one is wanted; a bad path fails at once."""
+    from noisette._terminal import progress
+    from noisette.aggregation.whole import whole_file
+    from noisette.auditing import claims
+
+    with nullcontext() if page is None else whole_file(page) as stream, progress("Auditing") as advance:
+        findings = claims.examine_all(epsilon, samples=samples, confidence=confidence, advance=advance, rng=seed)
+        if stream is not None:
+            stream.write(claims.page(findings).encode())
+    return findings
+
+
+def _show_one(finding: Any) -> None:
+    """Print what was found of one mechanism."""
+    from noisette._terminal import console, table
+
+    shown = table("", ">epsilon")
+    shown.add_row(f"claimed, per {finding.unit}", _epsilon(finding.claimed))
+    shown.add_row("holds exactly", _epsilon(finding.exact_epsilon))
+    shown.add_row(f"shown by {finding.samples:,} reports an input, at least", f"{finding.lower_bound:.4f}")
+    out = console()
+    form = " as published" if finding.as_published else ""
+    out.print(f"{finding.method}{form}" + (f", at δ = {finding.delta:g}" if finding.delta else ""), style="bold")
+    out.print(shown)
+    out.print(f"\n{_verdict(finding)}")
+
+
+def _show_all(findings: Sequence[Any]) -> None:
+    """Print the table of claims."""
+    from noisette._terminal import console, table
+
+    shown = table("method", "unit", ">published", ">exactly", ">found", "verdict")
+    for finding in findings:
+        shown.add_row(
+            finding.method + (" as published" if finding.as_published else ""),
+            finding.unit,
+            _epsilon(finding.claimed) + (" + δ" if finding.delta else ""),
+            _epsilon(finding.exact_epsilon),
+            f"{finding.lower_bound:.3f}",
+            _verdict(finding),
+        )
+    out = console()
+    out.print(shown)
+    first = findings[0]
+    out.print(
+        f"\nEpsilon as published, as it is exactly, and what {first.samples:,} reports about each input show at least, "
+        f"at confidence {first.confidence:g}.",
+        style="dim",
+    )
+
+
+def _epsilon(value: float) -> str:
+    return "∞" if value == float("inf") else f"{value:.6g}"
+
+
+def _verdict(finding: Any) -> str:
+    return "[red]violated[/]" if finding.verdict == "violated" else "[green]holds[/]"

@@ -1,0 +1,125 @@
+"""`noisette audit`: what it prints, what it writes, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import noisette as nz
+from noisette.auditing.claims import examine, forms, page
+from noisette.cli import verbs
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def run(*arguments: Any) -> Result:
+    return CliRunner().invoke(verbs, ["audit", *map(str, arguments)])
+
+
+def answer(*arguments: Any) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_sound_mechanism_holds() -> None:
+    found = answer("duchi", "--epsilon", 1, "--samples", 20_000)
+    assert {"claimed", "exact_epsilon", "lower_bound", "verdict"} <= set(found)
+    assert (found["claimed"], found["verdict"]) == (1.0, "holds")
+    assert found["exact_epsilon"] == pytest.approx(1.0, rel=1e-9)
+    assert 0.9 < found["lower_bound"] < 1
+
+
+def test_a_published_form_is_violated() -> None:
+    found = answer("duchi-box", "-e", 0.5, "--as-published", "--param", "dims=6", "--samples", 100_000)
+    assert (found["claimed"], found["verdict"]) == (0.5, "violated")
+    assert round(found["exact_epsilon"], 3) == 0.974
+    assert 0.5 < found["lower_bound"] < 0.975
+    assert "violated" in run("duchi-box", "-e", 0.5, "--as-published", "--samples", 2000).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mechanism"),
+    [
+        (("grr", "--param", "size=7"), nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(7))),
+        (("laplace", "--param", "low=0", "--param", "high=9"), nz.Laplace(1.0, domain=nz.Interval(0, 9))),
+        (("privunit", "--param", "dims=9"), nz.PrivUnit(1.0, 9)),
+        (("gaussian", "--param", "delta=1e-4"), nz.Gaussian(1.0, 1e-4)),
+        (
+            ("sampled", "--param", "inner=duchi", "--param", "dims=5", "--param", "report=2"),
+            nz.Sampled("duchi", 1.0, 5, report=2),
+        ),
+        (("oue", "--param", 'domain={"kind": "categorical", "size": 3}'), nz.UnaryEncoding(1.0, nz.Categorical(3))),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_options_reach_the_mechanism_and_its_domain(arguments: tuple[str, ...], mechanism: Any) -> None:
+    found = answer(*arguments, "-e", 1, "--samples", 2000, "--seed", 3)
+    assert found["seed"] == 3
+    del found["seed"]
+    assert found == json.loads(json.dumps(examine(mechanism, samples=2000, rng=3).spec()))
+
+
+def test_a_seed_repeats_the_answer() -> None:
+    first, second, other = (answer("piecewise", "-e", 1, "--samples", 2000, "--seed", seed) for seed in (1, 1, 2))
+    assert first == second
+    assert first["lower_bound"] != other["lower_bound"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Give the name of one mechanism, or --all."),
+        (("duchi", "--all"), "Give the name of one mechanism, or --all."),
+        (("duchi",), "noisette audit duchi --epsilon 1"),
+        (("ducci", "-e", 1), "Did you mean duchi"),
+        (("duchi", "-e", -1), "Expected epsilon=-1.0 > 0"),
+        (("duchi", "-e", 1, "--as-published"), "leave --as-published out"),
+        (("duchi", "-e", 1, "--param", "dims"), "Write e.g. --param dims=10"),
+        (
+            ("duchi", "-e", 1, "--param", "dims=3"),
+            "duchi has no option 'dims'. Expected --param K=V with K one of high",
+        ),
+        (("duchi", "-e", 1, "--param", "kind=box"), "duchi has no option 'kind'"),
+        (("duchi", "-e", 1, "--samples", 3), "samples=3"),
+        (("duchi", "-e", 1, "--confidence", 2), "confidence=2.0 in (0, 1)"),
+        (("duchi", "-e", 1, "--page", "x.md"), "add --all"),
+        (("--all", "--as-published"), "leave --as-published and --param out"),
+        (("--all", "--page", "nowhere/x.md"), "The folder nowhere does not exist"),
+    ],
+)
+def test_what_is_wrong_is_said_without_a_traceback(arguments: tuple[Any, ...], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in " ".join(result.stderr.split())
+
+
+def test_the_table_of_claims(tmp_path: Path) -> None:
+    target = tmp_path / "claims.md"
+    found = answer("--all", "-e", 0.5, "--samples", 5000, "--page", target)
+    rows = found["findings"]
+    assert [(row["method"], row["as_published"]) for row in rows] == [
+        (m.name, getattr(m, "as_published", False)) for m in forms(0.5)
+    ]
+    assert {row["method"] for row in rows if row["verdict"] == "violated"} == {"duchi-box"}
+    text = target.read_text(encoding="utf-8")
+    assert all(f"[{row['method']}](mechanisms/{row['method']}.md)" in text for row in rows)
+    assert "| [duchi-box](mechanisms/duchi-box.md) as published | record | 0.5 per record | 0.974077 |" in text
+    assert list(tmp_path.iterdir()) == [target]
+    shown = run("--all", "-e", 0.5, "--samples", 5000).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(row["method"] in shown for row in rows)
+
+
+def test_the_page_in_the_documentation_is_of_this_catalogue() -> None:
+    """`make docs` writes it anew; until then it must at least name every form, its claim and what holds exactly."""
+    committed = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").splitlines()
+    rows = [re.sub(r"\| [\d.]+ \| ([*\w]+) \|$", r"| \1 |", line) for line in committed if line.startswith("| [")]
+    fresh = page([examine(mechanism, samples=1000, rng=7) for mechanism in forms(1.0)]).splitlines()
+    assert rows == [re.sub(r"\| [\d.]+ \| ([*\w]+) \|$", r"| \1 |", line) for line in fresh if line.startswith("| [")]
