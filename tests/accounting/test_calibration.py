@@ -47,12 +47,12 @@ def test_a_mechanism_is_calibrated_by_its_own_likelihoods() -> None:
 
 
 def test_weights_are_calibrated_through_a_shuffler() -> None:
-    """A thousand weights, a thousand clients: the per-weight budget for epsilon 8 in the shuffled model."""
-    mechanism = calibrate(nz.Duchi, 8.0, DELTA, times=1000, users=1000, tolerance=0.02)
-    assert shuffled(mechanism, 1000, DELTA, times=1000).epsilon <= 8.0
+    """Three hundred weights and clients: the budget of each weight for epsilon 8 in the shuffled model."""
+    mechanism = calibrate(nz.Duchi, 8.0, DELTA, times=300, users=300, tolerance=0.02)
+    assert shuffled(mechanism, 300, DELTA, times=300).epsilon <= 8.0
     more = nz.Duchi(epsilon=mechanism.epsilon * 1.04)
-    assert shuffled(more, 1000, DELTA, times=1000).epsilon > 8.0
-    assert mechanism.epsilon > 20 * report_epsilon(8.0, DELTA, times=1000)
+    assert shuffled(more, 300, DELTA, times=300).epsilon > 8.0
+    assert mechanism.epsilon > 8 * report_epsilon(8.0, DELTA, times=300)
 
 
 def test_no_sampling_is_exact() -> None:

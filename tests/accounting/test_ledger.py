@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -97,6 +98,8 @@ def test_refusal_shows_the_numbers_and_takes_nothing(ledger: Ledger) -> None:
     assert refused.value.left == {"epsilon": Decimal("0.3"), "delta": Decimal("6E-7")}
     assert refused.value.asked == {"epsilon": Decimal("0.5"), "delta": 0}
     assert refused.value.key == "user"
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (str(again), again.left) == (str(refused.value), refused.value.left)
     assert ledger.balance("user").debits == 1
     with pytest.raises(BudgetExceeded):
         ledger.debit("user", nz.Guarantee(0.1, 7e-7))
@@ -396,7 +399,10 @@ def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: P
             for spender in spenders:
                 assert spender.stdout is not None
                 assert spender.stdout.read(5) == b"ready"
-            time.sleep(float(rng.uniform(0.02, 0.12)))
+            before, deadline = releases.stat().st_size, time.monotonic() + 30
+            while releases.stat().st_size < before + 5 and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(float(rng.uniform(0.0, 0.05)))
             for spender in spenders:
                 spender.send_signal(signal.SIGKILL)
                 assert spender.wait() == -signal.SIGKILL
@@ -406,7 +412,7 @@ def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: P
             debits, out = ledger.balance("device").debits, releases.stat().st_size
             assert out <= debits <= out + kills, "a debit may be lost for each kill, a release never"
         ledger.verify()
-        assert out > 10, "they did release"
+        assert out >= 15, "they did release"
         assert ledger.balance("device").epsilon == Decimal("0.001") * debits
 
 

@@ -87,7 +87,7 @@ def test_response_over_categories_is_bounded(k: int, n: int, epsilon0: float) ->
 
 
 def _variation_ratio_delta(k: int, epsilon0: float, n: int, epsilon: float) -> float:
-    """The refuted bound, as published for mechanisms of known total variation: Wang et al. 2023, Theorem 4.7.
+    """The refuted bound, as published for mechanisms of known total variation: Wang, Peng, Li, Wen et al. 2023.
 
     C ~ Bin(n - 1, 2 r), A ~ Bin(C, 1/2), with a = beta / (p - 1), r = a p / q: compare (A + D1, C - A + D2) with
     (A + D2, C - A + D1), D1 = 1 with chance p a, else D2 = 1 with chance a / (1 - p a).

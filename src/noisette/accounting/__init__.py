@@ -1,6 +1,6 @@
 """What releases give away together: events, composition, calibration, shuffling, and a ledger of budgets."""
 
-from noisette.accounting._budgets import (
+from noisette.accounting.budgets import (
     AlreadyDebited,
     Balance,
     BudgetExceeded,

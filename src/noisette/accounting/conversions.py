@@ -86,7 +86,7 @@ def gdp_from_pure(epsilon: float) -> float:
     """Return mu = 2 Phi^-1(E / (1 + E)), the least for which every epsilon-DP mechanism is mu-GDP, E = exp(epsilon).
 
     The trade-off function of randomised response consists of two chords of any convex one through its corner.
-    Dong, Roth, Su 2022, definition 3 and section 2.2 for the two trade-off functions.
+    Dong, Roth, Su 2022, section 2, for the two trade-off functions.
 
     >>> round(gdp_from_pure(1.0), 4)
     1.232

@@ -56,7 +56,7 @@ class Curve:
 
     @classmethod
     def randomized_response(cls, epsilon: float, delta: float = 0.0) -> Curve:
-        """Return the worst that (epsilon, delta) allows: Kairouz, Oh, Viswanath 2015, Theorem 3.1."""
+        """Return the worst that (epsilon, delta) allows: Kairouz, Oh, Viswanath 2015, proof of Theorem 3.3."""
         if epsilon == 0:
             return cls(1.0, np.asarray([delta, delta]))
         return cls(epsilon, np.asarray([delta + (1 - delta) * math.tanh(epsilon / 2), delta]))

@@ -16,7 +16,7 @@ from decimal import ROUND_FLOOR
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from noisette.accounting._budgets import (
+from noisette.accounting.budgets import (
     PLACES,
     AlreadyDebited,
     Amount,
@@ -62,7 +62,7 @@ CREATE TABLE accounts (
     rho INTEGER NOT NULL DEFAULT 0,
     debits INTEGER NOT NULL DEFAULT 0,
     CHECK (epsilon <= limit_epsilon AND delta <= limit_delta AND rho <= limit_rho)
-) STRICT, WITHOUT ROWID;
+) WITHOUT ROWID;
 CREATE TABLE debits (
     number INTEGER PRIMARY KEY,
     key TEXT NOT NULL REFERENCES accounts (key),
@@ -72,7 +72,7 @@ CREATE TABLE debits (
     note TEXT NOT NULL,
     idempotency_key TEXT,
     seconds REAL NOT NULL
-) STRICT;
+);
 CREATE UNIQUE INDEX once ON debits (key, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX of_account ON debits (key);
 """
@@ -97,7 +97,7 @@ class Ledger:
     >>> ledger.debit("device-7", 0.3)
     Traceback (most recent call last):
     ...
-    noisette.accounting._budgets.BudgetExceeded: Account 'device-7' has epsilon=0.2, delta=0 left, ...
+    noisette.accounting.budgets.BudgetExceeded: Account 'device-7' has epsilon=0.2, delta=0 left, ...
     >>> ledger.close()
     >>> folder.cleanup()
     """

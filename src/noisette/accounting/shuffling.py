@@ -44,7 +44,7 @@ class Blanket:
     A report is drawn from the blanket with probability ``share``, whatever the input. ``weights`` is the law of the
     blanket on some parts of the support; ``first`` and ``second`` hold, for each part, least, mean and largest ratio of
     the likelihood of either input to the blanket's.
-    Balle, Bell, Gascon, Nissim 2019, section 5.
+    Balle, Bell, Gascón, Nissim 2019, section 5.
     """
 
     share: float
@@ -54,7 +54,7 @@ class Blanket:
 
     @classmethod
     def clones(cls, epsilon: float) -> Blanket:
-        """Return the blanket that any epsilon-DP report has: Feldman, McMillan, Talwar 2021, Theorem 3.1."""
+        """Return the blanket that any epsilon-DP report has: Feldman, McMillan, Talwar 2021, section 3."""
         small = math.exp(-epsilon)
         ratio = 2 / (1 + small) * np.asarray([1.0, small])
         first, second = (np.repeat(r[:, None], 3, axis=1) for r in (ratio, ratio[::-1]))
@@ -224,7 +224,7 @@ def shuffled(
 
     *Guarantee*: (epsilon, delta) in the shuffled model for each user, against whoever sees the bags and nothing else;
     users who collude with the analyst are to be left out of ``users``. Relation: replace one user's values.
-    Balle, Bell, Gascon, Nissim 2019, Lemma 5.3; Feldman, McMillan, Talwar 2021, Theorem 3.1.
+    Balle, Bell, Gascón, Nissim 2019, section 5; Feldman, McMillan, Talwar 2021, section 3.
 
     >>> from noisette import Duchi
     >>> print(shuffled(Duchi(epsilon=1.0), users=1000, delta=1e-6))

@@ -43,6 +43,10 @@ class BudgetExceeded(RuntimeError):
             "Nothing was debited: do not release, or release with a smaller budget."
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel from one process to another with its numbers."""
+        return type(self), (self.key, self.asked, self.left)
+
 
 @dataclass(frozen=True)
 class Balance:
