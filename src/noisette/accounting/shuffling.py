@@ -128,6 +128,10 @@ def blankets(mechanism: Mechanism) -> list[Blanket]:
     randomised response over k categories, (t + 1) / (t + E) for the three-piece mechanisms, E = exp(epsilon). Where
     reports about categories are not single numbers, 1 / E of the larger likelihood of a pair bounds it from below.
 
+    *Guarantee*: rests on the least likelihood and the worst pair being among the witnesses and a mesh of inputs. For
+    windows that is proved (where two windows overlap, both values of L move toward each other), for mixtures of two
+    reports it follows from convexity; for additive noise it is tested on random inputs, not proved.
+
     >>> from noisette import Duchi
     >>> [round(b.share, 6) for b in blankets(Duchi(epsilon=1.0))]
     [0.537883]
