@@ -44,7 +44,8 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
     for the number of dimensions. Every method works with a standard error of its own in each dimension. A standard
     error of zero leaves its value alone; where nothing was reported (infinite standard error) the answer is what the
     method says of an unseen dimension. Dimensions with different domains are put on one scale first. ``bias`` is the
-    predicted bias of each value, as `noisette.deviation` gives it for a biased mechanism; it is taken off.
+    predicted bias of each value, as `noisette.deviation` gives it for a biased mechanism; it is taken off, but for
+    HDR4ME, which widens its thresholds by it as printed.
 
     *Guarantee.* Post-processing: the privacy of the reports is untouched.
 

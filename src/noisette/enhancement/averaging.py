@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from noisette._validate import FloatArray
 from noisette.enhancement.bell import Bell
 from noisette.enhancement.bounds import flat_posterior
-from noisette.enhancement.npmle import BLUR, Posterior, fit
+from noisette.enhancement.npmle import BLUR, Fit, Posterior, fit
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
 _BLOCK = 1 << 11
@@ -33,8 +33,8 @@ def bayes(observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, b
 
     *Utility.* Takes the side of whichever explains the data and hedges where several do. With thirty dimensions or
     more its measured error is at most the raw one to within 2 % at every arrangement of truths that we tried. The
-    standard error is the posterior deviation, within and between the distributions, widened so that its mean square
-    is not below the estimated risk.
+    standard error is the posterior deviation, within and between the distributions, widened by what the fitted ones
+    cannot tell apart, and so that its mean square is not below the estimated risk.
 
     Hoeting, Madigan, Raftery, Volinsky 1999, Bayesian model averaging, for the weights.
 
@@ -44,11 +44,8 @@ def bayes(observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, b
     if observed.size == 0:
         return Enhanced(observed, std_error, observed, observed)
     family = _Family(origin, _deviations(std_error))
-    learned = (
-        Bell.fit(observed, std_error, origin=origin),
-        Bell.fit(observed, std_error, origin=origin, tied=True),
-        fit(observed, std_error, bounded=bounded),
-    )
+    bells = tuple(Bell.fit(observed, std_error, origin=origin, tied=tied) for tied in (False, True))
+    learned: tuple[Bell | Fit, ...] = (*bells, fit(observed, std_error, bounded=bounded))
     unseen = tuple(prior.held_out(observed, std_error) for prior in learned)
     scores = np.append(family.scores(observed, std_error), [np.sum(part.log_density) for part in unseen])
     log_weights = np.append(family.log_prior, np.log(_LEARNED)) + scores
@@ -57,7 +54,9 @@ def bayes(observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, b
     (value, variance), (honest, spread) = family.average(observed, std_error, weights, (seen, unseen))
     risk = unbiased_risk(observed, std_error, honest, spread / std_error**2)
     shortfall = max(0.0, float(np.mean(risk) - np.mean(variance)))
-    error = np.sqrt(variance + shortfall + weights[-1] * (BLUR * std_error) ** 2)
+    doubts = (*(bell.slack(std_error) for bell in bells), (BLUR * std_error) ** 2)
+    slack = sum(weight * doubt for weight, doubt in zip(weights[-len(_LEARNED) :], doubts, strict=True))
+    error = np.sqrt(variance + shortfall + slack)
     centre, scatter = family.unseen(weights, [prior.moments for prior in learned])
     return Enhanced(value, error, variance / std_error**2, risk, centre, math.sqrt(scatter + shortfall))
 

@@ -48,6 +48,14 @@ class Bell:
         level, square = self.noise
         return self.origin + mean * level, (spread + doubt) * square + mean**2 * (square - level**2)
 
+    def slack(self, std_error: FloatArray) -> FloatArray:
+        """Return what the standard error of the spread adds to the squared error of each value."""
+        _, _, spread = self.parts[0]
+        unit = std_error if self.tied else np.ones_like(std_error)
+        total = (std_error / unit) ** 2 + spread
+        keep = spread / total
+        return np.asarray((unit * (1 - keep)) ** 2 * math.sqrt(2 / float(np.sum(total**-2.0))))
+
     def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors under the fit to everyone."""
         return self._posterior(observed, std_error, self.parts[0])
