@@ -206,8 +206,6 @@ def test_equal_reports_of_a_handful_of_users_are_not_certainty():
 @pytest.mark.parametrize("size", [10, 60, 400])
 def test_standard_errors_are_honest(size, kind, method):
     """Coverage of 95 % intervals, mean over dimensions and 40 collections, with unequal noise."""
-    if method == "npmle" and size < 50:
-        pytest.skip("with few dimensions it follows the noise, as its page says")
     rng = np.random.default_rng([size, len(kind)])
     inside = []
     for _ in range(40):
@@ -221,7 +219,9 @@ def test_standard_errors_are_honest(size, kind, method):
         raw = nz.Estimate(truth + s * rng.standard_normal(size), s, np.full(size, 500), low=-1.0, high=1.0)
         low, high = nz.enhance(raw, method).interval(0.95)
         inside.append(np.mean((low <= truth) & (truth <= high)))
-    assert np.mean(inside) > (0.87 if method == "sure" else 0.9)  # a soft threshold is biased toward the origin
+    follows_the_noise = method == "npmle" and size < 50  # as its page says
+    biased = method == "sure"  # a soft threshold is, toward the origin
+    assert np.mean(inside) > (0.5 if follows_the_noise else 0.87 if biased else 0.9)
 
 
 @pytest.mark.parametrize("method", sorted(set(MEANS) - {"none"}))
