@@ -426,7 +426,10 @@ def test_a_stopped_program_leaves_nothing(kill: signal.Signals, tmp_path: Path) 
     options = ["-m", "gaussian", "-e", "1", "--delta", "1e-6", "--report", "30", "-o", str(folder / "r.parquet")]
     command = [sys.executable, "-c", "from noisette.cli import main; main()", "privatize"]
     process = subprocess.Popen(
-        [*command, str(tmp_path / "large.parquet"), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*command, str(tmp_path / "large.parquet"), *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     deadline = time.monotonic() + 30
     while not _is_writing(process.pid, folder):
