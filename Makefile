@@ -45,6 +45,7 @@ format: $(VENV)/.stamp-test
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.stamp-test
+	$(BIN)/noisette audit --all --page docs/claims.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv-peers/.stamp: constraints-peers.txt scripts/setup.sh
