@@ -40,15 +40,50 @@ def test_normal_limits_would_miss_more_often() -> None:
     assert max(missed) > share
 
 
-def test_bounds_come_from_the_event_or_from_its_complement() -> None:
-    share, size = 0.0005, 1000
-    low, high = float(rate_below(600, size, share)), float(rate_above(200, size, share))
-    epsilon, mu = lower_bounds(600, 200, size, delta=0.01, confidence=0.999)
-    assert epsilon == pytest.approx(math.log((low - 0.01) / high), rel=1e-12)
-    assert mu == pytest.approx(norm.ppf(low) - norm.ppf(high), rel=1e-9)
-    low, high = float(rate_below(995, size, share)), float(rate_above(700, size, share))
-    epsilon, _ = lower_bounds(995, 700, size, delta=0.01, confidence=0.999)
-    assert epsilon == pytest.approx(math.log((1 - high - 0.01) / (1 - low)), rel=1e-12)
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_bounds_exceed_the_truth_no_more_often_than_they_say(delta: float) -> None:
+    """By sums over all pairs of counts, for rates whose true epsilon and mu are known."""
+    size, risk = 12, 0.1
+    counts = np.arange(size + 1)
+    bounds = np.asarray(
+        [[lower_bounds(one, two, size, delta=delta, confidence=1 - risk) for two in counts] for one in counts]
+    )
+    missed = []
+    for p in np.linspace(0.02, 0.98, 25):
+        for q in np.linspace(0.02, 0.98, 25):
+            chance = np.outer(binom.pmf(counts, size, p), binom.pmf(counts, size, q))
+            with np.errstate(divide="ignore"):
+                event, complement = np.log(max(p - delta, 0) / q), np.log(max(1 - q - delta, 0) / (1 - p))
+            true = max(event, complement, 0.0), max(norm.ppf(p) - norm.ppf(q), 0.0)
+            missed.append([chance[bounds[:, :, i] > true[i] + 1e-12].sum() for i in range(2)])
+    assert np.max(missed) <= risk
+    assert np.max(missed) > risk / 10, "far from what is allowed: the bound could be tighter"
+
+
+def test_sharing_the_risk_is_worth_it() -> None:
+    """The twin: the usual bound, a limit at half of the risk for each rate, is lower."""
+    share, size = 0.0005, 100_000
+    for hits, others in ((50_000, 18_000), (40_000, 15_000), (10_000, 5_000), (99_000, 90_000)):
+        low, high = float(rate_below(hits, size, share)), float(rate_above(others, size, share))
+        usual = max(math.log(low / high), math.log((1 - high) / (1 - low)))
+        epsilon, mu = lower_bounds(hits, others, size, delta=0.0, confidence=0.999)
+        assert usual < epsilon < max(math.log(hits / others), math.log((size - others) / (size - hits)))
+        assert norm.ppf(low) - norm.ppf(high) < mu < norm.ppf(hits / size) - norm.ppf(others / size)
+
+
+def test_risk_that_is_shared_too_freely_would_show() -> None:
+    """The twin of the sums: limits of each rate at three times the risk fail them."""
+    size, risk = 12, 0.1
+    counts = np.arange(size + 1)
+    with np.errstate(divide="ignore"):
+        low, high = np.log(rate_below(counts, size, 3 * risk)), np.log(rate_above(counts, size, 3 * risk))
+    bounds = np.subtract.outer(low, high)
+    missed = [
+        np.outer(binom.pmf(counts, size, p), binom.pmf(counts, size, q))[bounds > np.log(p / q)].sum()
+        for p in np.linspace(0.02, 0.98, 49)
+        for q in np.linspace(0.02, 0.98, 49)
+    ]
+    assert max(missed) > risk
 
 
 @pytest.mark.parametrize("hits", [(0, 0), (0, 1000), (1000, 1000), (5, 5)])
@@ -59,7 +94,8 @@ def test_an_event_that_tells_nothing_bounds_nothing(hits: tuple[int, int]) -> No
 
 def test_promises_are_near_the_bounds() -> None:
     hits, others = np.meshgrid([0, 1, 50, 3000, 9990, 10_000], [0, 1, 40, 2000, 9900, 10_000])
-    exact = lower_bounds(hits, others, 10_000, delta=1e-4, confidence=1 - 2 * norm.sf(3.0))
-    quick = promised_bounds(hits, others, 10_000, delta=1e-4, deviations=3.0)
-    for bound, promise in zip(exact, quick, strict=True):
-        assert np.all(np.abs(bound - promise) <= 0.25 + 0.05 * bound)
+    quick = promised_bounds(hits, others, 10_000, delta=1e-4, deviations=2.5)
+    for place in np.ndindex(hits.shape):
+        exact = lower_bounds(int(hits[place]), int(others[place]), 10_000, delta=1e-4, confidence=0.999)
+        for bound, promises in zip(exact, quick, strict=True):
+            assert abs(bound - promises[place]) <= 0.5 + 0.1 * bound
