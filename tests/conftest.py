@@ -1,6 +1,14 @@
 """Settings shared by all tests."""
 
+import os
+from pathlib import Path
+
 from hypothesis import settings
+
+# Where the founders keep the real data; tests that need them are skipped, with a reason, where there are none.
+_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+if _DATA.is_dir():
+    os.environ.setdefault("NOISETTE_DATA", str(_DATA))
 
 # The same examples on every run and every machine; a slow machine is not a failure.
 settings.register_profile("noisette", derandomize=True, deadline=None)
