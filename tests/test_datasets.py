@@ -148,7 +148,7 @@ def test_some_columns_are_enough():
 
 @needs_data
 def test_histograms_are_whole():
-    assert datasets.histograms()["d2_Adult_2D"].sum() == 32_561
+    assert datasets.histograms()["d2_Adult_2D_256_256"].sum() == 32_561
 
 
 def test_the_folder_comes_from_the_environment(monkeypatch, tmp_path):

@@ -14,6 +14,7 @@ from noisette.cli.estimate import estimate
 from noisette.cli.mechanisms import mechanisms
 from noisette.cli.plan import plan
 from noisette.cli.privatize import privatize
+from noisette.cli.reproduce import reproduce
 
 
 class _BadInput(click.ClickException):
@@ -52,7 +53,7 @@ def verbs() -> None:
     """
 
 
-for _command in (mechanisms, plan, privatize, estimate, audit, demo):
+for _command in (mechanisms, plan, privatize, estimate, audit, reproduce, demo):
     verbs.add_command(_command)
 
 

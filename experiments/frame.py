@@ -1,0 +1,154 @@
+"""What every experiment shares: studies with a claim, a table and charts; written as README, JSON and PNG.
+
+A paper's folder lists its studies, functions of ``full`` and of a function to call with the share that is done:
+
+    STUDIES = (fig_4_3, table_4_2)
+
+    def fig_4_3(full: bool, advance: Advance) -> Study: ...
+
+A study is called by its function's name, here fig-4-3 and table-4-2. The folder's docstring opens the README. A study
+that is run again replaces itself in the folder's results and leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from noisette._terminal import number, to_json
+
+Advance = Callable[[float], None]
+Cell = str | float | int | None
+_COLOURS = ("#5b3a1e", "#c0563f", "#3f7d58", "#4b6a9b", "#b9824a", "#8d5b8f", "#3d8d91", "#7a7a3a")
+_MARKS = "os^DvPX*"
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line of a chart; ``low`` and ``high`` are the ends of its intervals, ``predicted`` draws it dashed."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    predicted: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure: lines over labelled axes, with their units."""
+
+    name: str
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Study:
+    """One figure or table of a paper: what it claims, what is obtained, and what that means."""
+
+    title: str
+    claim: str
+    finding: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    charts: Sequence[Chart] = ()
+
+
+def studies(paper: Any) -> dict[str, Callable[[bool, Advance], Study]]:
+    """Return the studies of a paper by their names, in their order."""
+    return {study.__name__.replace("_", "-"): study for study in paper.STUDIES}
+
+
+def run(paper: Any, names: Sequence[str], full: bool, folder: Path, advance: Advance) -> dict[str, Any]:
+    """Run studies of a paper, write what they give into ``folder`` and return the record of all that is there."""
+    known = studies(paper)
+    path = folder / "results.json"
+    kept = {study["name"]: study for study in json.loads(path.read_text("utf-8"))["studies"]} if path.exists() else {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for place, name in enumerate(names):
+        started = time.perf_counter()
+        result = known[name](full, lambda share, place=place: advance((place + min(share, 1.0)) / len(names)))
+        about = {"name": name, "full": full, "seconds": round(time.perf_counter() - started, 1)}
+        kept[name] = json.loads(to_json(about | asdict(result)))
+        for chart in kept[name]["charts"]:
+            draw(chart, folder / f"{chart['name']}.png")
+        record = {
+            "paper": paper.__name__.rpartition(".")[2],
+            "versions": {package: version(package) for package in ("noisette", "numpy", "scipy")},
+            "studies": [kept[name] for name in known if name in kept],
+        }
+        path.write_text(to_json(record) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(readme(paper.__doc__ or "", record), encoding="utf-8")
+    advance(1.0)
+    return record
+
+
+def draw(chart: Mapping[str, Any], path: Path) -> None:
+    """Draw a chart of the record as PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for place, line in enumerate(chart["series"]):
+        colour, mark = _COLOURS[place % len(_COLOURS)], _MARKS[place % len(_MARKS)]
+        style = {"color": colour, "linestyle": "--"} if line["predicted"] else {"color": colour, "marker": mark}
+        axes.plot(line["x"], line["y"], label=line["label"], linewidth=1.4, markersize=4.5, **style)
+        if line["low"] is not None and line["high"] is not None:
+            axes.fill_between(line["x"], line["low"], line["high"], color=colour, alpha=0.15, linewidth=0)
+    axes.set(
+        title=chart["title"],
+        xlabel=chart["x"],
+        ylabel=chart["y"],
+        xscale="log" if chart["log_x"] else "linear",
+        yscale="log" if chart["log_y"] else "linear",
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    FigureCanvasAgg(figure)
+    figure.savefig(path, dpi=110, metadata={"Software": ""})
+
+
+def readme(introduction: str, record: Mapping[str, Any]) -> str:
+    """Write the page of a paper's experiments."""
+    head, _, rest = introduction.strip().partition("\n")
+    parts = [f"# {head.rstrip('.')}", rest.strip()] if rest.strip() else [f"# {head.rstrip('.')}"]
+    for study in record["studies"]:
+        size = "full setting" if study["full"] else "small setting"
+        setting = "; ".join(f"{key} {value}" for key, value in study["setting"].items())
+        parts += [
+            f"## {study['title']}",
+            f"**Claimed.** {study['claim']}",
+            f"**Obtained.** {study['finding']}",
+            _table(study["columns"], study["rows"]),
+            *(f"![{chart['title']}]({chart['name']}.png)" for chart in study["charts"]),
+            f"*{size.capitalize()}, {study['seconds']:g} s{': ' + setting if setting else ''}.*",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    right = [all(not isinstance(row[place], str) for row in rows) for place in range(len(columns))]
+    lines = [columns, ["--:" if flag else ":--" for flag in right], *([show(cell) for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def show(cell: Cell) -> str:
+    """Write a cell of a table."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool | str):
+        return str(cell)
+    return f"{cell:,}" if isinstance(cell, int) else number(cell)

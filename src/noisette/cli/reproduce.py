@@ -1,0 +1,77 @@
+"""`noisette reproduce`: a paper's experiments, what it claims beside what is obtained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+_ROOT = Path(__file__).resolve().parents[3]
+PAPERS = ("geodp", "hierarchical", "ldpfl", "ldptube", "ldpvec", "tensor", "tldp")
+
+
+@click.command()
+@click.argument("paper")
+@click.option("--full", is_flag=True, help="The published sizes as far as one machine allows; minutes to hours.")
+@click.option("--only", multiple=True, metavar="STUDY", help="One study, e.g. fig-4-3; again for another.")
+@click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def reproduce(paper: str, full: bool, only: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+    """Run the experiments of PAPER and write tables, figures and their numbers.
+
+    PAPER is one of geodp, hierarchical, ldpfl, ldptube, ldpvec, tensor and tldp. Without --full a small setting runs,
+    of seconds to a minute. Results go to reproduced/PAPER: README.md, results.json and a PNG for each figure. Real data
+    are read from the folder in NOISETTE_DATA.
+    """
+    from noisette._terminal import progress, to_json
+
+    module, frame = _find(paper)
+    studies = frame.studies(module)
+    for name in only:
+        if name not in studies:
+            raise ValueError(f"{paper} has no study {name!r}. Expected one of {', '.join(studies)}.")
+    chosen = [name for name in studies if name in only or not only]
+    folder = output or Path("reproduced") / paper
+    with progress(f"Reproducing {paper}") as advance:
+        record = frame.run(module, chosen, full, folder, advance)
+    if as_json:
+        click.echo(to_json(record))
+    else:
+        _show(record, frame, folder)
+
+
+def _find(paper: str) -> tuple[Any, Any]:
+    """Return the folder of a paper's experiments, as a module, and the frame they share."""
+    present = [name for name in PAPERS if (_ROOT / "experiments" / name / "__init__.py").is_file()]
+    if paper not in PAPERS:
+        raise ValueError(f"Unknown paper {paper!r}. Expected one of {', '.join(present or PAPERS)}.")
+    if paper not in present:
+        raise FileNotFoundError(
+            f"The experiments of {paper!r} are not in {_ROOT / 'experiments'}. "
+            "They come with the repository, not with the package: run this command in a checkout that has them."
+        )
+    if str(_ROOT) not in sys.path:
+        sys.path.insert(0, str(_ROOT))
+    return import_module(f"experiments.{paper}"), import_module("experiments.frame")
+
+
+def _show(record: Mapping[str, Any], frame: Any, folder: Path) -> None:
+    """Print each study: the claim, the table, the finding."""
+    from noisette._terminal import console, literal, table
+
+    out = console()
+    for study in record["studies"]:
+        out.print(literal(study["title"]), style="bold")
+        out.print(f"Claimed: {literal(study['claim'])}", style="dim")
+        rows = study["rows"]
+        right = [all(not isinstance(row[place], str) for row in rows) for place in range(len(study["columns"]))]
+        shown = table(*(">" * flag + name for name, flag in zip(study["columns"], right, strict=True)))
+        for row in rows:
+            shown.add_row(*(literal(frame.show(cell)) for cell in row))
+        out.print(shown)
+        out.print(f"Obtained: {literal(study['finding'])}\n")
+    out.print(f"README.md, results.json and figures are in {literal(folder)}.", style="dim")

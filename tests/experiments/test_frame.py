@@ -1,0 +1,65 @@
+"""The frame of the experiments: what a study gives is written whole, and studies do not undo each other."""
+
+import json
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import frame
+from noisette.cli import verbs
+from noisette.cli.reproduce import PAPERS
+
+
+@pytest.fixture
+def paper():
+    def fig_1(full, advance):
+        """Double, at two points."""
+        advance(0.5)
+        line = frame.Series("measured", [1.0, 2.0], [2.0, 4.0], low=[1.0, 3.0], high=[3.0, 5.0])
+        chart = frame.Chart(
+            "fig-1", "Twice", "x", "y, twice", [line, frame.Series("2x", [1, 2], [2, 4], predicted=True)]
+        )
+        rows = [("a", 1.0, 20_000), ("b", float("nan"), None)]
+        return frame.Study(
+            "Figure 1", "It doubles.", f"It does ({full}).", ("case", "y", "n"), rows, {"seed": 7}, [chart]
+        )
+
+    def table_2(full, advance):
+        return frame.Study("Table 2", "Nothing.", "Nothing.", ("n",), [(1,)])
+
+    module = ModuleType("experiments.doubling")
+    module.__doc__ = "Doubling.\n\nWhat it is about."
+    module.STUDIES = (fig_1, table_2)
+    return module
+
+
+def test_a_run_writes_a_page_numbers_and_figures(paper, tmp_path):
+    shares = []
+    record = frame.run(paper, ["fig-1", "table-2"], False, tmp_path, shares.append)
+    assert record == json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert shares == [0.25, 1.0]
+    assert (tmp_path / "fig-1.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "README.md").read_text("utf-8")
+    assert page.startswith("# Doubling\n\nWhat it is about.\n\n## Figure 1\n\n**Claimed.** It doubles.")
+    assert "| a | 1 | 20,000 |\n| b | - | - |" in page
+    assert "![Twice](fig-1.png)" in page
+    assert "*Small setting, 0 s: seed 7.*" in page
+
+
+def test_a_study_that_runs_again_leaves_the_others(paper, tmp_path):
+    frame.run(paper, ["table-2"], True, tmp_path, lambda _: None)
+    record = frame.run(paper, ["fig-1"], False, tmp_path, lambda _: None)
+    assert [(study["name"], study["full"]) for study in record["studies"]] == [("fig-1", False), ("table-2", True)]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [(["celeba"], "Unknown paper"), ([], "Missing argument")])
+def test_the_command_names_what_is_wrong(arguments, message):
+    result = CliRunner().invoke(verbs, ["reproduce", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_every_paper_with_a_folder_is_known():
+    folders = {path.parent.name for path in frame.Path(frame.__file__).parent.glob("*/__init__.py")}
+    assert folders <= set(PAPERS)
