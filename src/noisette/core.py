@@ -127,7 +127,8 @@ class Readout:
     """How integer sums become an estimate: value = offset + scale * total / count.
 
     ``coarse``, a power of two, divides an integer before it is squared and the square is rounded; ``low`` and ``high``
-    bound the estimated quantity.
+    bound the estimated quantity. Where reports are counted by kind, ``weights`` is what one report of each kind says of
+    a single quantity: value = offset + scale * sum of weights * total / count.
     """
 
     offset: float | FloatArray
@@ -136,6 +137,7 @@ class Readout:
     high: float | FloatArray
     tail: Tail
     coarse: float = 1.0
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -186,19 +188,22 @@ class Aggregate:
     def estimate(self) -> Estimate:
         """Return the unbiased estimate with its standard error."""
         readout = self.mechanism.readout
-        count = self.count.astype(np.float64)
+        known, total, squares = self.count, self.total.astype(np.float64), self.squares.astype(np.float64)
+        if readout.weights is not None:
+            known, total, squares = known[:1], total @ readout.weights[:, None], squares @ readout.weights[:, None] ** 2
+        count = known.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            mean = self.total / count
+            mean = total / count
             # squares were rounded to whole numbers: half of one covers what that may have hidden
             rounding = 0.5 if readout.coarse > 1 else 0.0
-            spread = readout.coarse**2 * (self.squares / count + rounding) - mean**2
+            spread = readout.coarse**2 * (squares / count + rounding) - mean**2
             variance = np.maximum(spread, 0.0) * count / (count - 1)
             error = np.abs(readout.scale) * np.sqrt(variance / count)
             value = readout.offset + readout.scale * mean
         return Estimate(
             value=np.where(count > 0, value, np.nan),
             std_error=np.where(count > 1, error, np.inf),
-            count=self.count,
+            count=known,
             low=readout.low,
             high=readout.high,
             tail=readout.tail,

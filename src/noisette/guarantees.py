@@ -38,8 +38,9 @@ class Claim:
 class Guarantee:
     """(epsilon, delta)-differential privacy for a unit, in a model, under a relation.
 
-    ``epsilon`` and ``delta`` are what is proved, ``claim`` is what was published. ``matrix[i][j]``, where
-    present, is the epsilon between inputs of level i and of level j.
+    ``epsilon`` and ``delta`` are what is proved, ``claim`` is what was published. ``matrix[i][j]``, where present, is
+    the graded guarantee: the epsilon, at the same delta, that the reports of an input of level i have against those of
+    an input of level j. It need not be symmetric; ``epsilon`` is its largest entry.
 
     >>> print(Guarantee(1.0))
     1-DP, unit record, model local, relation any-pair
@@ -104,7 +105,7 @@ class Guarantee:
             "relation": self.relation,
             "claim": None if self.claim is None else vars(self.claim).copy(),
             "claim_holds": self.claim_holds,
-        }
+        } | ({} if self.matrix is None else {"matrix": [list(row) for row in self.matrix]})
 
 
 def warn_unsound(name: str, guarantee: Guarantee) -> None:

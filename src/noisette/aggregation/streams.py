@@ -77,7 +77,7 @@ def load(text: str) -> Aggregate:
         raise ValueError(f"Expected a field {error} in an aggregate's text. {_REMEDY}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"An aggregate's text is damaged: {error} {_REMEDY}") from error
-    _check_sums(mechanism.domain, users, count, total, squares)
+    _check_sums(_size(mechanism), users, count, total, squares)
     return named(Aggregate(mechanism, users, count, total, squares), names)
 
 
@@ -97,9 +97,14 @@ def _fields(text: str) -> dict[str, Any]:
     return fields
 
 
-def _check_sums(domain: Domain, users: Any, *sums: IntArray) -> None:
+def _size(mechanism: Any) -> int:
+    """Return how many sums of each kind a mechanism keeps: one for each quantity, or for each kind of report."""
+    weights = mechanism.readout.weights
+    return quantities(mechanism.domain) if weights is None else int(weights.size)
+
+
+def _check_sums(size: int, users: Any, *sums: IntArray) -> None:
     """Refuse sums that no set of reports has."""
-    size = quantities(domain)
     if any(array.shape != (size,) for array in sums):
         raise ValueError(f"Expected {size} sums of each kind, got {[array.size for array in sums]}. {_REMEDY}")
     if isinstance(users, bool) or not isinstance(users, int) or users < 0:

@@ -254,21 +254,26 @@ class ScalarMechanism(BaseMechanism):
 
     def _admit(self, x: FloatArray, *, clip: bool) -> FloatArray:
         """Return ``x`` if it lies in the domain, or clipped into it where asked."""
-        low, high = float(x.min()), float(x.max())  # NaN spreads to both
-        if not (math.isfinite(low) and math.isfinite(high)):
-            bad = float(x[~np.isfinite(x)][0])
-            raise ValueError(f"Expected finite values, got {bad}. Remove or impute missing values before privatising.")
-        if isinstance(self.domain, Interval) and low >= self.domain.low and high <= self.domain.high:
-            return x
-        inside = self.domain.contains(x)
-        if np.all(inside):
-            return x
-        if clip:
-            return self.domain.clip(x)
-        bad = float(x[~inside][0])
-        raise ValueError(
-            f"Expected values in {self.domain}, got {bad}. Pass clip=True to move it to the nearest admissible value."
-        )
+        return admit(x, self.domain, clip=clip)
+
+
+def admit(x: FloatArray, domain: Interval | Grid, *, clip: bool) -> FloatArray:
+    """Return ``x`` if it lies in the domain, or clipped into it where asked."""
+    low, high = float(x.min()), float(x.max())  # NaN spreads to both
+    if not (math.isfinite(low) and math.isfinite(high)):
+        bad = float(x[~np.isfinite(x)][0])
+        raise ValueError(f"Expected finite values, got {bad}. Remove or impute missing values before privatising.")
+    if isinstance(domain, Interval) and low >= domain.low and high <= domain.high:
+        return x
+    inside = domain.contains(x)
+    if np.all(inside):
+        return x
+    if clip:
+        return domain.clip(x)
+    bad = float(x[~inside][0])
+    raise ValueError(
+        f"Expected values in {domain}, got {bad}. Pass clip=True to move it to the nearest admissible value."
+    )
 
 
 def power_of_two(size: float) -> float:
