@@ -11,7 +11,8 @@ from scipy.special import logsumexp
 from noisette._validate import FloatArray
 from noisette.enhancement.bell import Bell
 from noisette.enhancement.bounds import flat_posterior
-from noisette.enhancement.npmle import BLUR, Fit, Posterior, fit
+from noisette.enhancement.npmle import BLUR, Fit, fit
+from noisette.enhancement.prior import Posterior
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
 _BLOCK = 1 << 11

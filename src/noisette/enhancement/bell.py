@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisette._validate import FloatArray
-from noisette.enhancement.npmle import Posterior
+from noisette.enhancement.prior import FOLDS, Posterior, by_fold
 from noisette.enhancement.shrinkage import truth_spread
-
-_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,9 @@ class Bell:
         distance = observed - origin
         y, variance = (distance / std_error, np.ones_like(distance)) if tied else (distance, std_error**2)
         parts = [_fitted(y, variance)]
-        for fold in range(_FOLDS):
+        for fold in range(FOLDS):
             rest = np.ones(y.size, dtype=bool)
-            rest[fold::_FOLDS] = y.size <= 1
+            rest[fold::FOLDS] = y.size <= 1
             parts.append(_fitted(y[rest], variance[rest]))
         return cls(tuple(parts), origin, tied, (float(np.mean(std_error)), float(np.mean(std_error**2))))
 
@@ -62,14 +60,9 @@ class Bell:
 
     def held_out(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors under fits that did not see the observation."""
-        result = Posterior(*(np.empty_like(observed) for _ in range(3)))
-        for fold, part in enumerate(self.parts[1:]):
-            own = slice(fold, None, _FOLDS)
-            answer = self._posterior(observed[own], std_error[own], part)
-            result.mean[own] = answer.mean
-            result.variance[own] = answer.variance
-            result.log_density[own] = answer.log_density
-        return result
+        return by_fold(
+            observed.size, lambda fold, own: self._posterior(observed[own], std_error[own], self.parts[1 + fold])
+        )
 
     def _posterior(self, observed: FloatArray, std_error: FloatArray, part: tuple[float, float, float]) -> Posterior:
         mean, doubt, spread = part

@@ -3,67 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
+from noisette.enhancement.prior import FOLDS, Posterior, Prior, by_fold
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
-_BLOCK = 1 << 12
-_FOLDS = 5
 _WARM_UP, _ITERATIONS = 10, 200
-# Observations beyond this number are put in cells a fifth of a deviation wide before the fit.
+# Observations beyond this number are put in cells before the fit: this part of a deviation wide, with deviations alike
+# to this ratio.
 _EXACT = 4096
-_CELL_WIDTH, _CELL_RATIO = 0.2, 0.05
+_CELL_WIDTH, _CELL_RATIO = 0.4, 0.2
 BLUR = 0.2  # deviations within which atoms stand for a spread of truths
-
-
-@dataclass(frozen=True)
-class Prior:
-    """Atoms and their weights; each atom is blurred by ``width``, half a step of the grid it was fitted on."""
-
-    atoms: FloatArray
-    weights: FloatArray
-    width: float
-
-    @property
-    def mean(self) -> float:
-        """Mean of the truths."""
-        return float(self.weights @ self.atoms)
-
-    @property
-    def variance(self) -> float:
-        """Variance of the truths."""
-        return float(self.weights @ (self.atoms - self.mean) ** 2) + self.width**2
-
-    def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
-        """Return what each observation says about its truth."""
-        noise = std_error**2
-        marginal = noise + self.width**2
-        log_joint = np.log(self.weights) - (observed[:, None] - self.atoms) ** 2 / (2 * marginal[:, None])
-        top = log_joint.max(axis=1)
-        share = np.exp(log_joint - top[:, None])
-        mass = share.sum(axis=1)
-        share /= mass[:, None]
-        centre = share @ self.atoms
-        scatter = np.sum(share * (self.atoms - centre[:, None]) ** 2, axis=1)
-        reliance = noise / marginal
-        return Posterior(
-            reliance * centre + (1 - reliance) * observed,
-            reliance**2 * scatter + reliance * self.width**2,
-            top + np.log(mass) - np.log(2 * math.pi * marginal) / 2,
-        )
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """Mean and variance of each truth, and the log density of its observation."""
-
-    mean: FloatArray
-    variance: FloatArray
-    log_density: FloatArray
 
 
 @dataclass(frozen=True)
@@ -80,18 +33,11 @@ class Fit:
 
     def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors under the distribution that everyone shaped."""
-        return _gather(observed, std_error, lambda start: [(slice(None), self.prior)])
+        return self.prior.posterior(observed, std_error)
 
     def held_out(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors under distributions that did not see the observation."""
-        folds = len(self.others)
-        return _gather(
-            observed,
-            std_error,
-            lambda start: [
-                (slice((fold - start) % folds, None, folds), prior) for fold, prior in enumerate(self.others)
-            ],
-        )
+        return by_fold(observed.size, lambda fold, own: self.others[fold].posterior(observed[own], std_error[own]))
 
 
 def npmle(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True) -> Enhanced:
@@ -134,7 +80,7 @@ def npmle(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True) 
 
 def fit(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True) -> Fit:
     """Fit the distribution of the truths, and again without each fold: coordinates 0, 5, 10, ..., then 1, 6, ..."""
-    folds = np.arange(observed.size) % min(_FOLDS, observed.size)
+    folds = np.arange(observed.size) % min(FOLDS, observed.size)
     grid = _grid(observed, std_error, bounded)
     width = (grid[1] - grid[0]) / 2 if grid.size > 1 else 0.0
     cells = _cells(observed, np.hypot(std_error, width), folds)
@@ -206,21 +152,6 @@ def maximise(
     return weights
 
 
-def _gather(
-    observed: FloatArray, std_error: FloatArray, parts: Callable[[int], list[tuple[slice, Prior]]]
-) -> Posterior:
-    """Work out posteriors in blocks; ``parts(start)`` gives pieces of the block that starts there, and their priors."""
-    result = Posterior(*(np.empty_like(observed) for _ in range(3)))
-    for start in range(0, observed.size, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        for part, prior in parts(start):
-            answer = prior.posterior(observed[block][part], std_error[block][part])
-            result.mean[block][part] = answer.mean
-            result.variance[block][part] = answer.variance
-            result.log_density[block][part] = answer.log_density
-    return result
-
-
 def _support(weights: FloatArray, gradient: FloatArray) -> IntArray:
     """Atoms worth a weight: the heavy ones, and every local maximum of the derivative."""
     padded = np.concatenate([[-np.inf], gradient, [-np.inf]])
@@ -267,6 +198,9 @@ def _cells(observed: FloatArray, std_error: FloatArray, folds: IntArray) -> _Cel
     number = int(cell.max()) + 1
     total = np.bincount(cell, minlength=number)
     mean = np.bincount(cell, weights=observed, minlength=number) / total
-    deviation = np.sqrt(np.bincount(cell, weights=std_error**2, minlength=number) / total)
+    # The mean of a cell has lost the scatter within it: its noise is as much smaller.
+    scatter = np.bincount(cell, weights=(observed - mean[cell]) ** 2, minlength=number)
+    noise = np.bincount(cell, weights=std_error**2, minlength=number)
+    deviation = np.sqrt((noise - scatter) / total)
     counts = np.bincount(cell * parts + folds, minlength=number * parts).reshape(number, parts)
     return _Cells(mean, deviation, counts.astype(np.float64))
