@@ -33,6 +33,7 @@ CLASSES = {
     "duchi-box": "DuchiBox",
     "privunit": "PrivUnit",
     "privunit-g": "PrivUnitG",
+    "levelled": "LevelledResponse",
 }
 
 
@@ -81,6 +82,7 @@ def test_the_design_s_own_lines() -> None:
     nz.GeneralizedRandomizedResponse(epsilon=1.0, domain=nz.Categorical(7))
     nz.DuchiBox(epsilon=1.0, dims=4)
     nz.PrivUnitG(epsilon=8.0, dims=1000)
+    nz.LevelledResponse(edges=[-1, -0.6, 0, 1], epsilons=[3.0, 2.0, 1.0])
 
 
 def test_star_import_works_in_a_fresh_interpreter() -> None:

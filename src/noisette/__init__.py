@@ -15,6 +15,7 @@ from noisette.mechanisms.categorical.hashing import LocalHashing
 from noisette.mechanisms.categorical.histogram import HistogramEncoding
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
+from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
 from noisette.mechanisms.scalar.hybrid import Hybrid
@@ -64,6 +65,7 @@ __all__ = [
     "Interval",
     "L2Ball",
     "Laplace",
+    "LevelledResponse",
     "LocalHashing",
     "LpOptimal",
     "Moments",

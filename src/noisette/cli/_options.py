@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from noisette.domains import Box, Categorical, Grid, L2Ball
+from noisette.domains import Box, Categorical, Grid, Interval, L2Ball
 from noisette.mechanisms import CATALOGUE
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -124,6 +124,10 @@ def build(
         if not ranges:
             raise ValueError(f"{name} takes whole numbers of a public range: give --range LOW,HIGH.")
         return cls(**budget, domain=Grid(*ranges[columns[0]]))
+    if hasattr(example, "fitted"):
+        if dims > 1 or report is not None:
+            raise ValueError(f"{name} has levels of one number: choose a column with --columns, leave --report out.")
+        return example.fitted(domain=Interval(*ranges.get(columns[0], _DEFAULT)), **budget)
     if kind == "interval":
         return CATALOGUE["sampled"](name, dims=dims, report=report, domain=_box(columns, ranges), **budget)
     if hasattr(example, "inner"):

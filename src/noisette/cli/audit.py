@@ -70,15 +70,18 @@ def build(name: str, epsilon: float, params: Sequence[str]) -> Any:
 
     cls = find(name)
     example = cls.example(epsilon)
-    spec, domain = example.spec(), example.domain.spec()
-    own = {field.name for field in fields(cls) if field.init} - {"epsilon", "domain", "as_published"}
+    own = {field.name for field in fields(cls) if field.init}
+    placed = "domain" in own  # levels say themselves where they lie
+    spec, domain = example.spec(), example.domain.spec() if placed else {}
+    own -= {"epsilon", "domain", "as_published"}
     given = dict(_parse(text) for text in params)
-    unknown = sorted(set(given) - own - set(domain) - {"domain"} | set(given) & {"kind"})
+    unknown = sorted(set(given) - own - set(domain) - ({"domain"} if placed else set()) | set(given) & {"kind"})
     if unknown:
         known = ", ".join(sorted((own | set(domain)) - {"kind"}))
         raise ValueError(f"{name} has no option {unknown[0]!r}. Expected --param K=V with K one of {known}.")
     spec |= {key: value for key, value in given.items() if key in own}
-    spec["domain"] = given.get("domain", domain | {key: value for key, value in given.items() if key in domain})
+    if placed:
+        spec["domain"] = given.get("domain", domain | {key: value for key, value in given.items() if key in domain})
     return from_spec(spec)
 
 

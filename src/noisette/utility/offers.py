@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from noisette.domains import Box, Domain, Interval, L2Ball
 from noisette.mechanisms import CATALOGUE, by_name
@@ -26,6 +26,14 @@ class Offer:
     build: Callable[[int], Any]
     samples: bool = False
     fixed: bool = False
+
+
+@runtime_checkable
+class Fitting(Protocol):
+    """A mechanism of several budgets: it is scaled as a whole, to an interval and a total."""
+
+    def fitted(self, *, domain: Interval, epsilon: float) -> Any:
+        """Return the mechanism on another interval, at another total."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,11 @@ class Setting:
         if example.domain.shape == ():
             if example.domain.kind != self.domain.kind:
                 return f"it takes a domain of kind {example.domain.kind}, got {self.domain}."
+            if isinstance(example, Fitting):
+                if self.dims > 1 or not isinstance(self.domain, Interval):
+                    return f"its levels are those of one number, got dims={self.dims} of {self.domain}."
+                inside = self.domain
+                return Offer(name, lambda _: example.fitted(domain=inside, **budget), fixed=fixed)
             if self.dims == 1:
                 return Offer(name, lambda _: replace(example, **budget, domain=self.domain), fixed=fixed)
             if not isinstance(self.domain, Interval):

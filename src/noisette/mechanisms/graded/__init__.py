@@ -1,0 +1,1 @@
+"""Mechanisms for values whose range decides how much protection they get."""
