@@ -27,7 +27,7 @@ import noisette as nz
 BUDGETS = (0.5, 1.0, 2.0, 4.0)
 FOLDER = "mechanisms"
 REQUEST = re.compile(r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*"')
-KINDS = {"mean": "Numbers", "frequency": "Categories", "vector-mean": "Vectors"}
+KINDS = {"mean": "Numbers", "frequency": "Categories", "vector-mean": "Vectors", "attributes": "Records"}
 
 matplotlib.rcParams["svg.hashsalt"] = "noisette"  # the same figure is the same file on every build
 

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from noisette.core import Aggregate, Estimate, Moments
-from noisette.domains import Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorDomain
+from noisette.domains import Attributes, Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorBall, TensorDomain
 from noisette.guarantees import Claim, Guarantee, PrivacyWarning
 from noisette.mechanisms import CATALOGUE, from_spec
 from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
@@ -23,6 +23,7 @@ from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
 from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
 from noisette.mechanisms.vector.sampled import Reports, Sampled
@@ -47,6 +48,7 @@ _LAZY = {
 __all__ = [
     "CATALOGUE",
     "Aggregate",
+    "Attributes",
     "Box",
     "Categorical",
     "Claim",
@@ -76,12 +78,14 @@ __all__ = [
     "PrivacyWarning",
     "Reports",
     "Sampled",
+    "SampledAttributes",
     "Scdf",
     "Sphere",
     "SquareWave",
     "Staircase",
     "SubsetSelection",
     "SymmetricUnaryEncoding",
+    "TensorBall",
     "TensorDomain",
     "UnaryEncoding",
     "accounting",

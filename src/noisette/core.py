@@ -126,9 +126,9 @@ class Tail:
 class Readout:
     """How integer sums become an estimate: value = offset + scale * total / count.
 
-    ``coarse``, a power of two, divides an integer before it is squared and the square is rounded; ``low`` and ``high``
-    bound the estimated quantity. Where reports are counted by kind, ``weights`` is what one report of each kind says of
-    a single quantity: value = offset + scale * sum of weights * total / count.
+    ``coarse``, a power of two or one for each quantity, divides an integer before it is squared and the square is
+    rounded; ``low`` and ``high`` bound the estimated quantity. Where reports are counted by kind, ``weights`` is what
+    one report of each kind says of a single quantity: value = offset + scale * sum of weights * total / count.
     """
 
     offset: float | FloatArray
@@ -136,7 +136,7 @@ class Readout:
     low: float | FloatArray
     high: float | FloatArray
     tail: Tail
-    coarse: float = 1.0
+    coarse: Any = 1.0
     weights: FloatArray | None = None
 
 
@@ -195,8 +195,8 @@ class Aggregate:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / count
             # squares were rounded to whole numbers: half of one covers what that may have hidden
-            rounding = 0.5 if readout.coarse > 1 else 0.0
-            spread = readout.coarse**2 * (squares / count + rounding) - mean**2
+            rounding = np.where(np.asarray(readout.coarse) > 1, 0.5, 0.0)
+            spread = np.square(readout.coarse) * (squares / count + rounding) - mean**2
             variance = np.maximum(spread, 0.0) * count / (count - 1)
             error = np.abs(readout.scale) * np.sqrt(variance / count)
             value = readout.offset + readout.scale * mean
@@ -209,6 +209,7 @@ class Aggregate:
             tail=readout.tail,
             names=self.names,
             kind=self.mechanism.kind,
+            groups=getattr(self.mechanism, "groups", None),
         )
 
     def to_json(self) -> str:
@@ -223,8 +224,9 @@ class Estimate:
     """Estimated quantities with their errors.
 
     ``value`` is NaN and ``std_error`` infinite where nothing was reported. ``kind`` is the mechanism's: quantities of
-    kind "frequency" belong to the categories of one attribute and add up to one. ``method`` names the enhancement,
-    ``expected_gain`` the estimated fall in mean squared error that it brought.
+    kind "frequency" belong to the categories of one attribute and add up to one. Those of kind "attributes" come in
+    runs, of lengths ``groups``: a run of one is a mean, a longer one holds the frequencies of one attribute. ``method``
+    names the enhancement, ``expected_gain`` the estimated fall in mean squared error that it brought.
     """
 
     value: FloatArray
@@ -237,6 +239,7 @@ class Estimate:
     method: str = "none"
     expected_gain: float | None = field(default=None)
     kind: str = "mean"
+    groups: tuple[int, ...] | None = None
 
     def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
         """Return lower and upper ends of the confidence interval of each quantity.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -357,9 +358,7 @@ class TensorDomain(_Spec):
     kind: ClassVar[str] = "tensor"
 
     def __post_init__(self) -> None:
-        shape = tuple(_validate.integer(size, "dims", low=1) for size in self.dims)
-        if not shape:
-            raise ValueError("Expected at least one mode in dims=(). Use Interval for a single number.")
+        shape = _tensor_shape(self.dims)
         low, high = _bounds(self.low, self.high)
         for name, value in (("dims", shape), ("low", low), ("high", high)):
             object.__setattr__(self, name, value)
@@ -389,8 +388,178 @@ class TensorDomain(_Spec):
         return np.clip(values, self.low, self.high)
 
 
+@dataclass(frozen=True)
+class Attributes(_Spec):
+    """Records of several attributes, each a number of an `Interval` or a code of a `Categorical`, in one row.
+
+    A whole number stands for so many categories. ``names`` are those of the attributes.
+
+    >>> people = Attributes((Interval(0, 120), 2, Categorical(labels=("red", "green"))), names=("age", "sex", "colour"))
+    >>> people.quantities
+    ('age', 'sex=0', 'sex=1', 'colour=red', 'colour=green')
+    """
+
+    parts: tuple[Any, ...]
+    names: tuple[str, ...] | None = None
+    kind: ClassVar[str] = "attributes"
+
+    def __post_init__(self) -> None:
+        parts = tuple(self._part(part) for part in self.parts)
+        if not parts:
+            raise ValueError("Expected at least one attribute, got none.")
+        object.__setattr__(self, "parts", parts)
+        if self.names is not None:
+            names = tuple(map(str, self.names))
+            if len(set(names)) != len(parts):
+                raise ValueError(f"Expected {len(parts)} distinct names of attributes, got {names}.")
+            object.__setattr__(self, "names", names)
+
+    @staticmethod
+    def _part(part: Any) -> Interval | Categorical:
+        """Return one attribute's domain."""
+        if isinstance(part, Mapping):
+            part = from_spec(part)
+        elif isinstance(part, int | np.integer) and not isinstance(part, bool):
+            part = Categorical(int(part))
+        if not isinstance(part, Interval | Categorical):
+            raise TypeError(f"Expected each attribute to be an Interval, a Categorical or a size, got {part!r}.")
+        return part
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description that `from_spec` reads back."""
+        return {"kind": self.kind, "parts": [part.spec() for part in self.parts], "names": self.names}
+
+    @property
+    def dims(self) -> int:
+        """Number of attributes."""
+        return len(self.parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one element."""
+        return (self.dims,)
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance of two records, a category seen as a unit vector."""
+        return math.sqrt(sum(part.diameter**2 for part in self.parts))
+
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """How many quantities an estimate has for each attribute: 1 for a mean, else one for each category."""
+        return tuple(part.size if isinstance(part, Categorical) else 1 for part in self.parts)
+
+    @cached_property
+    def quantities(self) -> tuple[str, ...]:
+        """Names of the means and frequencies that are estimated."""
+        names = map(str, range(self.dims)) if self.names is None else self.names
+        found: list[str] = []
+        for name, part in zip(names, self.parts, strict=True):
+            labels = [name] if isinstance(part, Interval) else map(str, part.labels or range(part.size))
+            found += labels if isinstance(part, Interval) else (f"{name}={label}" for label in labels)
+        return tuple(found)
+
+    @cached_property
+    def categorical(self) -> BoolArray:
+        """Tell which attributes are categories."""
+        return np.asarray([isinstance(part, Categorical) for part in self.parts])
+
+    @cached_property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Least and largest number, or code, of each attribute."""
+        ends = [
+            (0.0, part.size - 1.0) if isinstance(part, Categorical) else (part.low, part.high) for part in self.parts
+        ]
+        low, high = np.asarray(ends).T
+        return low, high
+
+    def outside(self, x: Any) -> BoolArray:
+        """Tell which entries are no number of their interval and no code of a category."""
+        values = _validate.reals(x)
+        _validate.trailing(values, self.shape, "x")
+        low, high = self.bounds
+        inside = (values >= low) & (values <= high)
+        if self.categorical.any():
+            inside &= ~self.categorical | (values == np.floor(values))
+        return np.asarray(~inside)
+
+    def contains(self, x: Any) -> BoolArray:
+        """Tell which records are admissible."""
+        return np.asarray(~self.outside(x).any(axis=-1))
+
+    def clip(self, x: Any) -> FloatArray:
+        """Move numbers to the nearer end; there is no nearest category, so an unknown code is refused."""
+        values = _validate.reals(x)
+        outside = self.outside(values) & self.categorical
+        if outside.any():
+            place = tuple(np.argwhere(outside)[0])
+            raise ValueError(
+                f"Expected a code of a category in attribute {place[-1]}, got {values[place]}. "
+                "Map unknown values to a category of their own, such as 'other'."
+            )
+        return np.clip(values, *self.bounds)
+
+    def expand(self, x: Any) -> FloatArray:
+        """Return numbers as they are and categories as vectors of zeros and a one: what an estimate is about."""
+        values = _validate.reals(x)
+        _validate.trailing(values, self.shape, "x")
+        columns = [
+            values[..., j, None] == np.arange(part.size) if isinstance(part, Categorical) else values[..., j, None]
+            for j, part in enumerate(self.parts)
+        ]
+        return np.concatenate(columns, axis=-1, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class TensorBall(_Spec):
+    """Tensors of one shape whose Frobenius norm is at most ``radius``; with ``mode``, that of each slice along it is.
+
+    >>> TensorBall((4, 3), radius=1.0, mode=0).diameter  # four rows, each of length 1 at most
+    4.0
+    """
+
+    dims: tuple[int, ...]
+    radius: float = 1.0
+    mode: int | None = None
+    kind: ClassVar[str] = "tensor-ball"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dims", _tensor_shape(self.dims))
+        object.__setattr__(self, "radius", _validate.positive(self.radius, "radius"))
+        if self.mode is not None:
+            object.__setattr__(self, "mode", _validate.integer(self.mode, "mode", low=0, high=len(self.dims) - 1))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one element."""
+        return self.dims
+
+    @property
+    def diameter(self) -> float:
+        """Largest Frobenius distance."""
+        return 2 * self.radius * math.sqrt(1 if self.mode is None else self.dims[self.mode])
+
+    def contains(self, x: Any) -> BoolArray:
+        """Tell which tensors are short enough, up to rounding of the last bits."""
+        norms = self.norms(x)
+        return np.asarray((norms <= self.radius * (1 + 1e-12)).all(axis=tuple(range(-len(self.dims), 0))))
+
+    def clip(self, x: Any) -> FloatArray:
+        """Shorten what is too long."""
+        values = _validate.reals(x)
+        norms = self.norms(values)
+        return np.asarray(values * np.where(norms > self.radius, self.radius / np.maximum(norms, self.radius), 1.0))
+
+    def norms(self, x: Any) -> FloatArray:
+        """Return the norm of each tensor, or of each of its slices, with axes of length one for what is summed."""
+        values = _validate.reals(x)
+        _validate.trailing(values, self.dims, "x")
+        axes = tuple(axis - len(self.dims) for axis in range(len(self.dims)) if axis != self.mode)
+        return np.asarray(np.sqrt(np.square(values).sum(axis=axes, keepdims=True)))
+
+
 DOMAINS: dict[str, type[Any]] = {
-    cls.kind: cls for cls in (Interval, Grid, Box, L2Ball, Sphere, Categorical, TensorDomain)
+    cls.kind: cls for cls in (Interval, Grid, Box, L2Ball, Sphere, Categorical, TensorDomain, TensorBall, Attributes)
 }
 
 
@@ -406,6 +575,16 @@ def from_spec(spec: Mapping[str, Any]) -> Any:
             f"Unknown fields {sorted(set(options) - names)} for domain {kind!r}; expected {sorted(names)}."
         )
     return DOMAINS[kind](**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
+
+
+def _tensor_shape(dims: Any) -> tuple[int, ...]:
+    """Check the sizes of the modes of a tensor."""
+    if isinstance(dims, int | np.integer):
+        raise TypeError(f"Expected dims={dims!r} to be a tuple, e.g. dims=({dims},).")
+    shape = tuple(_validate.integer(size, "dims", low=1) for size in dims)
+    if not shape:
+        raise ValueError("Expected at least one mode in dims=(). Use Interval for a single number.")
+    return shape
 
 
 def _bounds(low: float, high: float) -> tuple[float, float]:

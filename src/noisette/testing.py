@@ -49,7 +49,7 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
 def _inputs(mechanism: Estimating, seed: int) -> list[Any]:
     """Return the worst inputs and, where the domain is convex, points between them."""
     worst = [np.asarray(x) for x in mechanism.witnesses()[0]]
-    if worst[0].dtype.kind in "iu" or mechanism.domain.kind in ("sphere", "grid"):
+    if worst[0].dtype.kind in "iu" or mechanism.domain.kind in ("sphere", "grid", "attributes"):
         return worst
     shares = np.random.default_rng(seed).dirichlet(np.ones(len(worst)), size=2)
     return worst + [np.asarray(np.tensordot(share, np.asarray(worst), axes=1)) for share in shares]
@@ -133,6 +133,8 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
 
 def _truth(mechanism: Estimating, x: Any) -> FloatArray:
     """Return what is estimated when everybody holds x."""
+    if mechanism.kind == "attributes":
+        return np.asarray(mechanism.domain.expand(x))  # type: ignore[attr-defined]
     if mechanism.kind == "frequency":
         return np.asarray(np.eye(mechanism.domain.size)[int(x)])  # type: ignore[attr-defined]
     return np.atleast_1d(np.asarray(x, dtype=float))

@@ -12,7 +12,7 @@ import numpy as np
 
 from noisette._validate import IntArray
 from noisette.core import Aggregate, decode_array
-from noisette.domains import Categorical, Domain
+from noisette.domains import Attributes, Categorical, Domain
 from noisette.mechanisms import from_spec
 
 _FORMAT, _VERSION = "noisette-aggregate", 1
@@ -56,6 +56,8 @@ def checked_names(mechanism: Any, names: Sequence[str]) -> tuple[str, ...]:
 
 def quantities(domain: Domain) -> int:
     """Return how many numbers an estimate over this domain has."""
+    if isinstance(domain, Attributes):
+        return sum(domain.groups)
     return domain.size if isinstance(domain, Categorical) else math.prod(domain.shape)
 
 

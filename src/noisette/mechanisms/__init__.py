@@ -22,6 +22,7 @@ from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
 from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
 from noisette.mechanisms.vector.sampled import Sampled
@@ -49,6 +50,7 @@ CATALOGUE: dict[str, type[Any]] = {
         HadamardResponse,
         HistogramEncoding,
         Sampled,
+        SampledAttributes,
         DuchiBox,
         PrivUnit,
         PrivUnitG,

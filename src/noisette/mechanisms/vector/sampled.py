@@ -343,13 +343,22 @@ def best_report(dims: int, build: Callable[[int], ScalarMechanism]) -> int:
 
     The variance of the estimate of one dimension is (d/m) E[Y^2] - x^2 over n, so that is what m should make small.
     """
-    best, least = 1, math.inf
     ends = np.asarray([-1.0, 0.0, 1.0])
-    for report in range(1, dims + 1):
+
+    def cost(report: int) -> float:
         moments = build(report).moments(ends)
-        cost = float((moments.variance + (ends + moments.bias) ** 2).max()) / report
-        if cost < least:
-            best, least = report, cost
-        elif report > best + 3:  # the cost falls and then rises for good
+        return float((moments.variance + (ends + moments.bias) ** 2).max()) / report
+
+    return least_cost(dims, cost)
+
+
+def least_cost(dims: int, cost: Callable[[int], float]) -> int:
+    """Return the number from 1 to ``dims`` of least cost, which falls and then rises for good."""
+    best, least = 1, math.inf
+    for report in range(1, dims + 1):
+        found = cost(report)
+        if found < least:
+            best, least = report, found
+        elif report > best + 3:
             break
     return best

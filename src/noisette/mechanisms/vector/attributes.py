@@ -1,0 +1,446 @@
+"""Each user reports some attributes of her record, numbers and categories, each by a mechanism of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray, IntArray
+from noisette.cells import Cells, Dissected, up
+from noisette.core import Aggregate, Moments, Readout, Tail, Tally
+from noisette.domains import Attributes, BoolArray, Categorical
+from noisette.guarantees import Claim, Guarantee
+from noisette.mechanisms._base import BaseMechanism, blocks
+from noisette.mechanisms.vector.sampled import choose, least_cost
+
+_MOST_CELLS = 1 << 14  # combinations of inner cells that are told apart
+_ENTRIES = 1 << 20  # numbers worked on at a time
+_EXACT_INTEGERS = 2.0**53
+_SHRINK = 1 - 2.0**-48  # keeps the sum of shares of a budget below the budget
+
+
+@dataclass(frozen=True)
+class AttributeReports:
+    """Rows of an attribute and a report about it, attributes in increasing order, the rest of a row zero."""
+
+    mechanism: SampledAttributes
+
+    def __str__(self) -> str:
+        inner = self.mechanism.inner
+        names = inner if isinstance(inner, str) else ", ".join(sorted(set(inner)))
+        return f"increasing attributes below {self.mechanism.domain.dims}, each with a report of {names}"
+
+    def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
+        """Tell which users' reports could have been sent."""
+        own = self.mechanism
+        shape = reports.shape[: reports.ndim - 2]
+        rows = reports.reshape(-1, *own.report_shape)
+        index = rows[..., 0]
+        known = ((index >= 0) & (index < own.domain.dims) & (index == np.floor(index))).all(axis=1)
+        sound = known & (index[:, 1:] > index[:, :-1]).all(axis=1)
+        fits = np.zeros(index.shape, dtype=bool)
+        for inner, chosen, width in own.sorts(np.where(known[:, None], index, 0).astype(np.int64)):
+            values = rows[chosen][:, 1:]
+            sent = values[:, :width].reshape(len(values), *getattr(inner, "report_shape", ()))
+            fits[chosen] = inner.support.contains(sent) & (values[:, width:] == 0).all(axis=1)
+        return np.asarray((sound & fits.all(axis=1)).reshape(shape))
+
+
+@dataclass(frozen=True)
+class SampledAttributes(BaseMechanism):
+    """Report some attributes of a record, drawn at random, each by its own mechanism with its share of the budget.
+
+    Formula: a uniform subset of m attributes out of d; each through the mechanism that ``inner`` names, one for all or
+    one for each attribute, with budget e/m. ``inner="histogram"`` adds noise of budget e/(2m) to every entry of the
+    encoded categories, as the thesis does. ``report=None`` takes the m of least worst-case error. When all attributes
+    are reported ``shares`` may split the budget unevenly among them.
+
+    *Guarantee*: epsilon-LDP for the user's whole record, by composition over the m attributes.
+    *Utility*: unbiased where the inner mechanisms are; about n m / d reports an attribute. Of the mechanisms for
+    categories "subset-selection" has the least variance, "grr" the shortest report for few categories, "olh" for many.
+    Duan 2024, section 4.2.3, for histogram encoding; sampling as Wang et al. 2019, Algorithm 4.
+
+    >>> people = Attributes((3, 10, 40), names=("sex", "region", "job"))
+    >>> m = SampledAttributes("oue", epsilon=1.0, domain=people, report=1)
+    >>> reports = m.privatize([[0, 9, 31], [2, 4, 7]], rng=7)
+    >>> estimate = m.aggregate(reports).estimate()
+    >>> estimate.groups, estimate.names[2:5]
+    ((3, 10, 40), ('sex=2', 'region=0', 'region=1'))
+    """
+
+    inner: str | tuple[str, ...]
+    epsilon: float
+    domain: Attributes
+    _: KW_ONLY
+    report: int = None  # type: ignore[assignment]  # __post_init__ chooses it
+    shares: tuple[float, ...] | None = None
+    delta: float = 0.0
+    name: ClassVar[str] = "sampled-attributes"
+    kind: ClassVar[str] = "attributes"
+    citation: ClassVar[str] = "duan2024benchmarking"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
+        object.__setattr__(self, "delta", _validate.delta(self.delta))
+        if not isinstance(self.domain, Attributes):
+            raise TypeError(f"Expected domain={self.domain!r} to be Attributes, e.g. Attributes((2, 5, 10)).")
+        if not isinstance(self.inner, str):
+            object.__setattr__(self, "inner", tuple(self.inner))
+            if len(self.inner) != self.dims:
+                raise ValueError(f"Expected one mechanism or {self.dims}, one an attribute, got {len(self.inner)}.")
+        if self.shares is not None:
+            self._settle_shares()
+        if self.report is None:
+            report = self.dims if self.shares is not None else least_cost(self.dims, self._cost)
+        else:
+            report = _validate.integer(self.report, "report", low=1, high=self.dims)
+        object.__setattr__(self, "report", report)
+        if self.shares is not None and report != self.dims:
+            raise ValueError(f"Expected report={report} to be {self.dims}: only whole records share a budget unevenly.")
+        if np.dtype(self.report_dtype).kind == "f" and any(
+            getattr(inner.support, "seeds", 0) > _EXACT_INTEGERS for inner in self._distinct
+        ):
+            raise ValueError(
+                "Expected no 'olh' beside reports that are real numbers. Take 'oue' or 'subset-selection'."
+            )
+
+    def _settle_shares(self) -> None:
+        shares = _validate.reals(self.shares, "shares")
+        if shares.shape != (self.dims,) or not np.all(shares > 0) or not abs(float(shares.sum()) - 1) <= 1e-9:
+            raise ValueError(f"Expected {self.dims} shares > 0 that add up to 1, got {self.shares}.")
+        object.__setattr__(self, "shares", tuple(shares.tolist()))
+
+    @classmethod
+    def example(cls, epsilon: float) -> Self:
+        """Return randomised response on one of two attributes, of two and of three categories."""
+        return cls("grr", epsilon=epsilon, domain=Attributes((2, 3)), report=1)
+
+    @property
+    def dims(self) -> int:
+        """Number of attributes."""
+        return self.domain.dims
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """How many quantities an estimate has for each attribute."""
+        return self.domain.groups
+
+    def _build(self, report: int) -> tuple[list[Any], IntArray]:
+        """Return the distinct inner mechanisms when ``report`` attributes share the budget, and which has whose."""
+        from noisette.mechanisms import by_name  # the catalogue lists this class, so it is complete only later
+
+        found: dict[Any, int] = {}
+        built: list[Any] = []
+        owner = np.empty(self.dims, dtype=np.int64)
+        names = (self.inner,) * self.dims if isinstance(self.inner, str) else self.inner
+        for j, (name, part) in enumerate(zip(names, self.domain.parts, strict=True)):
+            share = 1 / report if self.shares is None else self.shares[j] * _SHRINK
+            key = name, part, share
+            if key not in found:
+                found[key] = len(built)
+                built.append(self._inner(by_name(name), part, share))
+            owner[j] = found[key]
+        return built, owner
+
+    def _inner(self, cls: Any, part: Any, share: float) -> Any:
+        """Return one attribute's mechanism."""
+        budget = {"epsilon": self.epsilon * share} | ({"delta": self.delta * share} if self.delta > 0 else {})
+        if cls.kind not in ("mean", "frequency") or (cls.kind == "frequency") != isinstance(part, Categorical):
+            raise ValueError(f"Expected a mechanism for {part}, got {cls.name!r}, which is for another kind of values.")
+        mechanism = cls(**budget, domain=part)
+        if self.delta == 0 and mechanism.guarantee.delta > 0:
+            raise ValueError(f"Expected delta > 0 for {cls.name!r}: it has no pure guarantee. Give one, e.g. 1e-6.")
+        return mechanism
+
+    @cached_property
+    def _built(self) -> tuple[list[Any], IntArray]:
+        return self._build(self.report)
+
+    @property
+    def _distinct(self) -> list[Any]:
+        return self._built[0]
+
+    @cached_property
+    def inner_mechanisms(self) -> tuple[Any, ...]:
+        """The mechanism of each attribute."""
+        distinct, owner = self._built
+        return tuple(distinct[kind] for kind in owner.tolist())
+
+    def _cost(self, report: int) -> float:
+        """Return the worst second moment of one report, averaged over attributes, divided by ``report``.
+
+        The variance of an estimate is (d/m) E[Y^2] - x^2 over n, so that is what m should make small.
+        """
+        distinct, owner = self._build(report)
+        return float(np.asarray([_second_moment(inner) for inner in distinct])[owner].mean()) / report
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Return the guarantee of the whole record: those of the dearest attributes that may be reported, added up."""
+        own = sorted(((m.guarantee.epsilon, m.guarantee.delta) for m in self.inner_mechanisms), reverse=True)
+        epsilon, delta = (math.fsum(column) for column in zip(*own[: self.report], strict=True))
+        claim = Claim(self.epsilon, self.delta, source=self.citation)
+        return Guarantee(min(self.epsilon, epsilon), min(self.delta, delta), claim=claim)
+
+    @cached_property
+    def _widths(self) -> IntArray:
+        """Numbers in a report of each distinct mechanism."""
+        return np.asarray([math.prod(getattr(inner, "report_shape", ())) for inner in self._distinct])
+
+    @cached_property
+    def report_shape(self) -> tuple[int, int]:
+        """A row for each reported attribute: which it is, and the numbers of its report."""
+        return self.report, 1 + int(self._widths.max())
+
+    @cached_property
+    def report_dtype(self) -> npt.DTypeLike:
+        """The smallest type that holds all reports and the number of every attribute."""
+        kinds = [np.dtype(getattr(inner, "report_dtype", np.float64)) for inner in self._distinct]
+        return np.result_type(*kinds, np.min_scalar_type(self.dims))
+
+    @property
+    def support(self) -> AttributeReports:
+        """Possible reports of a user."""
+        return AttributeReports(self)
+
+    def sorts(self, index: IntArray) -> Iterator[tuple[Any, BoolArray, int]]:
+        """Yield each distinct mechanism, which of the reported attributes are its own, and how wide its reports are."""
+        owner = self._built[1][index]
+        for kind, inner in enumerate(self._distinct):
+            chosen = owner == kind
+            if chosen.any():
+                yield inner, chosen, int(self._widths[kind])
+
+    def unpack(self, inner: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return reports of an inner mechanism as it sent them, from the rows that hold them."""
+        shape = getattr(inner, "report_shape", ())
+        own = values[:, : math.prod(shape)].reshape(len(values), *shape)
+        return own.astype(getattr(inner, "report_dtype", np.float64), copy=False)
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> npt.NDArray[Any]:
+        """Return each user's reports; ``x`` has one row a user, categories as codes."""
+        values = _validate.numbers(x)
+        _validate.trailing(values, (self.dims,), "x")
+        rows = values.reshape(-1, self.dims)
+        source = _random.generator(rng)
+        reports = np.zeros((len(rows), *self.report_shape), dtype=self.report_dtype)
+        for part in blocks(len(rows), max(1, _ENTRIES // self.dims)):
+            block = self._admit(rows[part], clip=clip)
+            chosen = choose(source, len(block), self.dims, self.report)
+            picked = np.take_along_axis(block, chosen, axis=1)
+            reports[part, :, 0] = chosen
+            for inner, own, width in self.sorts(chosen):
+                inputs = picked[own].astype(np.int64) if inner.kind == "frequency" else picked[own]
+                sent = np.asarray(inner.privatize(inputs, rng=source)).reshape(-1, width)
+                place = reports[part]
+                place[own, 1 : 1 + width] = sent
+        return reports.reshape(*values.shape[:-1], *self.report_shape)
+
+    def _admit(self, rows: npt.NDArray[Any], *, clip: bool) -> FloatArray:
+        """Return admissible records, clipped where asked."""
+        block = np.asarray(rows, dtype=np.float64)
+        if not np.isfinite(block).all():
+            row, column = np.argwhere(~np.isfinite(block))[0]
+            raise ValueError(
+                f"Expected finite values, got {block[row, column]} in attribute {column}. "
+                "Impute missing numbers; give missing categories a code of their own."
+            )
+        outside = self.domain.outside(block)
+        if not outside.any():
+            return block
+        if clip:
+            return self.domain.clip(block)
+        row, column = np.argwhere(outside)[0]
+        part = self.domain.parts[column]
+        bounds = f"a code 0 ... {part.size - 1}" if isinstance(part, Categorical) else f"a number in {part}"
+        raise ValueError(
+            f"Expected {bounds} in attribute {column}, got {block[row, column]:g}. "
+            "Pass clip=True to move numbers to the nearest end; map unknown categories to one of their own."
+        )
+
+    def moments(self, x: Any) -> Moments:
+        """Return, for each quantity, the exact moments of what one report about its attribute estimates."""
+        values = _validate.reals(x)
+        _validate.trailing(values, (self.dims,), "x")
+        rows = self._admit(values.reshape(-1, self.dims), clip=False)
+        starts = np.concatenate([[0], np.cumsum(self.groups)])
+        found = {name: np.empty((len(rows), int(starts[-1]))) for name in ("bias", "variance", "third")}
+        for j, inner in enumerate(self.inner_mechanisms):
+            column = rows[:, j].astype(np.int64) if inner.kind == "frequency" else rows[:, j]
+            moments = inner.moments(column)
+            for name, array in found.items():
+                array[:, starts[j] : starts[j + 1]] = getattr(moments, name).reshape(len(rows), -1)
+        shape = (*values.shape[:-1], int(starts[-1]))
+        return Moments(*(found[name].reshape(shape) for name in ("bias", "variance", "third")))
+
+    def log_prob(self, report: Any, x: Any) -> FloatArray:
+        """Return the log density of each user's reports given her record."""
+        reports = np.asarray(report)
+        _validate.trailing(reports, self.report_shape, "report")
+        values = self._admit(_validate.reals(x).reshape(-1, self.dims), clip=False)
+        flat = reports.reshape(-1, *self.report_shape)
+        possible = self.support.contains(flat)
+        rows = max(len(flat), len(values))
+        flat = np.broadcast_to(flat, (rows, *self.report_shape))
+        possible = np.broadcast_to(possible, (rows,))
+        index = np.where(possible[:, None], flat[..., 0], np.arange(self.report)).astype(np.int64)
+        chosen = np.take_along_axis(np.broadcast_to(values, (rows, self.dims)), index, axis=1)
+        mass = np.zeros(index.shape)
+        for inner, own, _ in self.sorts(index):
+            own &= possible[:, None]
+            if own.any():
+                inputs = chosen[own].astype(np.int64) if inner.kind == "frequency" else chosen[own]
+                mass[own] = inner.log_prob(self.unpack(inner, flat[own][:, 1:]), inputs)
+        return np.where(possible, mass.sum(axis=1) - self._log_subsets, -np.inf)
+
+    @property
+    def _log_subsets(self) -> float:
+        return float(gammaln(self.dims + 1) - gammaln(self.report + 1) - gammaln(self.dims - self.report + 1))
+
+    def _record(self, columns: list[Any]) -> npt.NDArray[Any]:
+        """Return records from one value an attribute, as codes where all attributes are categories."""
+        rows = np.asarray(columns, dtype=np.float64).T
+        return rows.astype(np.int64) if self.domain.categorical.all() else rows
+
+    def _pack(self, attributes: list[int], reports: list[Any]) -> npt.NDArray[Any]:
+        """Return one user's rows."""
+        rows = np.zeros(self.report_shape, dtype=self.report_dtype)
+        for row, (j, report) in enumerate(zip(attributes, reports, strict=True)):
+            flat = np.ravel(np.asarray(report))
+            rows[row, 0] = j
+            rows[row, 1 : 1 + flat.size] = flat
+        return rows
+
+    def witnesses(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return two records that differ most in every attribute, and the reports that tell them apart best."""
+        worst = {id(inner): _worst(inner) for inner in self._distinct}
+        each = [worst[id(inner)] for inner in self.inner_mechanisms]
+        dearest = sorted(np.argsort([-gap for gap, *_ in each], kind="stable")[: self.report].tolist())
+        inputs = self._record([[high, low] for _, high, low, *_ in each])
+        reports = [self._pack(dearest, [each[j][place] for j in dearest]) for place in (3, 4)]
+        return inputs, np.stack(reports)
+
+    def dissect(self) -> Iterator[Cells]:
+        """Combine the cells of the inner mechanisms, for records that differ in every attribute.
+
+        The attributes are drawn without looking at the record, and given them the laws are products, which are farthest
+        apart where all factors are. Where that makes too many cells, or several attributes whose laws are not made of
+        constant cells, only the reports that are worst in every attribute are returned.
+        """
+        if not all(isinstance(inner, Dissected) for inner in self._distinct):
+            return
+        cut = {id(inner): list(inner.dissect()) for inner in self._distinct}
+        if any(len(found) != 1 for found in cut.values()):
+            return
+        each = [cut[id(inner)][0] for inner in self.inner_mechanisms]
+        pair = self._record([list(cells.pair) for cells in each])
+        bounds = [cells.bound for cells in each]
+        bound = None
+        if all(b is not None and math.isfinite(b) for b in bounds):
+            bound = up(sum(map(Fraction, sorted(bounds)[-self.report :])))
+        most = max(cells.log_weight.size for cells in each) ** self.report * math.comb(self.dims, self.report)
+        plain = all(len(cells.nodes) == 1 for cells in each)
+        if most <= _MOST_CELLS and (plain or self.report == 1):
+            yield self._products(each, (pair[0], pair[1]), bound)
+        else:
+            inputs, reports = self.witnesses()
+            cells = Cells.constant((inputs[0], inputs[1]), reports, np.zeros(2), bound)
+            yield replace(cells, complete=False)
+
+    def _products(self, each: list[Cells], pair: tuple[Any, Any], bound: float | None) -> Cells:
+        """Return all combinations of the cells of the attributes reported together."""
+        depth = max(len(cells.nodes) for cells in each)
+        nodes: list[list[Any]] = [[] for _ in range(depth)]
+        weights: list[float] = []
+        runs: dict[str, list[float]] = {"places": [], "span": [], "tilt": []}
+        for subset in combinations(range(self.dims), self.report):
+            sizes = [each[j].log_weight.size for j in subset]
+            for chosen in np.ndindex(*sizes):
+                picked = [(each[j], i) for j, i in zip(subset, chosen, strict=True)]
+                weights.append(sum(cells.log_weight[i] for cells, i in picked))
+                first = each[subset[0]]
+                for name, column in runs.items():
+                    column.append(getattr(first, name)[chosen[0]])
+                for level in range(depth):
+                    own = [cells.nodes[min(level, len(cells.nodes) - 1)][i] for cells, i in picked]
+                    nodes[level].append(self._pack(list(subset), own))
+        reports = tuple(np.stack(level) for level in nodes)
+        columns = {name: np.asarray(column) for name, column in runs.items()}
+        return Cells(pair, reports, np.asarray(weights), **columns, bound=bound)
+
+    @cached_property
+    def readout(self) -> Readout:
+        """What each attribute's own mechanism does with its sums."""
+        each = [inner.readout for inner in self.inner_mechanisms]
+
+        def joined(get: Callable[[Readout], Any]) -> FloatArray:
+            columns = [np.broadcast_to(get(own), (size,)) for own, size in zip(each, self.groups, strict=True)]
+            return np.concatenate(columns).astype(np.float64)
+
+        return Readout(
+            offset=joined(lambda own: own.offset),
+            scale=joined(lambda own: own.scale),
+            low=joined(lambda own: own.low),
+            high=joined(lambda own: own.high),
+            tail=Tail(joined(lambda own: own.tail.variance), joined(lambda own: own.tail.scale)),
+            coarse=joined(lambda own: own.coarse),
+        )
+
+    def tally(self, reports: Any) -> Tally:
+        """Reduce a batch of reports to integer sums for each quantity."""
+        array = np.asarray(reports)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"Expected reports to hold numbers, got an array of {array.dtype}.")
+        _validate.trailing(array, self.report_shape, "reports")
+        if array.size == 0:
+            raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
+        rows = array.reshape(-1, *self.report_shape)
+        self.check_support(rows)
+        index = rows[..., 0].reshape(-1).astype(np.int64)
+        order = np.argsort(index, kind="stable")
+        values = rows.reshape(-1, self.report_shape[1])[:, 1:]
+        ends = np.searchsorted(index[order], np.arange(self.dims + 1))
+        starts = np.concatenate([[0], np.cumsum(self.groups)])
+        sums = np.zeros((3, int(starts[-1])), dtype=np.int64)
+        for j, inner in enumerate(self.inner_mechanisms):
+            own = order[ends[j] : ends[j + 1]]
+            if own.size:
+                tally = inner.tally(self.unpack(inner, values[own]))
+                sums[:, starts[j] : starts[j + 1]] = tally.count, tally.total, tally.squares
+        return Tally(len(rows), *sums)
+
+    def aggregate(self, reports: Any) -> Aggregate:
+        """Sum a batch of reports; attributes and categories name the estimated quantities."""
+        return replace(super().aggregate(reports), names=self.domain.quantities)
+
+
+def _second_moment(inner: Any) -> float:
+    """Return the largest second moment of what a report estimates, about the middle and in half-widths of a number."""
+    inputs = np.asarray(inner.witnesses()[0])
+    moments = inner.moments(inputs)
+    if inner.kind == "frequency":
+        return float((moments.variance.mean(axis=-1) + 1 / inner.domain.size).max())
+    half = inner.domain.diameter / 2
+    centred = inputs - (inner.domain.low + half) + moments.bias
+    return float((moments.variance + centred**2).max()) / half**2
+
+
+def _worst(inner: Any) -> tuple[float, Any, Any, Any, Any]:
+    """Return the largest gap of log masses, the two inputs, and reports that favour the first and the second most."""
+    inputs, reports = (np.asarray(each) for each in inner.witnesses())
+    logs = np.stack([inner.log_prob(reports, x) for x in inputs])
+    gaps = logs[:, None] - logs[None]
+    first, second, report = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
+    back = int(np.argmin(gaps[first, second]))
+    return float(gaps[first, second, report]), inputs[first], inputs[second], reports[report], reports[back]
