@@ -109,7 +109,7 @@ def _check_likelihood(mechanism: Estimating, reports: Any, x: Any, other: Any, l
 
 def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) -> None:
     """Check that the estimate is unbiased and has the stated variance, on means of batches."""
-    truth, stated = _truth(mechanism, x), np.atleast_1d(_stated_variance(mechanism, x))
+    truth, stated = _truth(mechanism, x), _stated_variance(mechanism, x).reshape(-1)
     whole = _aggregate(mechanism, reports).estimate()
     # reports on a lattice may miss the truth by a hundred-millionth of the domain
     error = level * np.sqrt(stated / whole.count) + 1e-7 * np.abs(truth) + 1e-8 * mechanism.domain.diameter
@@ -123,7 +123,8 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
     scores = np.stack([(batch.value - truth) * np.sqrt(batch.count) for batch in batches])
     # at a large epsilon the variance may hang on reports too rare to be in the sample: then it cannot be judged
     moments = mechanism.moments(x)
-    rare = moments.third > _RARE * moments.variance**1.5 * np.sqrt(whole.count / _BATCHES)
+    third, spread = moments.third.reshape(-1), moments.variance.reshape(-1)
+    rare = third > _RARE * spread**1.5 * np.sqrt(whole.count / _BATCHES)
     seen = np.isfinite(scores).all(axis=0) & (stated > 1e-16) & ~rare
     squares = (scores[:, seen] - scores[:, seen].mean(axis=0)) ** 2 / stated[seen]
     ratio = squares.mean(axis=0) * _BATCHES / (_BATCHES - 1)
@@ -137,7 +138,7 @@ def _truth(mechanism: Estimating, x: Any) -> FloatArray:
         return np.asarray(mechanism.domain.expand(x))  # type: ignore[attr-defined]
     if mechanism.kind == "frequency":
         return np.asarray(np.eye(mechanism.domain.size)[int(x)])  # type: ignore[attr-defined]
-    return np.atleast_1d(np.asarray(x, dtype=float))
+    return np.asarray(x, dtype=float).reshape(-1)
 
 
 def _stated_variance(mechanism: Estimating, x: Any) -> FloatArray:
