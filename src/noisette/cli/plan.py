@@ -30,6 +30,7 @@ _ROWS = 10  # break-even populations on a terminal; JSON has all
 @click.option(
     "--categories", metavar="A,B,...", help="Plan frequencies of these categories; a number K means 0 to K-1."
 )
+@click.option("--html", type=click.Path(path_type=Path), help="Also write a page on which all this can be changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
     users: int,
@@ -44,6 +45,7 @@ def plan(
     distribution: str | None,
     limits: str | None,
     categories: str | None,
+    html: Path | None,
     as_json: bool,
 ) -> None:
     """Predict the error of every mechanism for a collection, best first, without an experiment.
@@ -83,6 +85,29 @@ def plan(
         click.echo(to_json(made.to_dict()))
     else:
         _show(made, worst=sample is None and distribution is None)
+    if html is not None:
+        _write(
+            html,
+            users=users,
+            dims=1 if dims is None else dims,
+            epsilon=epsilon,
+            domain=domain,
+            report=report,
+            mechanisms=names or None,
+            values=sample,
+            distribution=distribution,
+        )
+
+
+def _write(path: Path, **setting: Any) -> None:
+    """Write the planner page."""
+    from noisette._terminal import progress
+    from noisette.planner import page
+
+    with progress("making the page") as advance:
+        text = page(**setting, on_progress=advance)
+    path.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {path}: open it in a browser.", err=True)
 
 
 def _read(path: Path, columns: str | None, domain: Any) -> Any:
