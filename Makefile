@@ -10,7 +10,7 @@ EXTRAS_demo := plot
 EXTRAS_test := dev,plot
 EXTRAS_all := all
 
-.PHONY: help setup demo test lint format bench docs changelog clean
+.PHONY: help setup demo test browser lint format bench docs changelog clean
 
 help:
 	@echo 'make demo    plan, privatise, aggregate and estimate a simulated collection'
@@ -30,8 +30,11 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh
 demo: $(VENV)/.stamp-demo
 	$(BIN)/noisette demo
 
-test: $(VENV)/.stamp-test
+test: $(VENV)/.stamp-test browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+browser:
+	@scripts/browser.sh >/dev/null
 
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
