@@ -1,0 +1,26 @@
+"""Private linear and logistic regression in the local model: each user answers once, about her whole record.
+
+`Training` is the protocol of devices and a server that learn by gradients; `PrivateLinearRegression` and
+`PrivateLogisticRegression` run it as scikit-learn estimators, which need scikit-learn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noisette.regression.designs import Design
+from noisette.regression.training import Model, State, Training
+
+if TYPE_CHECKING:
+    from noisette.regression.estimators import PrivateLinearRegression, PrivateLogisticRegression
+
+__all__ = ["Design", "Model", "PrivateLinearRegression", "PrivateLogisticRegression", "State", "Training"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the estimators, and scikit-learn with them, when they are first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'noisette.regression' has no attribute {name!r}")
+    from noisette.regression import estimators
+
+    return getattr(estimators, name)

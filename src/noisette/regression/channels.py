@@ -1,0 +1,134 @@
+"""How a user's whole vector leaves her device, and how a server reads the mean off the reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from noisette._random import Rng
+from noisette._validate import FloatArray
+from noisette.core import Aggregate
+from noisette.domains import Box, L2Ball
+from noisette.guarantees import Guarantee
+from noisette.mechanisms import by_name
+from noisette.mechanisms.vector.sampled import Sampled
+
+CANDIDATES = ("duchi", "hybrid", "privunit", "privunit-g")
+
+
+class Gathered(Protocol):
+    """What a server keeps of reports: sums that merge in any order."""
+
+    @property
+    def users(self) -> int:
+        """How many users reported."""
+
+    def merge(self, other: Any) -> Any:
+        """Return the sums of both batches."""
+
+
+class Channel(Protocol):
+    """A private way for vectors: what a device sends, what a server reads."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is protected."""
+
+    @property
+    def noise(self) -> float:
+        """Largest expected squared length of the error of one user's vector."""
+
+    def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> Any:
+        """Return the reports of users' vectors; ``levels`` decide how much each entry is protected, if any does."""
+
+    def gather(self, reports: Any) -> Any:
+        """Check and sum reports."""
+
+    def mean(self, gathered: Any) -> FloatArray:
+        """Return the unbiased mean of the vectors."""
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description."""
+
+
+@dataclass(frozen=True)
+class WholeVector:
+    """A mechanism of the catalogue that protects every entry alike."""
+
+    mechanism: Any
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the mechanism protects: the user's whole vector."""
+        guarantee: Guarantee = self.mechanism.guarantee
+        return guarantee
+
+    @property
+    def _share(self) -> float:
+        """Chance that a given entry is in a user's report."""
+        return (self.mechanism.report or 0) / self.mechanism.dims if isinstance(self.mechanism, Sampled) else 1.0
+
+    @cached_property
+    def noise(self) -> float:
+        """Largest expected squared length of the error of one user's vector.
+
+        An entry that is reported with chance s, as Y, and counts Y / s, has variance E[Y^2] / s - x^2; mechanisms of
+        one number have their largest E[Y^2] at an end or in the middle.
+        """
+        dims = self.mechanism.dims
+        if not isinstance(self.mechanism, Sampled):
+            return float(self.mechanism.moments(np.zeros(dims)).variance.sum())
+        ends = np.asarray([-1.0, 0.0, 1.0])
+        inner = self.mechanism.inner_mechanism.moments(ends)
+        second = float((inner.variance + (ends + inner.bias) ** 2).max())
+        half = (self.mechanism.domain.highs - self.mechanism.domain.lows) / 2
+        return float(second / self._share * (half**2).sum())
+
+    def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> Any:
+        """Return one report for each user."""
+        # entries are within the bounds but for the last bits of the products they come from
+        return self.mechanism.privatize(vectors, clip=True, rng=rng)
+
+    def gather(self, reports: Any) -> Aggregate:
+        """Refuse reports that the mechanism cannot have sent, and sum the others."""
+        aggregate: Aggregate = self.mechanism.aggregate(reports)
+        return aggregate
+
+    def mean(self, gathered: Aggregate) -> FloatArray:
+        """Return the unbiased mean: what is reported of an entry, divided by the chance that it is."""
+        readout = gathered.mechanism.readout
+        total = readout.offset * gathered.count + readout.scale * gathered.total
+        return np.asarray(total / (self._share * gathered.users))
+
+    def spec(self) -> dict[str, Any]:
+        """Return the JSON description of the mechanism."""
+        spec: dict[str, Any] = self.mechanism.spec()
+        return spec
+
+
+def build(name: str, epsilon: float, *, dims: int, bound: float, radius: float, report: int | None) -> Channel:
+    """Return the channel of a catalogue name for vectors with entries within ``bound`` and length up to ``radius``.
+
+    ``"auto"`` is the candidate of least noise; ``"harmony"`` is Duchi on one entry drawn at random, as Nguyen et al.
+    2016 and Wang et al. 2019 publish it.
+    """
+    if name == "auto":
+        options = [build(n, epsilon, dims=dims, bound=bound, radius=radius, report=report) for n in CANDIDATES]
+        return min(options, key=lambda channel: channel.noise)
+    if name == "harmony":
+        name, report = "duchi", 1 if report is None else report
+    cls = by_name(name)
+    kind = cls.example(epsilon).domain.kind
+    if kind == "interval" and name != Sampled.name:
+        return WholeVector(Sampled(name, epsilon=epsilon, dims=dims, report=report, domain=Box(dims, -bound, bound)))
+    if kind == "box" and name != Sampled.name:
+        return WholeVector(cls(epsilon=epsilon, domain=Box(dims, -bound, bound)))
+    if kind in ("sphere", "l2-ball"):
+        return WholeVector(cls(epsilon=epsilon, domain=L2Ball(dims, radius)))
+    raise ValueError(
+        f"{name} does not take gradients, which are vectors of numbers. "
+        "Choose one such as hybrid or privunit, or auto for the one of least noise."
+    )
