@@ -2,6 +2,7 @@
 
 from noisette.utility.curves import break_even
 from noisette.utility.deviations import Deviation, deviation
+from noisette.utility.joint import JointDeviation, joint
 from noisette.utility.planning import BreakEven, Candidate, Plan, compare, plan
 from noisette.utility.populations import named
 from noisette.utility.reporting import best_report, report_rules
@@ -10,11 +11,13 @@ __all__ = [
     "BreakEven",
     "Candidate",
     "Deviation",
+    "JointDeviation",
     "Plan",
     "best_report",
     "break_even",
     "compare",
     "deviation",
+    "joint",
     "named",
     "plan",
     "report_rules",

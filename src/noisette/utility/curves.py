@@ -15,7 +15,7 @@ from noisette.utility import populations
 from noisette.utility.deviations import describe
 from noisette.utility.extremes import extreme_weights, largest_error
 from noisette.utility.populations import Population
-from noisette.utility.responses import ROUNDING, Response, Sampling, respond, scalar_domain
+from noisette.utility.responses import ROUNDING, Recording, Response, Sampling, respond, scalar_domain
 
 _WHOLE = 9  # points that stand for a population where each is a whole vector to evaluate
 _MOST = 1e12  # users, beyond which no crossing of worst cases is sought
@@ -91,14 +91,14 @@ class WorstCase:
 
     def _error(self, users: float) -> float:
         if self.response.variance.ndim == 2:
-            return float(self.response.pure_variances().max()) / users
+            return self.response.error_range()[1] / users
         return largest_error(self.response, users)
 
     def describe(self, users: float) -> tuple[float, float, float]:
         """Return bias and standard deviation at the worst distribution, and the mean squared error at the best one."""
         if self.response.variance.ndim == 2:  # frequencies add up to one: they are not at their worst all at once
-            variances = self.response.pure_variances() / users
-            return 0.0, math.sqrt(variances.max()), float(variances.min())
+            lowest, largest = self.response.error_range()
+            return 0.0, math.sqrt(largest / users), lowest / users
         least, worst = (describe(self.response, w, users) for w in extreme_weights(self.response, users))
         return 0.0 if self.unbiased else worst.bias, worst.std, least.mse
 
@@ -143,8 +143,13 @@ def break_even(
     >>> round(break_even(a, b, values=tenths), 1)
     4131.7
     """
-    curves = []
+    curves: list[Any] = []
     for mechanism in (first, second):
+        if isinstance(mechanism, Recording):
+            from noisette.utility.records import groups, record_curve  # which is built from this module
+
+            curves.append(record_curve(mechanism, groups(mechanism.domain, values, probs, distribution)))  # type: ignore[arg-type]
+            continue
         domain = scalar_domain(mechanism)
         if distribution is not None and domain != scalar_domain(first):
             raise ValueError(

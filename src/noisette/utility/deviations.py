@@ -14,7 +14,7 @@ from noisette._validate import FloatArray
 from noisette.core import Mechanism
 from noisette.utility import populations
 from noisette.utility.extremes import extreme_weights
-from noisette.utility.responses import Response, respond, scalar_domain
+from noisette.utility.responses import Recording, Response, respond, scalar_domain
 
 Real = Any  # a float, or an array with one number for each estimated quantity
 
@@ -113,6 +113,10 @@ def deviation(
         rows = _validate.reals(values, "values")
         populations.check_inside(rows, mechanism.domain)
         return describe(respond(mechanism, rows), populations.probabilities(probs, len(rows)), users)
+    if isinstance(mechanism, Recording):
+        from noisette.utility.records import groups, record_deviation  # which is built from this module
+
+        return record_deviation(mechanism, users, groups(mechanism.domain, values, probs, distribution))  # type: ignore[arg-type]
     domain = scalar_domain(mechanism)
     population = populations.known(values, probs, distribution, domain)
     if population is not None:

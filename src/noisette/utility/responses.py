@@ -30,6 +30,22 @@ class Sampling(Protocol):
         """The scalar mechanism."""
 
 
+@runtime_checkable
+class Recording(Protocol):
+    """A mechanism in which a user reports some attributes of a record, each by a mechanism of its own."""
+
+    dims: int
+    report: int
+
+    @property
+    def inner_mechanisms(self) -> tuple[Any, ...]:
+        """The mechanism of each attribute."""
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """How many quantities an estimate has for each attribute."""
+
+
 @dataclass(frozen=True, eq=False)
 class Response:
     """Moments of one report at each true value (first axis), for each estimated quantity (second axis, if any).
@@ -64,6 +80,17 @@ class Response:
         frequency = np.bincount(self.codes, weights, minlength=self.truth.shape[1])
         return np.stack([1 - frequency, frequency])
 
+    def error_range(self) -> tuple[float, float]:
+        """Return the least and the largest variance that one user leaves in a frequency, averaged over categories.
+
+        Summed over the categories, variances of reports are the same for all distributions if all categories are
+        alike; what the choice of who reports adds is zero if all users are of one category, and largest if all
+        categories are equally frequent.
+        """
+        pure, size = self.pure_variances(), self.truth.shape[1]
+        spread = (1 - self.share) * (1 - 1 / size) / size
+        return float(pure.min()) / self.share, (float(pure.max()) + spread) / self.share
+
     def pure_variances(self) -> FloatArray:
         """Return the variance averaged over all categories, for users who are all of one category, for each of them."""
         if self.codes is None:
@@ -83,6 +110,8 @@ def respond(mechanism: Mechanism, values: FloatArray) -> Response:
     For a mechanism on vectors a list of scalars stands for vectors whose entries are all alike, and the response is
     averaged over the entries: exact when the error is a sum of functions of one entry each, as it is for ours.
     """
+    if isinstance(mechanism, Recording):
+        return _records(mechanism, values)
     if isinstance(mechanism, Sampling):
         return _sampled(mechanism, values)
     if mechanism.domain.shape == ():
@@ -157,6 +186,13 @@ def _sampled(mechanism: Any, values: FloatArray) -> Response:
     half = domain.diameter / 2
     inner = _evaluate(mechanism.inner_mechanism, np.clip(domain.to_canonical(values), -1, 1))
     return Response(values, half * inner.bias, half**2 * inner.variance, half**3 * inner.third, share, 2 * half)
+
+
+def _records(mechanism: Any, values: FloatArray) -> Response:
+    """Respond to whole records: every quantity has the share of reports that its attribute has."""
+    moments = _evaluate(mechanism, values)
+    share, scale = mechanism.report / mechanism.dims, max(inner.domain.diameter for inner in mechanism.inner_mechanisms)
+    return Response(mechanism.domain.expand(values), moments.bias, moments.variance, moments.third, share, scale)
 
 
 def _evaluate(mechanism: Any, values: Any) -> Moments:

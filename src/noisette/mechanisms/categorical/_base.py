@@ -239,6 +239,23 @@ class CountingMechanism(CategoricalMechanism):
         yield Cells.constant((0, 1), np.asarray(reports), weights, largest_ratio(zip(*masses, strict=True)))
 
     @property
+    def _joint_law(self) -> tuple[Fraction, Fraction] | None:
+        """Exact probabilities that a report supports the own category and another one, and two others, if alike."""
+        return None
+
+    @property
+    def covariances(self) -> tuple[float, float] | None:
+        """Covariances of what one report estimates: of the own and another frequency, and of two others.
+
+        None where they differ from category to category.
+        """
+        if self._joint_law is None:
+            return None
+        (own, other), (mixed, others) = self._support_law, self._joint_law
+        square = (own - other) ** 2
+        return float((mixed - own * other) / square), float((others - other * other) / square)
+
+    @property
     def p_own(self) -> float:
         """Probability that a report supports its user's category."""
         return float(self._support_law[0])

@@ -49,6 +49,10 @@ class GeneralizedRandomizedResponse(CountingMechanism):
         return self._response.p_same, self._response.p_different
 
     @property
+    def _joint_law(self) -> tuple[Fraction, Fraction]:
+        return Fraction(0), Fraction(0)
+
+    @property
     def support(self) -> Codes:
         """The categories."""
         return Codes(self.domain.size)

@@ -101,6 +101,11 @@ class HistogramEncoding(CategoricalMechanism):
         _, second, third = self._noise.absolute
         return Moments(np.zeros(shape), np.full(shape, second * self._step**2), np.full(shape, third * self._step**3))
 
+    @property
+    def covariances(self) -> tuple[float, float]:
+        """Covariances of entries of a report: their noises are independent."""
+        return 0.0, 0.0
+
     @cached_property
     def readout(self) -> Readout:
         """The plain mean of the reports."""

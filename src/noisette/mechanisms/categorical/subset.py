@@ -88,6 +88,14 @@ class SubsetSelection(CountingMechanism):
         return self._law(self.length)
 
     @property
+    def _joint_law(self) -> tuple[Fraction, Fraction]:
+        """Beside the own category, or without it, all sets of the others are equally likely."""
+        size, length, own = self.domain.size, self.length, self._support_law[0]
+        mixed = own * Fraction(length - 1, size - 1)
+        pairs = max(1, (size - 1) * (size - 2))  # two categories have no two others
+        return mixed, (own * (length - 1) * (length - 2) + (1 - own) * length * (length - 1)) / pairs
+
+    @property
     def report_shape(self) -> tuple[int, ...]:
         """The categories of the set, in order."""
         return (self.length,)

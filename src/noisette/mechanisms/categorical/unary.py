@@ -90,6 +90,11 @@ class UnaryEncoding(CountingMechanism):
         return 1 - self._turned.p_on, self._others.p_on
 
     @property
+    def _joint_law(self) -> tuple[Fraction, Fraction]:
+        own, other = self._support_law
+        return own * other, other * other
+
+    @property
     def report_shape(self) -> tuple[int, ...]:
         """One number for each category."""
         return (self.domain.size,)

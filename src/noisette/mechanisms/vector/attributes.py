@@ -376,8 +376,8 @@ class SampledAttributes(BaseMechanism):
                     own = [cells.nodes[min(level, len(cells.nodes) - 1)][i] for cells, i in picked]
                     nodes[level].append(self._pack(list(subset), own))
         reports = tuple(np.stack(level) for level in nodes)
-        columns = {name: np.asarray(column) for name, column in runs.items()}
-        return Cells(pair, reports, np.asarray(weights), **columns, bound=bound)
+        places, span, tilt = (np.asarray(column) for column in runs.values())
+        return Cells(pair, reports, np.asarray(weights), places, span, tilt, bound)
 
     @cached_property
     def readout(self) -> Readout:
@@ -433,7 +433,7 @@ def _second_moment(inner: Any) -> float:
         return float((moments.variance.mean(axis=-1) + 1 / inner.domain.size).max())
     half = inner.domain.diameter / 2
     centred = inputs - (inner.domain.low + half) + moments.bias
-    return float((moments.variance + centred**2).max()) / half**2
+    return float((moments.variance + centred**2).max() / half**2)
 
 
 def _worst(inner: Any) -> tuple[float, Any, Any, Any, Any]:

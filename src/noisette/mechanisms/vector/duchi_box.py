@@ -121,6 +121,16 @@ class DuchiBox(VectorMechanism):
         above, _, below = self._weights
         return self._lean / 2 * (above - below) / self._kept
 
+    @cached_property
+    def coupling(self) -> float:
+        """The c for which two entries of the estimate of x have covariance c x_j x_k, x measured from the middle.
+
+        Given the corner v, E[z_j z_k] = v_j v_k (E<z, v>^2 - d) / (d (d - 1)): 0 where there are no ties.
+        """
+        above, _, below = self._weights
+        together = ((above + below) / (2 * self._kept) - 1) / max(1, self.dims - 1)
+        return together / self.kappa**2 - 1
+
     @property
     def support(self) -> Signs:
         """All vectors of signs."""

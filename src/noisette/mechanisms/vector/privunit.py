@@ -93,6 +93,14 @@ class CapMechanism(VectorMechanism):
         return Cap.build(self._projection, self.epsilon)
 
     @property
+    def coupling(self) -> float:
+        """The c for which two entries of the report of x have covariance c x_j x_k: zero where gamma = m.
+
+        Around v all directions are alike, so the covariance is a I + b v v', and the variances show b.
+        """
+        return (self.cap.gamma - self.cap.mean) / self.cap.mean
+
+    @property
     def _reach(self) -> float:
         """Length of the report of a u of length one."""
         return self.domain.radius / self.cap.mean
