@@ -79,6 +79,64 @@ def test_a_million_samples_come_near_the_exact_epsilon(cls: type[Any], epsilon: 
     assert 0.95 * epsilon <= audit.lower_bound <= nz.exact_epsilon(mechanism)
 
 
+# the same four as anybody might write them: no mechanism of ours is attached
+
+
+def plain_response(epsilon: float) -> Any:
+    def respond(x: int, n: int, rng: np.random.Generator) -> np.ndarray:
+        keep = rng.random(n) < math.exp(epsilon) / (math.exp(epsilon) + 4)
+        return np.where(keep, x, (x + rng.integers(1, 5, n)) % 5)
+
+    return respond, range(5)
+
+
+def plain_duchi(epsilon: float) -> Any:
+    def flip(x: float, n: int, rng: np.random.Generator) -> np.ndarray:
+        return np.where(rng.random(n) < 0.5 + x / 2 * math.tanh(epsilon / 2), 1.0, -1.0) / math.tanh(epsilon / 2)
+
+    return flip, (-1.0, 0.0, 1.0)
+
+
+def plain_piecewise(epsilon: float) -> Any:
+    grown = math.exp(epsilon / 2)
+    reach = (grown + 1) / (grown - 1)
+
+    def spread(x: float, n: int, rng: np.random.Generator) -> np.ndarray:
+        low = (reach + 1) / 2 * x - (reach - 1) / 2
+        near = low + (reach - 1) * rng.random(n)
+        far = -reach + (reach + 1) * rng.random(n)
+        far += np.where(far > low, reach - 1, 0.0)
+        return np.where(rng.random(n) < grown / (grown + 1), near, far)
+
+    return spread, (-1.0, 0.0, 1.0)
+
+
+def plain_laplace(epsilon: float) -> Any:
+    return lambda x, n, rng: x + rng.laplace(scale=2 / epsilon, size=n), (-1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+@pytest.mark.parametrize("build", [plain_response, plain_duchi, plain_piecewise, plain_laplace])
+def test_a_million_samples_of_any_function_come_near_too(build: Any, epsilon: float) -> None:
+    function, inputs = build(epsilon)
+    audit = nz.audit(function, inputs=inputs, claimed=epsilon, samples=1_000_000, rng=7)
+    assert 0.95 * epsilon <= audit.lower_bound <= epsilon
+    assert audit.verdict == "holds"
+    assert nz.audit(function, inputs=inputs, claimed=0.9 * epsilon, samples=1_000_000, rng=7).verdict == "violated"
+
+
+def test_what_a_set_holds_tells_wherever_it_stands() -> None:
+    """Of twenty-five categories a report holds nine, in order: single places say little, membership nearly all."""
+    mechanism = nz.SubsetSelection(1.0, nz.Categorical(25))
+    assert nz.audit(mechanism, samples=20_000, rng=7).lower_bound > 0.85
+
+
+def test_columns_that_say_nothing_do_not_drown_the_others() -> None:
+    """Two bits of two hundred differ; summing what chance does to the others would hide them."""
+    mechanism = nz.SymmetricUnaryEncoding(1.0, nz.Categorical(200))
+    assert nz.audit(mechanism, inputs=(0, 1), samples=20_000, rng=7).lower_bound > 0.8
+
+
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_every_mechanism_shows_most_of_its_epsilon(name: str) -> None:
     """Of a mechanism with a delta no event that samples can see shows all of epsilon: there mu is looked at."""

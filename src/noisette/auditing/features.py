@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ _BINS = (16, 64, 256)  # resolutions at which densities are compared: coarse one
 _PLANE_BINS = 24
 _FEW_COLUMNS = 32  # beyond, one resolution has to do for each
 _MOST_COLUMNS = 1024  # up to here the covariance of the columns is used, beyond it their variances
+_MOST_VALUES = 4096  # whole numbers up to here are told apart wherever they stand in a report
+_CLEAR = 4.0  # standard deviations by which a column or a value must differ to be taken for more than chance
 _FARTHEST = 1e300  # stands for infinity in sums
 
 
@@ -54,8 +57,9 @@ def scorers(first: FloatArray, second: FloatArray) -> Iterator[Scorer]:
 
     Whole reports that were seen more than once are counted: of categories that tells all there is, elsewhere it finds
     atoms. A single number is looked at from either end, for tails, and by the ratio of two densities. Of several
-    numbers the ratios are added up, as if they were independent; the direction that separates the two means best is
-    looked at like a single number, and together with the direction of the common mean.
+    numbers the ratios are added up, as if they were independent, of all columns or of those that differ by more than
+    chance; of sets of whole numbers those of what they hold. The direction that separates the two means best is looked
+    at like a single number, and together with the direction of the common mean.
     """
     yield _compose(_keys, _repeated(_keys(first), _keys(second)))
     if first.shape[1] == 1:
@@ -63,6 +67,8 @@ def scorers(first: FloatArray, second: FloatArray) -> Iterator[Scorer]:
         return
     for bins in _BINS if first.shape[1] <= _FEW_COLUMNS else _BINS[:1]:
         yield _independent(first, second, bins)
+    yield _independent(first, second, _BINS[0], clear=_CLEAR)
+    yield from _members(first, second)
     across, along = _directions(first, second)
     project = _projection(across)
     yield from _compose_all(project, _single(project(first), project(second)))
@@ -117,9 +123,17 @@ def _repeated(first: IntArray, second: IntArray) -> Callable[[IntArray], FloatAr
 
 def _density(first: FloatArray, second: FloatArray, bins: int) -> Scorer:
     """Compare two histograms over quantiles of both samples; what is missing has a bin of its own."""
-    place, size = _binning(first, second, bins)
-    score = _ratio(tuple(np.bincount(place(sample), minlength=size) for sample in (first, second)))  # type: ignore[arg-type]
+    place, counts = _histograms(first, second, bins)
+    score = _ratio(counts)
     return lambda values: np.asarray(score[place(values)])
+
+
+def _histograms(
+    first: FloatArray, second: FloatArray, bins: int
+) -> tuple[Callable[[FloatArray], IntArray], tuple[IntArray, IntArray]]:
+    """Return the function that puts numbers in bins, and how many of each sample lie in each."""
+    place, size = _binning(first, second, bins)
+    return place, (np.bincount(place(first), minlength=size), np.bincount(place(second), minlength=size))
 
 
 def _binning(first: FloatArray, second: FloatArray, bins: int) -> tuple[Callable[[FloatArray], IntArray], int]:
@@ -134,17 +148,41 @@ def _binning(first: FloatArray, second: FloatArray, bins: int) -> tuple[Callable
     return place, inner.size + 2
 
 
-def _independent(first: FloatArray, second: FloatArray, bins: int) -> Scorer:
-    """Add up the log ratios of all columns."""
-    ratios = [_density(first[:, column], second[:, column], bins) for column in range(first.shape[1])]
+def _independent(first: FloatArray, second: FloatArray, bins: int, *, clear: float = -math.inf) -> Scorer:
+    """Add up the log ratios of all columns, or of those that differ by ``clear`` standard deviations and more."""
+    ratios = []
+    for column in range(first.shape[1]):
+        place, (one, two) = _histograms(first[:, column], second[:, column], bins)
+        seen = one + two > 0
+        excess = ((one - two)[seen] ** 2 / (one + two)[seen] - 1).sum()  # chi-square less its mean
+        if excess >= clear * math.sqrt(2 * seen.sum()):
+            ratios.append((column, place, _ratio((one, two))))
 
     def score(rows: FloatArray) -> FloatArray:
         total = np.zeros(len(rows))
-        for column, ratio in enumerate(ratios):
-            total += ratio(rows[:, column])
+        for column, place, ratio in ratios:
+            total += ratio[place(rows[:, column])]
         return total
 
     return score
+
+
+def _members(first: FloatArray, second: FloatArray) -> Iterator[Scorer]:
+    """Add up the log odds of the whole numbers that a report holds, wherever they stand in it."""
+    low, high = min(first.min(), second.min()), max(first.max(), second.max())
+    if not first.shape[1] <= high - low <= _MOST_VALUES or np.any(np.mod(first, 1)) or np.any(np.mod(second, 1)):
+        return
+    size = int(high - low) + 1
+
+    def place(rows: FloatArray) -> IntArray:
+        whole = (rows >= low) & (rows <= high) & (np.mod(rows, 1) == 0)
+        return np.where(whole, rows - low, size).astype(np.int64)
+
+    one, two = (np.bincount(place(rows).reshape(-1), minlength=size + 1) for rows in (first, second))
+    rest = (len(first) * first.shape[1] - one, len(second) * second.shape[1] - two)
+    weight = np.log((one + 0.5) / (two + 0.5)) - np.log((rest[0] + 0.5) / (rest[1] + 0.5))
+    weight[np.abs(one - two) < _CLEAR * np.sqrt(one + two)] = 0.0
+    yield lambda rows: np.asarray(weight[place(rows)].sum(axis=1))
 
 
 def _directions(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
