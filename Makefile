@@ -10,7 +10,7 @@ EXTRAS_demo := plot
 EXTRAS_test := dev,plot
 EXTRAS_all := all
 
-.PHONY: help setup demo test browser lint format bench docs changelog clean
+.PHONY: help setup demo test browser lint format bench audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    plan, privatise, aggregate and estimate a simulated collection'
@@ -18,6 +18,7 @@ help:
 	@echo 'make lint    style, types, layers, changelog'
 	@echo 'make format  apply the style'
 	@echo 'make bench   speed and error beside other libraries'
+	@echo 'make audit-peers   audit other libraries from the outside'
 	@echo 'make docs    build the documentation into site/'
 	@echo 'make setup   install every extra into $(VENV)'
 
@@ -52,11 +53,15 @@ docs: $(VENV)/.stamp-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv-peers/.stamp: constraints-peers.txt scripts/setup.sh
-	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib multi-freq-ldpy numpy opendp pure-ldp statsmodels
+	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib flwr multi-freq-ldpy numpy opendp pure-ldp statsmodels
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv-peers/pure-ldp-1.1.2 pure-ldp==1.1.2
 	@touch $@
 
 bench: $(VENV)/.stamp-test .venv-peers/.stamp
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+audit-peers: .venv-peers/.stamp
+	OMP_NUM_THREADS=1 PYTHONPATH=src .venv-peers/bin/python examples/audit_peers.py $(ARGS)
 
 changelog: $(VENV)/.stamp-test
 	$(BIN)/towncrier build --yes --version "$(VERSION)"
