@@ -202,7 +202,7 @@ function ticks(low, high, steps) {
 
 function draw(place, { points, lines, now, nowText, label, unit }) {
   const width = Math.max(280, place.clientWidth), narrow = width < 560, height = narrow ? 260 : 320;
-  const left = 54, right = width - (narrow ? 12 : 128), top = 26, bottom = height - 40;
+  const left = 54, right = width - (narrow ? 16 : 140), top = 26, bottom = height - 40;
   const values = lines.flatMap(line => line.values).filter(v => v !== null && v > 0);
   if (!values.length) { place.replaceChildren(); return; }
   const best = Math.min(...values), ceiling = Math.min(Math.max(...values), best * 1e6, Math.max(range * 10, best * 100));
@@ -252,7 +252,8 @@ function draw(place, { points, lines, now, nowText, label, unit }) {
     ends.sort((a, b) => a.y - b.y);
     ends.forEach((end, i) => { if (i) end.y = Math.max(end.y, ends[i - 1].y + 15); });
     for (let i = ends.length - 1; i >= 0; i--) ends[i].y = Math.min(ends[i].y, i === ends.length - 1 ? bottom + 4 : ends[i + 1].y - 15);
-    for (const end of ends) parts.push(`<text class="end" x="${right + 8}" y="${end.y + 4}" style="fill:${colour[end.name]}${end.best ? ";font-weight:750" : ";font-weight:500"}">${end.name}</text>`);
+    for (const end of ends) parts.push(`<line x1="${right + 6}" x2="${right + 16}" y1="${end.y}" y2="${end.y}" stroke="${colour[end.name]}" stroke-width="${end.best ? 4 : 2.5}"/>`
+      + `<text class="end${end.best ? " best" : ""}" x="${right + 21}" y="${end.y + 4}">${end.name}</text>`);
   }
   const told = lines.filter(line => line.best).map(line => line.name)[0];
   place.innerHTML = `<svg viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="Error of a mean against ${label}, both logarithmic. Best here: ${escaped(told)}.">${parts.join("")}</svg>`;

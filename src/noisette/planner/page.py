@@ -63,7 +63,7 @@ def page(
     found = []
     for done, name in enumerate(names):
         on_progress(done / len(names))
-        fitted = law(name, low=min(epsilon, _SLIDER), high=LARGEST, dims=dims, most=most)
+        fitted = law(name, low=min(epsilon, _SLIDER), high=LARGEST, dims=dims, most=most, domain=interval)
         if fitted is not None:
             found.append(fitted)
         elif mechanisms is not None:
@@ -71,6 +71,7 @@ def page(
                 f"Mechanism {name!r} cannot be on the page: it shows those for dims={dims} numbers with a pure "
                 "guarantee. Plan without a page."
             )
+    absent = [] if mechanisms is not None else others({fitted.name for fitted in found}, dims=dims, domain=interval)
     data = {
         "start": {
             "users": users,
@@ -81,7 +82,7 @@ def page(
         },
         "limits": {"epsilon": [min(epsilon, _SLIDER), LARGEST], "dims": [1, most]},
         "domain": {"low": interval.low, "high": interval.high},
-        "others": [] if mechanisms is not None else others({fitted.name for fitted in found}, dims=dims),
+        "others": absent,
         "laws": [fitted.to_dict() for fitted in found],
         "populations": _populations(own, interval, distribution),
     }

@@ -23,6 +23,7 @@ _DEGREE = 9
 _NARROW = 1e-12  # relative width of a panel that still jumps: it is left out, its neighbours reach as far
 _WIDE = 32.0  # largest ratio of the ends of a panel
 _QUADRATIC = 1e-3  # relative
+_CANONICAL = Interval()
 _VALUES = np.asarray([0.0, 1.0, -1.0, 0.37, -0.72, 0.5])
 
 
@@ -96,7 +97,7 @@ class Law:
         }
 
 
-def law(name: str, *, low: float, high: float, dims: int, most: int) -> Law | None:
+def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Interval = _CANONICAL) -> Law | None:
     """Return the law of a mechanism that collects ``dims`` numbers with a pure guarantee, None if there is none.
 
     Budgets of a user go from ``low`` to ``high``, those of a report down to ``low`` / ``most``. There is none of a
@@ -105,7 +106,7 @@ def law(name: str, *, low: float, high: float, dims: int, most: int) -> Law | No
     sampled = _offer(name, 2)
     samples = sampled is not None and sampled.samples
     source = _Source(name, 1 if samples else dims)
-    offer = _offer(name, source.dims)
+    offer = _offer(name, source.dims, domain=domain)
     if offer is None or not source.is_quadratic(math.sqrt(low * high)):
         return None
     effort = ROUGH if offer.fixed else COSTLY if source.dims > 1 else CLOSE
@@ -114,9 +115,9 @@ def law(name: str, *, low: float, high: float, dims: int, most: int) -> Law | No
     return Law(name, source.build(1.0).guarantee, panels, None if samples else dims, offer.fixed)
 
 
-def others(names: Iterable[str], *, dims: int) -> list[str]:
+def others(names: Iterable[str], *, dims: int, domain: Interval = _CANONICAL) -> list[str]:
     """Return the mechanisms for one number, or for ``dims``, that `plan` compares and that are not among ``names``."""
-    known = (name for name in CATALOGUE if any(_offer(name, size) is not None for size in {1, 2, dims}))
+    known = (name for name in CATALOGUE if any(_offer(name, size, domain=domain) for size in {1, 2, dims}))
     return sorted(set(known) - set(names))
 
 
@@ -218,10 +219,10 @@ def _edge(slow: Callable[[float], bool], below: float, above: float) -> list[flo
     return [below, above]
 
 
-def _offer(name: str, dims: int, epsilon: float = 1.0) -> Offer | None:
+def _offer(name: str, dims: int, epsilon: float = 1.0, domain: Interval = _CANONICAL) -> Offer | None:
     """Return how to build a mechanism for numbers with a pure guarantee, or None for one of another kind."""
     try:
-        (offer,) = Setting(1, dims, epsilon, 0.0, None, Interval()).offers([name])
+        (offer,) = Setting(1, dims, epsilon, 0.0, None, domain).offers([name])
     except ValueError:
         return None
     return offer
