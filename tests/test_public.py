@@ -34,6 +34,7 @@ CLASSES = {
     "privunit": "PrivUnit",
     "privunit-g": "PrivUnitG",
     "levelled": "LevelledResponse",
+    "tensor-gaussian": "TensorGaussian",
 }
 
 

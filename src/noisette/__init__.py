@@ -23,6 +23,7 @@ from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
+from noisette.mechanisms.tensor.gaussian import TensorGaussian
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
 from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
@@ -87,6 +88,7 @@ __all__ = [
     "SymmetricUnaryEncoding",
     "TensorBall",
     "TensorDomain",
+    "TensorGaussian",
     "UnaryEncoding",
     "accounting",
     "audit",

@@ -1,0 +1,304 @@
+"""Releasing a tensor with Gaussian noise, and what the report says: its law, its moments, its place on a lattice."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray
+from noisette.cells import Cells
+from noisette.core import Moments, Readout, Tail
+from noisette.domains import TensorBall, TensorDomain
+from noisette.mechanisms._base import coarseness, power_of_two
+from noisette.mechanisms.tensor._normal import add_noise
+from noisette.mechanisms.tensor._tensors import TensorLattice, average, opened, permutations_of
+from noisette.mechanisms.tensor._whole import TensorReports
+from noisette.mechanisms.tensor.modes import Mode, multiply
+from noisette.mechanisms.tensor.neighbours import Neighbours
+
+_FINENESS = 2.0**20  # output steps in the least standard deviation of an entry
+_FARTHEST = 2.0**26  # standard deviations: beyond, a value leaves the integers of the noise's lattice
+_UNIT = 1 << 18  # entries worked on at a time where modes let the tensor be cut
+_PLACES = 2.0**20  # cells in a standard deviation, for the exact calculator
+
+
+class TensorNoise(TensorReports):
+    """x + sigma N x_1 U_1 ... x_N U_N: whitened, rounded to a lattice, noise added, and coloured again."""
+
+    domain: TensorDomain | TensorBall
+    symmetry: tuple[tuple[int, ...], ...]
+
+    @property
+    @abstractmethod
+    def modes(self) -> Sequence[Mode]:
+        """The covariance along each mode."""
+
+    @property
+    @abstractmethod
+    def neighbours(self) -> Neighbours:
+        """Who are neighbours."""
+
+    @property
+    @abstractmethod
+    def sigma(self) -> float:
+        """Scale of the noise."""
+
+    @property
+    @abstractmethod
+    def mu(self) -> float:
+        """One release is mu-GDP."""
+
+    @property
+    def _offset(self) -> float:
+        """How far the centre of the domain may be from the point of the lattice next to it."""
+        return abs(self._middle) * 2.0**-45
+
+    @property
+    def _middle(self) -> float:
+        return (self.domain.low + self.domain.high) / 2 if isinstance(self.domain, TensorDomain) else 0.0
+
+    @property
+    def _radius(self) -> float:
+        """Largest distance of a tensor from the centre of the domain."""
+        return self.domain.diameter / 2
+
+    @property
+    def _largest_norm(self) -> float:
+        """Largest Frobenius norm of a tensor of the domain."""
+        if isinstance(self.domain, TensorBall):
+            return self._radius
+        return max(abs(self.domain.low), abs(self.domain.high)) * math.sqrt(self.size)
+
+    def _check_range(self) -> None:
+        """Refuse a domain that is too wide for the noise, or too far from zero for its width."""
+        half = (
+            self.domain.diameter / 2
+            if isinstance(self.domain, TensorBall)
+            else (self.domain.high - self.domain.low) / 2
+        )
+        farthest = math.prod(mode.row_sum for mode in self.modes) * half / self.sigma
+        if farthest > _FARTHEST:
+            raise ValueError(
+                f"Expected {self.domain} to reach at most 2^26 standard deviations of the noise, got {farthest:.3g}. "
+                "Narrow the domain to what values can be."
+            )
+        if self._step > self.sigma * self._least_deviation / 2**8:
+            raise ValueError(f"{self.domain} is too far from zero for its noise: subtract a public offset first.")
+
+    @property
+    def _least_deviation(self) -> float:
+        return math.sqrt(math.prod(float(mode.variances.min()) for mode in self.modes))
+
+    @cached_property
+    def _step(self) -> float:
+        """Step of the public lattice that reports lie on: a power of two far below the noise."""
+        fine = power_of_two(self.sigma * self._least_deviation) / _FINENESS
+        return fine if self._middle == 0 else max(fine, power_of_two(abs(self._middle)) / 2**46)
+
+    @cached_property
+    def _centre(self) -> float:
+        """A point of the lattice near the middle of the domain."""
+        return self._step * round(self._middle / self._step)
+
+    @cached_property
+    def support(self) -> TensorLattice:
+        """Tensors on the lattice."""
+        return TensorLattice(self.domain.dims, self._centre, self._step)
+
+    def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Rng = None) -> Any:
+        """Return one report for each tensor along the last axes, as an array or a torch tensor like ``x``.
+
+        ``out`` takes the reports, and may be ``x`` itself or a memory map. Beside it no more than a block is held where
+        the first modes have identity covariance or the type is float64; else a float64 copy is.
+        """
+        values, target, restore = opened(x, out)
+        _validate.trailing(values, self.domain.dims, "x")
+        if isinstance(self.domain, TensorBall) and clip:
+            values = self.domain.clip(values)
+        elif not clip or not np.isfinite(values.sum(dtype=np.float64)):
+            self._check_inside(values)
+        source = _random.generator(rng)
+        uncut = 0 if self.symmetry else next((k for k, m in enumerate(self.modes) if m.covariance is not None), None)
+        rest = self.domain.dims[uncut:] if uncut is not None else ()
+        inputs, outputs = values.reshape(-1, *rest), target.reshape(-1, *rest)
+        step = max(1, _UNIT // math.prod(rest))
+        for start in range(0, len(inputs), step):
+            part = outputs[start : start + step]
+            work = part if part.dtype == np.float64 else np.empty(part.shape)
+            np.subtract(inputs[start : start + step], self._centre, out=work, dtype=np.float64)
+            if clip and isinstance(self.domain, TensorDomain):
+                np.clip(work, self.domain.low - self._centre, self.domain.high - self._centre, out=work)
+            self._release(work, uncut, source)
+            if work is not part:
+                part[:] = work
+        return restore(target)
+
+    def _release(self, work: FloatArray, uncut: int | None, rng: np.random.Generator) -> None:
+        """Turn centred tensors into reports, in place."""
+        modes = () if uncut is None else self.modes[uncut:]
+        work /= self.sigma
+        multiply(work, [None if mode.covariance is None else mode.whitener for mode in modes])
+        add_noise(work.reshape(-1), rng)
+        multiply(work, [None if mode.covariance is None else mode.root for mode in modes])
+        work *= self.sigma / self._step
+        np.rint(work, out=work)
+        if self.symmetry:
+            average(work, self.symmetry, len(self.modes))
+            np.rint(work, out=work)
+        work *= self._step
+        work += self._centre
+
+    def _check_inside(self, values: npt.NDArray[Any]) -> None:
+        """Refuse what is no number, lies outside the domain, or lacks a declared symmetry."""
+        rows = values.reshape(-1, self.size)
+        if isinstance(self.domain, TensorDomain):
+            self._admit(rows, clip=False)
+        else:
+            with np.errstate(over="ignore"):
+                norms = self.domain.norms(values)
+            if not np.isfinite(norms).all():
+                bad = self._first(rows, ~np.isfinite(rows)) if not np.isfinite(rows).all() else rows.max()
+                raise ValueError(f"Expected finite values, got {bad}. Remove or impute missing values first.")
+            if not (norms <= self.domain.radius * (1 + 1e-12)).all():
+                part = "tensors" if self.domain.mode is None else f"slices along mode {self.domain.mode}"
+                raise ValueError(
+                    f"Expected {part} of norm at most {self.domain.radius:g}, got {float(norms.max()):g}. Give the "
+                    "public bound in the domain, or pass clip=True to shorten what is longer."
+                )
+        if self.symmetry:
+            mean = np.array(values, dtype=np.float64)
+            average(mean, self.symmetry, len(self.modes))
+            gap = float(np.abs(mean - values).max())
+            if gap > 1e-6 * (self._radius + abs(self._middle)):
+                raise ValueError(
+                    f"Expected tensors that stay the same when modes {self.symmetry} are permuted, got one that is off "
+                    f"by {gap:.3g}. Symmetrise it first, or declare no symmetry."
+                )
+
+    def _codes(self, rows: FloatArray) -> FloatArray:
+        return np.asarray(np.rint((rows - self._centre) / self._step))
+
+    @cached_property
+    def variances(self) -> FloatArray:
+        """Variance of the noise in each entry."""
+        if self.symmetry:
+            return self.sigma**2 * symmetric_variances(self.modes, self.symmetry)
+        result = np.full((), self.sigma**2)
+        for mode in self.modes:
+            result = np.multiply.outer(result, mode.variances)
+        return result
+
+    def moments(self, x: Any) -> Moments:
+        """Return the moments of normal noise; rounding to the lattice moves them by less than 2^-20 of a deviation."""
+        values = self._inputs(x)
+        variance = np.broadcast_to(self.variances, values.shape).copy()
+        return Moments(np.zeros_like(values), variance, 2 * math.sqrt(2 / math.pi) * variance**1.5)
+
+    def _inputs(self, x: Any) -> FloatArray:
+        """Return admissible tensors."""
+        values = _validate.reals(x)
+        _validate.trailing(values, self.domain.dims, "x")
+        self._check_inside(values)
+        return values
+
+    @cached_property
+    def _free(self) -> int:
+        """Dimensions of the noise: entries, but for those that a symmetry ties to others."""
+        return (
+            self.size
+            if not self.symmetry
+            else round(symmetric_variances([Mode(s) for s in self.domain.dims], self.symmetry).sum())
+        )
+
+    @cached_property
+    def _log_volume(self) -> float:
+        """Log of the volume that one unit of whitened volume takes up."""
+        stretch = sum(self.size / mode.size * mode.log_det for mode in self.modes if mode.covariance is not None)
+        return self._free * math.log(self.sigma) + (0.0 if self.symmetry else stretch)
+
+    def log_prob(self, report: Any, x: Any) -> FloatArray:
+        """Return the log density of a report; with a symmetry, per unit of volume of the symmetric tensors whitened."""
+        gap = np.asarray(report, dtype=float) - np.asarray(x, dtype=float)
+        _validate.trailing(gap, self.domain.dims, "report")
+        white = np.ascontiguousarray(gap) / self.sigma
+        multiply(white, [None if mode.covariance is None else mode.whitener for mode in self.modes])
+        square = np.square(white).sum(axis=tuple(range(-len(self.modes), 0)))
+        return np.asarray(-square / 2 - self._free / 2 * math.log(2 * math.pi) - self._log_volume)
+
+    @cached_property
+    def _worst(self) -> tuple[FloatArray, float]:
+        """Return the difference of neighbours that reaches farthest, and its whitened length."""
+        gap = self.neighbours.worst(self.modes)
+        white = gap / self.sigma
+        multiply(white, [None if mode.covariance is None else mode.whitener for mode in self.modes])
+        return gap, float(np.linalg.norm(white))
+
+    def witnesses(self) -> tuple[FloatArray, FloatArray]:
+        """Return two neighbours as far apart as any known, and reports near them."""
+        gap, _ = self._worst
+        inputs = self.domain.clip(self._middle + np.stack([gap / 2, -gap / 2]))
+        around = np.concatenate([inputs, 2 * inputs - self._middle])
+        return inputs, self.support.nearest(around)
+
+    def dissect(self) -> Iterator[Cells]:
+        """Cut the space of reports across the line through the worst neighbours.
+
+        Only the distance of two whitened inputs matters, and delta grows with it. The pair is put at the largest
+        distance that is certified, rounding included; where signs of a box are bounded, not found, no neighbours may
+        be that far apart.
+        """
+        gap, length = self._worst
+        unit = gap / length
+        runs = np.asarray([1.0, -1.0])[(...,) + (None,) * gap.ndim] * unit / _PLACES
+        starts = np.stack([np.zeros_like(unit), -unit / _PLACES])
+        span = math.ceil(8 * _PLACES)
+        weight = self._log_volume + (self._free - 1) / 2 * math.log(2 * math.pi) - math.log(_PLACES)
+        pair = tuple(self._middle + sign * self.mu / 2 * unit for sign in (1.0, -1.0))
+        yield Cells(
+            pair=(pair[0], pair[1]),
+            nodes=tuple(self._middle + starts + n * span * runs for n in range(3)),
+            log_weight=np.full(2, weight),
+            places=np.full(2, math.inf),
+            span=np.full(2, float(span)),
+            tilt=np.zeros(2),
+        )
+
+    @cached_property
+    def readout(self) -> Readout:
+        """The plain mean of the reports."""
+        low, high = (
+            (self.domain.low, self.domain.high)
+            if isinstance(self.domain, TensorDomain)
+            else (-self.domain.radius, self.domain.radius)
+        )
+        noise, half = np.sqrt(self.variances).reshape(-1), (high - low) / 2
+        coarse = [coarseness(max(float(spread), half) / self._step) for spread in np.unique(noise)]
+        return Readout(
+            offset=self._centre,
+            scale=self._step,
+            low=low,
+            high=high,
+            tail=Tail(noise**2 + (half + self._step) ** 2, 0.0),
+            coarse=coarse[0] if len(set(coarse)) == 1 else np.asarray(coarse)[np.unique(noise, return_inverse=True)[1]],
+        )
+
+
+def symmetric_variances(modes: Any, symmetry: tuple[tuple[int, ...], ...]) -> FloatArray:
+    """Return the variances of noise averaged over all permutations of each group of modes."""
+    order = len(modes)
+    total, count = np.zeros(tuple(mode.size for mode in modes)), 0
+    for turn in permutations_of(symmetry, order):
+        term = np.ones((1,) * order)
+        for number, mode in enumerate(modes):
+            term = term * mode.between(number, turn[number], order)
+        total += term
+        count += 1
+    return total / count

@@ -1,0 +1,66 @@
+"""The loop that adds noise, as machine code; numba is imported with this module only, when noise is first drawn."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from noisette._validate import FloatArray
+
+_UNSURE = 2.0**-40  # float64 errs by less than 2^-44 in the comparison of a wedge
+
+
+def _add(
+    values: FloatArray,
+    words: npt.NDArray[np.uint64],
+    spare: npt.NDArray[np.uint64],
+    shown: npt.NDArray[np.int64],
+    alias: npt.NDArray[np.int64],
+    pending: npt.NDArray[np.uint64],
+) -> int:
+    """Add floor-rounded normal noise to ``values``; return how many draws are left ``pending``: place, part, two words.
+
+    Of a word the bits are: 32 the position, 9 the column, 1 the sign, 22 to compare with the threshold.
+    """
+    steps, left, next_spare = 2.0**36, 0, 0
+    for place in range(values.size):
+        word = words[place]
+        position = np.int64(word & np.uint64(0xFFFFFFFF))
+        column = np.int64((word >> np.uint64(32)) & np.uint64(511))
+        chance = np.int64(word >> np.uint64(42))
+        part = column if chance < shown[column] else alias[column]
+        first = second = np.uint64(0)
+        if chance == shown[column]:
+            part = 512
+        elif 128 <= part < 256:
+            low, high = (part - 128) / 16, (part - 127) / 16
+            top = math.expm1((high * high - low * low) / 2)
+            position = np.int64(-1)
+            while position < 0 and next_spare + 1 < spare.size:
+                first, second = spare[next_spare], spare[next_spare + 1]
+                next_spare += 2
+                z = low + np.float64(first >> np.uint64(11)) * 2.0**-57
+                gap = math.expm1((high * high - z * z) / 2) / top - np.float64(second >> np.uint64(11)) * 2.0**-53
+                if gap > _UNSURE:
+                    position = np.int64(first >> np.uint64(32))
+                elif gap > -_UNSURE:
+                    break
+                else:
+                    first = second = np.uint64(0)
+        if part < 128 or (part < 256 and position >= 0):
+            cell = ((part & 127) << 32) + position
+            noise = -cell - 1 if word & np.uint64(1 << 41) else cell
+            values[place] = (np.int64(np.rint(values[place] * steps)) + noise + 0.5) / steps
+        else:
+            pending[left, 0], pending[left, 1], pending[left, 2], pending[left, 3] = place, part, first, second
+            left += 1
+    return left
+
+
+try:
+    add = njit(cache=True, nogil=True)(_add)
+except RuntimeError:  # no directory can be written
+    add = njit(nogil=True)(_add)

@@ -1,0 +1,139 @@
+"""The exact sampler of rounded normal noise: its table, its quick path, its slow path, its law."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import erfc, ndtr
+from scipy.stats import chi2
+
+from noisette.mechanisms.tensor import _normal
+from noisette.mechanisms.tensor._normal import STEPS, add_noise, build_table
+from noisette.mechanisms.tensor._strips import add
+
+FALSE_ALARM = 1e-6
+
+
+def parts_of(table: _normal.Table) -> dict[int, Fraction]:
+    """Return the probability of each part that the alias table gives."""
+    capacity = Fraction(1, len(table.alias))
+    masses: dict[int, Fraction] = {}
+    for column, threshold in enumerate(table.thresholds):
+        own = Fraction(threshold, 1 << 256)
+        for part, mass in ((column, own), (int(table.alias[column]), capacity - own)):
+            masses[part] = masses.get(part, Fraction(0)) + mass
+    return masses
+
+
+def test_the_table_holds_the_masses_of_the_strips() -> None:
+    masses = parts_of(build_table())
+    assert sum(masses.values()) == 1
+    with mpmath.workprec(400):
+        for strip in (0, 1, 17, 64, 127):
+            low, high = mpmath.mpf(strip) / 16, mpmath.mpf(strip + 1) / 16
+            rectangle = mpmath.npdf(high) / 8
+            wedge = 2 * (mpmath.ncdf(high) - mpmath.ncdf(low)) - rectangle
+            for part, expected in ((strip, rectangle), (128 + strip, wedge)):
+                found = mpmath.mpf(masses[part].numerator) / masses[part].denominator
+                assert abs(found - expected) < mpmath.ldexp(1, -240)
+        tail = mpmath.mpf(masses[256].numerator) / masses[256].denominator
+        assert abs(tail - mpmath.erfc(8 / mpmath.sqrt(2))) < mpmath.ldexp(1, -240)
+    assert not any(masses.get(part) for part in range(257, 512))
+
+
+def histogram_distance(draws: np.ndarray, edges: np.ndarray) -> float:
+    """Return Pearson's statistic of the draws against the normal law."""
+    counts = np.histogram(draws, edges)[0]
+    expected = np.diff(ndtr(edges)) * draws.size
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+EDGES = np.concatenate([[-np.inf], np.linspace(-4, 4, 8 * 37 + 1), [np.inf]])  # 37 cuts every strip differently
+
+
+def test_the_law_is_normal() -> None:
+    draws = np.zeros(2_000_000)
+    add_noise(draws, np.random.default_rng(11))
+    assert histogram_distance(draws, EDGES) < chi2.isf(FALSE_ALARM, EDGES.size - 2)
+
+
+def test_a_law_without_wedges_is_rejected() -> None:
+    rng = np.random.default_rng(11)
+    weights = np.exp(-(((np.arange(128) + 1) / 16) ** 2) / 2)
+    strips = rng.choice(128, 2_000_000, p=weights / weights.sum())
+    draws = (strips + rng.random(strips.size)) / 16 * rng.choice([-1, 1], strips.size)
+    assert histogram_distance(draws, EDGES) > chi2.isf(FALSE_ALARM, EDGES.size - 2)
+
+
+def test_reports_lie_half_a_step_off_the_lattice() -> None:
+    values = np.random.default_rng(0).normal(size=1000) * 100
+    before = np.rint(values * STEPS)
+    add_noise(values, np.random.default_rng(1))
+    noise = values * STEPS - before - 0.5
+    assert np.array_equal(noise, np.rint(noise))
+    assert 0.9 < (noise / STEPS).std() < 1.1
+
+
+def test_the_quick_path_reads_words_as_the_table_says() -> None:
+    table = build_table()
+    words = np.random.default_rng(5).integers(0, 2**64, 20_000, dtype=np.uint64)
+    values, pending = np.zeros(words.size), np.empty((words.size, 4), dtype=np.uint64)
+    left = add(values, words, np.empty(0, dtype=np.uint64), table.shown, table.alias, pending)
+    open_places = set(pending[:left, 0].tolist())
+    for place, word in enumerate(words.tolist()):
+        column, sign, chance = word >> 32 & 511, word >> 41 & 1, word >> 42
+        exact = Fraction(table.thresholds[column], 1 << 247)
+        below = Fraction(chance + 1, 1 << 22) <= exact
+        part = column if below else int(table.alias[column])
+        if part < 128 and place not in open_places:
+            cell = (part << 32) + (word & 0xFFFFFFFF)
+            assert values[place] * STEPS - 0.5 == (-cell - 1 if sign else cell)
+        else:  # without spare words all wedges are left open
+            assert place in open_places
+    assert left == pytest.approx(words.size * sum(float(m) for p, m in parts_of(table).items() if p >= 128), rel=0.2)
+
+
+def test_ties_wedges_and_the_tail_are_settled_by_their_laws() -> None:
+    table, rng = build_table(), np.random.default_rng(3)
+    strip, low = 20, 20 / 16
+    draws = np.asarray([_normal._wedge(rng, strip, 0, 0) for _ in range(2000)]) / STEPS - low
+    z = np.linspace(low, low + 1 / 16, 2001)
+    density = np.exp(-z * z / 2) - np.exp(-(z[-1] ** 2) / 2)
+    cdf = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    uniform = np.sort(np.interp(draws, z - low, cdf / cdf[-1]))
+    assert kolmogorov(uniform) < limit(2000)
+    assert kolmogorov(np.sort(draws * 16)) > limit(2000)  # a wedge is not a rectangle
+    tail = np.asarray([_normal._tail(rng) for _ in range(2000)]) / STEPS
+    assert tail.min() >= 8
+    assert kolmogorov(np.sort(erfc(tail / np.sqrt(2)) / erfc(8 / np.sqrt(2)))) < limit(2000)
+    column = int(np.flatnonzero((table.shown > 0) & (table.shown < 1 << 22))[0])
+    word = (int(table.shown[column]) << 42) | column << 32 | 12345
+    rest = Fraction(table.thresholds[column] % (1 << 225), 1 << 225)
+    own = [_normal._settle(rng, table, word, 512, 0, 0) == (column << 32) + 12345 for _ in range(4000)]
+    if column < 128:
+        assert abs(np.mean(own) - float(rest)) < 4.9 * np.sqrt(float(rest * (1 - rest)) / 4000) + 1e-9
+
+
+def test_words_of_an_undecided_wedge_are_kept() -> None:
+    rng = np.random.default_rng(0)
+    low, high, first = 20 / 16, 21 / 16, 1 << 62  # a quarter of the strip
+    z = low + 1 / 64
+    ratio = np.expm1((high**2 - z**2) / 2) / np.expm1((high**2 - low**2) / 2)
+    accepted = [_normal._wedge(rng, 20, first, int((ratio - gap) * 2**64)) >> 30 for gap in (1e-9, 1e-6)]
+    assert accepted == [(20 << 2) + 1] * 2
+    rejected = [_normal._wedge(rng, 20, first, int((ratio + 1e-9) * 2**64)) for _ in range(50)]
+    assert len(set(rejected)) == 50
+
+
+def kolmogorov(uniform: np.ndarray) -> float:
+    """Return the largest gap between sorted values and the uniform law."""
+    rank = np.arange(uniform.size + 1) / uniform.size
+    return float(max((uniform - rank[:-1]).max(), (rank[1:] - uniform).max()))
+
+
+def limit(size: int) -> float:
+    """Return the gap that a uniform sample exceeds with probability 1e-6 at most (Massart 1990)."""
+    return float(np.sqrt(np.log(2 / FALSE_ALARM) / (2 * size)))
