@@ -109,7 +109,7 @@ function showErrors(made) {
   const body = $("errors").tBodies[0], least = made.best ? Math.sqrt(made.best.mse) : 1;
   body.replaceChildren();
   $("errors-hint").textContent = (state.population === "worst"
-    ? "The largest error over all true values. " : "For true values as you described them. ") + "Best first.";
+    ? "The largest error over all true values. " : "For true values as you described them. ") + `Best first. People needed for an error of ± ${short(state.target)}.`;
   for (const found of made.candidates) {
     const root = Math.sqrt(found.mse), enough = planner.needed(found.law, state, state.target ** 2), row = document.createElement("tr");
     const badge = (found === made.best ? '<span class="badge">best</span>' : "") + (found.unbiased ? "" : '<span class="badge biased">biased</span>');
@@ -119,7 +119,7 @@ function showErrors(made) {
       + `<td data-label="reports">${reportWords(found)}</td>`
       + `<td data-label="error">${short(root)}<span class="bar" style="width:${Math.min(100, 25 * root / least)}%"></span></td>`
       + `<td data-label="std">${short(found.std)}</td><td data-label="bias">${short(found.bias)}</td>`
-      + `<td data-label="MSE">${short(found.mse)}</td><td data-label="people for ± ${short(state.target)}">${enough === null ? "never" : about(enough)}</td>`;
+      + `<td data-label="MSE">${short(found.mse)}</td><td data-label="people needed">${enough === null ? "never" : about(enough)}</td>`;
     body.append(row);
   }
   const more = data.others.length ? [`Not on this page: ${data.others.join(", ")}; noisette plan compares them where they apply.`] : [];
