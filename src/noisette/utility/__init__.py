@@ -3,6 +3,7 @@
 from noisette.utility.curves import break_even
 from noisette.utility.deviations import Deviation, deviation
 from noisette.utility.joint import JointDeviation, joint
+from noisette.utility.personalised import Personalised, PersonalisedAggregate
 from noisette.utility.planning import BreakEven, Candidate, Plan, compare, plan
 from noisette.utility.populations import named
 from noisette.utility.reporting import best_report, report_rules
@@ -12,6 +13,8 @@ __all__ = [
     "Candidate",
     "Deviation",
     "JointDeviation",
+    "Personalised",
+    "PersonalisedAggregate",
     "Plan",
     "best_report",
     "break_even",

@@ -48,16 +48,16 @@ class Deviation:
         spread = np.asarray(self.std) * math.sqrt(self.reports)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(spread > 0, self.third / spread**3, 1.0)
-        return _plain(0.33554 * (ratio + 0.415) / math.sqrt(self.reports))
+        return plain(0.33554 * (ratio + 0.415) / math.sqrt(self.reports))
 
     def pdf(self, x: Any) -> Any:
         """Return the density of the deviation at ``x``."""
         standard = (np.asarray(x, dtype=float) - self.bias) / self.std
-        return _plain(np.exp(-0.5 * standard**2) / (math.sqrt(2 * math.pi) * np.asarray(self.std)))
+        return plain(np.exp(-0.5 * standard**2) / (math.sqrt(2 * math.pi) * np.asarray(self.std)))
 
     def cdf(self, x: Any) -> Any:
         """Return the probability that the deviation is at most ``x``."""
-        return _plain(ndtr((np.asarray(x, dtype=float) - self.bias) / self.std))
+        return plain(ndtr((np.asarray(x, dtype=float) - self.bias) / self.std))
 
     def probability_within(self, xi: Any) -> Any:
         """Return the probability that the deviation is at most ``xi`` in absolute value."""
@@ -66,7 +66,7 @@ class Deviation:
             raise ValueError(f"Expected xi={xi!r} >= 0: it bounds an absolute deviation.")
         # both tails are taken on the side where they are small, so that no digits are lost
         near, far = (radius - np.abs(self.bias)) / self.std, (-radius - np.abs(self.bias)) / self.std
-        return _plain(ndtr(near) - ndtr(far))
+        return plain(ndtr(near) - ndtr(far))
 
     def supremum(self, level: float = 0.95) -> Any:
         """Return the bound that the absolute deviation keeps with probability ``level``."""
@@ -79,7 +79,7 @@ class Deviation:
             middle = (low + high) / 2
             short = ndtr(middle - offset) - ndtr(-middle - offset) < level
             low, high = np.where(short, middle, low), np.where(short, high, middle)
-        return _plain(high * self.std)
+        return plain(high * self.std)
 
 
 def deviation(
@@ -141,11 +141,11 @@ def describe(response: Response, weights: FloatArray, users: float) -> Deviation
     # Minkowski: a report strays by its own noise, and by the value of whoever happens to report
     factor = math.cbrt((1 - share) * ((1 - share) ** 2 + share**2))
     third = average((np.cbrt(response.third) + factor * np.abs(strays)) ** 3 if factor else response.third)
-    mse = _plain(bias**2 + std**2)
-    return Deviation(_plain(bias), _plain(std), _plain(third), reports, (mse, mse))
+    mse = plain(bias**2 + std**2)
+    return Deviation(plain(bias), plain(std), plain(third), reports, (mse, mse))
 
 
-def _plain(number: Any) -> Any:
+def plain(number: Any) -> Any:
     """Return a float where there is one number."""
     array = np.asarray(number)
     return float(array) if array.ndim == 0 else array
