@@ -104,6 +104,10 @@ def test_bad_values_in_a_spec_are_refused() -> None:
         nz.from_spec({"mechanism": "laplace", "epsilon": -1.0})
     with pytest.raises(TypeError, match="Expected epsilon='1' to be a number"):
         nz.from_spec({"mechanism": "laplace", "epsilon": "1"})
+    with pytest.raises(ValueError, match=r"Expected epsilon in the spec of 'duchi', got {}"):
+        nz.from_spec({"mechanism": "duchi"})
+    with pytest.raises(ValueError, match="Expected domain in the spec of 'grr'"):
+        nz.from_spec({"mechanism": "grr", "epsilon": 1.0})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from noisette import domains
@@ -73,6 +73,12 @@ def from_spec(spec: str | Mapping[str, Any]) -> Any:
     known = {f.name for f in fields(cls) if f.init}
     if not set(options) <= known:
         raise ValueError(f"Unknown fields {sorted(set(options) - known)} for {name!r}; expected {sorted(known)}.")
+    required = {f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING}
+    if not required <= set(options):
+        lacking = ", ".join(sorted(required - set(options)))
+        raise ValueError(
+            f"Expected {lacking} in the spec of {name!r}, got {options}. `spec()` writes all that it needs."
+        )
     if isinstance(options.get("domain"), Mapping):
         options["domain"] = domains.from_spec(options["domain"])
     return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()})
