@@ -137,6 +137,8 @@ def noise_multiplier(
         return full
 
     def holds(multiplier: float, coarse: float) -> bool:
+        if multiplier <= 0:
+            return False
         interval = coarse * _interval(multiplier, sampling_prob)
         return _sampled_epsilon(multiplier, delta, releases, sampling_prob, relation, interval) <= epsilon
 

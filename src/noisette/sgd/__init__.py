@@ -1,0 +1,37 @@
+"""Private learning in PyTorch: bounded gradients, noise, Poisson samples and a budget that is kept."""
+
+from noisette.sgd.budget import Budget, BudgetSpent
+from noisette.sgd.clipping import CLIPS, L2, AutoS, Clip, Curvature, LInf, PerLayer, Psac, Quantile
+from noisette.sgd.gradients import Recorder
+from noisette.sgd.models import check_model, without_batch_norm
+from noisette.sgd.optimizer import PrivateOptimizer
+from noisette.sgd.perturbation import PERTURBATIONS, Gaussian, Layered, Perturbation
+from noisette.sgd.private import Private, make_private
+from noisette.sgd.recurrence import with_open_recurrence
+from noisette.sgd.sampling import PoissonLoader
+
+__all__ = [
+    "CLIPS",
+    "L2",
+    "PERTURBATIONS",
+    "AutoS",
+    "Budget",
+    "BudgetSpent",
+    "Clip",
+    "Curvature",
+    "Gaussian",
+    "LInf",
+    "Layered",
+    "PerLayer",
+    "Perturbation",
+    "PoissonLoader",
+    "Private",
+    "PrivateOptimizer",
+    "Psac",
+    "Quantile",
+    "Recorder",
+    "check_model",
+    "make_private",
+    "with_open_recurrence",
+    "without_batch_norm",
+]

@@ -1,0 +1,287 @@
+"""How much one example may change a sum of gradients: rules that bound its norm.
+
+A rule gives each example a weight from the norms of its gradient in every layer; `bound` is the norm that no weighted
+gradient exceeds. Adding or removing an example changes the sum by that much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noisette import _validate
+from noisette.sgd.layers import Gradients, Part
+
+Sums = dict[str, Gradients]  # by layer, then by parameter
+
+
+class Clip:
+    """A rule that bounds every example's gradient."""
+
+    share: float = 0.0  # of the squared privacy parameter mu, spent on the rule itself
+
+    @property
+    def bound(self) -> float:
+        """The norm that no example's contribution exceeds."""
+        raise NotImplementedError
+
+    def weights(self, squares: Tensor) -> Tensor:
+        """Return a weight for each example, or for each (layer, example), from squared norms (layers, examples)."""
+        raise NotImplementedError
+
+    def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
+        """Return the sum of the bounded gradients, each ``scale`` times what was recorded."""
+        weights = self._checked(parts, scale) * scale
+        rows = weights.expand(len(parts), -1)
+        return {name: part.total(row) for (name, part), row in zip(parts.items(), rows, strict=True)}
+
+    def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
+        """Return every example's bounded gradient, with examples along the first axis."""
+        rows = (self._checked(parts, scale) * scale).expand(len(parts), -1)
+        return {
+            name: {key: value * row.reshape(-1, *[1] * (value.ndim - 1)) for key, value in part.each().items()}
+            for (name, part), row in zip(parts.items(), rows, strict=True)
+        }
+
+    def _checked(self, parts: Mapping[str, Part], scale: float) -> Tensor:
+        squares = torch.stack([part.squares() for part in parts.values()]) * scale**2
+        broken = ~torch.isfinite(squares).all(0)
+        if bool(broken.any()):
+            raise FloatingPointError(
+                f"The gradients of {int(broken.sum())} of {len(broken)} examples are not finite, so nothing bounds "
+                "them; no step was made. Check the data, lower the learning rate or start from smaller weights."
+            )
+        return self.weights(squares)
+
+    def start(self, dims: Mapping[str, int]) -> None:
+        """Learn how many numbers each layer has."""
+
+    def learn(self, released: Sums, noise: float) -> None:
+        """See a released mean gradient, whose entries carry noise of this standard deviation; it costs nothing."""
+
+    def ask(self, expected: float, multiplier: float, normal: float) -> None:
+        """See the noisy share of examples within the bound; it is paid for by `share`."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what changes during training."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state` gave."""
+
+
+@dataclass
+class L2(Clip):
+    """Scale a gradient down to norm C: min(1, C / ||g||) (Abadi et al. 2016, Algorithm 1)."""
+
+    l2_clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _validate.positive(self.l2_clip_norm, "l2_clip_norm")
+
+    @property
+    def bound(self) -> float:
+        return self.l2_clip_norm
+
+    def weights(self, squares: Tensor) -> Tensor:
+        return (self.l2_clip_norm / squares.sum(0).sqrt()).clamp(max=1.0)
+
+
+@dataclass
+class AutoS(Clip):
+    """Normalise: g / (||g|| + gamma); no threshold to tune (Bu et al. 2023, AUTO-S; thesis 004, eq. 3.13)."""
+
+    gamma: float = 0.01
+
+    def __post_init__(self) -> None:
+        _validate.positive(self.gamma, "gamma")
+
+    @property
+    def bound(self) -> float:
+        return 1.0
+
+    def weights(self, squares: Tensor) -> Tensor:
+        return 1 / (squares.sum(0).sqrt() + self.gamma)
+
+
+@dataclass
+class Psac(Clip):
+    """Normalise, small gradients less: C g / (||g|| + r / (||g|| + r)) (Xia et al. 2023, DP-PSAC)."""
+
+    l2_clip_norm: float = 1.0
+    r: float = 0.1
+
+    def __post_init__(self) -> None:
+        _validate.positive(self.l2_clip_norm, "l2_clip_norm")
+        _validate.positive(self.r, "r")
+
+    @property
+    def bound(self) -> float:
+        return self.l2_clip_norm
+
+    def weights(self, squares: Tensor) -> Tensor:
+        norms = squares.sum(0).sqrt()
+        return self.l2_clip_norm / (norms + self.r / (norms + self.r))
+
+
+@dataclass
+class LInf(Clip):
+    """Clip each number to [-c, c]; one example then has a norm of up to c sqrt(d), which is what the noise follows."""
+
+    linf_clip_norm: float = 0.01
+    _dims: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        _validate.positive(self.linf_clip_norm, "linf_clip_norm")
+
+    @property
+    def bound(self) -> float:
+        return self.linf_clip_norm * math.sqrt(self._dims)
+
+    def start(self, dims: Mapping[str, int]) -> None:
+        self._dims = sum(dims.values())
+
+    def weights(self, squares: Tensor) -> Tensor:
+        return squares.new_ones(squares.shape[1])
+
+    def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
+        formed = super().each(parts, scale)
+        limit = self.linf_clip_norm
+        return {name: {key: v.clamp(-limit, limit) for key, v in layer.items()} for name, layer in formed.items()}
+
+    def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
+        return {name: {k: v.sum(0) for k, v in layer.items()} for name, layer in self.each(parts, scale).items()}
+
+
+@dataclass
+class PerLayer(Clip):
+    """Clip each layer's gradient on its own, to C times the root of its share; shares are equal by default.
+
+    The squares of the thresholds add up to C^2, so the bound is that of `L2`.
+    """
+
+    l2_clip_norm: float = 1.0
+    shares: Sequence[float] | None = None
+    _thresholds: tuple[float, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        _validate.positive(self.l2_clip_norm, "l2_clip_norm")
+        if self.shares is not None and not all(math.isfinite(share) and share > 0 for share in self.shares):
+            raise ValueError(f"Expected shares={tuple(self.shares)!r} > 0, one for each layer.")
+
+    @property
+    def bound(self) -> float:
+        return self.l2_clip_norm
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The norm to which each layer's gradient is clipped."""
+        return self._thresholds
+
+    def start(self, dims: Mapping[str, int]) -> None:
+        shares = [1.0] * len(dims) if self.shares is None else list(self.shares)
+        if len(shares) != len(dims):
+            raise ValueError(f"Expected {len(dims)} shares, one for each of {', '.join(dims)}; got {len(shares)}.")
+        self._divide(shares)
+
+    def _divide(self, shares: Sequence[float]) -> None:
+        total = math.fsum(shares)
+        self._thresholds = tuple(self.l2_clip_norm * math.sqrt(share / total) for share in shares)
+
+    def weights(self, squares: Tensor) -> Tensor:
+        return (squares.new_tensor(self._thresholds)[:, None] / squares.sqrt()).clamp(max=1.0)
+
+
+@dataclass
+class Curvature(PerLayer):
+    """Clip layer by layer, with thresholds that follow the diagonal of the Hessian.
+
+    DPHSGD, the baseline of paper 000, sets its threshold from that diagonal. The diagonal of the Gauss-Newton matrix is
+    the expected square of the gradient; here it is averaged over the *released* gradients with the noise's variance
+    taken off, so that it costs no privacy. Layer l gets the share h_l / sum h of C^2, and a tenth is spread evenly.
+    """
+
+    decay: float = 0.9
+    _curvature: list[float] = field(default_factory=list, init=False)
+    _dims: Mapping[str, int] = field(default_factory=dict, init=False)
+
+    def start(self, dims: Mapping[str, int]) -> None:
+        super().start(dims)
+        self._dims, self._curvature = dims, [0.0] * len(dims)
+
+    def learn(self, released: Sums, noise: float) -> None:
+        for place, (name, size) in enumerate(self._dims.items()):
+            squares = sum(float(value.square().sum()) for value in released[name].values()) - size * noise**2
+            self._curvature[place] = self.decay * self._curvature[place] + (1 - self.decay) * max(squares, 0.0)
+        self._set()
+
+    def _set(self) -> None:
+        total = math.fsum(self._curvature)
+        if total > 0:
+            self._divide([0.9 * h / total + 0.1 / len(self._curvature) for h in self._curvature])
+
+    def state(self) -> dict[str, Any]:
+        return {"curvature": list(self._curvature)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._curvature = [float(h) for h in state["curvature"]]
+        self._set()
+
+
+@dataclass
+class Quantile(Clip):
+    """Move the threshold to a quantile of the norms (Andrew et al. 2021, Algorithm 1).
+
+    C <- C exp(-rate (b - quantile)), where b is the noisy share of examples with a norm of at most C. The count, less
+    one half each, changes by one half with an example; its noise takes ``share`` of the squared mu.
+    """
+
+    l2_clip_norm: float = 1.0
+    quantile: float = 0.5
+    rate: float = 0.2
+    share: float = 0.01
+
+    def __post_init__(self) -> None:
+        _validate.positive(self.l2_clip_norm, "l2_clip_norm")
+        _validate.positive(self.rate, "rate")
+        for name in ("quantile", "share"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"Expected {name}={getattr(self, name)!r} between 0 and 1.")
+        self._within = 0.0
+
+    @property
+    def bound(self) -> float:
+        return self.l2_clip_norm
+
+    def weights(self, squares: Tensor) -> Tensor:
+        norms = squares.sum(0).sqrt()
+        self._within += float((norms <= self.l2_clip_norm).sum()) - 0.5 * len(norms)
+        return (self.l2_clip_norm / norms).clamp(max=1.0)
+
+    def ask(self, expected: float, multiplier: float, normal: float) -> None:
+        noisy = self._within + 0.5 * multiplier * normal
+        self._within = 0.0
+        inside = min(max(noisy / expected + 0.5, 0.0), 1.0)
+        self.l2_clip_norm *= math.exp(-self.rate * (inside - self.quantile))
+
+    def state(self) -> dict[str, Any]:
+        return {"l2_clip_norm": self.l2_clip_norm}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.l2_clip_norm = float(state["l2_clip_norm"])
+
+
+CLIPS: dict[str, type[Clip]] = {
+    "l2": L2,
+    "linf": LInf,
+    "auto-s": AutoS,
+    "psac": Psac,
+    "quantile": Quantile,
+    "per-layer": PerLayer,
+    "curvature": Curvature,
+}

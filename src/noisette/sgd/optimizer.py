@@ -1,0 +1,177 @@
+"""Any torch optimiser, fed with private gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from noisette.guarantees import Guarantee
+from noisette.sgd.budget import Budget
+from noisette.sgd.clipping import Clip, Sums
+from noisette.sgd.gradients import Recorder
+from noisette.sgd.perturbation import Perturbation
+from noisette.sgd.sampling import PoissonLoader
+
+
+class PrivateOptimizer(Optimizer):
+    """Wraps an optimiser: each step first turns the recorded gradients into one private gradient.
+
+    A piece of a batch that is not its last only adds to the sum, and the parameters stay. `stepped` tells whether the
+    last call moved them. The state that is saved holds the budget.
+    """
+
+    def __init__(
+        self,
+        inner: Optimizer,
+        recorder: Recorder,
+        loader: PoissonLoader,
+        budget: Budget,
+        *,
+        clip: Clip,
+        perturb: Perturbation,
+        loss_reduction: Literal["mean", "sum"],
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> None:
+        if loss_reduction not in ("mean", "sum"):
+            raise ValueError(f"Expected loss_reduction={loss_reduction!r} to be 'mean' or 'sum', as in the loss.")
+        self.inner, self.recorder, self.loader, self.budget = inner, recorder, loader, budget
+        self.clip, self.perturb, self._loss_reduction = clip, perturb, loss_reduction
+        self._rng, self._seeded = rng, seeded
+        self.steps = 0
+        self.stepped = False
+        self._sums: Sums | None = None
+        known = {id(parameter) for _, _, parameter in recorder.parameters()}
+        for group in inner.param_groups:
+            for parameter in group["params"]:
+                if parameter.requires_grad and id(parameter) not in known:
+                    raise ValueError(
+                        "The optimiser holds a parameter that is not the model's. Build it from model.parameters() "
+                        "after the model has its final layers."
+                    )
+        perturb.check(clip)
+        clip.start({name: _size(layer) for name, layer in recorder.layers.items()})
+
+    # What schedulers and loops expect of an optimiser is the inner one's.
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        return self.inner.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        return self.inner.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        return self.inner.defaults
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for the steps made so far."""
+        return self.budget.spent(self.steps)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget gradients; what a batch has added to the sum stays until its step."""
+        self.recorder.clear()
+        self.inner.zero_grad(set_to_none)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Add the recorded gradients to the sum and, at the end of a batch, make a private step."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.budget.check(self.steps)
+        self._collect()
+        self.stepped = self.loader.complete
+        if self.stepped:
+            self._release()
+            self.inner.step()
+            self.steps += 1
+        return loss
+
+    def _collect(self) -> None:
+        parts = self.recorder.parts()
+        examples = self.recorder.examples
+        added = self.perturb.collect(self.clip, parts, examples if self._loss_reduction == "mean" else 1.0)
+        self.recorder.clear()
+        if self._sums is None:
+            self._sums = added
+        else:
+            for layer, entries in added.items():
+                for name, value in entries.items():
+                    self._sums[layer][name] += value
+
+    def _release(self) -> None:
+        assert self._sums is not None
+        share, expected = self.clip.share, self.loader.expected_batch
+        multiplier = self.budget.multiplier / math.sqrt(1 - share)
+        released = self.perturb.release(self._sums, self.clip, multiplier, expected, self._rng)
+        self._sums = None
+        for layer, name, parameter in self.recorder.parameters():
+            parameter.grad = released[layer][name].to(parameter)
+        self.clip.learn(released, self.perturb.noise(self.clip, multiplier, expected))
+        if share > 0:
+            self.clip.ask(expected, self.budget.multiplier / math.sqrt(share), float(self._rng.standard_normal()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the inner optimiser's state and what has been spent.
+
+        The generators' states are in it only if the run was seeded: of a run with secret noise they would reveal what
+        comes next, so that one goes on with fresh noise.
+        """
+        if self._sums is not None:
+            raise RuntimeError("A batch is half summed. Save when its last piece has made a step (optimizer.stepped).")
+        private = {
+            "steps": self.steps,
+            "multiplier": self.budget.multiplier,
+            "sampling_prob": self.budget.sampling_prob,
+            "delta": self.budget.delta,
+            "allowed": self.budget.steps,
+            "clip": self.clip.state(),
+            "position": self.loader.position % self.loader.steps,
+        }
+        if self._seeded:
+            private["generators"] = {
+                "noise": _state(self._rng),
+                "sampling": _state(self.loader.rng),
+                "torch": torch.get_rng_state(),
+            }
+        return {"inner": self.inner.state_dict(), "private": private}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a saved run stopped, with the budget that it had."""
+        private = state_dict["private"]
+        for name, mine in (("sampling_prob", self.budget.sampling_prob), ("delta", self.budget.delta)):
+            if private[name] != mine:
+                raise ValueError(
+                    f"The saved run had {name}={private[name]!r}, this one has {mine!r}. Build it with the same data, "
+                    "batch size and delta."
+                )
+        self.inner.load_state_dict(state_dict["inner"])
+        self.budget = Budget(private["multiplier"], private["sampling_prob"], private["delta"], private["allowed"])
+        self.steps = int(private["steps"])
+        self.clip.restore(private["clip"])
+        self.loader.position = int(private["position"])
+        if self._seeded and "generators" in private:
+            _restore(self._rng, private["generators"]["noise"])
+            _restore(self.loader.rng, private["generators"]["sampling"])
+            torch.set_rng_state(private["generators"]["torch"])
+
+
+def _size(layer: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in layer.parameters(recurse=False) if parameter.requires_grad)
+
+
+def _state(rng: np.random.Generator) -> dict[str, Any]:
+    return dict(rng.bit_generator.state)
+
+
+def _restore(rng: np.random.Generator, state: dict[str, Any]) -> None:
+    rng.bit_generator.state = state

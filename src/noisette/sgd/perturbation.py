@@ -1,0 +1,92 @@
+"""How a sum of bounded gradients becomes private: what is summed over the examples, and the noise on the sum.
+
+``multiplier`` is the standard deviation of the noise over the most that one example contributes. A perturbation that
+makes several releases a step shares the squared mu among them, so that together they are as private as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisette.sgd.clipping import Clip, PerLayer, Sums
+from noisette.sgd.layers import Part
+
+
+class Perturbation:
+    """Noise for a mean of gradients."""
+
+    def check(self, clip: Clip) -> None:
+        """Refuse a rule of clipping that this noise does not fit."""
+
+    def collect(self, clip: Clip, parts: Mapping[str, Part], scale: float) -> Sums:
+        """Return what a batch adds to the sum."""
+        return clip.total(parts, scale)
+
+    def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
+        """Return the private mean gradient over an expected number of examples."""
+        raise NotImplementedError
+
+    def noise(self, clip: Clip, multiplier: float, expected: float) -> float:
+        """Return the standard deviation of an entry of the mean, where all have the same; NaN where they have not."""
+        return math.nan
+
+
+@dataclass(frozen=True)
+class Gaussian(Perturbation):
+    """Add N(0, (multiplier x bound)^2) to each entry of the sum (Abadi et al. 2016, Algorithm 1)."""
+
+    def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
+        scale = multiplier * clip.bound
+        return {
+            layer: {name: (total + scale * normal(total, rng)) / expected for name, total in entries.items()}
+            for layer, entries in sums.items()
+        }
+
+    def noise(self, clip: Clip, multiplier: float, expected: float) -> float:
+        return multiplier * clip.bound / expected
+
+
+@dataclass(frozen=True)
+class Layered(Perturbation):
+    """Give each layer a budget of its own (LLAGP, the baseline of paper 000: more to the layers near the input).
+
+    Layer l, clipped to C_l, gets noise C_l multiplier / sqrt(share_l); the shares of the squared mu add up to one. By
+    default they fall linearly from the first layer to the last. Needs clipping by layer.
+    """
+
+    shares: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.shares is not None and not all(math.isfinite(share) and share > 0 for share in self.shares):
+            raise ValueError(f"Expected shares={tuple(self.shares)!r} > 0, one for each layer.")
+
+    def check(self, clip: Clip) -> None:
+        if not isinstance(clip, PerLayer):
+            raise ValueError("Budgets by layer need clipping by layer: give clip='per-layer' or clip='curvature'.")
+
+    def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
+        assert isinstance(clip, PerLayer)
+        shares = list(self.shares) if self.shares is not None else list(range(len(sums), 0, -1))
+        if len(shares) != len(sums):
+            raise ValueError(f"Expected {len(sums)} shares, one for each of {', '.join(sums)}; got {len(shares)}.")
+        whole = math.fsum(shares)
+        released = {}
+        for (layer, entries), threshold, share in zip(sums.items(), clip.thresholds, shares, strict=True):
+            scale = multiplier * threshold / math.sqrt(share / whole)
+            released[layer] = {name: (total + scale * normal(total, rng)) / expected for name, total in entries.items()}
+        return released
+
+
+def normal(like: Tensor, rng: np.random.Generator) -> Tensor:
+    """Return standard normal noise of a tensor's shape and kind."""
+    drawn = rng.standard_normal(like.shape, dtype=np.float32 if like.dtype == torch.float32 else np.float64)
+    return torch.as_tensor(drawn).to(like)
+
+
+PERTURBATIONS: dict[str, type[Perturbation]] = {"gaussian": Gaussian, "layered": Layered}

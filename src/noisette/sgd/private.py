@@ -1,0 +1,118 @@
+"""From a training loop to a private one, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from noisette import _random
+from noisette._random import Rng
+from noisette.guarantees import Guarantee
+from noisette.sgd.budget import Budget
+from noisette.sgd.clipping import CLIPS, L2, Clip
+from noisette.sgd.gradients import Recorder
+from noisette.sgd.models import check_examples_apart
+from noisette.sgd.optimizer import PrivateOptimizer
+from noisette.sgd.perturbation import PERTURBATIONS, Perturbation
+from noisette.sgd.sampling import PoissonLoader
+
+
+@dataclass(frozen=True)
+class Private:
+    """A model, an optimiser and a loader that train privately together, and what they guarantee at the end."""
+
+    model: nn.Module
+    optimizer: PrivateOptimizer
+    loader: PoissonLoader
+    guarantee: Guarantee
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.model, self.optimizer, self.loader))
+
+
+def make_private(
+    model: nn.Module,
+    optimizer: Optimizer,
+    loader: DataLoader[Any],
+    *,
+    target: tuple[float, float],
+    epochs: int,
+    clip: float | str | Clip = 1.0,
+    perturb: str | Perturbation = "gaussian",
+    physical_batch: int = 1024,
+    loss_reduction: Literal["mean", "sum"] = "mean",
+    rng: Rng = None,
+) -> Private:
+    """Return the model, an optimiser and a loader for which the usual loop trains under ``target`` = (epsilon, delta).
+
+    ``clip`` is a norm, a name of `CLIPS` or a rule; ``perturb`` a name of `PERTURBATIONS` or a perturbation. The loader
+    draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``.
+
+    *Guarantee*: (epsilon, delta) of the whole run for one example, central model, relation add-remove, computed from
+    privacy loss distributions of both directions. When its steps are made, `BudgetSpent` is raised. With ``rng=None``
+    samples and noise come from a cryptographic generator. The noise is drawn and added in floating point: its last
+    bits are not protected.
+
+    Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang (2016), Algorithm 1.
+
+    >>> import torch
+    >>> data = torch.utils.data.TensorDataset(torch.randn(500, 4), torch.randn(500, 1))
+    >>> model = torch.nn.Linear(4, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> loader = torch.utils.data.DataLoader(data, batch_size=50)
+    >>> private = make_private(model, optimizer, loader, target=(2.0, 1e-5), epochs=1)
+    >>> model, optimizer, loader = private
+    >>> for inputs, targets in loader:
+    ...     optimizer.zero_grad()
+    ...     torch.nn.functional.mse_loss(model(inputs), targets).backward()
+    ...     optimizer.step()
+    >>> optimizer.steps, optimizer.guarantee.epsilon <= 2.0
+    (10, True)
+    >>> print(private.guarantee)
+    (2, 1e-05)-DP, unit example, model central, relation add-remove
+    """
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise ValueError(f"Expected epochs={epochs!r} to be a whole number of at least 1.")
+    seeded = rng is not None
+    noise = _random.generator(rng)
+    sampling = _random.generator(None if rng is None else int(noise.integers(2**63)))
+    private_loader = PoissonLoader.like(loader, physical_batch=physical_batch, rng=sampling)
+    epsilon, delta = target
+    steps = epochs * private_loader.steps
+    budget = Budget.for_target(epsilon, delta, steps=steps, sampling_prob=private_loader.sampling_prob)
+    recorder = Recorder(model)
+    try:
+        check_examples_apart(model, private_loader)
+        private_optimizer = PrivateOptimizer(
+            optimizer,
+            recorder,
+            private_loader,
+            budget,
+            clip=_rule(clip),
+            perturb=_named(perturb, PERTURBATIONS, "perturb") if isinstance(perturb, str) else perturb,
+            loss_reduction=loss_reduction,
+            rng=noise,
+            seeded=seeded,
+        )
+    except BaseException:
+        recorder.remove()
+        raise
+    stated = Guarantee(epsilon, delta, unit="example", model="central", relation="add-remove")
+    return Private(model, private_optimizer, private_loader, stated)
+
+
+def _rule(clip: float | str | Clip) -> Clip:
+    if isinstance(clip, Clip):
+        return clip
+    return _named(clip, CLIPS, "clip") if isinstance(clip, str) else L2(clip)
+
+
+def _named(name: str, known: dict[str, Any], argument: str) -> Any:
+    if name not in known:
+        raise ValueError(f"Unknown {argument}={name!r}; expected one of {', '.join(known)}.")
+    return known[name]()

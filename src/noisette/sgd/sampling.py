@@ -1,0 +1,105 @@
+"""Poisson samples of a data set: every example joins a batch on its own, with the same probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+
+from noisette import _validate
+
+
+class PoissonLoader:
+    """Batches in which each example is present with probability ``sampling_prob``, in an epoch of ``steps`` batches.
+
+    A batch can be empty; it still counts as a step. A batch of more than ``physical_batch`` examples arrives in pieces,
+    and `complete` tells whether the piece that was given last ends its batch: memory follows the piece, privacy the
+    batch.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        sampling_prob: float,
+        *,
+        steps: int,
+        physical_batch: int = 1024,
+        collate: Callable[[list[Any]], Any] = default_collate,
+        rng: np.random.Generator,
+    ) -> None:
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+            raise TypeError("Expected a data set with a length, so that each example can be drawn on its own.")
+        self.dataset = dataset
+        self.size = len(dataset)
+        if self.size == 0:
+            raise ValueError("Expected a data set with examples; it is empty.")
+        if not 0 < sampling_prob <= 1:
+            raise ValueError(
+                f"Expected sampling_prob={sampling_prob!r} in (0, 1]: batches of {sampling_prob * self.size:g} from "
+                f"{self.size} examples. Use a batch size of at most {self.size}."
+            )
+        self.sampling_prob = sampling_prob
+        self.steps = _validate.integer(steps, "steps", low=1)
+        self.physical_batch = _validate.integer(physical_batch, "physical_batch", low=1)
+        self.complete = True
+        self.rng = rng
+        self.position = 0
+        self._collate = collate
+
+    @classmethod
+    def like(cls, loader: DataLoader[Any], *, physical_batch: int = 1024, rng: np.random.Generator) -> PoissonLoader:
+        """Return a Poisson loader with the data and the expected batch size of a plain one."""
+        if isinstance(loader, PoissonLoader) or loader.batch_size is None:
+            raise TypeError("Expected a torch DataLoader with a batch_size; its sampler gives way to Poisson sampling.")
+        size = len(loader.dataset)  # type: ignore[arg-type]
+        probability = loader.batch_size / max(size, 1)
+        return cls(
+            loader.dataset,
+            probability,
+            steps=max(round(1 / probability), 1),
+            physical_batch=physical_batch,
+            collate=loader.collate_fn,
+            rng=rng,
+        )
+
+    @property
+    def expected_batch(self) -> float:
+        """The mean number of examples in a batch."""
+        return self.sampling_prob * self.size
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.position < self.steps:
+            chosen = np.flatnonzero(self.rng.random(self.size) < self.sampling_prob)
+            pieces = np.array_split(chosen, max(-(-len(chosen) // self.physical_batch), 1))
+            for place, piece in enumerate(pieces):
+                self.complete = place == len(pieces) - 1
+                if self.complete:
+                    self.position += 1
+                yield self.fetch(piece)
+        self.position = 0
+
+    def fetch(self, indices: Any) -> Any:
+        """Return some examples as a batch."""
+        if isinstance(self.dataset, TensorDataset):
+            chosen = torch.as_tensor(indices, dtype=torch.int64)
+            return [tensor[chosen] for tensor in self.dataset.tensors]
+        if len(indices):
+            return self._collate([self.dataset[int(index)] for index in indices])
+        return _emptied(self._collate([self.dataset[0]]))
+
+
+def _emptied(batch: Any) -> Any:
+    """Return a batch of the same form with no example in it."""
+    if isinstance(batch, torch.Tensor):
+        return batch[:0]
+    if isinstance(batch, dict):
+        return {key: _emptied(value) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return [_emptied(value) for value in batch]
+    raise TypeError(f"Expected batches of tensors, lists and dicts, got {type(batch).__name__}. Give collate_fn.")

@@ -1,0 +1,220 @@
+"""Per-example gradients against the plain way: one backward pass for each example."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from noisette.sgd import Recorder, check_model, with_open_recurrence, without_batch_norm
+
+
+class Twice(nn.Module):
+    """Uses one layer twice, at different depths."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.out = nn.Linear(6, 6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.shared(torch.tanh(self.shared(x)))))
+
+
+class Scale(nn.Module):
+    """A layer of the user's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.randn(6))
+
+    def forward(self, x):
+        return x * self.factor + torch.sin(self.factor)
+
+
+class Last(nn.Module):
+    """The last state of a recurrent layer, through a linear one."""
+
+    def __init__(self, layer, width):
+        super().__init__()
+        self.layer, self.out = layer, nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.out(self.layer(x)[0][:, -1])
+
+
+def numbers(*shape):
+    return lambda: torch.randn(5, *shape)
+
+
+MODELS = {
+    "linear": (lambda: nn.Linear(6, 3), numbers(6)),
+    "no bias": (lambda: nn.Linear(6, 3, bias=False), numbers(6)),
+    "sequence": (lambda: nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)), numbers(2, 6)),
+    "long sequence": (lambda: nn.Linear(3, 2), numbers(4, 9, 3)),
+    "convolution": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, (3, 2))), numbers(2, 8, 7)),
+    "stride, padding, dilation": (
+        lambda: nn.Conv2d(2, 3, (3, 2), stride=(2, 3), padding=(2, 1), dilation=(1, 2)),
+        numbers(2, 9, 8),
+    ),
+    "same padding": (lambda: nn.Conv2d(2, 3, (3, 5), padding="same"), numbers(2, 6, 5)),
+    "reflected": (lambda: nn.Conv2d(2, 3, 3, padding=2, padding_mode="reflect"), numbers(2, 6, 5)),
+    "wide kernel": (lambda: nn.Conv2d(3, 40, 5), numbers(3, 6, 6)),
+    "one axis": (lambda: nn.Conv1d(2, 3, 3, stride=2, padding=1), numbers(2, 9)),
+    "three axes": (lambda: nn.Conv3d(2, 3, (2, 3, 2), stride=(1, 2, 1)), numbers(2, 4, 7, 5)),
+    "groups": (lambda: nn.Conv2d(4, 6, 3, groups=2), numbers(4, 5, 5)),
+    "embedding": (
+        lambda: nn.Sequential(nn.Embedding(7, 4, padding_idx=0), nn.Flatten(), nn.Linear(24, 2)),
+        lambda: torch.randint(0, 7, (5, 6)),
+    ),
+    "normalised": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.LayerNorm(36)),
+        numbers(2, 5, 5),
+    ),
+    "instances": (lambda: nn.InstanceNorm2d(2, affine=True), numbers(2, 4, 4)),
+    "own layer": (lambda: nn.Sequential(nn.Linear(6, 6), Scale()), numbers(6)),
+    "shared": (Twice, numbers(6)),
+    "transposed": (lambda: nn.ConvTranspose2d(2, 3, 3, stride=2), numbers(2, 4, 4)),
+    "lstm": (
+        lambda: with_open_recurrence(Last(nn.LSTM(3, 4, num_layers=2, batch_first=True, bidirectional=True), 8)),
+        numbers(5, 3),
+    ),
+    "gru": (lambda: with_open_recurrence(Last(nn.GRU(3, 4, batch_first=True, bias=False), 4)), numbers(5, 3)),
+    "rnn": (lambda: with_open_recurrence(Last(nn.RNN(3, 4, batch_first=True), 4)), numbers(5, 3)),
+}
+
+
+def build(name):
+    torch.manual_seed(3)
+    make, draw = MODELS[name]
+    return make().double(), draw() if name == "embedding" else draw().double()
+
+
+def loss_of(model, inputs):
+    made = model(inputs)
+    target = torch.linspace(-1, 1, made[0].numel(), dtype=made.dtype).reshape(made[0].shape)
+    return ((made - target) ** 3).flatten(1).sum(1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_norms_sums_and_gradients_are_those_of_one_example_at_a_time(name):
+    model, inputs = build(name)
+    plain = copy.deepcopy(model)
+    expected = []
+    for example in inputs:
+        plain.zero_grad()
+        loss_of(plain, example[None]).sum().backward()
+        expected.append({key: parameter.grad.clone() for key, parameter in plain.named_parameters()})
+
+    recorder = Recorder(model)
+    loss_of(model, inputs).mean().backward()
+    parts = recorder.parts()
+    weights = torch.linspace(0.5, 2.0, 5, dtype=torch.float64)
+    for layer, part in parts.items():
+        keys = [key for key in expected[0] if key.rpartition(".")[0] == layer]
+        squares = torch.stack([sum(gradients[key].square().sum() for key in keys) for gradients in expected])
+        torch.testing.assert_close(part.squares() * 25, squares, rtol=1e-9, atol=1e-12)
+        total, each = part.total(weights * 5), part.each()
+        for key in keys:
+            own = key.rpartition(".")[2]
+            gradients = torch.stack([one[key] for one in expected])
+            torch.testing.assert_close(each[own] * 5, gradients, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(total[own], torch.tensordot(weights, gradients, 1), rtol=1e-9, atol=1e-12)
+
+
+def test_a_sum_before_any_norm_is_the_same():
+    model, inputs = build("convolution")
+    recorder = Recorder(model)
+    loss_of(model, inputs).sum().backward()
+    first, second = recorder.parts(), recorder.parts()
+    ones = torch.ones(5, dtype=torch.float64)
+    for name, part in first.items():
+        part.squares()
+        for key, value in part.total(ones).items():
+            torch.testing.assert_close(value, second[name].total(ones)[key], rtol=1e-9, atol=1e-12)
+
+
+def test_no_gradient_of_the_batch_is_computed_or_left_behind():
+    model, inputs = build("convolution")
+    Recorder(model)
+    loss_of(model, inputs).sum().backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_model_is_as_before_in_evaluation_and_after_removal():
+    model, inputs = build("convolution")
+    expected = model(inputs)
+    recorder = Recorder(model)
+    torch.testing.assert_close(model(inputs), expected)
+    model.eval()
+    loss_of(model, inputs).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    model.train()
+    recorder.remove()
+    model.zero_grad()
+    loss_of(model, inputs).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    with pytest.raises(RuntimeError, match="No gradients were recorded"):
+        recorder.parts()
+
+
+def test_two_backward_passes_of_different_batches_are_refused():
+    model, inputs = build("linear")
+    recorder = Recorder(model)
+    loss_of(model, inputs).sum().backward()
+    loss_of(model, inputs[:2]).sum().backward()
+    with pytest.raises(RuntimeError, match=r"batches of \[2, 5\] examples"):
+        recorder.parts()
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_open_recurrence_answers_as_the_layer_it_replaces(kind, batch_first):
+    torch.manual_seed(5)
+    layer = kind(3, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
+    opened = with_open_recurrence(layer)
+    inputs = torch.randn(6, 5, 3)
+    for start in (None, layer(inputs)[1]):
+        expected, state = layer(inputs, start)
+        seen, last = opened(inputs, start)
+        torch.testing.assert_close(seen, expected)
+        torch.testing.assert_close(last, state)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "'1' is BatchNorm1d: it mixes the examples"),
+        (nn.InstanceNorm1d(3, affine=True, track_running_stats=True), "running statistics"),
+        (nn.LSTM(3, 3), "with_open_recurrence"),
+        (nn.ReLU(), "parameters to train; it has none"),
+    ],
+    ids=["batch norm", "running statistics", "recurrence", "nothing to train"],
+)
+def test_a_model_that_cannot_be_private_says_why_and_what_to_do(model, message):
+    with pytest.raises(ValueError, match=message):
+        check_model(model)
+
+
+def test_a_parameter_in_two_layers_is_refused():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    with pytest.raises(ValueError, match="Parameter 'weight' of layer '1' is that of '0' too"):
+        check_model(model)
+
+
+def test_batch_norm_gives_way_to_group_norm():
+    model = without_batch_norm(nn.Sequential(nn.Conv2d(1, 48, 3), nn.BatchNorm2d(48), nn.Sequential(nn.BatchNorm2d(7))))
+    check_model(model)
+    assert (model[1].num_groups, model[2][0].num_groups) == (24, 7)
+
+
+def test_an_empty_batch_has_parts_that_add_nothing():
+    model, _ = build("convolution")
+    recorder = Recorder(model)
+    functional.mse_loss(
+        made := model(torch.zeros(0, 2, 8, 7, dtype=torch.float64)), made.detach(), reduction="sum"
+    ).backward()
+    for part in recorder.parts().values():
+        assert part.squares().shape == (0,)
+        assert all(not value.any() for value in part.total(torch.zeros(0, dtype=torch.float64)).values())

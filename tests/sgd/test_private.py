@@ -1,0 +1,383 @@
+"""Private training: what is summed, the noise that is added, the budget, saving and going on."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from noisette import sgd
+from noisette.accounting import sampled_gaussian
+
+FALSE_ALARM = 1e-6
+
+
+def data(size=64, seed=1):
+    torch.manual_seed(seed)
+    return TensorDataset(torch.randn(size, 4), torch.randint(0, 3, (size,)))
+
+
+def small(dropout=0.0):
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 3))
+
+
+def start(*, dataset=None, batch=16, model=None, epochs=2, target=(3.0, 1e-5), lr=0.5, momentum=0.9, **options):
+    model = small() if model is None else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
+    loader = DataLoader(data() if dataset is None else dataset, batch_size=batch)
+    return sgd.make_private(model, optimizer, loader, target=target, epochs=epochs, **options)
+
+
+def train(private, epochs, stop=None):
+    model, optimizer, loader = private
+    for _ in range(epochs):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            functional.cross_entropy(model(inputs), targets).backward()
+            optimizer.step()
+            if stop is not None and optimizer.steps == stop:
+                return
+
+
+def bounded(rule, gradient):
+    """Return one example's contribution, by the rule's definition."""
+    norm = gradient.norm()
+    if isinstance(rule, sgd.AutoS):
+        return gradient / (norm + rule.gamma)
+    if isinstance(rule, sgd.Psac):
+        return rule.l2_clip_norm * gradient / (norm + rule.r / (norm + rule.r))
+    if isinstance(rule, sgd.LInf):
+        return gradient.clamp(-rule.linf_clip_norm, rule.linf_clip_norm)
+    return gradient * min(1.0, rule.l2_clip_norm / float(norm))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [sgd.L2(0.3), sgd.AutoS(), sgd.Psac(0.5), sgd.LInf(0.02), sgd.Quantile(0.4)],
+    ids=lambda rule: type(rule).__name__,
+)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_sum_is_that_of_bounded_gradients(rule, reduction):
+    dataset = data(12)
+    model, optimizer, _ = private = start(dataset=dataset, batch=12, clip=rule, loss_reduction=reduction, rng=1)
+    inputs, targets = dataset.tensors
+    functional.cross_entropy(model(inputs), targets, reduction=reduction).backward()
+    seen = rule.total(optimizer.recorder.parts(), 12.0 if reduction == "mean" else 1.0)
+    flat = torch.cat([value.flatten() for layer in seen.values() for value in layer.values()])
+    private.optimizer.recorder.remove()
+    expected = torch.zeros_like(flat)
+    for example, label in zip(inputs, targets, strict=True):
+        model.zero_grad()
+        functional.cross_entropy(model(example[None]), label[None]).backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        contribution = bounded(rule, gradient)
+        assert float(contribution.norm()) <= rule.bound * (1 + 1e-6)
+        expected += contribution
+    torch.testing.assert_close(flat, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", [sgd.PerLayer(0.3, shares=(1, 3)), sgd.Curvature(0.3)], ids=["per layer", "curvature"])
+def test_layers_are_bounded_on_their_own_and_together(rule):
+    dataset = data(12)
+    model, optimizer, _ = start(dataset=dataset, batch=12, clip=rule, rng=1)
+    inputs, targets = dataset.tensors
+    functional.cross_entropy(model(inputs), targets).backward()
+    each = rule.each(optimizer.recorder.parts(), 12.0)
+    norms = [torch.cat([v.flatten(1) for v in layer.values()], 1).norm(dim=1) for layer in each.values()]
+    for norm, threshold in zip(norms, rule.thresholds, strict=True):
+        assert float(norm.max()) <= threshold * (1 + 1e-6)
+    assert math.hypot(*rule.thresholds) == pytest.approx(rule.bound)
+    assert rule.bound == 0.3
+
+
+def released(perturb, clip, steps=60):
+    """Return the noise of several steps in which no example takes part, in units of what was promised."""
+    model = nn.Linear(50, 40)
+    dataset = TensorDataset(torch.zeros(1000, 50), torch.zeros(1000, 40))
+    private = start(dataset=dataset, batch=100, model=model, clip=clip, perturb=perturb, rng=3, lr=0.0, epochs=20)
+    draws = []
+    for _ in range(steps):
+        private.optimizer.zero_grad()
+        functional.mse_loss(model(torch.zeros(0, 50)), torch.zeros(0, 40)).backward()
+        private.optimizer.step()
+        draws.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).numpy())
+    return np.concatenate(draws) * 100 / (private.optimizer.budget.multiplier * private.optimizer.clip.bound)
+
+
+@pytest.mark.parametrize("clip", [sgd.L2(0.7), sgd.AutoS(), sgd.LInf(0.01)], ids=["l2", "auto-s", "linf"])
+def test_the_noise_that_is_added_is_the_noise_that_is_accounted_for(clip):
+    noise = released("gaussian", clip)
+    assert stats.kstest(noise, "norm").pvalue > FALSE_ALARM
+
+
+def test_noise_that_is_a_little_too_small_would_be_seen():
+    assert stats.kstest(0.97 * released("gaussian", sgd.L2(0.7)), "norm").pvalue < FALSE_ALARM
+
+
+def test_a_quantile_pays_for_itself():
+    model = nn.Linear(50, 40)
+    dataset = TensorDataset(torch.zeros(1000, 50), torch.zeros(1000, 40))
+    rule = sgd.Quantile(1.0, rate=1.0, share=0.2)
+    private = start(dataset=dataset, batch=100, model=model, clip=rule, rng=3, lr=0.0, epochs=100)
+    gradients, counts = [], []
+    for _ in range(400):
+        before = rule.l2_clip_norm = 1.0
+        private.optimizer.zero_grad()
+        functional.mse_loss(model(torch.zeros(0, 50)), torch.zeros(0, 40)).backward()
+        private.optimizer.step()
+        gradients.append(model.bias.grad.numpy() * 100 / before)
+        counts.append(-math.log(rule.l2_clip_norm) * 100 / 0.5)  # of no example: noise, in units of what one changes
+    gradient, count = np.std(gradients), np.std(counts)
+    together = 1 / math.sqrt(gradient**-2 + count**-2)
+    # the relative error of a standard deviation of 400 draws is 3.5 %, here of a fifth of the squared mu
+    assert together == pytest.approx(private.optimizer.budget.multiplier, rel=0.04)
+    assert abs(together / private.optimizer.budget.multiplier * math.sqrt(0.8) - 1) > 0.04
+
+
+def test_the_threshold_finds_the_quantile():
+    dataset = TensorDataset(torch.linspace(0.1, 2.0, 2000)[:, None], torch.zeros(2000, 1))
+    model = nn.Linear(1, 1, bias=False)
+    torch.nn.init.constant_(model.weight, 1.0)
+    rule = sgd.Quantile(5.0, quantile=0.25, share=0.5)
+    private = start(dataset=dataset, batch=500, model=model, clip=rule, rng=4, lr=0.0, epochs=20, target=(50.0, 1e-5))
+    for _ in range(20):
+        for inputs, targets in private.loader:
+            private.optimizer.zero_grad()
+            ((private.model(inputs) - targets) * inputs.detach() / inputs).mean().backward()
+            private.optimizer.step()
+    assert rule.l2_clip_norm == pytest.approx(np.quantile(np.linspace(0.1, 2.0, 2000), 0.25), rel=0.05)
+
+
+def test_budgets_by_layer_are_as_private_as_one_budget():
+    torch.manual_seed(1)
+    model = small()
+    private = start(model=model, clip=sgd.PerLayer(0.5), perturb=sgd.Layered((3.0, 1.0)), rng=5, lr=0.0, epochs=100)
+    draws = {name: [] for name in private.optimizer.recorder.layers}
+    for _ in range(300):
+        private.optimizer.zero_grad()
+        functional.cross_entropy(model(torch.zeros(0, 4)), torch.zeros(0).long()).backward()
+        private.optimizer.step()
+        for name, _, parameter in private.optimizer.recorder.parameters():
+            draws[name].append(parameter.grad.flatten().numpy() * private.loader.expected_batch)
+    seen = []
+    for threshold, share, values in zip(private.optimizer.clip.thresholds, (0.75, 0.25), draws.values(), strict=True):
+        scale = private.optimizer.budget.multiplier * threshold / math.sqrt(share)
+        assert stats.kstest(np.concatenate(values) / scale, "norm").pvalue > FALSE_ALARM
+        seen.append((threshold / scale) ** 2)
+    assert sum(seen) == pytest.approx(private.optimizer.budget.multiplier**-2)
+    with pytest.raises(ValueError, match="clip='per-layer'"):
+        start(perturb="layered")
+
+
+def test_the_target_is_met_and_no_step_is_made_beyond_it():
+    private = start(epochs=3, rng=1)
+    train(private, 3)
+    assert private.optimizer.steps == 12
+    spent = private.optimizer.guarantee
+    assert 2.9 < spent.epsilon <= 3.0
+    assert (spent.delta, spent.unit, spent.model, spent.relation) == (1e-5, "example", "central", "add-remove")
+    independent = sampled_gaussian(private.optimizer.budget.multiplier, 1e-5, releases=12, sampling_prob=0.25)
+    assert spent.epsilon == independent.epsilon
+    before = [parameter.clone() for parameter in private.model.parameters()]
+    with pytest.raises(sgd.BudgetSpent, match="All 12 steps"):
+        train(private, 1)
+    assert all(torch.equal(old, new) for old, new in zip(before, private.model.parameters(), strict=True))
+
+
+def test_renyi_divergences_agree_and_are_looser():
+    budget = sgd.Budget.for_target(3.0, 1e-5, steps=500, sampling_prob=0.02)
+    assert budget.spent(500).epsilon < budget.spent_rdp(500).epsilon < 1.25 * budget.spent(500).epsilon
+    assert budget.spent_rdp(0).epsilon == budget.spent(0).epsilon == 0
+
+
+def test_a_known_run_has_its_known_budget():
+    """Abadi et al. 2016, section 3.2: q = 0.01, sigma = 4, 10,000 steps give (1.26, 1e-5) by moments."""
+    budget = sgd.Budget(4.0, 0.01, 1e-5)
+    assert 0.9 < budget.spent(10_000).epsilon < budget.spent_rdp(10_000).epsilon < 1.26
+
+
+@pytest.mark.parametrize("stop", [3, 4, 6])
+@pytest.mark.parametrize("clip", [sgd.L2, sgd.Quantile, sgd.Curvature], ids=["l2", "quantile", "curvature"])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(stop, clip):
+    torch.manual_seed(9)
+    whole = start(clip=clip(), rng=6, model=small(0.3), physical_batch=7)
+    train(whole, 2)
+
+    torch.manual_seed(9)
+    first = start(clip=clip(), rng=6, model=small(0.3), physical_batch=7)
+    train(first, 2, stop=stop)
+    file = io.BytesIO()
+    torch.save({"model": first.model.state_dict(), "optimizer": first.optimizer.state_dict()}, file)
+    torch.manual_seed(12345)
+    second = start(clip=clip(), rng=8, model=small(0.3), physical_batch=7)
+    saved = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+    second.model.load_state_dict(saved["model"])
+    second.optimizer.load_state_dict(saved["optimizer"])
+    train(second, 2 - stop // 4)
+    assert second.optimizer.steps == whole.optimizer.steps == 8
+    for mine, theirs in zip(second.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_secret_noise_is_not_saved_and_the_budget_is():
+    private = start()
+    train(private, 1)
+    saved = private.optimizer.state_dict()
+    assert "generators" not in saved["private"]
+    other = start()
+    other.optimizer.load_state_dict(saved)
+    assert other.optimizer.steps == 4
+    assert other.optimizer.guarantee == private.optimizer.guarantee
+    with pytest.raises(sgd.BudgetSpent):
+        train(other, 2)
+
+
+def test_a_saved_run_does_not_fit_other_data():
+    saved = start().optimizer.state_dict()
+    with pytest.raises(ValueError, match=r"sampling_prob=0.25, this one has 0.125"):
+        start(batch=8).optimizer.load_state_dict(saved)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD])
+def test_any_optimiser_and_scheduler_work(optimizer):
+    model = small()
+    inner = optimizer(model.parameters(), lr=0.01)
+    private = sgd.make_private(model, inner, DataLoader(data(), batch_size=16), target=(3.0, 1e-5), epochs=1, rng=1)
+    schedule = torch.optim.lr_scheduler.StepLR(private.optimizer, step_size=1, gamma=0.5)
+    before = [parameter.clone() for parameter in model.parameters()]
+    train(private, 1)
+    schedule.step()
+    assert inner.param_groups[0]["lr"] == pytest.approx(0.005)
+    assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+def test_pieces_of_a_batch_make_the_same_step():
+    runs = [start(rng=7, physical_batch=size, momentum=0.0) for size in (1000, 5)]
+    for run in runs:
+        train(run, 2)
+    for mine, theirs in zip(runs[0].model.parameters(), runs[1].model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_half_summed_batch_is_not_saved():
+    private = start(batch=60, physical_batch=10, rng=1)
+    inputs, targets = next(iter(private.loader))
+    functional.cross_entropy(private.model(inputs), targets).backward()
+    private.optimizer.step()
+    assert not private.optimizer.stepped
+    with pytest.raises(RuntimeError, match="half summed"):
+        private.optimizer.state_dict()
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_step():
+    private = start(rng=1)
+    inputs, targets = next(iter(private.loader))
+    inputs = inputs.clone()
+    inputs[0, 0] = math.nan
+    before = [parameter.clone() for parameter in private.model.parameters()]
+    functional.cross_entropy(private.model(inputs), targets).backward()
+    with pytest.raises(FloatingPointError, match=rf"of {len(inputs)} examples are not finite"):
+        private.optimizer.step()
+    assert all(torch.equal(old, new) for old, new in zip(before, private.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("clip", ["l2", "auto-s", "psac", "linf", "quantile", "per-layer", "curvature"])
+def test_gradients_that_are_zero_are_no_trouble(clip):
+    dataset = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 3))
+    model = small()
+    torch.nn.init.zeros_(model[3].weight)
+    torch.nn.init.zeros_(model[3].bias)
+    private = start(dataset=dataset, model=model, clip=clip, rng=1)
+    inputs, targets = next(iter(private.loader))
+    functional.mse_loss(model(inputs), targets).backward()
+    private.optimizer.step()
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x - x.mean(0))
+
+
+def make(model=None, loader=None, optimizer=None, **options):
+    model = small() if model is None else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if optimizer is None else optimizer
+    loader = DataLoader(data(), batch_size=16) if loader is None else loader
+    return sgd.make_private(model, optimizer, loader, **{"target": (1.0, 1e-5), "epochs": 1} | options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": Mixed()}, "mixes the examples of a batch"),
+        ({"model": nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))}, "without_batch_norm"),
+        ({"loader": DataLoader(data(10), batch_size=16)}, "batches of 16 from 10 examples"),
+        ({"target": (1.0, 0.0)}, "delta"),
+        ({"target": (0.0, 1e-5)}, "epsilon"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"clip": "l3"}, "Unknown clip='l3'; expected one of l2, linf"),
+        ({"clip": -1.0}, "l2_clip_norm=-1.0 > 0"),
+        ({"perturb": "uniform"}, "Unknown perturb='uniform'"),
+        ({"optimizer": torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)}, "not the model's"),
+        ({"loss_reduction": "none"}, "loss_reduction='none'"),
+        ({"clip": sgd.PerLayer(1.0, shares=(1.0,))}, "Expected 2 shares"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_private_is_refused_and_the_model_left_alone(options, message):
+    model = options.get("model") or small()
+    with pytest.raises(ValueError, match=message):
+        make(**options | {"model": model})
+    assert all("forward" not in layer.__dict__ for layer in model.modules())
+
+
+def test_samples_are_poisson():
+    rng = np.random.default_rng(1)
+    loader = sgd.PoissonLoader(TensorDataset(torch.arange(200)), 0.05, steps=4000, rng=rng)
+    sizes, seen = [], np.zeros(200)
+    for (batch,) in loader:
+        sizes.append(len(batch))
+        seen[batch.numpy()] += 1
+    counts = np.bincount(sizes, minlength=31)
+    chances = stats.binom.pmf(np.arange(len(counts)), 200, 0.05) * 4000
+    tail = chances < 5
+    observed = np.append(counts[~tail], counts[tail].sum())
+    expected = np.append(chances[~tail], 4000 - chances[~tail].sum())
+    assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
+    assert stats.kstest((seen - 200) / math.sqrt(4000 * 0.05 * 0.95), "norm").pvalue > FALSE_ALARM
+    assert len(loader) == 4000
+
+
+def test_an_empty_batch_is_a_step_of_pure_noise():
+    dataset = data(4)
+    private = start(dataset=dataset, batch=1, rng=3, epochs=5)
+    sizes = []
+    for inputs, targets in private.loader:
+        sizes.append(len(inputs))
+        private.optimizer.zero_grad()
+        functional.cross_entropy(private.model(inputs), targets).backward()
+        private.optimizer.step()
+    assert 0 in sizes
+    assert private.optimizer.steps == len(sizes) == 4
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in private.model.parameters())
+
+
+def test_any_data_set_with_a_length_can_be_sampled():
+    items = [{"x": torch.full((3,), float(i)), "y": i} for i in range(20)]
+    loader = sgd.PoissonLoader(items, 0.01, steps=40, rng=np.random.default_rng(2))
+    sizes = {batch["x"].shape for batch in loader}
+    assert (0, 3) in sizes
+    with pytest.raises(TypeError, match="with a length"):
+        sgd.PoissonLoader(iter(items), 0.1, steps=1, rng=np.random.default_rng(2))
+    with pytest.raises(ValueError, match="it is empty"):
+        sgd.PoissonLoader([], 0.1, steps=1, rng=np.random.default_rng(2))
