@@ -35,6 +35,8 @@ CLASSES = {
     "privunit-g": "PrivUnitG",
     "levelled": "LevelledResponse",
     "tensor-gaussian": "TensorGaussian",
+    "jl": "JohnsonLindenstrauss",
+    "retain-or-noise": "RetainOrNoise",
 }
 
 

@@ -24,6 +24,9 @@ from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
 from noisette.mechanisms.tensor.gaussian import TensorGaussian
+from noisette.mechanisms.tensor.jl import JohnsonLindenstrauss
+from noisette.mechanisms.tensor.release import release_covariance, release_data, release_features
+from noisette.mechanisms.tensor.retain import RetainOrNoise
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
 from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
@@ -66,6 +69,7 @@ __all__ = [
     "HistogramEncoding",
     "Hybrid",
     "Interval",
+    "JohnsonLindenstrauss",
     "L2Ball",
     "Laplace",
     "LevelledResponse",
@@ -78,6 +82,7 @@ __all__ = [
     "PrivUnitG",
     "PrivacyWarning",
     "Reports",
+    "RetainOrNoise",
     "Sampled",
     "SampledAttributes",
     "Scdf",
@@ -98,6 +103,9 @@ __all__ = [
     "exact_delta",
     "exact_epsilon",
     "from_spec",
+    "release_covariance",
+    "release_data",
+    "release_features",
     "testing",
 ]
 

@@ -23,6 +23,8 @@ from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
 from noisette.mechanisms.tensor.gaussian import TensorGaussian
+from noisette.mechanisms.tensor.jl import JohnsonLindenstrauss
+from noisette.mechanisms.tensor.retain import RetainOrNoise
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
 from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
@@ -56,6 +58,8 @@ CATALOGUE: dict[str, type[Any]] = {
         PrivUnit,
         PrivUnitG,
         TensorGaussian,
+        JohnsonLindenstrauss,
+        RetainOrNoise,
         LevelledResponse,
     )
 }
