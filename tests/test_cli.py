@@ -130,6 +130,7 @@ INPUTS: dict[str, tuple[list[str], Any]] = {
     "categorical": (["--columns", "colour", "--categories", "red,green,blue"], [0.5, 0.3, 0.2]),
     "box": (["--columns", "age,score", "--range", "age=0,100"], [AGES.mean(), SCORES.mean()]),
     "sphere": (["--columns", "score,mirror"], [SCORES.mean(), -SCORES.mean()]),
+    "tensor": (["--columns", "score,mirror"], [SCORES.mean(), -SCORES.mean()]),
 }
 
 
@@ -150,6 +151,12 @@ def test_every_mechanism_estimates_the_truth(name: str, people: Path, tmp_path: 
     shown = _run("estimate", output).stdout
     assert max(map(len, shown.splitlines())) <= 80
     assert all(entry["name"] in shown for entry in found["dimensions"])
+
+
+def test_tensors_share_one_range(people: Path, tmp_path: Path) -> None:
+    common = ("privatize", people, "-m", "retain-or-noise", "-e", 1, "-o", tmp_path / "r.parquet")
+    _fails(2, "give one --range LOW,HIGH for all columns", *common, "--columns", "age,score", "--range", "age=0,100")
+    _fails(2, "outside the range [0, 50]", *common, "--columns", "age", "--range", "0,50")
 
 
 def test_parquet_shards_and_a_wider_level(people: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from noisette.domains import Box, Categorical, Grid, Interval, L2Ball
+from noisette.domains import Box, Categorical, Grid, Interval, L2Ball, TensorDomain
 from noisette.mechanisms import CATALOGUE
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -132,7 +132,11 @@ def build(
         return CATALOGUE["sampled"](name, dims=dims, report=report, domain=_box(columns, ranges), **budget)
     if hasattr(example, "inner"):
         raise ValueError(f"{name} needs a mechanism for one number: name that one, e.g. --mechanism hybrid.")
+    if example.guarantee.model != "local":
+        raise ValueError(f"{name} answers for a curator who holds the whole table, not row by row: use it from Python.")
     box = _box(columns, ranges)
+    if kind == "tensor":
+        return cls(**budget, domain=_tensor(name, box))
     return cls(**budget, domain=box if kind == "box" else _ball(name, box))
 
 
@@ -149,6 +153,14 @@ def _ball(name: str, box: Box) -> L2Ball:
     if any(box.lows != -box.highs) or len(set(box.highs.tolist())) > 1:
         raise ValueError(f"{name} takes vectors about zero: give one --range -R,R for all columns.")
     return L2Ball(box.dims, float(box.highs[0]) * math.sqrt(box.dims))
+
+
+def _tensor(name: str, box: Box) -> TensorDomain:
+    """Return rows as tensors of one mode, whose entries share one range."""
+    ends = set(zip(box.lows.tolist(), box.highs.tolist(), strict=True))
+    if len(ends) > 1:
+        raise ValueError(f"{name} takes entries of one range: give one --range LOW,HIGH for all columns.")
+    return TensorDomain((box.dims,), *ends.pop())
 
 
 def _near(name: str, names: Sequence[str]) -> str:

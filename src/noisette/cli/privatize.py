@@ -126,6 +126,8 @@ class _Source:
         for batch in self.table.numbers():
             if domain.kind == "box":
                 self._check(batch, domain.lows, domain.highs)
+            elif domain.kind == "tensor":
+                self._check(batch, *(np.full(batch.shape[1], end) for end in (domain.low, domain.high)))
             elif domain.kind == "grid":
                 self._check(batch, np.full(1, domain.low), np.full(1, domain.high))
                 self._check_whole(batch)
