@@ -226,8 +226,8 @@ def page(rows: list[Row], threads: int) -> str:
     return (
         "# Speed of private training\n\n"
         "Examples a second of one training step: forward and backward pass, gradients of each example clipped\n"
-        "to norm 1, noise, and a step of SGD. Opacus 1.6 counts with the fastest of its modes. Medians of 41 steps in turn, "
-        f"{threads} threads,\nby `python benchmarks/sgd.py`.\n\n{table(rows)}\n"
+        "to norm 1, noise, and a step of SGD. Opacus 1.6 counts with the fastest of its modes. Medians of 41 steps\n"
+        f"in turn, {threads} threads, by `python benchmarks/sgd.py`.\n\n{table(rows)}\n"
     )
 
 
