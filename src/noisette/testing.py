@@ -133,7 +133,9 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
 
 
 def _truth(mechanism: Estimating, x: Any) -> FloatArray:
-    """Return what is estimated when everybody holds x."""
+    """Return what is estimated when everybody holds x: for most mechanisms x itself."""
+    if hasattr(mechanism, "target"):
+        return np.asarray(mechanism.target(x)).reshape(-1)
     if mechanism.kind == "attributes":
         return np.asarray(mechanism.domain.expand(x))  # type: ignore[attr-defined]
     if mechanism.kind == "frequency":

@@ -29,7 +29,7 @@ def zeta(delta: float, size: int) -> float:
     zeta^2 = -2 ln delta + 2 sqrt(-I ln delta) + I  (Yang et al. 2021, Lemma 3)
 
     >>> round(zeta(1e-5, 784), 2)
-    31.56
+    31.58
     """
     surprise = -math.log(delta)
     return math.sqrt(2 * surprise + 2 * math.sqrt(size * surprise) + size)
