@@ -34,6 +34,8 @@ CLASSES = {
     "privunit": "PrivUnit",
     "privunit-g": "PrivUnitG",
     "levelled": "LevelledResponse",
+    "graded-laplace": "GradedLaplace",
+    "optimal-graded": "OptimalGraded",
     "tensor-gaussian": "TensorGaussian",
     "jl": "JohnsonLindenstrauss",
     "retain-or-noise": "RetainOrNoise",

@@ -15,7 +15,9 @@ from noisette.mechanisms.categorical.hashing import LocalHashing
 from noisette.mechanisms.categorical.histogram import HistogramEncoding
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
+from noisette.mechanisms.graded.laplace import GradedLaplace
 from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
 from noisette.mechanisms.scalar.hybrid import Hybrid
@@ -63,6 +65,7 @@ __all__ = [
     "Estimate",
     "Gaussian",
     "GeneralizedRandomizedResponse",
+    "GradedLaplace",
     "Grid",
     "Guarantee",
     "HadamardResponse",
@@ -76,6 +79,7 @@ __all__ = [
     "LocalHashing",
     "LpOptimal",
     "Moments",
+    "OptimalGraded",
     "Piecewise",
     "PiecewiseOptimal",
     "PrivUnit",

@@ -42,7 +42,7 @@ def test_the_catalogue_is_as_private_as_it_says(cls: type[Any], published: bool,
     assert finding.verdict == ("holds" if guarantee.claim_holds else "violated")
     assert finding.exact_epsilon <= guarantee.epsilon * (1 + 1e-6)
     assert finding.lower_bound <= finding.exact_epsilon
-    if guarantee.delta == 0:
+    if guarantee.delta == 0 and math.isfinite(finding.exact_epsilon):  # what no epsilon bounds may hide in rare reports
         assert finding.lower_bound >= 0.5 * min(finding.exact_epsilon, 5.0), "the auditor saw next to nothing"
     if not published:
         assert finding.verdict == "holds", "an unsound form must not be what one gets without asking"

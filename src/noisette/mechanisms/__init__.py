@@ -14,7 +14,9 @@ from noisette.mechanisms.categorical.hashing import LocalHashing
 from noisette.mechanisms.categorical.histogram import HistogramEncoding
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
+from noisette.mechanisms.graded.laplace import GradedLaplace
 from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.mechanisms.scalar.gaussian import DiscreteGaussian, Gaussian
 from noisette.mechanisms.scalar.hybrid import Hybrid
@@ -61,6 +63,8 @@ CATALOGUE: dict[str, type[Any]] = {
         JohnsonLindenstrauss,
         RetainOrNoise,
         LevelledResponse,
+        GradedLaplace,
+        OptimalGraded,
     )
 }
 

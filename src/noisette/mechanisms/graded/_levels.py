@@ -121,22 +121,27 @@ def square(matrix: Any, size: int, name: str = "matrix") -> Matrix:
     return tuple(tuple(row) for row in array.tolist())
 
 
-def largest_scale(holds: Callable[[float], bool]) -> float:
-    """Return a factor that holds, the largest where smaller ones hold too: by doubling, then by bisection."""
-    low = 1.0
-    while not holds(low):
-        low /= 2
-        if low < 2.0**-60:
-            raise ValueError("No budgets meet what is asked, however small. Ask for larger entries off the diagonal.")
-    high = 2 * low
-    while high <= 2.0**60 and holds(high):
-        low, high = high, 2 * high
-    if high > 2.0**60:
-        return low
+def largest_scale(epsilons: Sequence[float], holds: Callable[[tuple[float, ...]], bool]) -> tuple[float, ...]:
+    """Scale budgets by a factor that holds, the largest where smaller ones hold too: by doubling, then by bisection."""
+
+    def scaled(factor: float) -> tuple[float, ...]:
+        return tuple(factor * epsilon for epsilon in epsilons)
+
+    least, most = BUDGETS[0] / min(epsilons) * (1 + 1e-9), BUDGETS[1] / max(epsilons) * (1 - 1e-9)
+    low = min(max(1.0, least), most)
+    while not holds(scaled(low)):
+        if low == least:
+            raise ValueError("No factor of the budgets meets what is asked, however small. Ask for larger entries.")
+        low = max(low / 2, least)
+    high = low
+    while holds(scaled(high)):
+        if high == most:
+            return scaled(most)
+        low, high = high, min(2 * high, most)
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+        low, high = (middle, high) if holds(scaled(middle)) else (low, middle)
+    return scaled(low)
 
 
 def within(matrix: Matrix, target: Matrix) -> bool:

@@ -15,17 +15,17 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
-from noisette.cells import Cells, log_above
+from noisette.cells import Cells
 from noisette.core import Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import BaseMechanism, admit, blocks
 from noisette.mechanisms.graded import _levels
+from noisette.mechanisms.graded._laws import Laws
 from noisette.mechanisms.graded._levels import Levels, Matrix
 from noisette.mechanisms.scalar.duchi import TwoPoint
 
 _UNIT = 1 << 53
-_TIES = 1e-11  # of a log ratio; those nearer to the largest are compared as fractions
 
 
 @dataclass(frozen=True)
@@ -121,16 +121,10 @@ class LevelledResponse(BaseMechanism):
         target = _levels.one_target(total, matrix, self._levels.size)
         quiet = replace(self, as_published=False)
 
-        def scaled(factor: float) -> LevelledResponse:
-            return replace(quiet, epsilons=tuple(factor * e for e in self.epsilons))
+        def holds(epsilons: tuple[float, ...]) -> bool:
+            return _levels.within(replace(quiet, epsilons=epsilons)._matrix, target)
 
-        def holds(factor: float) -> bool:
-            low, high = factor * min(self.epsilons), factor * max(self.epsilons)
-            if not _levels.BUDGETS[0] <= low <= high <= _levels.BUDGETS[1]:
-                return low < _levels.BUDGETS[0]
-            return _levels.within(scaled(factor).guarantee.matrix or (), target)
-
-        return replace(scaled(_levels.largest_scale(holds)), as_published=self.as_published)
+        return replace(self, epsilons=_levels.largest_scale(self.epsilons, holds))
 
     @cached_property
     def _levels(self) -> Levels:
@@ -275,40 +269,20 @@ class LevelledResponse(BaseMechanism):
         return np.stack([np.tile([self._interval.low, self._interval.high], self._levels.size), levels], axis=1)
 
     @cached_property
-    def _logs(self) -> FloatArray:
-        """Log masses of all pairs (last axis) at the extreme inputs."""
-        return self.log_prob(self.support.all, self._ends[:, None])
-
-    @cached_property
-    def _masses(self) -> list[list[Fraction]]:
-        """The same masses, as fractions."""
+    def _laws(self) -> Laws:
+        """The chances of all pairs at the extreme inputs."""
         values, level = self._split(self._ends)
-        return [
-            [
-                Fraction(float(self._chances[own, reported])) * (Fraction(high) if sign else 1 - Fraction(high))
-                for reported, high in enumerate(self._p_high(value, np.arange(self._levels.size)).tolist())
-                for sign in (False, True)
-            ]
-            for value, own in zip(values, level, strict=True)
-        ]
-
-    def _ratio_above(self, pairs: Iterable[tuple[int, int]]) -> float:
-        """Return the largest log ratio of the first extreme input's masses to the second's, rounded up."""
-        found = [(self._logs[i] - self._logs[j], i, j) for i, j in pairs]
-        limit = max(float(gap.max()) for gap, _, _ in found) - _TIES
-        masses = self._masses
-        worst = max(masses[i][c] / masses[j][c] for gap, i, j in found for c in np.flatnonzero(gap >= limit).tolist())
-        return log_above(worst)
+        rows = []
+        for value, own in zip(values, level, strict=True):
+            high = [Fraction(p) for p in self._p_high(value, np.arange(self._levels.size)).tolist()]
+            kept = [Fraction(p) for p in self._chances[own].tolist()]
+            rows.append([p * q for p, up in zip(kept, high, strict=True) for q in (1 - up, up)])
+        return Laws(rows)
 
     @cached_property
     def _matrix(self) -> Matrix:
         """Chances are affine in x within a level, so the largest ratio is at two ends."""
-        size = range(self._levels.size)
-        ends = (0, 1)
-        return tuple(
-            tuple(self._ratio_above([(2 * own + a, 2 * other + b) for a in ends for b in ends]) for other in size)
-            for own in size
-        )
+        return self._laws.matrix([(2 * level, 2 * level + 1) for level in range(self._levels.size)])
 
     def witnesses(self) -> tuple[FloatArray, IntArray]:
         """Return the ends of all levels, and all pairs."""
@@ -318,7 +292,7 @@ class LevelledResponse(BaseMechanism):
         """Return all pairs, for every two ends of levels: between ends the law is a mixture of theirs."""
         every = self.support.all
         for i, j in combinations(range(len(self._ends)), 2):
-            bound = self._ratio_above([(i, j), (j, i)])
+            bound = self._laws.ratio_above([(i, j), (j, i)])
             yield Cells.constant((self._ends[i], self._ends[j]), every, np.zeros(len(every)), bound)
 
     @cached_property

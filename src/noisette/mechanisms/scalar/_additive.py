@@ -147,18 +147,21 @@ class AdditiveMechanism(ScalarMechanism):
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments, the unbiased rounding included."""
-        values = self._inputs(x)
-        _, rest = self._position(values)
-        first, second, third = self._noise.absolute
-        step, half = self._step, self._noise.half
+        _, rest = self._position(self._inputs(x))
+        return self._noisy(self._noise, rest)
+
+    def _noisy(self, noise: Noise, rest: FloatArray) -> Moments:
+        """Return the moments of noise added to values that lie ``rest`` of a step above a lattice point."""
+        first, second, third = noise.absolute
+        step, half = self._step, noise.half
         other = 1 - rest
         # the report is off by noise + c, c = -rest or other; noise is symmetric, so E|noise + c|^3 is
         # E|noise|^3 + 3 c^2 E|noise| + P(|noise| = half) max(|c| - half, 0)^3
-        p_half = (1 if half == 0 else 2) * math.exp(float(self._noise.log_mass(np.asarray(half))))
+        p_half = (1 if half == 0 else 2) * math.exp(float(noise.log_mass(np.asarray(half))))
         squared = rest * other
         cubed = other * np.maximum(rest - half, 0.0) ** 3 + rest * np.maximum(other - half, 0.0) ** 3
         third = third + 3 * first * squared + p_half * cubed
-        return Moments(np.zeros_like(values), step**2 * (second + squared), step**3 * third)
+        return Moments(np.zeros_like(rest), step**2 * (second + squared), step**3 * third)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
         """Return the exact log mass of a report, per unit of length where the lattice stands for the real line."""

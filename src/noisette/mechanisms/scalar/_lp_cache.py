@@ -24,16 +24,23 @@ def directory() -> Path:
 
 def load(key: str, size: int) -> FloatArray | None:
     """Return the stored masses of a key, or None if there are none that are whole and plausible."""
+    masses = read(key)
+    if masses is None or masses.size != size:
+        return None
+    plausible = bool(np.all(np.isfinite(masses)) and np.all(masses >= 0) and 0 < 2 * masses.sum() < 1)
+    return masses if plausible else None
+
+
+def read(key: str) -> FloatArray | None:
+    """Return the stored numbers of a key, or None if there are none that are whole."""
     try:
         content = _path(key).read_bytes()
     except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         return None
     digest, body = content[:32], content[32:]
-    if len(body) != 8 * size or digest != _digest(key, body):
+    if len(body) % 8 or digest != _digest(key, body):
         return None
-    masses = np.frombuffer(body, dtype="<f8").astype(np.float64)
-    plausible = bool(np.all(np.isfinite(masses)) and np.all(masses >= 0) and 0 < 2 * masses.sum() < 1)
-    return masses if plausible else None
+    return np.frombuffer(body, dtype="<f8").astype(np.float64)
 
 
 def store(key: str, masses: FloatArray) -> None:
