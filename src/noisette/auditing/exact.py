@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +23,14 @@ _PANELS, _NODES = 64, 20
 _MISSING = 1e-6  # of the mass; runs that lose more are not all reports
 _ULPS = 4  # of the larger log, by which the logs of two masses may err together
 _USUAL = 32.0  # logs are sums of terms up to this size, which err as much where they cancel
+
+
+@runtime_checkable
+class Graded(Protocol):
+    """A mechanism that cuts its interval into levels at ``edges``; an input that names its level is (value, level)."""
+
+    @property
+    def edges(self) -> tuple[float, ...]: ...
 
 
 class NotALaw(ArithmeticError):
@@ -84,17 +93,57 @@ def exact_delta(mechanism: Mechanism, epsilon: float) -> float:
     return max(laws.delta(budget) for laws in _complete(mechanism))
 
 
+def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[float, ...], ...]:
+    """Return what the reports of inputs of each level give away against those of each other level.
+
+    Formula: entry [i][j] is the supremum over x of level i, x' of level j and all y of ln P(y | x) - ln P(y | x'); with
+    ``delta`` the least epsilon at which the hockey-stick divergence of the two is at most that. It need not be
+    symmetric.
+
+    *Guarantee*: as `exact_epsilon`, pair by pair, from `log_prob`: it does not look at ``guarantee.matrix``.
+
+    >>> from noisette import LevelledResponse
+    >>> matrix = exact_matrix(LevelledResponse(edges=[-1, -0.6, 0, 1], epsilons=[3.0, 2.0, 1.0]))
+    >>> [round(entry, 4) for entry in matrix[2]]
+    [3.5435, 2.3927, 2.3554]
+    """
+    slack = _validate.delta(delta)
+    if not isinstance(mechanism, Graded):
+        raise TypeError(
+            f"Expected a mechanism with levels, got {type(mechanism).__name__}: take exact_epsilon instead."
+        )
+    between: dict[tuple[int, int], list[tuple[_Laws, int]]] = defaultdict(list)
+    for laws in _complete(mechanism) if slack > 0 else _checked(mechanism):
+        first, second = (_level(mechanism, x) for x in laws.cells.pair)
+        between[first, second].append((laws, 0))
+        between[second, first].append((laws, 1))
+
+    def entry(pairs: list[tuple[_Laws, int]]) -> float:
+        if slack > 0:
+            return _least(lambda epsilon: any(laws.delta(epsilon, row) > slack for laws, row in pairs))
+        return max(laws.epsilon(row) for laws, row in pairs)
+
+    size = range(len(mechanism.edges) - 1)
+    return tuple(tuple(entry(between[i, j]) for j in size) for i in size)
+
+
+def _level(mechanism: Graded, x: Any) -> int:
+    """Return the level of an input."""
+    named = np.asarray(x, dtype=float)
+    return int(named[-1]) if named.ndim else int(np.searchsorted(mechanism.edges[1:-1], named, side="right"))
+
+
 @dataclass(frozen=True)
 class _Laws:
     """Log masses of a pair of inputs along the runs, polynomials[input, run, power], and how far they may err.
 
-    ``betrayed`` tells that only one of the inputs can send some report.
+    ``betrayed`` tells of each input whether only it can send some report.
     """
 
     cells: Cells
     polynomials: FloatArray
     rounding: FloatArray
-    betrayed: bool
+    betrayed: tuple[bool, bool]
 
     @classmethod
     def build(cls, mechanism: Mechanism, cells: Cells) -> _Laws:
@@ -104,8 +153,8 @@ class _Laws:
         )  # input, node, run
         never = values == -math.inf
         rounding = _rounding(values.reshape(-1, values.shape[2]))
-        laws = cls(cells, _through(values, cells.span), rounding, bool(np.any(never[0] != never[1])))._straightened()
-        return laws
+        betrayed = bool(np.any(never[1] & ~never[0])), bool(np.any(never[0] & ~never[1]))
+        return cls(cells, _through(values, cells.span), rounding, betrayed)._straightened()
 
     def check(self, name: str) -> None:
         """Refuse runs that do not hold all of the mass, or log masses that are none."""
@@ -126,29 +175,31 @@ class _Laws:
         polynomials[1, same, 1] = polynomials[0, same, 1]
         return replace(self, polynomials=polynomials)
 
-    def epsilon(self) -> float:
-        """Return the largest log ratio, either way, rounded up."""
-        if self.betrayed:
+    def epsilon(self, row: int | None = None) -> float:
+        """Return the largest log ratio, of input ``row`` to the other one or either way, rounded up."""
+        if row is None:
+            return max(self.epsilon(0), self.epsilon(1))
+        if self.betrayed[row]:
             return math.inf
-        possible, bound = self.polynomials[0, :, 0] > -math.inf, self.cells.bound
-        loss = self.polynomials[0, possible] - self.polynomials[1, possible]
-        worst = np.abs(loss[:, 0])
+        possible, bound = self.polynomials[row, :, 0] > -math.inf, self.cells.bound
+        loss = self.polynomials[row, possible] - self.polynomials[1 - row, possible]
+        worst = loss[:, 0]
         if loss.shape[1] > 1:
             endless = np.isinf(self.cells.places[possible])
-            if np.any(loss[endless, 1] != 0):
+            if np.any(loss[endless, 1] > 0):
                 return math.inf
             last = np.where(endless, 0.0, self.cells.places[possible] - 1)
-            worst = np.maximum(worst, np.abs(loss[:, 0] + loss[:, 1] * last))
+            worst = np.maximum(worst, loss[:, 0] + loss[:, 1] * last)
         largest = int(np.argmax(worst))
-        measured, rounding = float(worst[largest]), float(self.rounding[possible][largest])
+        measured, rounding = max(float(worst[largest]), 0.0), float(self.rounding[possible][largest])
         # float64 cannot tell the two apart, and the bound is proved
         return bound if bound is not None and abs(measured - bound) <= 2 * rounding else measured + rounding
 
-    def delta(self, epsilon: float) -> float:
-        """Return the larger hockey-stick divergence of the two directions."""
-        if epsilon >= self.epsilon():
-            return 0.0
-        return min(max(self._divergence(0, epsilon), self._divergence(1, epsilon)), 1.0)
+    def delta(self, epsilon: float, row: int | None = None) -> float:
+        """Return the hockey-stick divergence of input ``row`` from the other one, or the larger one."""
+        if row is None:
+            return max(self.delta(epsilon, 0), self.delta(epsilon, 1))
+        return 0.0 if epsilon >= self.epsilon(row) else min(self._divergence(row, epsilon), 1.0)
 
     def _divergence(self, row: int, epsilon: float) -> float:
         """Sum (p - exp(epsilon) q)_+ over all runs, p the masses under input ``row``."""
@@ -256,7 +307,7 @@ def _laws(mechanism: Mechanism) -> Iterator[_Laws]:
 def _checked(mechanism: Mechanism) -> Iterator[_Laws]:
     """Return the same, if they hold all of the mass or one of them settles the matter without."""
     for laws in _laws(mechanism):
-        if laws.cells.complete and not laws.betrayed:
+        if laws.cells.complete and not any(laws.betrayed):
             laws.check(mechanism.name)
         yield laws
 
@@ -280,12 +331,13 @@ def _complete(mechanism: Mechanism) -> list[_Laws]:
 
 
 def _epsilon_at(mechanism: Mechanism, delta: float) -> float:
-    """Return the least epsilon at which no pair of inputs exceeds ``delta``, rounded up, by bisection."""
+    """Return the least epsilon at which no pair of inputs exceeds ``delta``."""
     pairs = _complete(mechanism)
+    return _least(lambda epsilon: any(laws.delta(epsilon) > delta for laws in pairs))
 
-    def exceeds(epsilon: float) -> bool:
-        return any(laws.delta(epsilon) > delta for laws in pairs)
 
+def _least(exceeds: Callable[[float], bool]) -> float:
+    """Return the least epsilon at which nothing is exceeded, rounded up, by bisection."""
     low, high = 0.0, 1.0
     if not exceeds(low):
         return 0.0
