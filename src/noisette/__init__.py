@@ -36,7 +36,7 @@ from noisette.mechanisms.vector.sampled import Reports, Sampled
 
 if TYPE_CHECKING:
     from noisette import accounting, testing
-    from noisette.auditing import audit, exact_delta, exact_epsilon
+    from noisette.auditing import audit, exact_delta, exact_epsilon, exact_matrix
     from noisette.enhancement import enhance
     from noisette.utility import break_even, deviation
 
@@ -48,6 +48,7 @@ _LAZY = {
     "enhance": "noisette.enhancement",
     "exact_delta": "noisette.auditing",
     "exact_epsilon": "noisette.auditing",
+    "exact_matrix": "noisette.auditing",
     "testing": "noisette.testing",
 }
 
@@ -106,6 +107,7 @@ __all__ = [
     "enhance",
     "exact_delta",
     "exact_epsilon",
+    "exact_matrix",
     "from_spec",
     "release_covariance",
     "release_data",
