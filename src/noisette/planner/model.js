@@ -6,6 +6,7 @@
 function makePlanner(data) {
   const ROUNDING = 2e-8; // a smaller bias is the rounding of reports to their lattice
   const SLACK = 1 + 1e-12;
+  const FAR = 1e15; // users, beyond which an error counts as out of reach
   const MOST = 1e12; // users, beyond which no crossing of worst cases is sought
   const half = (data.domain.high - data.domain.low) / 2;
 
@@ -157,20 +158,19 @@ function makePlanner(data) {
     return found;
   }
 
-  // The least number of users at which the error is at most `mse`, the dimensions to report chosen anew for each.
-  function needed(law, state, mse) {
-    const at = users => { const c = candidate(law, { ...state, users }); return c ? c.mse : Infinity; };
-    const one = candidate(law, state);
-    if (!one) return null;
-    if (one.unbiased) return Math.max(1, Math.ceil(one.mse * state.users / mse * (1 - 1e-12)));
-    if (at(MOST) > mse) return null;
-    let low = 0, high = Math.log(MOST);
-    if (at(1) <= mse) return 1;
-    while (high - low > 1e-10) {
-      const middle = (low + high) / 2;
-      if (at(Math.exp(middle)) <= mse) high = middle; else low = middle;
+  // The least number of users at which the error is at most `mse`, the dimensions to report as chosen here; or null.
+  function needed(found, mse) {
+    const { noise, square, at } = found.errors;
+    if (noise !== undefined) {
+      if (square >= mse) return null;
+      const guess = noise / (mse - square);
+      return guess < FAR ? Math.max(1, Math.ceil(guess * (1 - 1e-12))) : null;
     }
-    return Math.ceil(Math.exp(high) * (1 - 1e-9));
+    if (at(FAR) > mse) return null;
+    let low = 0, high = 1;
+    while (at(high) > mse) [low, high] = [high, 2 * high];
+    while (high - low > 1) { const middle = Math.floor((low + high) / 2); if (at(middle) > mse) low = middle; else high = middle; }
+    return high;
   }
 
   function plan(state) {
@@ -178,14 +178,15 @@ function makePlanner(data) {
     const all = laws.map(law => candidate(law, state)).filter(found => found !== null);
     const absent = laws.filter(law => !all.some(found => found.law === law));
     const candidates = [...all].sort((a, b) => a.mse - b.mse);
-    return { candidates, best: candidates[0] || null, breakEven: breakEvens(all), absent };
+    const unbiased = candidates.find(found => found.unbiased) || null;
+    return { candidates, best: candidates[0] || null, unbiased, breakEven: breakEvens(all), absent };
   }
 
-  // Worth collecting: the error is below the signal, the error of saying "the middle of the range" without any report.
+  // The error against the signal: how far a value is from the middle of the range, which one could say without asking.
   function verdict(state, made) {
     const known = population(state.population, state.dims);
-    const signal = half * (known ? Math.sqrt(known[1]) : 1), error = Math.sqrt(made.best.mse);
-    return { worth: error < signal, signal, error };
+    const signal = half * (known ? Math.sqrt(known[2]) : 1), error = Math.sqrt(made.best.mse), ratio = signal / error;
+    return { words: ratio < 1 ? "not worth collecting" : ratio < 2 ? "doubtful" : "worth collecting", signal, error };
   }
 
   return { plan, verdict, winners, candidate, needed, population, moments, half };

@@ -57,20 +57,28 @@ function showVerdict(made) {
   facts.replaceChildren();
   if (!best) {
     $("verdict").className = "no";
+    $("verdict-tag").className = "tag no";
     $("verdict-tag").textContent = "nothing to compare";
+    $("verdict-aim").textContent = $("summary").textContent = "";
     $("verdict-title").textContent = "Choose at least one mechanism";
     $("verdict-words").textContent = "";
     $("guarantee").textContent = "";
     return;
   }
   const said = planner.verdict(state, made);
-  $("summary").innerHTML = `<b>${said.worth ? "Worth collecting" : "Not worth collecting"}</b> · ${escaped(best.mechanism)} ± ${short(Math.sqrt(best.mse))}`;
-  $("summary").className = said.worth ? "yes" : "no";
-  $("verdict").className = said.worth ? "yes" : "no";
-  $("verdict-tag").textContent = said.worth ? "worth collecting" : "not worth collecting";
-  $("verdict-title").textContent = said.worth
-    ? `You would know each mean to about ± ${short(said.error)}.` : "You would collect noise.";
-  $("verdict-words").textContent = verdictWords(said, best);
+  const grade = { "worth collecting": "yes", doubtful: "almost", "not worth collecting": "no" }[said.words], fine = said.error <= state.target;
+  $("verdict").className = $("summary").className = grade === "yes" && !fine ? "almost" : grade;
+  $("verdict-tag").className = `tag ${grade}`;
+  $("verdict-tag").textContent = said.words;
+  $("verdict-aim").className = `tag ${fine ? "yes" : "almost"}`;
+  $("verdict-aim").textContent = fine ? "as fine as you want" : "coarser than you want";
+  $("verdict-title").textContent = {
+    "worth collecting": `You would know each mean to about ± ${short(said.error)}.`,
+    doubtful: `Little more than a guess: ± ${short(said.error)}.`,
+    "not worth collecting": "You would collect noise.",
+  }[said.words];
+  $("verdict-words").textContent = verdictWords(said, made);
+  $("summary").innerHTML = `<b>${said.words[0].toUpperCase()}${said.words.slice(1)}</b> · ${escaped(best.mechanism)} ± ${short(said.error)}`;
   const least = people(made.candidates);
   const entries = [
     ["best mechanism", best.mechanism],
@@ -90,18 +98,23 @@ function showVerdict(made) {
     + "(whatever she holds, against whatever else she might hold). One collection; asking again adds up.";
 }
 
-function verdictWords(said, best) {
-  const guess = state.population === "worst"
-    ? `Without asking anybody you could say "the middle of the range" and be off by at most ${short(said.signal)}.`
-    : `Without asking anybody you could say "the middle of the range" and be off by ${short(said.signal)}, typically.`;
-  return said.worth
-    ? `With ${best.mechanism} the error is typically ${short(said.error)}. ${guess}`
-    : `Even with ${best.mechanism}, the best mechanism here, the error is typically ${short(said.error)}. ${guess} `
-      + "Ask more people, ask each for less, spend more budget, or do not ask.";
+function verdictWords(said, made) {
+  const best = made.best, often = state.population === "worst" ? "at most" : "typically";
+  const words = [`With ${best.mechanism} the error is ${often} about ${short(said.error)}.`];
+  words.push(`Without asking anybody you could say "the middle of the range", and a value is ${often} ${short(said.signal)} from there.`);
+  if (said.error > state.target) {
+    const ways = said.words === "worth collecting" ? "For that, ask" : "Ask";
+    words.push(`You want ± ${short(state.target)}. ${ways} more people, ask each for fewer numbers, narrow the range or spend more budget${said.words === "not worth collecting" ? "; or do not ask" : ""}.`);
+  } else words.push(`That is within the ± ${short(state.target)} you want.`);
+  if (!best.unbiased) {
+    words.push(`Beware: ${best.mechanism} pulls every mean toward the middle; its error is only as good as what is said of the true values.`);
+    if (made.unbiased) words.push(`The best without bias is ${made.unbiased.mechanism}, ± ${short(Math.sqrt(made.unbiased.mse))}.`);
+  }
+  return words.join(" ");
 }
 
 function people(candidates) {
-  const found = candidates.map(c => planner.needed(c.law, state, state.target ** 2)).filter(n => n !== null);
+  const found = candidates.map(c => planner.needed(c, state.target ** 2)).filter(n => n !== null);
   return found.length ? Math.min(...found) : null;
 }
 
@@ -111,7 +124,7 @@ function showErrors(made) {
   $("errors-hint").textContent = (state.population === "worst"
     ? "The largest error over all true values. " : "For true values as you described them. ") + `Best first. People needed for an error of ± ${short(state.target)}.`;
   for (const found of made.candidates) {
-    const root = Math.sqrt(found.mse), enough = planner.needed(found.law, state, state.target ** 2), row = document.createElement("tr");
+    const root = Math.sqrt(found.mse), enough = planner.needed(found, state.target ** 2), row = document.createElement("tr");
     const badge = (found === made.best ? '<span class="badge">best</span>' : "") + (found.unbiased ? "" : '<span class="badge biased">biased</span>');
     if (found === made.best) row.className = "best";
     row.dataset.mechanism = found.mechanism;
