@@ -5,9 +5,10 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from noisette.enhancement.averaging import _LEARNED, _SPIKE_SHARES, _Family, bayes
-from noisette.enhancement.bell import Bell
-from noisette.enhancement.npmle import fit
+from noisette.enhancement.averaging import _LEARNED, _Family, bayes
+from noisette.enhancement.bell import Bell, Ridge
+from noisette.enhancement.hdr4me import l2
+from noisette.enhancement.npmle import fit, npmle
 
 
 def slow(y, s, origin=0.0):
@@ -24,17 +25,29 @@ def slow(y, s, origin=0.0):
     for k in range(max(1, int(np.ceil(-np.log2(least))))):
         slab = norm.pdf(t, origin, 0.5**k)
         slabs.append(slab * step)
-    priors, weights = [spike], [0.25]
-    for share in (0.0, 0.5, 0.8, 0.9, 0.95, 0.98):
-        for k, slab in enumerate(slabs):
+    priors, weights = [spike], [0.15]
+    sides, bells = (2 if origin == 0 else 0), len(slabs) - (3 if origin == 0 else 1)
+    for share, total, parts in (
+        (0.0, 1.0, (0.19, 0.004, 0.116)),
+        (0.5, 0.016, (0.1, 0.6, 0.3)),
+        (0.8, 0.016, (0.1, 0.6, 0.3)),
+        (0.9, 0.032, (0.1, 0.6, 0.3)),
+        (0.95, 0.142, (0.1, 0.6, 0.3)),
+        (0.98, 0.111, (0.1, 0.6, 0.3)),
+    ):
+        whole = parts[0] if sides else parts[0] + parts[1]
+        row = [whole] + [parts[1] / 2] * sides + [parts[2] / bells] * bells
+        for slab, weight in zip(slabs, row, strict=True):
             priors.append(share * spike + (1 - share) * slab)
-            weights.append(0.35 if share == 0 and k == 0 else 0.35 / (6 * len(slabs) - 1))
+            weights.append(total * weight)
     density = norm.pdf(y[:, None], t, s[:, None])
     scores = [np.log(w) + np.sum(np.log(density @ p)) for w, p in zip(weights, priors, strict=True)]
     means = [(density * p) @ t / (density @ p) for p in priors]
     squares = [(density * p) @ t**2 / (density @ p) for p in priors]
-    learned = (Bell.fit(y, s, origin=origin), Bell.fit(y, s, origin=origin, tied=True), fit(y, s))
-    for weight, prior in zip((0.024, 0.024, 0.002), learned, strict=True):
+    learned = [Bell.fit(y, s, origin=origin), Bell.fit(y, s, origin=origin, tied=True), Ridge(origin, s.mean())]
+    learned += [fit(y, s, blur=blur * np.quantile(s, 0.1)) for blur in (0, 2, 4, 8)]
+    before = (0.004, 0.004, 0.09, 0.0002, 0.0013, 0.0035, 0.12)
+    for weight, prior in zip(before, learned, strict=True):
         scores.append(np.log(weight) + np.sum(prior.held_out(y, s).log_density))
         found = prior.posterior(y, s)
         means.append(found.mean)
@@ -64,10 +77,37 @@ def test_the_origin_may_be_an_end_of_the_domain():
     assert bayes(y, s, origin=-1.0).value == pytest.approx(mean, abs=2e-3)
 
 
-def test_weights_before_the_data_add_up_to_one():
-    prior = _Family(0.0, np.array([1.0, 0.5])).log_prior
-    assert prior.size == 1 + len(_SPIKE_SHARES) * 5
+@pytest.mark.parametrize("origin", [0.0, -1.0])
+def test_weights_before_the_data_add_up_to_one(origin):
+    prior = _Family(origin, np.array([1.0, 0.5])).log_prior
+    assert prior.size == 1 + 6 * (5 if origin == 0 else 3)
     assert np.exp(prior).sum() + sum(_LEARNED) == pytest.approx(1)
+
+
+def test_the_ridge_is_hdr4me_l2():
+    rng = np.random.default_rng(10)
+    s = rng.uniform(0.1, 3, 20)
+    y = rng.standard_normal(20)
+    found = Ridge(0.0, 1.0).posterior(y, s)
+    assert found.mean == pytest.approx(l2(y, s).value)
+    assert found.log_density == pytest.approx(norm.logpdf(y, 0, np.sqrt(s**2 + s / norm.ppf(0.975))))
+    assert found.variance == pytest.approx(1 / (1 / s**2 + norm.ppf(0.975) / s))
+
+
+@pytest.mark.parametrize("kind", ["spread", "ladder"])
+def test_truths_spread_beyond_the_noise_need_a_smooth_prior(kind):
+    """The twin is the NPMLE alone: it puts atoms on single observations and ends above raw."""
+    rng = np.random.default_rng(11)
+    losses = []
+    for _ in range(40):
+        rate = rng.uniform(1, 99, 100)
+        truth = 2 * rate / (rate + 4.5 * np.sqrt(rate) + 3) - 1 if kind == "spread" else np.linspace(-0.5, 0.5, 100)
+        s = np.full(100, 0.01 if kind == "ladder" else 0.03)
+        y = truth + s * rng.standard_normal(100)
+        losses.append([np.sum((v - truth) ** 2) for v in (y, bayes(y, s).value, npmle(y, s).value)])
+    raw, ours, alone = np.mean(losses, axis=0)
+    assert ours < 1.02 * raw
+    assert alone > 1.04 * raw
 
 
 def test_in_heavy_noise_it_is_nearly_the_middle():

@@ -141,3 +141,42 @@ def test_real_reports_of_a_frequency_mechanism():
     found = nz.enhance(raw)
     assert found.value.sum() == pytest.approx(1)
     assert np.sum((found.value - truth) ** 2) < 0.5 * np.sum((raw.value - truth) ** 2)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_promised_gain_counts_that_categories_share_their_noise(tied):
+    """Inside the simplex the projection takes off the surplus of the sum: a tenth of the noise, or nothing."""
+    rng = np.random.default_rng(21)
+    truth, s = np.full(10, 0.1), np.full(10, 0.01)
+    promised, true, stated = [], [], []
+    for _ in range(400):
+        z = rng.standard_normal(10)
+        z = (z - z.mean()) * np.sqrt(10 / 9) if tied else z
+        raw = nz.Estimate(truth + 0.01 * z, s, np.full(10, 500), low=0.0, high=1.0, kind="frequency")
+        found = nz.enhance(raw, "simplex")
+        promised.append(found.expected_gain)
+        true.append(np.mean((raw.value - truth) ** 2) - np.mean((found.value - truth) ** 2))
+        stated.append(np.mean(found.std_error**2))
+    noise = 4.9 * np.std(promised) / 20
+    assert np.mean(promised) == pytest.approx(np.mean(true), abs=noise + 1e-18)
+    assert np.mean(promised) == pytest.approx(0.0 if tied else 1e-5, abs=noise + 1e-18)  # the twin of one another
+    assert np.mean(stated) >= (1.0 if tied else 0.9) * 1e-4 * 0.999
+
+
+def test_known_frequencies_leave_the_rest_to_the_others():
+    raw = nz.Estimate(
+        np.array([0.5, 0.4, 0.3]), np.array([0.0, 0.1, 0.1]), np.full(3, 500), low=0.0, high=1.0, kind="frequency"
+    )
+    for method in ("simplex", "auto"):
+        assert nz.enhance(raw, method).value == pytest.approx([0.5, 0.3, 0.2])
+
+
+def test_a_category_that_no_report_named_is_not_certain():
+    """Randomised response over 50 categories of which 10 occur: nobody names some, whose estimate is below zero."""
+    m = nz.GeneralizedRandomizedResponse(epsilon=6.0, domain=nz.Categorical(50))
+    raw = m.aggregate(m.privatize(np.arange(400) % 10, rng=3)).estimate()
+    assert np.any((raw.value < 0) & (raw.std_error == 0))
+    found = nz.enhance(raw)
+    assert np.all(found.value >= 0)
+    assert found.value.sum() == pytest.approx(1)
+    assert np.all(found.std_error > 0)

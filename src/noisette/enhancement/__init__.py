@@ -17,6 +17,7 @@ from noisette.enhancement import npmle as nonparametric
 from noisette.enhancement.automatic import automatic
 from noisette.enhancement.problem import Problem, Scale
 from noisette.enhancement.reconstruction import Reconstruction, expectation_maximization, reconstruct
+from noisette.enhancement.records import by_kind
 from noisette.enhancement.shrinkage import Target
 from noisette.enhancement.stein import Enhanced
 
@@ -45,7 +46,8 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
     error of zero leaves its value alone; where nothing was reported (infinite standard error) the answer is what the
     method says of an unseen dimension. Dimensions with different domains are put on one scale first. ``bias`` is the
     predicted bias of each value, as `noisette.deviation` gives it for a biased mechanism; it is taken off, but for
-    HDR4ME, which widens its thresholds by it as printed.
+    HDR4ME, which widens its thresholds by it as printed. Of a record with several attributes (kind "attributes") the
+    means are enhanced together and the frequencies together, and each attribute's frequencies are made to add up.
 
     *Guarantee.* Post-processing: the privacy of the reports is untouched.
 
@@ -70,6 +72,8 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
     if unknown:
         takes = ", ".join(chosen.options) or "none"
         raise TypeError(f"Method {method!r} takes no option {unknown[0]!r}; its options: {takes}.")
+    if estimate.kind == "attributes":
+        return by_kind(estimate, bias, lambda part, shift: _by_kind(part, method, shift, options))
     problem = Problem.of(estimate, bias, scale=chosen.scale)
     if chosen.needs_domain and not problem.bounded:
         raise ValueError(f"Method {method!r} needs the domain. Give the Estimate finite low and high, or use 'auto'.")
@@ -77,6 +81,13 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
         return replace(estimate, method="none", expected_gain=0.0)
     result = chosen.run(problem, **options)
     return problem.solve(result, f"{method}: {result.name}" if result.name else method)
+
+
+def _by_kind(part: Estimate, method: str, bias: FloatArray, options: dict[str, Any]) -> Estimate:
+    """Enhance the means or the frequencies of a record; methods for frequencies leave means alone."""
+    if METHODS[method].scale == "own" and part.kind != "frequency":
+        return enhance(part, "none", bias=bias)
+    return enhance(part, method, bias=bias, **options)
 
 
 def _none(problem: Problem) -> Enhanced:
@@ -119,12 +130,16 @@ def _bayes(problem: Problem) -> Enhanced:
 
 def _simplex(problem: Problem) -> Enhanced:
     _check_frequencies(problem)
-    return simplex.simplex(problem.debiased, problem.std_error, blanks=int(np.count_nonzero(problem.blank)))
+    y, s = problem.debiased, problem.std_error
+    return problem.each_attribute(
+        lambda here, blanks, total: simplex.simplex(y[here], s[here], blanks=blanks, total=total)
+    )
 
 
 def _base_cut(problem: Problem, significance: float = 0.05) -> Enhanced:
     _check_frequencies(problem)
-    return simplex.base_cut(problem.debiased, problem.std_error, significance=significance)
+    y, s = problem.debiased, problem.std_error
+    return problem.each_attribute(lambda here, *_: simplex.base_cut(y[here], s[here], significance=significance))
 
 
 def _check_frequencies(problem: Problem) -> None:

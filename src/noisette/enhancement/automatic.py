@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from noisette._validate import FloatArray
+from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray
 from noisette.enhancement import averaging, bounds, shrinkage
 from noisette.enhancement.problem import Problem
@@ -98,15 +98,23 @@ def _merge(first: BoolArray, inside: FloatArray, outside: FloatArray) -> FloatAr
 
 
 def _frequencies(problem: Problem) -> Enhanced:
-    """Return a point of the simplex, worked out on the scale of frequencies: twice as fine as [-1, 1]."""
-    blanks = int(np.count_nonzero(problem.blank))
+    """Return points of the simplex, worked out on the scale of frequencies: twice as fine as [-1, 1]."""
     observed, std_error = (problem.debiased + 1) / 2, problem.std_error / 2
-    best = replace(simplex(observed, std_error, blanks=blanks), name="simplex")
+
+    def plain(here: IntArray, blanks: int, total: float) -> Enhanced:
+        return simplex(observed[here], std_error[here], blanks=blanks, total=total)
+
+    best = replace(problem.each_attribute(plain), name="simplex")
     if observed.size >= _MANY:
         average = _average(problem)
-        projected = on_simplex(observed, std_error, (average.value + 1) / 2, average.slope, blanks=blanks)
-        if not _worse(std_error, projected.risk, best.risk):
-            best = replace(projected, std_error=average.std_error / 2, name="bayes, simplex")
+
+        def projected(here: IntArray, blanks: int, total: float) -> Enhanced:
+            value, slope = (average.value[here] + 1) / 2, average.slope[here]
+            return on_simplex(observed[here], std_error[here], value, slope, blanks=blanks, total=total)
+
+        other = problem.each_attribute(projected)
+        if not _worse(std_error, other.risk, best.risk):
+            best = replace(other, std_error=average.std_error / 2, name="bayes, simplex")
     return replace(
         best,
         value=2 * best.value - 1,

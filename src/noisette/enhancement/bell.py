@@ -1,4 +1,4 @@
-"""A normal distribution of the truths with mean and spread from the data, and the same in units of the noise."""
+"""Normal distributions of the truths: with mean and spread from the data, in units of the noise, and HDR4ME L2's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,38 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from noisette._validate import FloatArray
 from noisette.enhancement.prior import FOLDS, Posterior, by_fold
 from noisette.enhancement.shrinkage import truth_spread
+
+_L2 = float(ndtri(0.975))  # HDR4ME's confidence of 0.95
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """N(origin, s_j / 1.96), whose posterior mean y / (1 + 1.96 s) is HDR4ME L2; ``noise`` is the mean s_j."""
+
+    origin: float
+    noise: float
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of a truth about which nothing was reported."""
+        return self.origin, self.noise / _L2
+
+    def slack(self, std_error: FloatArray) -> FloatArray:
+        """Return zero: nothing is fitted."""
+        return np.zeros_like(std_error)
+
+    def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
+        """Return posteriors."""
+        return _normal_posterior(observed, std_error, self.origin, std_error / _L2)
+
+    def held_out(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
+        """Return posteriors: no observation shaped the distribution."""
+        return self.posterior(observed, std_error)
 
 
 @dataclass(frozen=True)
@@ -68,13 +96,22 @@ class Bell:
         mean, doubt, spread = part
         unit = std_error if self.tied else np.ones_like(std_error)
         y, noise = (observed - self.origin) / unit, (std_error / unit) ** 2
-        keep = spread / (noise + spread)
-        total = noise + spread + doubt
-        return Posterior(
-            self.origin + unit * (mean + keep * (y - mean)),
-            unit**2 * (keep * noise + (1 - keep) ** 2 * doubt),
-            -((y - mean) ** 2) / (2 * total) - np.log(2 * math.pi * total) / 2 - np.log(unit),
-        )
+        answer = _normal_posterior(y, np.sqrt(noise), mean, spread, doubt)
+        return Posterior(self.origin + unit * answer.mean, unit**2 * answer.variance, answer.log_density - np.log(unit))
+
+
+def _normal_posterior(
+    observed: FloatArray, std_error: FloatArray, mean: float, spread: float | FloatArray, doubt: float = 0.0
+) -> Posterior:
+    """Return posteriors under N(mean, spread), the mean itself being uncertain with variance ``doubt``."""
+    noise = std_error**2
+    keep = spread / (noise + spread)
+    total = noise + spread + doubt
+    return Posterior(
+        mean + keep * (observed - mean),
+        keep * noise + (1 - keep) ** 2 * doubt,
+        -((observed - mean) ** 2) / (2 * total) - np.log(2 * math.pi * total) / 2,
+    )
 
 
 def _fitted(observed: FloatArray, variance: FloatArray) -> tuple[float, float, float]:

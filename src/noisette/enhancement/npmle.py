@@ -16,7 +16,7 @@ _WARM_UP, _ITERATIONS = 10, 200
 # to this ratio.
 _EXACT = 4096
 _CELL_WIDTH, _CELL_RATIO = 0.4, 0.2
-BLUR = 0.2  # deviations within which atoms stand for a spread of truths
+_BLUR = 0.2  # deviations within which atoms stand for a spread of truths
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Fit:
     def moments(self) -> tuple[float, float]:
         """Mean and variance of a truth about which nothing was reported."""
         return self.prior.mean, self.prior.variance
+
+    def slack(self, std_error: FloatArray) -> FloatArray:
+        """Return what a fit of few atoms, which cannot tell near truths apart, adds to the squared error of each."""
+        return np.asarray(np.maximum(_BLUR * std_error - self.prior.width, 0.0) ** 2)
 
     def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors under the distribution that everyone shaped."""
@@ -70,7 +74,7 @@ def npmle(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True) 
     shortfall = max(0.0, float(np.mean(risk) - np.mean(result.variance)))
     return Enhanced(
         result.mean,
-        np.sqrt(result.variance + shortfall + (BLUR * std_error) ** 2),
+        np.sqrt(result.variance + shortfall + fitted.slack(std_error)),
         result.variance / std_error**2,
         risk,
         fitted.prior.mean,
@@ -78,11 +82,14 @@ def npmle(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True) 
     )
 
 
-def fit(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True) -> Fit:
-    """Fit the distribution of the truths, and again without each fold: coordinates 0, 5, 10, ..., then 1, 6, ..."""
+def fit(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True, blur: float = 0.0) -> Fit:
+    """Fit the distribution of the truths, and again without each fold: coordinates 0, 5, 10, ..., then 1, 6, ...
+
+    With ``blur`` it is a mixture of normals with at least this deviation.
+    """
     folds = np.arange(observed.size) % min(FOLDS, observed.size)
-    grid = _grid(observed, std_error, bounded)
-    width = (grid[1] - grid[0]) / 2 if grid.size > 1 else 0.0
+    grid = _grid(observed, std_error, bounded, blur)
+    width = max(blur, (grid[1] - grid[0]) / 2 if grid.size > 1 else 0.0)
     cells = _cells(observed, np.hypot(std_error, width), folds)
     kernel = likelihood(cells.observed, cells.std_error, grid)
     everyone = cells.counts.sum(axis=1)
@@ -166,12 +173,15 @@ def _prior(grid: FloatArray, weights: FloatArray, width: float) -> Prior:
     return Prior(grid[kept], weights[kept] / weights[kept].sum(), width)
 
 
-def _grid(observed: FloatArray, std_error: FloatArray, bounded: bool) -> FloatArray:
-    """Spread points over the data's range inside the domain, an eighth of a typical deviation apart, 400 at most."""
+def _grid(observed: FloatArray, std_error: FloatArray, bounded: bool, blur: float = 0.0) -> FloatArray:
+    """Spread points over the data's range inside the domain, 400 at most.
+
+    They are an eighth of a typical deviation apart, or half of the blur.
+    """
     low, high = float(observed.min()), float(observed.max())
     if bounded:
         low, high = min(max(low, -1.0), 1.0), min(max(high, -1.0), 1.0)
-    step = float(np.quantile(std_error, 0.1)) / 8
+    step = max(float(np.quantile(std_error, 0.1)) / 8, blur / 2)
     count = int(min(400, max(2, math.ceil((high - low) / step) + 1))) if high > low else 1
     return np.linspace(low, high, count)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from noisette._validate import FloatArray
+from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import BoolArray
 from noisette.enhancement.stein import Enhanced, clipped
@@ -22,7 +22,7 @@ class Problem:
     """Coordinates with a finite, positive standard error, where the domain is [-1, 1].
 
     ``origin`` is the value that shrinkage may take for nothing: the middle of a domain, zero for frequencies and
-    where no domain is known.
+    where no domain is known. ``runs`` numbers the attribute that each coordinate of the estimate belongs to.
     """
 
     estimate: Estimate
@@ -35,6 +35,7 @@ class Problem:
     blank: BoolArray
     origin: float
     bounded: bool
+    runs: IntArray
 
     @property
     def debiased(self) -> FloatArray:
@@ -43,7 +44,7 @@ class Problem:
 
     @property
     def frequency(self) -> bool:
-        """Whether the quantities are frequencies of one attribute's categories."""
+        """Whether the quantities are frequencies of categories."""
         return self.estimate.kind == "frequency"
 
     @classmethod
@@ -54,12 +55,14 @@ class Problem:
         so for means with a domain and leaves other quantities as they are, ``"own"`` leaves all as they are.
         """
         value = np.ravel(np.asarray(estimate.value, dtype=np.float64))
-        error = _steady(np.ravel(np.asarray(estimate.std_error, dtype=np.float64)), np.ravel(estimate.count))
+        low, high = _bounds(estimate)
+        error = np.ravel(np.asarray(estimate.std_error, dtype=np.float64))
+        error = _steady(error, np.ravel(estimate.count), (value < low) | (value > high))
         _check(value, error)
         shift = np.broadcast_to(np.asarray(bias, dtype=np.float64), np.shape(estimate.value)).ravel()
         if not np.all(np.isfinite(shift)):
             raise ValueError(f"Expected finite bias, got {shift[~np.isfinite(shift)][0]}.")
-        low, high = _bounds(estimate)
+        groups = run_lengths(estimate)
         active = np.isfinite(error) & (error > 0)
         bounded = bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)))
         frequency = estimate.kind == "frequency"
@@ -80,7 +83,25 @@ class Problem:
             ~np.isfinite(error),
             -1.0 if bounded and frequency and scale == "common" else 0.0,
             bounded,
+            np.repeat(np.arange(len(groups)), groups),
         )
+
+    def each_attribute(self, rule: Callable[[IntArray, int, float], Enhanced]) -> Enhanced:
+        """Run a rule on the categories of each attribute.
+
+        It gets the places of those that were reported, how many were not, and what known frequencies leave of one.
+        """
+        shape = self.observed.shape
+        value, error, slope, risk = (np.empty(shape) for _ in range(4))
+        blanks, blank_errors = (np.empty(np.count_nonzero(self.blank)) for _ in range(2))
+        known = ~(self.active | self.blank)
+        reported, missing, certain = (_places(self.runs, mask) for mask in (self.active, self.blank, known))
+        sure = np.ravel(np.asarray(self.estimate.value, dtype=np.float64))[known]
+        for here, absent, fixed in zip(reported, missing, certain, strict=True):
+            part = rule(here, absent.size, max(0.0, 1.0 - float(np.sum(sure[fixed]))))
+            value[here], error[here], slope[here], risk[here] = part.value, part.std_error, part.slope, part.risk
+            blanks[absent], blank_errors[absent] = part.blank_value, part.blank_error
+        return Enhanced(value, error, slope, risk, blanks, blank_errors)
 
     def inside(self, result: Enhanced) -> Enhanced:
         """Project a result on the domain where there is one."""
@@ -100,12 +121,14 @@ class Problem:
         blank_value, blank_error = result.blank_value, result.blank_error
         if self.bounded:  # a truth inside is no farther than the far end
             doubt = np.minimum(doubt, 1 + np.abs(answer))
-            blank_error = min(blank_error, 1 + abs(blank_value))
+            blank_error = np.minimum(blank_error, 1 + np.abs(blank_value))
         value[self.active] = self.centre[self.active] + self.radius[self.active] * answer
         error[self.active] = self.radius[self.active] * doubt
-        if np.isfinite(blank_value) and np.isfinite(blank_error):
-            value[self.blank] = self.centre[self.blank] + self.radius[self.blank] * blank_value
-            error[self.blank] = self.radius[self.blank] * blank_error
+        known = np.isfinite(blank_value) & np.isfinite(blank_error)
+        value[self.blank] = np.where(
+            known, self.centre[self.blank] + self.radius[self.blank] * blank_value, value[self.blank]
+        )
+        error[self.blank] = np.where(known, self.radius[self.blank] * blank_error, error[self.blank])
         raw = self.std_error**2 + self.bias**2
         size = max(1, int(np.count_nonzero(~self.blank)))
         gain = float(np.sum(self.radius[self.active] ** 2 * (raw - result.risk))) / size
@@ -118,6 +141,25 @@ class Problem:
             method=method,
             expected_gain=gain,
         )
+
+
+def run_lengths(estimate: Estimate) -> tuple[int, ...]:
+    """Return the lengths of the runs of quantities that belong together."""
+    size = int(np.size(estimate.value))
+    if estimate.groups is None:
+        return (size,)
+    if sum(estimate.groups) != size or min(estimate.groups, default=1) < 1:
+        raise ValueError(
+            f"Expected groups={estimate.groups} to be the numbers of quantities of each attribute, {size} in all."
+        )
+    return tuple(estimate.groups)
+
+
+def _places(runs: IntArray, mask: BoolArray) -> list[IntArray]:
+    """Return for each run the places, among the coordinates of the mask, of its own ones."""
+    own = runs[mask]
+    number = int(runs[-1]) + 1 if runs.size else 0
+    return np.split(np.arange(own.size), np.searchsorted(own, np.arange(1, number)))
 
 
 def _check(value: FloatArray, error: FloatArray) -> None:
@@ -149,9 +191,12 @@ def _bounds(estimate: Estimate) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
-def _steady(error: FloatArray, count: Any) -> FloatArray:
-    """Replace a standard error of zero from a handful of equal reports by what the other coordinates show."""
-    lucky = (error == 0) & (count > 1) & (count <= _FEW)
+def _steady(error: FloatArray, count: Any, impossible: BoolArray) -> FloatArray:
+    """Replace a standard error of zero that luck gave by what the other coordinates show.
+
+    A handful of equal reports is luck, and so is a value outside its domain: a category that no report named.
+    """
+    lucky = (error == 0) & (count > 1) & ((count <= _FEW) | impossible)
     seen = np.isfinite(error) & (error > 0) & (count > 1)
     if not (np.any(lucky) and np.any(seen)):
         return error

@@ -28,40 +28,66 @@ def project(values: FloatArray, *, total: float = 1.0) -> FloatArray:
     return np.maximum(values - shift[kept - 1], 0.0) if kept else np.full_like(values, total / max(1, values.size))
 
 
-def simplex(observed: FloatArray, std_error: FloatArray, *, blanks: int = 0) -> Enhanced:
+def simplex(observed: FloatArray, std_error: FloatArray, *, blanks: int = 0, total: float = 1.0) -> Enhanced:
     """Project on the frequencies that are possible; categories that nobody could report share what is left.
 
     *Utility.* Never farther from the truth in all, whatever the noise, because the projection on a convex set is a
-    contraction. The standard error of a frequency that is kept comes from the linear rule that projects there; for
-    those set to zero it is the root of the mean square that they have together beyond noise.
+    contraction. Little is gained where the observations add up to one by themselves, as with randomised response: risk
+    and standard errors count the correlation of the noise that the observed sum shows. For frequencies set to zero the
+    standard error is the root of the mean square that they have together beyond noise.
 
     >>> simplex(np.array([0.9, 0.4, -0.2]), np.full(3, 0.1)).value
     array([0.75, 0.25, 0.  ])
     """
-    return on_simplex(observed, std_error, observed, np.ones_like(observed), blanks=blanks)
+    return on_simplex(observed, std_error, observed, np.ones_like(observed), blanks=blanks, total=total)
 
 
 def on_simplex(
-    observed: FloatArray, std_error: FloatArray, value: FloatArray, slope: FloatArray, *, blanks: int = 0
+    observed: FloatArray,
+    std_error: FloatArray,
+    value: FloatArray,
+    slope: FloatArray,
+    *,
+    blanks: int = 0,
+    total: float = 1.0,
 ) -> Enhanced:
-    """Project ``value``, a function of the observations with this slope, and return it with its errors."""
-    left = max(0.0, 1.0 - float(np.sum(np.maximum(value, 0.0)))) if blanks else 0.0
+    """Project ``value``, a function of the observations with this slope, and return it with its errors.
+
+    On the k frequencies that are kept the projection takes off their mean surplus: the noise that stays in x_j has
+    variance C_jj - 2 C_j / k + C / k^2, with the covariance's sums C_j = sum_i C_ij and C = sum_j C_j over them.
+    """
+    left = max(0.0, total - float(np.sum(np.maximum(value, 0.0)))) if blanks else 0.0
     if left > 0:
         result, kept = np.maximum(value, 0.0), value > 0
         shared = 0.0
     else:
-        result = project(value)
+        result = project(value, total=total)
         kept = result > 0
         shared = 1 / max(1, int(np.count_nonzero(kept)))
-    slopes = np.where(kept, (1 - shared) * slope, 0.0)
-    noise = (slope * std_error) ** 2
-    others = np.sum(noise[kept]) - noise
-    linear = (1 - shared) ** 2 * noise + shared**2 * np.maximum(others, 0.0)
+    tied = _correlation(observed, std_error, total) if not blanks else 0.0
+    # Rows of the covariance, summed over what is kept, in units of the row's own variance.
+    rows = 1 + tied * (np.sum(std_error[kept]) - std_error) / std_error
+    risk = unbiased_risk(observed, std_error, result, np.where(kept, slope * (1 - shared * rows), 0.0))
+    noise = slope * std_error
+    calm = min(0.0, max(tied, -1 / max(1, observed.size - 1)))  # no mechanism's categories rise together
+    mutual = calm * (np.sum(noise[kept]) - noise)
+    whole = float(np.sum(noise[kept] * (noise + mutual)[kept]))
+    linear = noise**2 - 2 * shared * noise * (noise + mutual) + shared**2 * whole
     cut = math.sqrt(pooled_square(observed[~kept], std_error[~kept]))
-    error = np.where(kept, np.sqrt(linear), cut)
-    risk = unbiased_risk(observed, std_error, result, slopes)
+    error = np.where(kept, np.sqrt(np.maximum(linear, 0.0)), cut)
     doubt = left + math.sqrt(float(np.sum(std_error**2)))
+    slopes = np.where(kept, (1 - shared) * slope, 0.0)
     return Enhanced(result, error, slopes, risk, left / max(1, blanks), min(1.0, doubt))
+
+
+def _correlation(observed: FloatArray, std_error: FloatArray, total: float) -> float:
+    """Return the common correlation of the noise that makes the observed surplus what was to be expected.
+
+    E (sum y - total)^2 = sum s^2 + correlation ((sum s)^2 - sum s^2): linear in it, hence without bias.
+    """
+    alone = float(np.sum(std_error**2))
+    together = float(np.sum(std_error)) ** 2 - alone
+    return ((float(np.sum(observed)) - total) ** 2 - alone) / together if together > 0 else 0.0
 
 
 def base_cut(observed: FloatArray, std_error: FloatArray, *, significance: float = 0.05) -> Enhanced:

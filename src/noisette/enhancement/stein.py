@@ -16,15 +16,15 @@ class Enhanced:
 
     ``slope`` is the derivative of each value by its own observation. ``risk`` estimates each squared error without
     bias; one entry is noisy and may be negative, sums are what it is for. ``blank_value`` and ``blank_error`` are what
-    the method says of a coordinate that nobody reported.
+    the method says of a coordinate that nobody reported: the same of each, or one entry for each in their order.
     """
 
     value: FloatArray
     std_error: FloatArray
     slope: FloatArray
     risk: FloatArray
-    blank_value: float = 0.0
-    blank_error: float = math.inf
+    blank_value: float | FloatArray = 0.0
+    blank_error: float | FloatArray = math.inf
     name: str = ""
 
 
