@@ -332,6 +332,19 @@ def test_poor_contrast_is_seen(show: Any, one: Path) -> None:
     assert shown.evaluate(CONTRAST)
 
 
+def test_what_is_left_out_is_named(show: Any, tmp_path: Path) -> None:
+    """Gaussian noise has no pure guarantee; plan compares it where there is a delta, and the page says so."""
+    path = tmp_path / "delta.html"
+    path.write_text(make(users=100, epsilon=1.0, delta=1e-6), encoding="utf-8")
+    shown = show(path)
+    expected = {c.mechanism for c in plan(users=100, epsilon=1.0, delta=1e-6).candidates}
+    on_page = set(shown.evaluate("noisette.data.laws.map(law => law.name)"))
+    left_out = set(shown.evaluate("noisette.data.others"))
+    assert "gaussian" in left_out
+    assert expected <= on_page | left_out
+    assert "gaussian" in shown.locator("#absent").inner_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -91,6 +91,7 @@ def plan(
             users=users,
             dims=1 if dims is None else dims,
             epsilon=epsilon,
+            delta=delta,
             domain=domain,
             report=report,
             mechanisms=names or None,

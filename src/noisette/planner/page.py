@@ -26,6 +26,7 @@ def page(
     *,
     users: int,
     epsilon: float,
+    delta: float = 0.0,
     dims: int = 1,
     domain: Domain | None = None,
     report: int | None = None,
@@ -38,7 +39,7 @@ def page(
     """Return a web page on which users, dimensions, budget, reports, mechanisms and population can be changed.
 
     The arguments are those of `noisette.utility.plan`, where the page starts. It shows mechanisms with a pure guarantee
-    for numbers; those on whole vectors at ``dims`` dimensions only.
+    for numbers, those on whole vectors at ``dims`` dimensions only, and names those that it leaves out.
 
     *Utility*: the page computes what `plan` does, from polynomials in the log of the budget that are fitted to the
     exact moments of one report. Their error is measured for each mechanism and printed on the page: at most 1e-9,
@@ -49,7 +50,7 @@ def page(
     (True, False, False)
     """
     users, dims = _validate.integer(users, "users", low=1), _validate.integer(dims, "dims", low=1)
-    epsilon = _validate.epsilon(epsilon)
+    epsilon, delta = _validate.epsilon(epsilon), _validate.delta(delta)
     if report is not None:
         report = _validate.integer(report, "report", low=1, high=dims)
     if not LEAST <= epsilon <= LARGEST:
@@ -71,7 +72,8 @@ def page(
                 f"Mechanism {name!r} cannot be on the page: it shows those for dims={dims} numbers with a pure "
                 "guarantee. Plan without a page."
             )
-    absent = [] if mechanisms is not None else others({fitted.name for fitted in found}, dims=dims, domain=interval)
+    shown = {fitted.name for fitted in found}
+    absent = [] if mechanisms is not None else others(shown, dims=dims, delta=delta, domain=interval)
     data = {
         "start": {
             "users": users,

@@ -115,9 +115,9 @@ def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Int
     return Law(name, source.build(1.0).guarantee, panels, None if samples else dims, offer.fixed)
 
 
-def others(names: Iterable[str], *, dims: int, domain: Interval = _CANONICAL) -> list[str]:
+def others(names: Iterable[str], *, dims: int, delta: float, domain: Interval = _CANONICAL) -> list[str]:
     """Return the mechanisms for one number, or for ``dims``, that `plan` compares and that are not among ``names``."""
-    known = (name for name in CATALOGUE if any(_offer(name, size, domain=domain) for size in {1, 2, dims}))
+    known = (name for name in CATALOGUE if any(_offer(name, size, 1.0, delta, domain) for size in {1, 2, dims}))
     return sorted(set(known) - set(names))
 
 
@@ -219,10 +219,12 @@ def _edge(slow: Callable[[float], bool], below: float, above: float) -> list[flo
     return [below, above]
 
 
-def _offer(name: str, dims: int, epsilon: float = 1.0, domain: Interval = _CANONICAL) -> Offer | None:
-    """Return how to build a mechanism for numbers with a pure guarantee, or None for one of another kind."""
+def _offer(
+    name: str, dims: int, epsilon: float = 1.0, delta: float = 0.0, domain: Interval = _CANONICAL
+) -> Offer | None:
+    """Return how to build a mechanism for numbers with the guarantee asked for, or None for one of another kind."""
     try:
-        (offer,) = Setting(1, dims, epsilon, 0.0, None, domain).offers([name])
+        (offer,) = Setting(1, dims, epsilon, delta, None, domain).offers([name])
     except ValueError:
         return None
     return offer
