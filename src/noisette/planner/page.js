@@ -140,6 +140,8 @@ function showErrors(made) {
 }
 
 function absence(law) {
+  if (law.dims === null && state.report !== null && state.epsilon / state.report < law.panels[0].low)
+    return `${law.name} is missing: ε / ${whole(state.report)} is less than a report can be planned with.`;
   return law.dims === null
     ? `${law.name} is missing: at this budget its first use takes seconds, and the page has no figures for it.`
     : `${law.name} is missing: it takes whole vectors, and this page was made for ${whole(law.dims)} numbers. Run noisette plan --dims ${state.dims}.`;

@@ -19,6 +19,7 @@ from noisette.mechanisms import CATALOGUE
 from noisette.utility.offers import Offer, Setting
 from noisette.utility.responses import respond
 
+LEAST = 1e-6  # budget of a report
 _DEGREE = 9
 _NARROW = 1e-12  # relative width of a panel that still jumps: it is left out, its neighbours reach as far
 _WIDE = 32.0  # largest ratio of the ends of a panel
@@ -100,8 +101,8 @@ class Law:
 def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Interval = _CANONICAL) -> Law | None:
     """Return the law of a mechanism that collects ``dims`` numbers with a pure guarantee, None if there is none.
 
-    Budgets of a user go from ``low`` to ``high``, those of a report down to ``low`` / ``most``. There is none of a
-    mechanism whose variance is no quadratic of the value.
+    Budgets of a user go from ``low`` to ``high``, those of a report down to ``low`` / ``most`` but not below `LEAST`.
+    There is none of a mechanism whose variance is no quadratic of the value.
     """
     sampled = _offer(name, 2)
     samples = sampled is not None and sampled.samples
@@ -110,7 +111,7 @@ def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Int
     if offer is None or not source.is_quadratic(math.sqrt(low * high)):
         return None
     effort = ROUGH if offer.fixed else COSTLY if source.dims > 1 else CLOSE
-    ranges = source.quick_ranges(low / most if samples else low, high)
+    ranges = source.quick_ranges(max(low / most, LEAST) if samples else low, high)
     panels = tuple(panel for ends in ranges for part in _cut(*ends) for panel in fit(source.moments, *part, effort))
     return Law(name, source.build(1.0).guarantee, panels, None if samples else dims, offer.fixed)
 
