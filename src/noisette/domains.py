@@ -450,6 +450,13 @@ class Attributes(_Spec):
         return tuple(part.size if isinstance(part, Categorical) else 1 for part in self.parts)
 
     @cached_property
+    def distinct(self) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
+        """Domains without repetition, and which of them each attribute has."""
+        places: dict[Any, int] = {}
+        index = [places.setdefault(part, len(places)) for part in self.parts]
+        return tuple(places), np.asarray(index, dtype=np.int64)
+
+    @cached_property
     def quantities(self) -> tuple[str, ...]:
         """Names of the means and frequencies that are estimated."""
         names = map(str, range(self.dims)) if self.names is None else self.names
@@ -554,8 +561,15 @@ class TensorBall(_Spec):
         """Return the norm of each tensor, or of each of its slices, with axes of length one for what is summed."""
         values = _validate.reals(x)
         _validate.trailing(values, self.dims, "x")
-        axes = tuple(axis - len(self.dims) for axis in range(len(self.dims)) if axis != self.mode)
-        return np.asarray(np.sqrt(np.square(values).sum(axis=axes, keepdims=True)))
+        lead = values.shape[: values.ndim - len(self.dims)]
+        if self.mode is None:
+            flat, kept = values.reshape(*lead, 1, -1), [1] * len(self.dims)
+            squares = np.einsum("...ib,...ib->...i", flat, flat)
+        else:
+            kept = [size if axis == self.mode else 1 for axis, size in enumerate(self.dims)]
+            flat = values.reshape(*lead, math.prod(self.dims[: self.mode]), self.dims[self.mode], -1)
+            squares = np.einsum("...aib,...aib->...i", flat, flat)
+        return np.asarray(np.sqrt(squares).reshape(*lead, *kept))
 
 
 DOMAINS: dict[str, type[Any]] = {

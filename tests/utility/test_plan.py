@@ -248,7 +248,12 @@ BAD = [
     ({"mechanisms": ["sampled"], "dims": 3}, "Name that one, e.g. 'piecewise'"),
     ({"mechanisms": ["grr"]}, "domain of kind categorical"),
     ({"mechanisms": ["duchi-box"]}, "takes vectors"),
-    ({"domain": nz.Categorical(4), "dims": 3}, "No mechanism of the catalogue"),
+    ({"domain": nz.L2Ball(3), "dims": 3}, "No mechanism of the catalogue"),
+    ({"target_mse": 0.0}, r"target_mse=0\.0 > 0"),
+    ({"target_power": 0.8}, "Expected an effect beside target_power"),
+    ({"target_power": 1.0, "effect": 0.1}, r"target_power=1\.0 between"),
+    ({"effect": -0.1}, r"effect=-0\.1 > 0"),
+    ({"effect": 0.1, "significance": 0.0}, r"significance=0\.0 in"),
     ({"values": [2.0]}, r"got 2\.0"),
     ({"values": [[0.1, 0.2]], "dims": 3}, r"got \(1, 2\)"),
 ]

@@ -1,5 +1,6 @@
 """Prediction: the error of a collection, the mechanism to choose and break-even populations, before any report."""
 
+from noisette.utility.combining import Combination, combine
 from noisette.utility.curves import break_even
 from noisette.utility.deviations import Deviation, deviation
 from noisette.utility.joint import JointDeviation, joint
@@ -7,10 +8,12 @@ from noisette.utility.personalised import Personalised, PersonalisedAggregate
 from noisette.utility.planning import BreakEven, Candidate, Plan, compare, plan
 from noisette.utility.populations import named
 from noisette.utility.reporting import best_report, report_rules
+from noisette.utility.targets import population_needed, power, verdict
 
 __all__ = [
     "BreakEven",
     "Candidate",
+    "Combination",
     "Deviation",
     "JointDeviation",
     "Personalised",
@@ -18,10 +21,14 @@ __all__ = [
     "Plan",
     "best_report",
     "break_even",
+    "combine",
     "compare",
     "deviation",
     "joint",
     "named",
     "plan",
+    "population_needed",
+    "power",
     "report_rules",
+    "verdict",
 ]

@@ -58,8 +58,9 @@ class Known:
             shares, weights, spread = population.shares, population.weights, population.spread
             bias = np.zeros(shares.size)
             if not response.unbiased:
-                bias, mean = weights @ response.bias, response.centred
-                spread = float(shares @ np.maximum(weights @ mean**2 - (weights @ mean) ** 2, 0.0))
+                columns = np.stack([response.bias, response.centred, response.centred**2], axis=1)
+                bias, mean, square = (weights @ columns).T  # one pass over what may be a large table
+                spread = float(shares @ np.maximum(square - mean**2, 0.0))
             noise = (float(population.pooled @ response.variance) + (1 - response.share) * spread) / response.share
         bias = np.where(np.abs(bias) > ROUNDING * response.scale, bias, 0.0)
         return cls(max(noise, 0.0), float(shares @ bias**2), float(shares @ bias), response.unbiased)

@@ -5,13 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
-from noisette.domains import Box, Domain, Interval, L2Ball
+from noisette.domains import Attributes, Box, Categorical, Domain, Interval, L2Ball
 from noisette.mechanisms import CATALOGUE, by_name
+from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
 from noisette.utility.reporting import report_rules
-from noisette.utility.responses import Sampling
+from noisette.utility.responses import Recording, Sampling
+
+
+@cache
+def example_of(cls: Any) -> Any:
+    """Return an instance that shows which domain a mechanism takes."""
+    return cls.example(1.0)
+
+
+@cache
+def is_pure(cls: Any) -> bool:
+    """Tell whether a mechanism has a pure guarantee."""
+    return bool(example_of(cls).guarantee.delta == 0)
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,8 @@ class Setting:
         if not offer.fixed:
             return False
         mechanism = offer.build(self.usual_report)
-        return bool(getattr(mechanism, "inner_mechanism", mechanism).slow_start)
+        inner = getattr(mechanism, "inner_mechanisms", (getattr(mechanism, "inner_mechanism", mechanism),))
+        return any(bool(one.slow_start) for one in inner)
 
     def _asked(self, name: str) -> Offer:
         offer = self._offer(name, by_name(name))
@@ -77,27 +92,35 @@ class Setting:
             raise ValueError(f"Mechanism {name!r} cannot be planned here: {offer}")
         return offer
 
-    def _offer(self, name: str, cls: type[Any]) -> Offer | str:
+    def _offer(self, name: str, cls: Any) -> Offer | str:
         """Return how to build a mechanism for this setting, or why it does not apply."""
-        if cls.kind not in ("mean", "frequency", "vector-mean"):
+        if cls.kind not in ("mean", "frequency", "vector-mean", "attributes"):
             return f"it estimates no mean and no frequency, it is of kind {cls.kind!r}."
-        example = cls.example(self.epsilon)
+        fixed = bool(getattr(cls, "slow_start", False))
+        if issubclass(cls, Fitting) and (self.dims > 1 or not isinstance(self.domain, Interval)):
+            return f"its levels are those of one number, got dims={self.dims} of {self.domain}."
+        example = example_of(cls)
         budget: dict[str, Any] = {"epsilon": self.epsilon}
-        if example.guarantee.delta > 0:
+        if not is_pure(cls):
             if self.delta == 0:
                 return "it has no pure guarantee. Give a delta, e.g. 1e-6."
             budget["delta"] = self.delta
-        fixed = bool(getattr(cls, "slow_start", False))
         if isinstance(example, Sampling):
             return "it is built from another one. Name that one, e.g. 'piecewise': of several dimensions it is sampled."
+        if isinstance(example, Recording):
+            return "it is built from others. Name those, or give an Attributes domain and leave mechanisms out."
+        if example.domain.shape == () and self.record is not None:
+            return self._attributes(name, example, budget, fixed)
         if example.domain.shape == ():
             if example.domain.kind != self.domain.kind:
                 return f"it takes a domain of kind {example.domain.kind}, got {self.domain}."
             if isinstance(example, Fitting):
-                if self.dims > 1 or not isinstance(self.domain, Interval):
-                    return f"its levels are those of one number, got dims={self.dims} of {self.domain}."
-                inside = self.domain
-                return Offer(name, lambda _: example.fitted(domain=inside, **budget), fixed=fixed)
+                inside: Any = self.domain
+                try:
+                    made = example.fitted(domain=inside, **budget)
+                except ValueError as error:  # a budget too small for its levels, say
+                    return str(error)
+                return Offer(name, lambda _: made, fixed=fixed)
             if self.dims == 1:
                 return Offer(name, lambda _: replace(example, **budget, domain=self.domain), fixed=fixed)
             if not isinstance(self.domain, Interval):
@@ -110,6 +133,24 @@ class Setting:
         if whole is None:
             return f"it takes vectors of {example.domain}, got {self.dims} dimensions of {self.domain}."
         return Offer(name, lambda _: cls(**budget, domain=whole), fixed=fixed)
+
+    @property
+    def record(self) -> Attributes | None:
+        """The attributes of a record, if that is what is collected: several categorical ones, or what was given."""
+        if isinstance(self.domain, Categorical) and self.dims > 1:
+            return Attributes((self.domain,) * self.dims)
+        return self.domain if isinstance(self.domain, Attributes) else None
+
+    def _attributes(self, name: str, example: Any, budget: dict[str, Any], fixed: bool) -> Offer | str:
+        """Return how to build a mechanism for all attributes of a record, or why it does not apply to them."""
+        record = self.record
+        assert record is not None  # the caller knows
+        unlike = [part for part in record.parts if part.kind != example.domain.kind]
+        if unlike:
+            return f"it takes attributes of kind {example.domain.kind}, got {unlike[0]}."
+        return Offer(
+            name, lambda m: SampledAttributes(name, domain=record, report=m, **budget), samples=True, fixed=fixed
+        )
 
     def _whole(self, like: Domain) -> Domain | None:
         """Return the domain of whole vectors that holds this setting's box, of the same kind as ``like``."""

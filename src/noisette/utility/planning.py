@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
 from typing import Any
 
 from noisette import _validate
 from noisette.core import Mechanism
-from noisette.domains import Domain, Interval
+from noisette.domains import Attributes, Domain, Interval
 from noisette.mechanisms import from_spec
+from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.utility import populations
-from noisette.utility.curves import Known, WorstCase, crossing, curve
+from noisette.utility.combining import combination
+from noisette.utility.curves import Known, crossing, curve
 from noisette.utility.offers import Offer, Setting
 from noisette.utility.populations import Population
+from noisette.utility.records import Group, groups, record_curve
 from noisette.utility.reporting import best_report, report_rules
-from noisette.utility.responses import Sampling, scalar_domain
+from noisette.utility.responses import Recording, Sampling, scalar_domain
+from noisette.utility.targets import check_targets, power, signal_of, users_for_error, users_for_power, verdict
+
+Knowledge = Population | list[Group] | None  # of one dimension or many alike, or of each attribute of a record
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,9 @@ class Candidate:
     ``report`` is how many dimensions each user reports, None for a mechanism that reports the whole vector at once;
     ``reports`` the expected number of reports about each dimension; ``range``, where no distribution was given, the
     least and the largest mean squared error over all of them, and then ``mse`` is the largest; ``unbiased`` tells
-    whether the average is unbiased whatever the true values are.
+    whether the average is unbiased whatever the true values are. ``verdict`` judges the error against the signal, see
+    `noisette.utility.verdict`; ``needed`` holds the populations that the plan's targets take, None for what no number
+    of users reaches; ``power`` is the chance that these users see the effect, None for a biased average.
     """
 
     mechanism: str
@@ -39,6 +47,9 @@ class Candidate:
     range: tuple[float, float] | None
     unbiased: bool
     spec: dict[str, Any]
+    verdict: str = ""
+    needed: dict[str, int | None] = field(default_factory=dict)
+    power: float | None = None
 
     def build(self) -> Any:
         """Return the mechanism, ready to privatise."""
@@ -46,8 +57,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON description."""
-        names = ("mechanism", "report", "mse", "bias", "std", "reports", "range", "unbiased", "spec")
-        return {name: getattr(self, name) for name in names}
+        return {own.name: getattr(self, own.name) for own in fields(self)}
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,13 @@ class Plan:
     candidates: tuple[Candidate, ...]
     break_even: tuple[BreakEven, ...]
     rules: dict[str, int]
+    signal: float
+    targets: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the best candidate tells more than a guess, see `noisette.utility.verdict`."""
+        return self.best.verdict
 
     @property
     def best(self) -> Candidate:
@@ -97,6 +114,9 @@ class Plan:
             "best_unbiased": None if unbiased is None else unbiased.mechanism,
             "break_even": [vars(point).copy() for point in self.break_even],
             "rules": self.rules,
+            "signal": self.signal,
+            "verdict": self.verdict,
+            "targets": self.targets,
         }
 
 
@@ -112,13 +132,22 @@ def plan(
     values: Any = None,
     probs: Any = None,
     distribution: str | None = None,
+    target_mse: float | None = None,
+    target_power: float | None = None,
+    effect: float | None = None,
+    significance: float = 0.05,
 ) -> Plan:
     """Predict the error of every applicable mechanism of the catalogue for a collection, best first.
 
     One dimension goes through a scalar mechanism. Of several, each user reports ``report`` with the budget split, by
     `Sampled`; None takes for each mechanism the number with the least predicted error. Mechanisms on whole vectors
-    stand beside them. A `Categorical` domain compares the mechanisms for frequencies. Mechanisms without a pure
-    guarantee take part when ``delta`` > 0, ones that would take seconds at this budget when they are named.
+    stand beside them. A `Categorical` domain compares the mechanisms for frequencies; of several dimensions it stands
+    for as many attributes, and an `Attributes` domain for unlike ones, by `SampledAttributes`: there the best mechanism
+    for each attribute is a candidate of its own. Mechanisms without a pure guarantee take part when ``delta`` > 0,
+    ones that would take seconds at this budget when they are named.
+
+    ``target_mse`` and ``target_power`` (with ``effect`` and ``significance``, see `noisette.utility.power`) ask each
+    candidate how many users it needs, at the number of dimensions to report that is best for ``users``.
 
     The true values are given as for `deviation`, on ``domain`` ([-1, 1] unless told), the same in every dimension; or
     as a table of users by dimensions; or not at all: then mechanisms are compared by their worst case.
@@ -134,18 +163,75 @@ def plan(
     epsilon, delta = _validate.epsilon(epsilon), _validate.delta(delta)
     if report is not None:
         report = _validate.integer(report, "report", low=1, high=dims)
-    setting = Setting(users, dims, epsilon, delta, report, Interval() if domain is None else domain)
-    population = populations.known(values, probs, distribution, setting.domain, dims=dims)
-    entries = [_entry(offer, setting, population) for offer in setting.offers(mechanisms)]
+    check_targets(target_mse, target_power, effect, significance)
+    given = Interval() if domain is None else domain
+    if isinstance(given, Attributes):
+        dims = given.dims
+    setting = Setting(users, dims, epsilon, delta, report, given)
+    record = setting.record
+    known: Knowledge
+    if record is None:
+        known = populations.known(values, probs, distribution, setting.domain, dims=dims)
+    else:
+        known = groups(record, values, probs, distribution)
+    offers = _offers(setting, mechanisms)
+    entries = [_entry(offer, setting, known) for offer in offers]
+    if record is not None and _combines(mechanisms):
+        entries.append(_combined(setting, record, known, [offer.name for offer in offers] if mechanisms else None))
+    signal = signal_of(record or setting.domain, known)
+    goals = {"mse": target_mse, "power": target_power, "effect": effect}
+    targets = {name: float(goal) for name, goal in goals.items() if goal is not None}
+    if "effect" in targets:
+        targets["significance"] = float(significance)
+    judged = [(_judged(candidate, errors, users, signal, targets), errors) for candidate, errors in entries]
     return Plan(
         users,
         dims,
         epsilon,
         delta,
-        tuple(candidate for candidate, _ in sorted(entries, key=lambda entry: entry[0].mse)),
-        tuple(_break_evens(entries)),
+        tuple(candidate for candidate, _ in sorted(judged, key=lambda entry: entry[0].mse)),
+        tuple(_break_evens(judged)),
         report_rules(epsilon, dims),
+        signal,
+        targets,
     )
+
+
+def _combines(mechanisms: Sequence[str] | None) -> bool:
+    """Tell whether the best mechanism of each attribute is asked for."""
+    return mechanisms is None or SampledAttributes.name in mechanisms
+
+
+def _offers(setting: Setting, mechanisms: Sequence[str] | None) -> list[Offer]:
+    """Return the mechanisms to compare; one for each attribute is no offer of the catalogue."""
+    if setting.record is None:
+        return setting.offers(mechanisms)
+    if mechanisms is not None:
+        others = [name for name in mechanisms if name != SampledAttributes.name]
+        return setting.offers(others) if others or not mechanisms else []
+    mixed = len({part.kind for part in setting.record.parts}) > 1
+    return [] if mixed else setting.offers(None)
+
+
+def _combined(setting: Setting, record: Attributes, known: Any, names: list[str] | None) -> tuple[Candidate, Any]:
+    """Return the best mechanism for each attribute, as one candidate."""
+    made = combination(record, setting.users, setting.epsilon, setting.delta, setting.report, names or None, known)
+    errors = record_curve(made.mechanism, known)
+    return _candidate(SampledAttributes.name, made.mechanism, errors, setting.users), errors
+
+
+def _judged(candidate: Candidate, errors: Any, users: int, signal: float, targets: dict[str, float]) -> Candidate:
+    """Add the verdict, and what the targets take."""
+    needed: dict[str, int | None] = {}
+    chance = None
+    if "mse" in targets:
+        needed["mse"] = users_for_error(errors, targets["mse"])
+    if "effect" in targets:
+        level = targets["significance"]
+        chance = power(candidate.std, targets["effect"], level) if candidate.unbiased else None
+        if "power" in targets:
+            needed["power"] = users_for_power(errors, targets["power"], targets["effect"], level)
+    return replace(candidate, verdict=verdict(candidate.mse, signal), needed=needed, power=chance)
 
 
 def compare(
@@ -165,29 +251,41 @@ def compare(
     users = _validate.integer(users, "users", low=1)
     candidates = []
     for mechanism in mechanisms:
-        dims = math.prod(mechanism.domain.shape)
-        population = populations.known(values, probs, distribution, scalar_domain(mechanism), dims=dims)
-        candidates.append(_candidate(mechanism.name, mechanism, curve(mechanism, population), users))
+        known: Knowledge
+        if isinstance(mechanism, Recording):
+            domain: Any = mechanism.domain
+            known = groups(domain, values, probs, distribution)
+        else:
+            domain, dims = scalar_domain(mechanism), math.prod(mechanism.domain.shape)
+            known = populations.known(values, probs, distribution, domain, dims=dims)
+        errors = _errors(mechanism, known)
+        one = _candidate(mechanism.name, mechanism, errors, users)
+        candidates.append(_judged(one, errors, users, signal_of(domain, known), {}))
     return tuple(sorted(candidates, key=lambda candidate: candidate.mse))
 
 
-def _entry(offer: Offer, setting: Setting, population: Population | None) -> tuple[Candidate, Known | WorstCase]:
+def _errors(mechanism: Any, known: Knowledge) -> Any:
+    """Return the error of a mechanism against the number of users."""
+    return record_curve(mechanism, known) if isinstance(known, list) else curve(mechanism, known)
+
+
+def _entry(offer: Offer, setting: Setting, known: Knowledge) -> tuple[Candidate, Any]:
     """Build an offer with its best number of dimensions to report, and predict its error."""
     report = setting.report if offer.samples else None
     if offer.samples and report is None:
         if offer.fixed:
             report = setting.usual_report
         else:
-            report = best_report(lambda m: curve(offer.build(m), population).at(setting.users), setting.dims)
+            report = best_report(lambda m: _errors(offer.build(m), known).at(setting.users), setting.dims)
     mechanism = offer.build(report or 1)
-    errors = curve(mechanism, population)
+    errors = _errors(mechanism, known)
     return _candidate(offer.name, mechanism, errors, setting.users), errors
 
 
-def _candidate(name: str, mechanism: Mechanism, errors: Known | WorstCase, users: int) -> Candidate:
+def _candidate(name: str, mechanism: Any, errors: Any, users: int) -> Candidate:
     """Describe a mechanism by its predicted error."""
     report, share = 1 if mechanism.domain.shape == () else None, 1.0
-    if isinstance(mechanism, Sampling):
+    if isinstance(mechanism, Sampling | Recording):
         report, share = mechanism.report, mechanism.report / mechanism.dims
     if isinstance(errors, Known):
         mse, bias, std, span = errors.at(users), errors.bias, math.sqrt(errors.noise / users), None
@@ -198,7 +296,7 @@ def _candidate(name: str, mechanism: Mechanism, errors: Known | WorstCase, users
     return Candidate(name, report, mse, bias, std, users * share, span, errors.unbiased, mechanism.spec())
 
 
-def _break_evens(entries: list[tuple[Candidate, Known | WorstCase]]) -> Iterator[BreakEven]:
+def _break_evens(entries: list[tuple[Candidate, Any]]) -> Iterator[BreakEven]:
     """Return the pairs that cross, named so that ``a`` wins below and ``b`` above."""
     for (first, one), (second, other) in combinations(entries, 2):
         population = crossing(one, other)

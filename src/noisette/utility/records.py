@@ -16,7 +16,24 @@ from noisette.utility.curves import Curve, Known, WorstCase
 from noisette.utility.deviations import Deviation, describe
 from noisette.utility.extremes import extreme_weights
 from noisette.utility.populations import Population
-from noisette.utility.responses import Response, respond
+from noisette.utility.responses import ROUNDING, Response, respond
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """noise / users + bias^2 for each of several attributes."""
+
+    noise: FloatArray
+    bias: FloatArray
+    unbiased: bool
+
+    def at(self, users: float) -> FloatArray:
+        """Return the mean squared errors."""
+        return np.asarray(self.noise / users + self.bias**2)
+
+    def average(self) -> Known:
+        """Return the error averaged over the attributes."""
+        return Known(float(self.noise.mean()), float(np.mean(self.bias**2)), float(self.bias.mean()), self.unbiased)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,22 +50,34 @@ class Group:
         """Quantities that an estimate has for each attribute."""
         return self.part.size if isinstance(self.part, Categorical) else 1
 
+    def only(self, places: IntArray) -> Group:
+        """Return some members of the group."""
+        return replace(
+            self, members=self.members[places], weights=None if self.weights is None else self.weights[places]
+        )
+
     def respond(self, inner: Any, share: float) -> Response:
         """Return the response of an inner mechanism when ``share`` of the users report the attribute."""
         return replace(respond(inner, self.points), share=share)
 
-    def curves(self, inner: Any, share: float) -> list[Known | WorstCase]:
-        """Return the error of each attribute against the number of users."""
+    def curves(self, inner: Any, share: float) -> Errors | WorstCase:
+        """Return the errors of all attributes against the number of users; the worst one is the same for all."""
         response = self.respond(inner, share)
         if self.weights is None:
-            return [WorstCase(response)] * self.members.size
+            return WorstCase(response)
+        if response.variance.ndim == 2 and response.codes is None:
+            rows = (Population(self.points, row[None], np.ones(1)) for row in self.weights)
+            each = [Known.of(response, row) for row in rows]
+            noise, bias = (np.asarray([getattr(one, name) for one in each]) for name in ("noise", "bias"))
+            return Errors(noise, bias, response.unbiased)
         if response.variance.ndim == 2:
-            return [Known.of(response, Population(self.points, row[None], np.ones(1))) for row in self.weights]
-        mean = response.centred
-        bias = np.where(np.abs(self.weights @ response.bias) > 1e-8 * response.scale, self.weights @ response.bias, 0.0)
+            size = self.weights.shape[1]
+            luck = (1 - share) * (1 - (self.weights**2).sum(axis=1)) / size
+            return Errors((response.pure_variances()[0] + luck) / share, np.zeros(self.members.size), True)
+        bias, mean = self.weights @ response.bias, response.centred
         spread = np.maximum(self.weights @ mean**2 - (self.weights @ mean) ** 2, 0.0)
         noise = np.maximum(self.weights @ response.variance + (1 - share) * spread, 0.0) / share
-        return [Known(n, b**2, b, response.unbiased) for n, b in zip(noise.tolist(), bias.tolist(), strict=True)]
+        return Errors(noise, np.where(np.abs(bias) > ROUNDING * response.scale, bias, 0.0), response.unbiased)
 
     def deviations(self, inner: Any, share: float, users: int) -> list[Deviation]:
         """Return the deviation of each attribute's quantities."""
@@ -84,11 +113,11 @@ class Averaged:
         return float(np.sqrt(bias)), float(np.sqrt(variance)), float(least)
 
 
-def average(parts: Sequence[tuple[float, Known | WorstCase]]) -> Known | Averaged:
+def average(parts: Sequence[tuple[float, Errors | WorstCase]]) -> Known | Averaged:
     """Average curves; curves whose distributions are known become one."""
-    known = [(weight, part) for weight, part in parts if isinstance(part, Known)]
+    known = [(weight, part.average()) for weight, part in parts if isinstance(part, Errors)]
     if len(known) < len(parts):
-        return Averaged(_merged(parts))
+        return Averaged([(weight, part) for weight, part in parts if isinstance(part, WorstCase)])
     return Known(
         sum(weight * part.noise for weight, part in known),
         sum(weight * part.square for weight, part in known),
@@ -97,31 +126,20 @@ def average(parts: Sequence[tuple[float, Known | WorstCase]]) -> Known | Average
     )
 
 
-def _merged(parts: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
-    """Add the weights of curves that are one and the same."""
-    found: dict[int, tuple[float, Any]] = {}
-    for weight, part in parts:
-        before = found.get(id(part), (0.0, part))[0]
-        found[id(part)] = before + weight, part
-    return list(found.values())
-
-
 def groups(domain: Attributes, values: Any, probs: Any, distribution: str | None) -> list[Group]:
     """Sort attributes by their domains, with what is known about each.
 
     ``values`` is a table of records, or a list of values that every attribute has alike.
     """
-    members: dict[Any, list[int]] = {}
-    for j, part in enumerate(domain.parts):
-        members.setdefault(part, []).append(j)
+    parts, owner = domain.distinct
     table = np.ndim(values) == 2
     if table:
         rows = _validate.reals(values, "values")
         _validate.trailing(rows, domain.shape, "values")
         populations.check_inside(rows, domain)
     found = []
-    for part, own in members.items():
-        index = np.asarray(own, dtype=np.int64)
+    for place, part in enumerate(parts):
+        index = np.flatnonzero(owner == place)
         if table:
             population = _columns(rows[:, index], probs, part)
         else:
@@ -156,13 +174,11 @@ def _columns(rows: FloatArray, probs: Any, part: Any) -> Population:
 def record_curve(mechanism: Any, known: list[Group]) -> Known | Averaged:
     """Return the error of a mechanism on records, averaged over all quantities."""
     share, total = mechanism.report / mechanism.dims, sum(mechanism.groups)
-    parts: list[tuple[float, Known | WorstCase]] = []
-    for group in known:
-        for inner, members in _owners(mechanism, group):
-            own = replace(
-                group, members=group.members[members], weights=None if group.weights is None else group.weights[members]
-            )
-            parts += [(group.size / total, one) for one in own.curves(inner, share)]
+    parts = [
+        (group.size * own.members.size / total, own.curves(inner, share))
+        for group in known
+        for inner, own in _owners(mechanism, group)
+    ]
     return average(parts)
 
 
@@ -171,9 +187,7 @@ def record_deviation(mechanism: Any, users: int, known: list[Group]) -> Deviatio
     share = mechanism.report / mechanism.dims
     found: list[Any] = [None] * mechanism.dims
     for group in known:
-        for inner, members in _owners(mechanism, group):
-            weights = None if group.weights is None else group.weights[members]
-            own = replace(group, members=group.members[members], weights=weights)
+        for inner, own in _owners(mechanism, group):
             for j, one in zip(own.members.tolist(), own.deviations(inner, share, users), strict=True):
                 found[j] = one
 
@@ -187,11 +201,8 @@ def record_deviation(mechanism: Any, users: int, known: list[Group]) -> Deviatio
     return Deviation(*columns, found[0].reports, limits)
 
 
-def _owners(mechanism: Any, group: Group) -> list[tuple[Any, IntArray]]:
-    """Sort the members of a group by the mechanism that they go through."""
-    found: dict[int, list[int]] = {}
-    for place, j in enumerate(group.members.tolist()):
-        found.setdefault(id(mechanism.inner_mechanisms[j]), []).append(place)
-    return [
-        (mechanism.inner_mechanisms[int(group.members[places[0]])], np.asarray(places)) for places in found.values()
-    ]
+def _owners(mechanism: Any, group: Group) -> list[tuple[Any, Group]]:
+    """Cut a group by the mechanisms that its members go through."""
+    owners = mechanism.owners[group.members]
+    cuts = [np.flatnonzero(owners == owner) for owner in np.unique(owners).tolist()]
+    return [(mechanism.inner_mechanisms[int(group.members[cut[0]])], group.only(cut)) for cut in cuts]

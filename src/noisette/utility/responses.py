@@ -42,6 +42,10 @@ class Recording(Protocol):
         """The mechanism of each attribute."""
 
     @property
+    def owners(self) -> IntArray:
+        """Number of each attribute's mechanism: attributes of one mechanism have the same."""
+
+    @property
     def groups(self) -> tuple[int, ...]:
         """How many quantities an estimate has for each attribute."""
 

@@ -6,13 +6,11 @@ aggregated, and keeps what it compiles on disk.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from noisette._validate import FloatArray, IntArray
+from noisette.mechanisms._compiled import compiled
 
 
 def _add(indices: npt.NDArray[np.int32], codes: FloatArray, shrink: float, sums: IntArray) -> int:
@@ -37,12 +35,4 @@ def _add(indices: npt.NDArray[np.int32], codes: FloatArray, shrink: float, sums:
     return -1
 
 
-def _compiled(function: Any) -> Any:
-    """Return the loop as machine code, kept on disk where some directory can be written."""
-    try:
-        return njit(cache=True, nogil=True)(function)
-    except RuntimeError:
-        return njit(nogil=True)(function)
-
-
-add = _compiled(_add)
+add = compiled(_add)

@@ -140,18 +140,15 @@ class SampledAttributes(BaseMechanism):
         """Return the distinct inner mechanisms when ``report`` attributes share the budget, and which has whose."""
         from noisette.mechanisms import by_name  # the catalogue lists this class, so it is complete only later
 
-        found: dict[Any, int] = {}
-        built: list[Any] = []
-        owner = np.empty(self.dims, dtype=np.int64)
+        parts, index = self.domain.distinct
+        if isinstance(self.inner, str) and self.shares is None:
+            return [self._inner(by_name(self.inner), part, 1 / report) for part in parts], index
         names = (self.inner,) * self.dims if isinstance(self.inner, str) else self.inner
-        for j, (name, part) in enumerate(zip(names, self.domain.parts, strict=True)):
-            share = 1 / report if self.shares is None else self.shares[j] * _SHRINK
-            key = name, part, share
-            if key not in found:
-                found[key] = len(built)
-                built.append(self._inner(by_name(name), part, share))
-            owner[j] = found[key]
-        return built, owner
+        shares = (1 / report,) * self.dims if self.shares is None else [share * _SHRINK for share in self.shares]
+        places: dict[tuple[str, int, float], int] = {}
+        keys = zip(names, index.tolist(), shares, strict=True)
+        owner = np.asarray([places.setdefault(key, len(places)) for key in keys], dtype=np.int64)
+        return [self._inner(by_name(name), parts[part], share) for name, part, share in places], owner
 
     def _inner(self, cls: Any, part: Any, share: float) -> Any:
         """Return one attribute's mechanism."""
@@ -170,6 +167,11 @@ class SampledAttributes(BaseMechanism):
     @property
     def _distinct(self) -> list[Any]:
         return self._built[0]
+
+    @property
+    def owners(self) -> IntArray:
+        """Number of each attribute's mechanism: attributes of one mechanism have the same."""
+        return self._built[1]
 
     @cached_property
     def inner_mechanisms(self) -> tuple[Any, ...]:
@@ -216,7 +218,7 @@ class SampledAttributes(BaseMechanism):
 
     def sorts(self, index: IntArray) -> Iterator[tuple[Any, BoolArray, int]]:
         """Yield each distinct mechanism, which of the reported attributes are its own, and how wide its reports are."""
-        owner = self._built[1][index]
+        owner = self.owners[index]
         for kind, inner in enumerate(self._distinct):
             chosen = owner == kind
             if chosen.any():
