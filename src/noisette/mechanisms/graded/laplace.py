@@ -59,7 +59,7 @@ class GradedLaplace(AdditiveMechanism):
         object.__setattr__(self, "epsilons", _levels.budgets(self.epsilons, levels.size))
         object.__setattr__(self, "delta", _validate.delta(self.delta))
         _ = self._noises
-        if not self.guarantee.claim_holds:
+        if self.as_published and not self.guarantee.claim_holds:
             warn_unsound(f"{type(self).__name__}(as_published=True)", self.guarantee)
 
     @classmethod

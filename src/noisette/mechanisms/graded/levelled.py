@@ -94,7 +94,7 @@ class LevelledResponse(BaseMechanism):
         object.__setattr__(self, "edges", levels.edges)
         object.__setattr__(self, "epsilons", _levels.budgets(self.epsilons, levels.size))
         _ = self._pairs  # an interval too narrow for its place is refused now, not at the first report
-        if not self.guarantee.claim_holds:
+        if self.as_published and not self.guarantee.claim_holds:
             warn_unsound(f"{type(self).__name__}(as_published=True)", self.guarantee)
 
     @classmethod
@@ -184,6 +184,19 @@ class LevelledResponse(BaseMechanism):
     def _points(self) -> tuple[FloatArray, FloatArray]:
         """The numbers of sign -1 and 1, by reported level."""
         return np.asarray([pair.low for pair in self._pairs]), np.asarray([pair.high for pair in self._pairs])
+
+    @property
+    def p_keep(self) -> FloatArray:
+        """The chance that a sign is not flipped, by reported level: P / (P + 1), P = exp(e_{t*})."""
+        low, high = self._points
+        return np.asarray(0.5 + self._interval.diameter / (2 * (high - low)))
+
+    @property
+    def atoms(self) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Values, levels and chances of all pairs (last axis) of the inputs whose laws every other law is a mixture of."""
+        chances = np.exp(self.log_prob(self.support.all, self._ends[:, None]))
+        levels = np.repeat(np.arange(self._levels.size), 2)
+        return self._split(self._ends)[0], levels, chances
 
     @property
     def support(self) -> Pairs:

@@ -214,6 +214,11 @@ class OptimalGraded(BaseMechanism):
         matrix = self._solved.matrix
         return Guarantee(max(map(max, matrix)), matrix=matrix)
 
+    @property
+    def atoms(self) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Values, levels and chances of all outputs of the inputs whose laws every other law is a mixture of."""
+        return self._positions, self._owners, np.asarray(self._solved.counts * _random.ULP)
+
     @cached_property
     def support(self) -> Points:
         """The outputs."""
@@ -240,7 +245,7 @@ class OptimalGraded(BaseMechanism):
         if np.any(share > 0):
             bad = float(values[share > 0].flat[0])
             raise ValueError(
-                f"Expected one of the {self._positions.size} points, got {bad}. Pass clip=True to move it to the nearest."
+                f"Expected one of the {self._positions.size} points, got {bad}. Pass clip=True to move it."
             )
         return values
 
