@@ -1,0 +1,1 @@
+"""Mechanisms that work on the direction and the magnitude of a vector."""

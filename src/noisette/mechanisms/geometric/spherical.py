@@ -1,0 +1,166 @@
+"""Spherical coordinates of vectors in any dimension: a magnitude and d - 1 angles, there and back, in O(d).
+
+theta_z = atan2(sqrt(x_{z+1}^2 + ... + x_d^2), x_z) lies in [0, pi] for z <= d - 2, and theta_{d-1} =
+atan2(x_d, x_{d-1}) in (-pi, pi] (thesis 004, eq. 5.14 and 5.15, whose index is misprinted). The way back is a running
+product of sines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from noisette._validate import FloatArray
+
+_BLOCK = 1 << 14  # entries at a time: what they need stays in a core's cache
+_SHARED = 1 << 17  # vectors at least this long are worked on by all cores
+
+
+def to_spherical(x: Any) -> tuple[Any, Any]:
+    """Return the magnitudes and angles of vectors along the last axis, for numpy arrays and for torch tensors.
+
+    For vectors of one entry the magnitude is |x| and the sign is lost. Entries are scaled first, so that no square
+    overflows or vanishes.
+
+    >>> magnitude, angles = to_spherical([3.0, 0.0, 4.0])
+    >>> round(float(magnitude), 6), angles.round(6).tolist()
+    (5.0, [0.927295, 1.570796])
+    """
+    if _is_torch(x):
+        return _to_torch(x)
+    vectors = np.asarray(x, dtype=np.float64)
+    if vectors.ndim == 0 or vectors.size == 0:
+        raise ValueError(f"Expected vectors along the last axis, got an array of shape {vectors.shape}.")
+    rows = vectors.reshape(-1, vectors.shape[-1])
+    magnitudes, angles = np.empty(len(rows)), np.empty((len(rows), rows.shape[1] - 1))
+    for row, vector in enumerate(rows):
+        magnitudes[row] = _to(vector, angles[row])
+    return magnitudes.reshape(vectors.shape[:-1])[()], angles.reshape(*vectors.shape[:-1], vectors.shape[-1] - 1)
+
+
+def from_spherical(magnitude: Any, angles: Any) -> Any:
+    """Return the vectors that magnitudes and angles describe; angles may be any real numbers.
+
+    >>> from_spherical(5.0, [0.9272952180016122, 1.5707963267948966]).round(6).tolist()
+    [3.0, 0.0, 4.0]
+    """
+    if _is_torch(angles):
+        return _from_torch(magnitude, angles)
+    turns, sizes = np.asarray(angles, dtype=np.float64), np.asarray(magnitude, dtype=np.float64)
+    if turns.ndim == 0 or turns.shape[:-1] != sizes.shape:
+        raise ValueError(
+            f"Expected one magnitude for each row of angles, got shapes {sizes.shape} and {turns.shape}. "
+            "Angles lie along the last axis."
+        )
+    rows = turns.reshape(sizes.size, turns.shape[-1])
+    vectors = np.empty((len(rows), turns.shape[-1] + 1))
+    for row, (size, turn) in enumerate(zip(sizes.reshape(-1), rows, strict=True)):
+        _from(float(size), turn, vectors[row])
+    return vectors.reshape(*sizes.shape, -1)
+
+
+def _to(x: FloatArray, angles: FloatArray) -> float:
+    """Write the angles of one vector and return its magnitude."""
+    from noisette.mechanisms.geometric._scans import squares_behind
+
+    scale = max(float(np.max(x)), -float(np.min(x)))
+    if not np.isfinite(scale):
+        raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {scale}.")
+    if scale == 0:
+        angles[:] = 0.0
+        return 0.0
+    unit = 1.0 if 1e-100 < scale < 1e100 else 2.0 ** float(np.frexp(scale)[1])  # a power of two: scaling is exact
+    scaled = x if unit == 1 else x / unit
+    last = x.size - 1
+    parts = _blocks(last)
+    inner = [float(np.einsum("i,i->", scaled[part], scaled[part])) for part in parts]  # on this core: BLAS would share
+    behind = np.append(np.cumsum(inner[::-1])[::-1], 0.0)[1:] + scaled[last] ** 2
+
+    def work(place: int) -> None:
+        part = parts[place]
+        tails = np.empty(part.stop - part.start)
+        squares_behind(scaled[part], behind[place], tails)
+        np.sqrt(tails, out=tails)
+        np.arctan2(tails, scaled[part], out=angles[part])
+
+    _share(work, len(parts), x.size)
+    if last:
+        angles[-1] = np.arctan2(scaled[last], scaled[last - 1])
+    return unit * float(np.sqrt(sum(inner) + scaled[last] ** 2))
+
+
+def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
+    """Write the vector of one magnitude and its angles."""
+    from noisette.mechanisms.geometric._scans import products_before
+
+    parts = _blocks(angles.size)
+    sines = np.empty(angles.size)
+
+    def work(place: int) -> None:
+        part = parts[place]
+        # sine and cosine from the tangent of half the angle, which numpy computes several at a time
+        tangent = np.tan(0.5 * angles[part])
+        square = tangent * tangent
+        whole = 1 / (1 + square)
+        np.multiply(2 * tangent, whole, out=sines[part])
+        np.multiply(1 - square, whole, out=out[part])
+
+    _share(work, len(parts), angles.size)
+    for part in parts:
+        size = products_before(sines[part], size, out[part])
+    out[-1] = size
+
+
+def _blocks(size: int) -> list[slice]:
+    return [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
+
+
+def _share(work: Callable[[int], None], count: int, size: int) -> None:
+    """Do the work of each block, with all cores where there is enough of it."""
+    cores = os.cpu_count() or 1
+    if size < _SHARED or cores == 1:
+        for place in range(count):
+            work(place)
+        return
+
+    def several(places: Sequence[int]) -> None:
+        for place in places:
+            work(place)
+
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(several, [range(first, count, cores) for first in range(cores)]))
+
+
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch"
+
+
+def _to_torch(x: Any) -> tuple[Any, Any]:
+    import torch
+
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"Expected vectors along the last axis, got a tensor of shape {tuple(x.shape)}.")
+    scale = x.abs().amax(-1, keepdim=True)
+    scaled = torch.where(scale > 0, x / scale, x)
+    squares = scaled.square().flip(-1).cumsum(-1).flip(-1)
+    angles = torch.atan2(squares[..., 1:].sqrt(), scaled[..., :-1])
+    if x.shape[-1] > 1:
+        angles = torch.cat([angles[..., :-1], torch.atan2(scaled[..., -1:], scaled[..., -2:-1])], -1)
+    return scale[..., 0] * squares[..., 0].sqrt(), angles
+
+
+def _from_torch(magnitude: Any, angles: Any) -> Any:
+    import torch
+
+    size = torch.as_tensor(magnitude, dtype=angles.dtype, device=angles.device)
+    if angles.ndim == 0 or size.shape != angles.shape[:-1]:
+        raise ValueError(
+            f"Expected one magnitude for each row of angles, got shapes {tuple(size.shape)} and {tuple(angles.shape)}. "
+            "Angles lie along the last axis."
+        )
+    products = torch.cat([size[..., None], size[..., None] * torch.cumprod(torch.sin(angles), -1)], -1)
+    return torch.cat([products[..., :-1] * torch.cos(angles), products[..., -1:]], -1)
