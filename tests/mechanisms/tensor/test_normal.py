@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from noisette.mechanisms.tensor import _normal
 from noisette.mechanisms.tensor._normal import STEPS, add_noise, build_table
-from noisette.mechanisms.tensor._strips import add
+from noisette.mechanisms.tensor._loops import add
 
 FALSE_ALARM = 1e-6
 
@@ -81,7 +81,7 @@ def test_the_quick_path_reads_words_as_the_table_says() -> None:
     table = build_table()
     words = np.random.default_rng(5).integers(0, 2**64, 20_000, dtype=np.uint64)
     values, pending = np.zeros(words.size), np.empty((words.size, 4), dtype=np.uint64)
-    left = add(values, words, np.empty(0, dtype=np.uint64), table.shown, table.alias, pending)
+    left = add(values, STEPS, 1 / STEPS, words, np.empty(0, dtype=np.uint64), table.shown, table.alias, pending)
     open_places = set(pending[:left, 0].tolist())
     for place, word in enumerate(words.tolist()):
         column, sign, chance = word >> 32 & 511, word >> 41 & 1, word >> 42

@@ -26,7 +26,7 @@ from noisette.mechanisms.tensor.neighbours import Neighbours
 
 _FINENESS = 2.0**20  # output steps in the least standard deviation of an entry
 _FARTHEST = 2.0**26  # standard deviations: beyond, a value leaves the integers of the noise's lattice
-_UNIT = 1 << 18  # entries worked on at a time where modes let the tensor be cut
+_UNIT = 1 << 16  # entries worked on at a time where modes let the tensor be cut
 _PLACES = 2.0**20  # cells in a standard deviation, for the exact calculator
 
 
@@ -144,17 +144,16 @@ class TensorNoise(TensorReports):
     def _release(self, work: FloatArray, uncut: int | None, rng: np.random.Generator) -> None:
         """Turn centred tensors into reports, in place."""
         modes = () if uncut is None else self.modes[uncut:]
-        work /= self.sigma
         multiply(work, [None if mode.covariance is None else mode.whitener for mode in modes])
-        add_noise(work.reshape(-1), rng)
+        add_noise(work.reshape(-1), rng, sigma=self.sigma, unit=self._step)
         multiply(work, [None if mode.covariance is None else mode.root for mode in modes])
-        work *= self.sigma / self._step
         np.rint(work, out=work)
         if self.symmetry:
             average(work, self.symmetry, len(self.modes))
             np.rint(work, out=work)
         work *= self._step
-        work += self._centre
+        if self._centre:
+            work += self._centre
 
     def _check_inside(self, values: npt.NDArray[Any]) -> None:
         """Refuse what is no number, lies outside the domain, or lacks a declared symmetry."""

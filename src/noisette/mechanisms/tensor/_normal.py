@@ -39,33 +39,28 @@ class Table:
     shown: npt.NDArray[np.int64]  # the first 22 bits of the thresholds
 
 
-def add_noise(values: FloatArray, rng: np.random.Generator) -> None:
-    """Round values, given in standard deviations, to the lattice, and add standard normal noise to them, in place.
+def add_noise(values: FloatArray, rng: np.random.Generator, *, sigma: float = 1.0, unit: float = 1.0) -> None:
+    """Round values to the lattice of 2^-36 sigma, add normal noise of that deviation, and divide by ``unit``, in place.
 
-    ``values`` is flat and contiguous, of entries below 2^26.
+    ``values`` is flat and contiguous, of entries below 2^26 sigma.
     """
-    from noisette.mechanisms.tensor._strips import add
+    from noisette.mechanisms.tensor._loops import add
 
-    table = build_table()
+    table, scale, step = build_table(), STEPS / sigma, sigma / STEPS / unit
     pending = np.empty((min(values.size, _BLOCK), 4), dtype=np.uint64)
     for start in range(0, values.size, _BLOCK):
         block = values[start : start + _BLOCK]
         words, spare = (_words(rng, size) for size in (block.size, block.size // 4 + 64))
-        count = add(block, words, spare, table.shown, table.alias, pending)
+        count = add(block, scale, step, words, spare, table.shown, table.alias, pending)
         for place, part, first, second in pending[:count].tolist():
             word = int(words[place])
             cell = _settle(rng, table, word, part, first, second)
-            _add_one(block, place, cell, word)
+            noise = -cell - 1 if word >> 41 & 1 else cell
+            block[place] = (round(float(block[place]) * scale) + noise + 0.5) * step
 
 
 def _words(rng: np.random.Generator, size: int) -> Words:
     return rng.integers(0, 2**64, size, dtype=np.uint64)
-
-
-def _add_one(block: FloatArray, place: int, cell: int, word: int) -> None:
-    """Add one noise, of |N| in this cell of the lattice, the sign from its word."""
-    noise = -cell - 1 if word >> 41 & 1 else cell
-    block[place] = (round(float(block[place]) * STEPS) + noise + 0.5) / STEPS
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ import numpy as np
 from noisette._validate import FloatArray
 
 _ENUMERATED = 16  # signs: half of all their choices are tried
+_RELAXED = 1024  # signs up to which a bound is optimised
 _SWEEPS = 500
 _CONVERGED = 1e-10
 
@@ -34,6 +35,7 @@ def largest_form(matrix: FloatArray) -> Reach:
     Exact if signs can be flipped so that P has no negative entry, and for n up to 16. Beyond, the bound is the least
     sum(d) with diag(d) - P positive semidefinite, at most pi/2 times the maximum (Nesterov 1998); its dual is solved by
     coordinates, and the d found is raised by the largest eigenvalue of P - diag(d).
+    From n = 1,025 on the bound is n times the largest eigenvalue, or the sum of all absolute entries.
     """
     size = len(matrix)
     total = float(np.abs(matrix).sum())
@@ -44,7 +46,7 @@ def largest_form(matrix: FloatArray) -> Reach:
         signs = _enumerated(matrix)
         value = float(signs @ matrix @ signs)
         return Reach(value * (1 + 2.0**-40), value, signs)
-    bound, vectors = _relaxed(matrix)
+    bound, vectors = _relaxed(matrix) if size <= _RELAXED else _spectral(matrix)
     signs = _improved(matrix, vectors)
     return Reach(min(bound, total * (1 + size * 2.0**-50)), float(signs @ matrix @ signs), signs)
 
@@ -104,6 +106,13 @@ def _relaxed(matrix: FloatArray) -> tuple[float, FloatArray]:
     excess = float(np.linalg.eigvalsh(matrix - np.diag(slopes))[-1])
     rounding = size * 2.0**-50 * float(np.abs(matrix).sum(axis=1).max() + slopes.max())
     return float(slopes.sum()) + size * (max(excess, 0.0) + rounding), vectors
+
+
+def _spectral(matrix: FloatArray) -> tuple[float, FloatArray]:
+    """Return n times the largest eigenvalue, and its eigenvector."""
+    values, vectors = np.linalg.eigh(matrix)
+    largest = float(values[-1]) + len(matrix) * 2.0**-50 * float(np.trace(matrix))
+    return len(matrix) * largest, vectors[:, -1:]
 
 
 def _improved(matrix: FloatArray, vectors: FloatArray) -> FloatArray:

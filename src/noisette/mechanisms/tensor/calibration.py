@@ -118,12 +118,14 @@ def optimal_mode(
     if subspace is None or not helps(calibration, neighbours, number):
         return Mode(size)
     if calibration in ("tvg", "udn", "mvg"):
-        _, values, basis = np.linalg.svd(subspace, full_matrices=True)
-        weights = np.zeros(size)
-        weights[: values.size] = values
+        _, values, basis = np.linalg.svd(subspace, full_matrices=False)
         power = -2 / 3 if calibration == "mvg" else -1.0
-        variances = _raised(weights) ** power
-        return Mode.read(size, (basis.T * variances) @ basis, number)
+        variances = _raised(np.pad(values, (0, size - values.size))) ** power
+        known, rest = variances[: values.size], float(variances[-1])  # the directions that W ignores are all alike
+        if values.size == size:
+            rest = 0.0
+        covariance = rest * np.eye(size) + (basis.T * (known - rest)) @ basis
+        return Mode(size, (covariance + covariance.T) / 2, variances)
     return Mode.read(size, 1 / _raised(np.linalg.norm(subspace, axis=0)), number)
 
 

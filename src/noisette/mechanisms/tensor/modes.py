@@ -31,6 +31,7 @@ class Mode:
 
     size: int
     covariance: FloatArray | None = None
+    eigenvalues: FloatArray | None = None  # of a full covariance, where they are known
 
     @classmethod
     def read(cls, size: int, given: Any, number: int) -> Mode:
@@ -119,6 +120,8 @@ class Mode:
         """Return |Sigma^-1|_2, the largest eigenvalue, from above."""
         if not self.full:
             return float(self.precision.max())
+        if self.eigenvalues is not None:
+            return float(1 / self.eigenvalues.min()) * (1 + 1e-8)
         from scipy.linalg import eigvalsh
 
         last = self.size - 1
@@ -140,6 +143,8 @@ class Mode:
     @property
     def frobenius(self) -> float:
         """Return |Sigma^-1|_F, the l2 norm of its eigenvalues."""
+        if self.eigenvalues is not None:
+            return float(np.linalg.norm(1 / self.eigenvalues))
         return float(np.linalg.norm(self.precision))
 
     @property
@@ -212,9 +217,7 @@ def _triangular(view: FloatArray, factor: FloatArray) -> None:
     else:
         step = max(1, _CHUNK // (size * after))
         for start in range(0, before, step):
-            part = view[start : start + step]
-            turned = np.ascontiguousarray(part.transpose(1, 0, 2)).reshape(size, -1)
-            part[:] = (factor @ turned).reshape(size, -1, after).transpose(1, 0, 2)
+            view[start : start + step] = np.matmul(factor, view[start : start + step])
 
 
 def dense(values: FloatArray, matrices: Sequence[npt.NDArray[Any] | None]) -> FloatArray:

@@ -1,0 +1,170 @@
+"""Noise for tensors: time beside numpy's and torch's normal variables and beside dense products along the modes.
+
+python benchmarks/tensor.py             the three tensors of paper 002's sizes, in some minutes; writes the table
+python benchmarks/tensor.py --small     what the tests run: prints the table, writes nothing
+
+Every job runs in one thread, jobs take turns, and medians of the time the processor spent are compared. numpy's normal
+variables come from the same cryptographic generator as ours. "Products" multiplies the tensor by a dense matrix along
+each mode, by the quicker of tensordot and matmul. With a full covariance along every mode noise is drawn, then multiplied
+along each one; a release also whitens its input, which is as many products again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+
+import noisette as nz
+from noisette import _random
+from noisette.mechanisms.tensor._normal import add_noise
+from noisette.mechanisms.tensor.modes import dense, multiply
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-tensor.md"
+FULL = ((256, 16, 5, 5), (3136, 512), (32, 512, 64, 64))
+SMALL = ((32, 16, 5, 5), (196, 64))
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds of each job for one tensor."""
+
+    shape: tuple[int, ...]
+    seconds: dict[str, float]
+
+    def ratio(self, job: str, against: str) -> float:
+        """Return how many times as long one job takes as another."""
+        return self.seconds[job] / self.seconds[against]
+
+
+def covariance(size: int, seed: int) -> np.ndarray:
+    """Return a covariance that is far from diagonal."""
+    root = np.random.default_rng(seed).normal(size=(size, size))
+    return root @ root.T / size + 0.5 * np.eye(size)
+
+
+def by_matmul(x: np.ndarray, matrices: list[np.ndarray]) -> np.ndarray:
+    """Multiply along each mode, as a stack of matrices."""
+    for mode, matrix in enumerate(matrices):
+        view = x.reshape(int(np.prod(x.shape[:mode])), x.shape[mode], -1)
+        x = (view[..., 0] @ matrix.T if view.shape[2] == 1 else np.matmul(matrix, view)).reshape(x.shape)
+    return x
+
+
+def coloured(out: np.ndarray, mechanism: nz.TensorGaussian, rng: np.random.Generator) -> None:
+    """Draw the noise of a mechanism."""
+    out.fill(0.0)
+    add_noise(out.reshape(-1), rng, sigma=mechanism.sigma)
+    multiply(out, [mode.root for mode in mechanism.modes])
+
+
+def measure(shape: tuple[int, ...], repeats: int) -> Row:
+    """Time all jobs for one shape."""
+    size = int(np.prod(shape))
+    rng = _random.generator(None)
+    domain = nz.TensorBall(shape, 1.0)
+    covariances = tuple(covariance(n, k) for k, n in enumerate(shape))
+    plain, full = nz.TensorGaussian(domain, 1.0), nz.TensorGaussian(domain, 1.0, covariances=covariances)
+    dense_roots = [np.ascontiguousarray(mode.root) for mode in full.modes]
+    x, out = np.zeros(shape), np.empty(shape)
+    noise = np.random.default_rng(0).normal(size=shape)
+    subspace = np.random.default_rng(1).normal(size=(10, shape[0]))
+
+    def mvg() -> Any:
+        spaces = (subspace, *(None,) * (len(shape) - 1))
+        return nz.TensorGaussian(domain, 1.0, subspaces=spaces, calibration="mvg").privatize(x, out=out, rng=rng)
+
+    jobs: dict[str, Callable[[], Any]] = {
+        "ours, identity": lambda: plain.privatize(x, out=out, rng=rng),
+        "noise, all modes": lambda: coloured(out, full, rng),
+        "ours, all modes": lambda: full.privatize(x, out=out, rng=rng),
+        "mvg with set-up": mvg,
+        "numpy normal": lambda: rng.standard_normal(size),
+        "torch normal, float64": lambda: torch.randn(size, dtype=torch.float64),
+        "torch normal, float32": lambda: torch.randn(size),
+        "tensordot": lambda: dense(noise, dense_roots),
+        "matmul": lambda: by_matmul(noise, dense_roots),
+    }
+    seconds = interleaved(jobs, repeats)
+    seconds["products"] = min(seconds.pop("tensordot"), seconds.pop("matmul"))
+    return Row(shape, seconds)
+
+
+def interleaved(jobs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Return the median processor time of each job, run in turn."""
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    for repeat in range(repeats + 1):
+        for name, job in jobs.items():
+            start = time.process_time()
+            job()
+            if repeat:  # the first one warms up
+                times[name].append(time.process_time() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def table(rows: list[Row]) -> str:
+    """Return the ratios as markdown."""
+    lines = [
+        "| tensor | identity: ns an entry | to numpy's normal | to torch's, float64 | to torch's, float32 "
+        "| all modes: noise to the products | release to the products | products, s | mvg with set-up, s |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    own, normals = "ours, identity", ("numpy normal", "torch normal, float64", "torch normal, float32")
+    for row in rows:
+        cells = [
+            "x".join(map(str, row.shape)),
+            f"{row.seconds[own] / np.prod(row.shape) * 1e9:.1f}",
+            *(f"{row.ratio(own, other):.2f}" for other in normals),
+            *(f"{row.ratio(job, 'products'):.2f}" for job in ("noise, all modes", "ours, all modes")),
+            *(f"{row.seconds[job]:.3g}" for job in ("products", "mvg with set-up")),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TEXT = """
+Ours is `TensorGaussian.privatize` into a given array: it checks the range, rounds to a lattice, adds exact noise from a
+cryptographic generator and puts the report on a public lattice. numpy's normal variables come from the same generator.
+torch's are quicker as float32, but not safe as noise: their last bits tell the input.
+
+With a full covariance along every mode, "noise" is drawing it and colouring it; a release whitens its input as well,
+which is as many products again. Both multiply by triangles, which take half the operations of the dense products that
+they are compared with.
+
+The last column builds the published `mvg` mechanism from a utility subspace of ten directions of the first mode and
+uses it once: singular vectors, the covariance, its Cholesky factor and its inverse, the noise. A mechanism pays for its
+set-up once, not for each tensor.
+"""
+
+
+def page(rows: list[Row]) -> str:
+    """Return the page of the documentation."""
+    head = "`python benchmarks/tensor.py` writes this page. One thread; medians of processor time, jobs in turn."
+    return f"# Noise for tensors: speed\n\n{head}\n\n{table(rows)}\n{TEXT}"
+
+
+def main() -> None:
+    """Measure, print, and write the page unless small."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="small tensors; print only")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    shapes = SMALL if options.small else FULL
+    rows = [measure(shape, 3 if options.small or np.prod(shape) > 1e7 else 9) for shape in shapes]
+    print(table(rows))
+    if not options.small:
+        PAGE.write_text(page(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
