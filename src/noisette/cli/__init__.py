@@ -15,6 +15,7 @@ from noisette.cli.mechanisms import mechanisms
 from noisette.cli.plan import plan
 from noisette.cli.privatize import privatize
 from noisette.cli.reproduce import reproduce
+from noisette.cli.train import train
 
 
 class _BadInput(click.ClickException):
@@ -53,7 +54,7 @@ def verbs() -> None:
     """
 
 
-for _command in (mechanisms, plan, privatize, estimate, audit, reproduce, demo):
+for _command in (mechanisms, plan, privatize, estimate, train, audit, reproduce, demo):
     verbs.add_command(_command)
 
 

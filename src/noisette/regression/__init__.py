@@ -1,20 +1,32 @@
 """Private linear and logistic regression in the local model: each user answers once, about her whole record.
 
-`Training` is the protocol of devices and a server that learn by gradients; `PrivateLinearRegression` and
-`PrivateLogisticRegression` run it as scikit-learn estimators, which need scikit-learn.
+`Training` is the protocol of devices and a server that learn by gradients; `OneShot` is the one without rounds, from
+second moments. `PrivateLinearRegression` and `PrivateLogisticRegression` run the first as scikit-learn estimators,
+which need scikit-learn.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noisette.regression.designs import Design
+from noisette.regression.designs import BadValue, Design
+from noisette.regression.moments import OneShot, Solution
 from noisette.regression.training import Model, State, Training
 
 if TYPE_CHECKING:
     from noisette.regression.estimators import PrivateLinearRegression, PrivateLogisticRegression
 
-__all__ = ["Design", "Model", "PrivateLinearRegression", "PrivateLogisticRegression", "State", "Training"]
+__all__ = [
+    "BadValue",
+    "Design",
+    "Model",
+    "OneShot",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "Solution",
+    "State",
+    "Training",
+]
 
 
 def __getattr__(name: str) -> Any:

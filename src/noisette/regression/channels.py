@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,9 +15,16 @@ from noisette.core import Aggregate
 from noisette.domains import Box, L2Ball
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import by_name
+from noisette.mechanisms.graded._levels import Levels
 from noisette.mechanisms.vector.sampled import Sampled
+from noisette.regression import graded
 
 CANDIDATES = ("duchi", "hybrid", "privunit", "privunit-g")
+GRADED: dict[str, Callable[[float, Sequence[Sequence[float]]], Any]] = {
+    "levelled": graded.levelled,
+    "graded-laplace": graded.laplace,
+    "optimal-graded": graded.optimal,
+}
 
 
 class Gathered(Protocol):
@@ -109,12 +117,24 @@ class WholeVector:
         return spec
 
 
-def build(name: str, epsilon: float, *, dims: int, bound: float, radius: float, report: int | None) -> Channel:
+def build(
+    name: str,
+    epsilon: float,
+    *,
+    dims: int,
+    bound: float,
+    radius: float,
+    report: int | None = None,
+    levels: Sequence[Sequence[float]] = graded.FIVE_LEVELS,
+) -> Channel:
     """Return the channel of a catalogue name for vectors with entries within ``bound`` and length up to ``radius``.
 
     ``"auto"`` is the candidate of least noise; ``"harmony"`` is Duchi on one entry drawn at random, as Nguyen et al.
-    2016 and Wang et al. 2019 publish it.
+    2016 and Wang et al. 2019 publish it. Graded mechanisms take ``levels``, (low, high, epsilon) each, and scale
+    their budgets so that ``epsilon`` holds in total.
     """
+    if name in GRADED:
+        return one_entry(GRADED[name](epsilon, levels), dims=dims, bound=bound)
     if name == "auto":
         options = [build(n, epsilon, dims=dims, bound=bound, radius=radius, report=report) for n in CANDIDATES]
         return min(options, key=lambda channel: channel.noise)
@@ -132,3 +152,12 @@ def build(name: str, epsilon: float, *, dims: int, bound: float, radius: float, 
         f"{name} does not take gradients, which are vectors of numbers. "
         "Choose one such as hybrid or privunit, or auto for the one of least noise."
     )
+
+
+def one_entry(mechanism: Any, *, dims: int, bound: float) -> graded.OneEntry:
+    """Return the channel of a mechanism for values with a level."""
+    if (mechanism.edges[0], mechanism.edges[-1]) != (-1.0, 1.0):
+        raise ValueError(
+            f"Expected levels from -1 to 1, the range that attributes are mapped on, got {list(mechanism.edges)}."
+        )
+    return graded.OneEntry(mechanism, Levels(mechanism.edges), dims, bound)

@@ -21,6 +21,21 @@ Outside = Literal["refuse", "clip", "keep"]
 Lookup = Callable[[npt.NDArray[Any]], tuple[IntArray, npt.NDArray[np.bool_]]]
 
 
+class BadValue(ValueError):
+    """A value that a design refuses, and the row it stands in; ``[row]`` in the text is where to say so."""
+
+    def __init__(self, text: str, row: int) -> None:
+        super().__init__(text.replace("[row]", f"row {row}"))
+        self.text, self.row = text, row
+
+    def __reduce__(self) -> tuple[type[BadValue], tuple[str, int]]:
+        return type(self), (self.text, self.row)
+
+    def moved(self, rows: int) -> BadValue:
+        """Return the same complaint about a row farther down."""
+        return BadValue(self.text, self.row + rows)
+
+
 @dataclass(frozen=True)
 class Design:
     """The columns of a linear model: a constant, a column for each number, a column for each category.
@@ -182,9 +197,10 @@ class Design:
         finite = np.isfinite(values)
         if not finite.all():
             row = int(np.argmin(finite))
-            raise ValueError(
-                f"Expected a finite number in {self._name(place)}, got {values[row]} in row {row}. "
-                "Remove or impute missing values before training."
+            raise BadValue(
+                f"Expected a finite number in {self._name(place)}, got {values[row]} in [row]. "
+                "Remove or impute missing values before training.",
+                row,
             )
         return values
 
@@ -199,9 +215,10 @@ class Design:
             return np.clip(values, attribute.low, attribute.high)
         row = int(np.argmax(beyond))
         ends = f"[{attribute.low:g}, {attribute.high:g}]"
-        raise ValueError(
-            f"Expected {self._name(place)} in {ends}, got {values[row]:g} in row {row}. "
-            "Declare the public range, or clip to move such values to the nearer end."
+        raise BadValue(
+            f"Expected {self._name(place)} in {ends}, got {values[row]:g} in [row]. "
+            "Declare the public range, or clip to move such values to the nearer end.",
+            row,
         )
 
     def _codes(self, place: int, column: npt.NDArray[Any]) -> IntArray:
@@ -212,9 +229,10 @@ class Design:
             labels = self.columns[1:]
             own = [label for label, owner in zip(labels, self.owners[1:].tolist(), strict=True) if owner == place]
             few = ", ".join(label.partition("=")[2] for label in own[:8]) + (", ..." if len(own) > 8 else "")
-            raise ValueError(
-                f"{column[row]!r} in row {row} is not among the categories of {self._name(place)}: {few}. "
-                "Declare it, or map it to a category such as 'other' first."
+            raise BadValue(
+                f"{column.tolist()[row]!r} in [row] is not among the categories of {self._name(place)}: {few}. "
+                "Declare it, or map it to a category such as 'other' first.",
+                row,
             )
         return codes
 

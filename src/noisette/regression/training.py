@@ -17,8 +17,9 @@ from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
-from noisette.regression.channels import Channel, Gathered, build
-from noisette.regression.designs import Design
+from noisette.regression.channels import Channel, Gathered, build, one_entry
+from noisette.regression.designs import BadValue, Design
+from noisette.regression.graded import FIVE_LEVELS
 from noisette.regression.losses import Logistic, Loss, Squared
 
 _USERS = 1 << 14  # users worked on at a time
@@ -65,7 +66,9 @@ class Training:
     curvature that the design allows and s the noise of a batch, which the mechanism states; a number takes
     gamma_t = step / sqrt(t). The result is the average of the models, later ones weighing more, or with
     ``average=False`` the last one. ``target`` decides the loss: an Interval has the squared one, two categories the
-    logistic one.
+    logistic one. ``mechanism`` is a name, or a graded mechanism for rows (value, level) as it is, whatever ``epsilon``
+    says; graded ones take for an entry of the gradient the level of its attribute's value on [-1, 1], by ``levels``
+    (low, high, epsilon), whose budgets are scaled to ``epsilon`` in total.
 
     *Guarantee*: that of the mechanism, for a user's whole record, attributes and target, in the local model: she takes
     part in one batch and sends one report. Clipping is part of the gradient, so it holds for any record.
@@ -85,13 +88,14 @@ class Training:
     target: Interval | Categorical
     epsilon: float
     _: KW_ONLY
-    mechanism: str = "auto"
+    mechanism: str | Any = "auto"
     bound: float = 1.0
     ridge: float = 1e-4
     batch: int | None = None
     step: float | None = None
     average: bool = True
     entries: int | None = None
+    levels: tuple[tuple[float, float, float], ...] = FIVE_LEVELS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
@@ -122,14 +126,18 @@ class Training:
     @cached_property
     def channel(self) -> Channel:
         """How a gradient leaves a device."""
-        bound = self.loss.bound
+        bound, dims = self.loss.bound, self.design.width
+        if not isinstance(self.mechanism, str):
+            return one_entry(self.mechanism, dims=dims, bound=bound)
+        radius = bound * self.design.radius
         return build(
             self.mechanism,
             self.epsilon,
-            dims=self.design.width,
+            dims=dims,
             bound=bound,
-            radius=bound * self.design.radius,
+            radius=radius,
             report=self.entries,
+            levels=self.levels,
         )
 
     @property
@@ -197,7 +205,11 @@ class Training:
         while start < len(table):
             missing = self.batch_users - (0 if pending is None else pending.users)
             part = slice(start, start + min(missing, _USERS))
-            gathered = self.channel.gather(self.report(model, table[part], targets[part], clip=clip, rng=source))
+            try:
+                reports = self.report(model, table[part], targets[part], clip=clip, rng=source)
+            except BadValue as error:
+                raise error.moved(start) from None
+            gathered = self.channel.gather(reports)
             pending = gathered if pending is None else pending.merge(gathered)
             if pending.users >= self.batch_users:
                 model, pending = self.update(model, pending), None

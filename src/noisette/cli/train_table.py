@@ -1,0 +1,235 @@
+"""`noisette train FILE --model linear` and `--model logistic`: a private model of one column from others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from noisette.cli._options import parse_categories, parse_ranges, split_list
+from noisette.cli._rows import Rows
+from noisette.domains import Categorical, Interval
+
+_PUBLIC = "It must be known beforehand, from what the numbers mean, not read off the data."
+_ROWS = 30
+
+
+@click.command("train")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--model", type=click.Choice(["linear", "logistic"]), required=True, help="Numbers, or two classes.")
+@click.option("--target", required=True, metavar="COLUMN", help="Column to predict.")
+@click.option("--features", metavar="A,B,...", help="Columns to predict from; all others by default.")
+@click.option("--epsilon", "-e", type=float, required=True, help="Budget of one row, target included.")
+@click.option("--mechanism", "-m", default="auto", metavar="NAME", help="How gradients are reported; auto is the best.")
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="COLUMN=LOW,HIGH",
+    help="Public range of a column; LOW,HIGH for all others. May be repeated.",
+)
+@click.option(
+    "--categories",
+    multiple=True,
+    metavar="COLUMN=A,B,...",
+    help="Public categories of a column; @FILE has one a line; a number K means 0 to K-1. May be repeated.",
+)
+@click.option("--classes", default="0,1", show_default=True, metavar="A,B", help="Logistic: both classes.")
+@click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    metavar="LOW,HIGH,E",
+    help="Graded mechanisms: a level on [-1, 1] and its relative budget; five by default. May be repeated.",
+)
+@click.option("--one-shot", is_flag=True, help="Linear: report second moments once, without rounds.")
+@click.option("--ridge", type=float, default=1e-4, show_default=True, help="Weight of the ridge term.")
+@click.option("--batch", type=int, help="Users of a step; from budget and columns by default.")
+@click.option("--step", type=float, help="Step t is STEP / sqrt(t); from the noise by default.")
+@click.option("--last", is_flag=True, help="Keep the last model, not the average.")
+@click.option("--clip", is_flag=True, help="Move numbers outside their range to its nearer end.")
+@click.option("--test", type=click.Path(path_type=Path), help="File to test the model on; its errors are not private.")
+@click.option("--no-header", is_flag=True, help="The CSV has no header line; its columns are f0, f1, ...")
+@click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    file: Path,
+    model: str,
+    target: str,
+    features: str | None,
+    epsilon: float,
+    mechanism: str,
+    ranges: tuple[str, ...],
+    categories: tuple[str, ...],
+    classes: str,
+    levels: tuple[str, ...],
+    one_shot: bool,
+    ridge: float,
+    batch: int | None,
+    step: float | None,
+    last: bool,
+    clip: bool,
+    test: Path | None,
+    no_header: bool,
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Train on the rows of FILE (CSV or Parquet), each one person who reports once.
+
+    Every person's device computes a gradient at the public model from her row and reports it with noise; the file is
+    read once, in constant memory. The guarantee is that of a whole row, target included. Columns are numbers in a
+    public range, [-1, 1] by default, or categories.
+    """
+    from noisette._random import generator
+    from noisette._terminal import progress, to_json
+    from noisette.aggregation import Table
+    from noisette.regression import BadValue, Design, OneShot, Training
+
+    header = not no_header
+    known = Table.open(file, header=header).columns
+    chosen = [name for name in known if name != target] if features is None else split_list(features)
+    if target in chosen:
+        raise ValueError(f"The target {target!r} is among the features: leave it out of --features.")
+    wanted = Table.open(file, [*chosen, target], header=header).columns  # names what is not there
+    kinds = _domains(wanted, ranges, categories)
+    if model == "logistic":
+        if target in kinds:
+            raise ValueError(f"The target of a logistic model has classes: give --classes, not a range of {target!r}.")
+        kinds[target] = _classes(classes)
+    elif isinstance(kinds.get(target), Categorical):
+        raise ValueError(f"The target of a linear model is a number: give --range {target}=LOW,HIGH. {_PUBLIC}")
+    design = Design(tuple(kinds.get(name, Interval()) for name in chosen), names=tuple(chosen))
+    goal: Any = kinds.get(target, Interval())
+    options: dict[str, Any] = {"mechanism": mechanism, "ridge": ridge}
+    own: dict[str, Any] = {"batch": batch, "step": step, "levels": tuple(map(_level, levels)) or None}
+    given = {name: value for name, value in own.items() if value is not None} | ({"average": False} if last else {})
+    if one_shot and (given or model == "logistic"):
+        raise ValueError(
+            "--one-shot is for linear models and has no rounds: leave --batch, --step, --level and --last out."
+        )
+    trainer: Any = (OneShot if one_shot else Training)(design, goal, epsilon, **options, **given)
+    declared = dict(zip(chosen, design.attributes, strict=True)) | {target: goal}
+    source = Rows(file, tuple(chosen), target, declared, header)
+    started = time.monotonic()
+    with progress(f"Training on {file.name}") as advance:
+
+        def stream() -> Iterator[tuple[Any, Any]]:
+            for rows, values, share in source.batches():
+                yield rows, values
+                advance(share)
+                source.done += len(values)
+
+        try:
+            result = trainer.run(stream(), clip=clip, rng=generator(seed))
+        except BadValue as error:
+            row = f"{file}, row {source.done + error.row + 1:,}"
+            reason = error.text.replace("[row]", row).replace("'target'", repr(target))
+            raise ValueError(f"{reason} Use --range or --categories, or --clip. {_PUBLIC}") from None
+    seconds = time.monotonic() - started
+    fitted = result.model if one_shot else result
+    protocol = trainer.protocol if one_shot else trainer
+    slopes, intercept = protocol.coefficients(fitted)
+    record = {
+        "model": model,
+        "target": target,
+        "users": fitted.users,
+        "rounds": fitted.rounds,
+        "intercept": intercept,
+        "coefficients": [
+            {"name": name, "value": value} for name, value in zip(design.columns[1:], slopes.tolist(), strict=True)
+        ],
+        "mechanism": trainer.channel.spec(),
+        "guarantee": trainer.guarantee.spec(),
+        "training": protocol.spec() | {"one_shot": one_shot},
+        "seed": seed,
+        "seconds": seconds,
+        "test": None if test is None else _tested(protocol, fitted, replace(source, path=test), clip=clip),
+    }
+    if as_json:
+        click.echo(to_json(record))
+    else:
+        _show(record, trainer.guarantee)
+    if seed is not None:
+        click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+
+
+def _domains(columns: Sequence[str], ranges: Sequence[str], categories: Sequence[str]) -> dict[str, Any]:
+    """Return what is declared of each column."""
+    result: dict[str, Any] = {}
+    for text in categories:
+        name, mark, values = text.partition("=")
+        if not mark or name not in columns:
+            raise ValueError(f"Expected --categories COLUMN=A,B,... for a column in use, got {text!r}.")
+        result[name] = parse_categories(values)
+    numbers = [name for name in columns if name not in result]
+    for name, ends in parse_ranges(ranges, numbers, why=_PUBLIC).items():
+        result[name] = Interval(*ends)
+    return result
+
+
+def _classes(text: str) -> Categorical:
+    names = split_list(text)
+    if len(names) != 2 or len(set(names)) != 2:
+        raise ValueError(f"Expected two classes, got --classes {text!r}. Write e.g. --classes no,yes.")
+    return Categorical(labels=tuple(names))
+
+
+def _level(text: str) -> tuple[float, float, float]:
+    try:
+        low, high, budget = (float(part) for part in split_list(text))
+    except ValueError:
+        raise ValueError(f"Expected --level LOW,HIGH,E, got {text!r}. Write e.g. --level -1,0,2.") from None
+    return low, high, budget
+
+
+def _tested(trainer: Any, model: Any, source: Rows, *, clip: bool) -> dict[str, Any]:
+    """Return errors of a model on a file that is at hand: they are computed without noise."""
+    count, squares, total, spread, right = 0, 0.0, 0.0, 0.0, 0
+    numeric = isinstance(trainer.target, Interval)
+    for rows, values, _ in source.batches():
+        exact = trainer.encode_target(values, clip=clip)
+        exact = trainer.target.from_canonical(exact) if numeric else exact
+        predicted = trainer.predict(model, rows)
+        count += len(exact)
+        squares += float(np.square(predicted - exact).sum())
+        total += float(exact.sum())
+        spread += float(np.square(exact).sum())
+        right += int(((predicted > 0.5) == (exact > 0.5)).sum())
+    mean = total / count
+    variance = spread / count - mean**2
+    common = {"file": str(source.path), "rows": count, "private": False}
+    if not numeric:
+        return common | {"accuracy": right / count, "largest_class": max(mean, 1 - mean), "brier": squares / count}
+    error = squares / count
+    return common | {"mse": error, "rmse": error**0.5, "r2": 1 - error / variance if variance > 0 else float("nan")}
+
+
+def _show(record: Mapping[str, Any], guarantee: Any) -> None:
+    from noisette._terminal import console, describe, literal, number, table
+
+    out = console()
+    kind, rounds = record["mechanism"]["mechanism"], record["rounds"]
+    kind = record["mechanism"].get("inner", kind)
+    how = "one report of second moments" if record["training"]["one_shot"] else f"{rounds:,} steps"
+    out.print(
+        f"[bold]{record['model'].capitalize()} model[/] of {literal(record['target'])}: {record['users']:,} users, "
+        f"{how}, {kind}"
+    )
+    out.print(f"Guarantee: {describe(guarantee)}; a record is one row")
+    shown = table("column", ">coefficient")
+    shown.add_row("(intercept)", number(record["intercept"]))
+    for entry in record["coefficients"][:_ROWS]:
+        shown.add_row(literal(entry["name"]), number(entry["value"]))
+    out.print(shown)
+    if len(record["coefficients"]) > _ROWS:
+        out.print(f"... and {len(record['coefficients']) - _ROWS:,} more: --json prints all.", style="dim")
+    if record["test"] is not None:
+        test = dict(record["test"])
+        name, rows, _ = test.pop("file"), test.pop("rows"), test.pop("private")
+        errors = ", ".join(f"{key} {number(value)}" for key, value in test.items())
+        out.print(f"On {rows:,} rows of {literal(name)}, without noise: {errors}")

@@ -1,0 +1,189 @@
+"""The alternative without rounds: each user reports second moments of her record once, and the server solves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray, IntArray
+from noisette.domains import Interval
+from noisette.guarantees import Guarantee
+from noisette.regression.channels import Channel, Gathered, build
+from noisette.regression.designs import BadValue, Design
+from noisette.regression.training import Model, Training
+
+_USERS = 1 << 12  # users worked on at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A model from private second moments, with the error to expect of it.
+
+    ``covariance`` is that of the weights, to first order in the noise, and ``excess`` the mean squared error, on the
+    target's scale [-1, 1], that the noise adds to predictions; both leave out the bias of the ridge. ``ridge`` is the
+    one in use.
+    """
+
+    model: Model
+    covariance: FloatArray
+    excess: float
+    ridge: float
+
+
+@dataclass(frozen=True)
+class OneShot:
+    """Linear regression from products of two columns, or of a column and the target, reported once by each user.
+
+    Formula: with x the design row and y the target on [-1, 1], the mechanism reports the vector of all x_i x_j and
+    x_i y that are not known beforehand (a category's square is the category, two categories of one attribute
+    never meet). With A and b the estimated means, A's negative eigenvalues set to zero, w = (A + ridge)^-1 b, the ridge
+    at least the noise of A, ``2 s sqrt(d)`` for d columns and a standard error s of an entry: below it, directions of A
+    cannot be told from noise.
+
+    *Guarantee*: that of the mechanism, for a user's whole record, in the local model.
+    *Utility*: `Solution.excess`. There are d^2 / 2 moments for the d entries of a gradient, so this needs more users
+    than Training where d is above a few; it needs no rounds, and any ridge or subset of columns can be solved later.
+
+    >>> rng = np.random.default_rng(1)
+    >>> rows = rng.uniform(-1, 1, (50_000, 1))
+    >>> shot = OneShot(Design((Interval(),)), Interval(), epsilon=2.0)
+    >>> shot.run([(rows, 0.5 * rows[:, 0])], rng=7).model.average.round(1)
+    array([0. , 0.5])
+    """
+
+    design: Design
+    target: Interval
+    epsilon: float
+    _: KW_ONLY
+    mechanism: str = "auto"
+    ridge: float = 1e-4
+    entries: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.target, Interval):
+            raise TypeError(f"Expected target={self.target!r} to be an Interval: classes have no second moments.")
+        if self.design.coding != "unit":
+            raise ValueError(f"Expected a design of coding='unit', got {self.design.coding!r}.")
+        _ = self.protocol, self.channel  # wrong options are refused now, not at the first report
+
+    @cached_property
+    def protocol(self) -> Training:
+        """Training on the same columns, whose checks, encodings and predictions are shared."""
+        return Training(self.design, self.target, self.epsilon, ridge=self.ridge)
+
+    @cached_property
+    def pairs(self) -> IntArray:
+        """The products to report: rows (i, j) of columns, j = d for the target."""
+        width, owners, categorical = self.design.width, self.design.owners, self.design.categorical
+        found = []
+        for i in range(width):
+            for j in range(i, width):
+                same = owners[i] == owners[j]
+                if not (same and (i == 0 or categorical[i])):
+                    found.append((i, j))
+            found.append((i, width))
+        return np.asarray(found, dtype=np.int64)
+
+    @property
+    def radius(self) -> float:
+        """Largest length of the vector of products: each two attributes have at most one that is not zero."""
+        attributes = 1 + len(self.design.attributes)
+        numbers = sum(isinstance(attribute, Interval) for attribute in self.design.attributes)
+        return math.sqrt(attributes * (attributes - 1) / 2 + numbers + attributes)
+
+    @cached_property
+    def channel(self) -> Channel:
+        """How the products leave a device."""
+        epsilon = _validate.epsilon(self.epsilon)
+        return build(self.mechanism, epsilon, dims=len(self.pairs), bound=1.0, radius=self.radius, report=self.entries)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a user's one report protects: her whole record."""
+        return self.channel.guarantee
+
+    def products(self, rows: FloatArray, target: FloatArray) -> FloatArray:
+        """Return the products of each user's design row and target."""
+        joined = np.column_stack([rows, target])
+        return np.asarray(joined[:, self.pairs[:, 0]] * joined[:, self.pairs[:, 1]])
+
+    def report(self, rows: Any, target: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+        """Return the private reports of some users: what a device does with its own record."""
+        matrix = self.design.encode(rows, outside="clip" if clip else "refuse")
+        values = self.protocol.encode_target(target, clip=clip)
+        if len(matrix) != len(values):
+            raise ValueError(f"Expected as many targets as rows, got {len(values)} and {len(matrix)}.")
+        products = self.products(matrix, values)
+        return self.channel.privatize(products, products, rng=rng)
+
+    def run(self, stream: Iterable[tuple[Any, Any]], *, clip: bool = False, rng: Rng = None) -> Solution:
+        """Solve from a stream of (rows, targets), each row a user."""
+        source = _random.generator(rng)
+        sums: Any = None
+        for rows, target in stream:
+            table, targets = np.asarray(rows), np.asarray(target)
+            for start in range(0, len(table), _USERS):
+                part = slice(start, start + _USERS)
+                try:
+                    reports = self.report(table[part], targets[part], clip=clip, rng=source)
+                except BadValue as error:
+                    raise error.moved(start) from None
+                gathered = self.channel.gather(reports)
+                sums = gathered if sums is None else sums.merge(gathered)
+        if sums is None:
+            raise ValueError("Expected at least one user to learn from, got an empty stream.")
+        return self.solve(sums)
+
+    def solve(self, gathered: Gathered) -> Solution:
+        """Return the ridge solution from the sums of all reports: what a server does."""
+        gram, cross = self._moments(self.channel.mean(gathered))
+        width = self.design.width
+        variance = self.channel.noise / len(self.pairs) / gathered.users
+        ridge = max(self.ridge, 2 * math.sqrt(variance * width))
+        values, vectors = np.linalg.eigh(gram)
+        repaired = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        penalty = ridge * np.eye(width)
+        penalty[0, 0] = 0.0
+        # the constant is not shrunk, so its own direction must not be singular either
+        inverse = np.linalg.pinv(repaired + penalty, hermitian=True)
+        weights = inverse @ cross
+        spread = inverse @ self._sources(weights)
+        covariance = variance * spread @ spread.T
+        return Solution(
+            Model(weights, weights, 1, gathered.users), covariance, float(np.sum(repaired * covariance)), ridge
+        )
+
+    def predict(self, solution: Solution, rows: Any) -> FloatArray:
+        """Return the predicted target of each row."""
+        return self.protocol.predict(solution.model, rows)
+
+    def _moments(self, products: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the means of x x^T and of x y from the means of the products."""
+        width = self.design.width
+        table = np.zeros((width + 1, width + 1))
+        table[self.pairs[:, 0], self.pairs[:, 1]] = table[self.pairs[:, 1], self.pairs[:, 0]] = products
+        table[0, 0] = 1.0
+        own = np.flatnonzero(self.design.categorical)
+        table[own, own] = table[0, own]
+        return table[:width, :width], table[:width, width]
+
+    def _sources(self, weights: FloatArray) -> FloatArray:
+        """Return how noise in each product enters b - A w: a column for each product."""
+        width, count = self.design.width, len(self.pairs)
+        result = np.zeros((width + 1, count))
+        first, second = self.pairs.T
+        products = np.arange(count)
+        extended = np.append(weights, -1.0)
+        np.add.at(result, (first, products), -extended[second])
+        moved = first != second
+        np.add.at(result, (second[moved], products[moved]), -extended[first[moved]])
+        category = (first == 0) & np.append(self.design.categorical, False)[second]
+        np.add.at(result, (second[category], products[category]), -extended[second[category]])
+        return result[:width]
