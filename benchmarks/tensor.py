@@ -5,8 +5,8 @@ python benchmarks/tensor.py --small     what the tests run: prints the table, wr
 
 Every job runs in one thread, jobs take turns, and medians of the time the processor spent are compared. numpy's normal
 variables come from the same cryptographic generator as ours. "Products" multiplies the tensor by a dense matrix along
-each mode, by the quicker of tensordot and matmul. With a full covariance along every mode noise is drawn, then multiplied
-along each one; a release also whitens its input, which is as many products again.
+each mode, by the quicker of tensordot and matmul. With a full covariance along every mode, noise is drawn and then
+multiplied along each; a release also whitens its input, which is as many products again.
 """
 
 from __future__ import annotations
