@@ -1,8 +1,21 @@
 """Reports to an aggregate, streaming: from memory, from report files, and from tables of raw data."""
 
 from noisette.aggregation.files import ReportFile, aggregate_files, write_reports
+from noisette.aggregation.graded import Histogram, convert, hiera, maximum_likelihood
 from noisette.aggregation.streams import aggregate_stream, load
 from noisette.aggregation.tables import Table
 from noisette.aggregation.whole import whole_file
 
-__all__ = ["ReportFile", "Table", "aggregate_files", "aggregate_stream", "load", "whole_file", "write_reports"]
+__all__ = [
+    "Histogram",
+    "ReportFile",
+    "Table",
+    "aggregate_files",
+    "aggregate_stream",
+    "convert",
+    "hiera",
+    "load",
+    "maximum_likelihood",
+    "whole_file",
+    "write_reports",
+]

@@ -22,7 +22,8 @@ def continuous(own: float, other: float, distance: float, epsilon: float) -> flo
         q = math.exp(-abs(y - distance) / other) / (2 * other)
         return max(p - math.exp(epsilon) * q, 0.0)
 
-    cuts = np.linspace(-40 * own, distance + 40 * own, 400).tolist()
+    near = own * np.geomspace(1e-8, 1, 60)  # at the centre of p the excess may be a narrow peak
+    cuts = np.unique([*np.linspace(-40 * own, distance + 40 * own, 400), *near, *-near, 0.0, distance]).tolist()
     return math.fsum(quad(excess, a, b, epsabs=1e-16)[0] for a, b in pairwise(cuts))
 
 

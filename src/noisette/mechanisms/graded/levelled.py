@@ -193,7 +193,7 @@ class LevelledResponse(BaseMechanism):
 
     @property
     def atoms(self) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Values, levels and chances of all pairs (last axis) of the inputs whose laws every other law is a mixture of."""
+        """Values, levels and chances of all pairs of the inputs whose laws every other law is a mixture of."""
         chances = np.exp(self.log_prob(self.support.all, self._ends[:, None]))
         levels = np.repeat(np.arange(self._levels.size), 2)
         return self._split(self._ends)[0], levels, chances
