@@ -2,11 +2,12 @@
 
 from noisette.sgd.budget import Budget, BudgetSpent
 from noisette.sgd.clipping import CLIPS, L2, AutoS, Clip, Curvature, LInf, PerLayer, Psac, Quantile
+from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
 from noisette.sgd.models import check_model, without_batch_norm
 from noisette.sgd.optimizer import PrivateOptimizer
-from noisette.sgd.perturbation import PERTURBATIONS, Gaussian, Layered, Perturbation
-from noisette.sgd.private import Private, make_private
+from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
+from noisette.sgd.private import PERTURBATIONS, Private, make_private
 from noisette.sgd.recurrence import with_open_recurrence
 from noisette.sgd.sampling import PoissonLoader
 
@@ -20,6 +21,7 @@ __all__ = [
     "Clip",
     "Curvature",
     "Gaussian",
+    "Geo",
     "LInf",
     "Layered",
     "PerLayer",

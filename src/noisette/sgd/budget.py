@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 from noisette import _validate
 from noisette.accounting import noise_multiplier, sampled_gaussian
 from noisette.guarantees import Guarantee
+
+_NO_GAIN = 0.1  # with so little noise sampling hides nothing, and what holds without it is the bound
 
 
 class BudgetSpent(RuntimeError):
@@ -30,6 +31,7 @@ class Budget:
     sampling_prob: float
     delta: float
     steps: int | None = None  # the most that may be made; None sets no limit
+    truth: float = 1.0  # what holds of the multiplier; below 1 for noise that is unsound as published
 
     @classmethod
     def for_target(cls, epsilon: float, delta: float, *, steps: int, sampling_prob: float) -> Budget:
@@ -39,7 +41,7 @@ class Budget:
 
     def spent(self, steps: int) -> Guarantee:
         """Return what ``steps`` steps guarantee, by composing privacy loss distributions."""
-        return _spent(self.multiplier, self.sampling_prob, self.delta, steps)
+        return _spent(self.multiplier * self.truth, self.sampling_prob, self.delta, steps)
 
     def spent_rdp(self, steps: int) -> Guarantee:
         """Return what ``steps`` steps guarantee by Renyi divergences: quicker to follow, and a little worse."""
@@ -49,7 +51,9 @@ class Budget:
         from dp_accounting.rdp import RdpAccountant
 
         accountant = RdpAccountant()
-        step = dp_accounting.PoissonSampledDpEvent(self.sampling_prob, dp_accounting.GaussianDpEvent(self.multiplier))
+        step = dp_accounting.PoissonSampledDpEvent(
+            self.sampling_prob, dp_accounting.GaussianDpEvent(self.multiplier * self.truth)
+        )
         accountant.compose(step, steps)
         epsilon = accountant.get_epsilon(self.delta)
         return Guarantee(epsilon, self.delta, unit="example", model="central", relation="add-remove")
@@ -72,6 +76,6 @@ def _least_noise(epsilon: float, delta: float, steps: int, sampling_prob: float)
 def _spent(multiplier: float, sampling_prob: float, delta: float, steps: int) -> Guarantee:
     if steps == 0:
         return Guarantee(0.0, unit="example", model="central", relation="add-remove")
-    if not math.isfinite(multiplier) or multiplier <= 0:
-        return Guarantee(math.inf, delta, unit="example", model="central", relation="add-remove")
+    if multiplier < _NO_GAIN:
+        sampling_prob = 1.0
     return sampled_gaussian(multiplier, delta, releases=steps, sampling_prob=sampling_prob)

@@ -17,6 +17,7 @@ from torch import Tensor
 from noisette import _validate
 from noisette.sgd.layers import Gradients, Part
 
+_ROUNDING = 1 - 2.0**-16  # what single precision may add to a norm is taken off first
 Sums = dict[str, Gradients]  # by layer, then by parameter
 
 
@@ -56,7 +57,7 @@ class Clip:
                 f"The gradients of {int(broken.sum())} of {len(broken)} examples are not finite, so nothing bounds "
                 "them; no step was made. Check the data, lower the learning rate or start from smaller weights."
             )
-        return self.weights(squares)
+        return self.weights(squares) * _ROUNDING
 
     def start(self, dims: Mapping[str, int]) -> None:
         """Learn how many numbers each layer has."""

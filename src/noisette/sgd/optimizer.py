@@ -54,8 +54,11 @@ class PrivateOptimizer(Optimizer):
                         "The optimiser holds a parameter that is not the model's. Build it from model.parameters() "
                         "after the model has its final layers."
                     )
-        perturb.check(clip)
-        clip.start({name: _size(layer) for name, layer in recorder.layers.items()})
+        shapes: dict[str, dict[str, torch.Size]] = {}
+        for layer, name, parameter in recorder.parameters():
+            shapes.setdefault(layer, {})[name] = parameter.shape
+        clip.start({layer: sum(map(torch.Size.numel, own.values())) for layer, own in shapes.items()})
+        perturb.start(clip, shapes)
 
     # What schedulers and loops expect of an optimiser is the inner one's.
     @property
@@ -116,7 +119,8 @@ class PrivateOptimizer(Optimizer):
         self._sums = None
         for layer, name, parameter in self.recorder.parameters():
             parameter.grad = released[layer][name].to(parameter)
-        self.clip.learn(released, self.perturb.noise(self.clip, multiplier, expected))
+        noise = self.perturb.noise(self.clip, multiplier, expected)
+        self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
         if share > 0:
             self.clip.ask(expected, self.budget.multiplier / math.sqrt(share), float(self._rng.standard_normal()))
 
@@ -134,6 +138,7 @@ class PrivateOptimizer(Optimizer):
             "sampling_prob": self.budget.sampling_prob,
             "delta": self.budget.delta,
             "allowed": self.budget.steps,
+            "truth": self.budget.truth,
             "clip": self.clip.state(),
             "position": self.loader.position % self.loader.steps,
         }
@@ -155,7 +160,13 @@ class PrivateOptimizer(Optimizer):
                     "batch size and delta."
                 )
         self.inner.load_state_dict(state_dict["inner"])
-        self.budget = Budget(private["multiplier"], private["sampling_prob"], private["delta"], private["allowed"])
+        self.budget = Budget(
+            private["multiplier"],
+            private["sampling_prob"],
+            private["delta"],
+            private["allowed"],
+            truth=private["truth"],
+        )
         self.steps = int(private["steps"])
         self.clip.restore(private["clip"])
         self.loader.position = int(private["position"])
@@ -163,10 +174,6 @@ class PrivateOptimizer(Optimizer):
             _restore(self._rng, private["generators"]["noise"])
             _restore(self.loader.rng, private["generators"]["sampling"])
             torch.set_rng_state(private["generators"]["torch"])
-
-
-def _size(layer: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in layer.parameters(recurse=False) if parameter.requires_grad)
 
 
 def _state(rng: np.random.Generator) -> dict[str, Any]:

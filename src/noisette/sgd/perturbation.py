@@ -17,12 +17,18 @@ from torch import Tensor
 from noisette.sgd.clipping import Clip, PerLayer, Sums
 from noisette.sgd.layers import Part
 
+Shapes = Mapping[str, Mapping[str, torch.Size]]  # by layer, then by parameter
+
 
 class Perturbation:
     """Noise for a mean of gradients."""
 
-    def check(self, clip: Clip) -> None:
-        """Refuse a rule of clipping that this noise does not fit."""
+    def start(self, clip: Clip, shapes: Shapes) -> None:
+        """Learn the shapes of the gradients, and refuse a rule of clipping that this noise does not fit."""
+
+    def truth(self, expected: float) -> float:
+        """Return the multiplier that holds over the one that was asked for: below 1 for what is unsound."""
+        return 1.0
 
     def collect(self, clip: Clip, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return what a batch adds to the sum."""
@@ -66,7 +72,7 @@ class Layered(Perturbation):
         if self.shares is not None and not all(math.isfinite(share) and share > 0 for share in self.shares):
             raise ValueError(f"Expected shares={tuple(self.shares)!r} > 0, one for each layer.")
 
-    def check(self, clip: Clip) -> None:
+    def start(self, clip: Clip, shapes: Shapes) -> None:
         if not isinstance(clip, PerLayer):
             raise ValueError("Budgets by layer need clipping by layer: give clip='per-layer' or clip='curvature'.")
 
@@ -87,6 +93,3 @@ def normal(like: Tensor, rng: np.random.Generator) -> Tensor:
     """Return standard normal noise of a tensor's shape and kind."""
     drawn = rng.standard_normal(like.shape, dtype=np.float32 if like.dtype == torch.float32 else np.float64)
     return torch.as_tensor(drawn).to(like)
-
-
-PERTURBATIONS: dict[str, type[Perturbation]] = {"gaussian": Gaussian, "layered": Layered}

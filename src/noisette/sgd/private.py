@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
@@ -12,14 +12,17 @@ from torch.utils.data import DataLoader
 
 from noisette import _random
 from noisette._random import Rng
-from noisette.guarantees import Guarantee
+from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import CLIPS, L2, Clip
+from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
 from noisette.sgd.models import check_examples_apart
 from noisette.sgd.optimizer import PrivateOptimizer
-from noisette.sgd.perturbation import PERTURBATIONS, Perturbation
+from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
 from noisette.sgd.sampling import PoissonLoader
+
+PERTURBATIONS: dict[str, type[Perturbation]] = {"gaussian": Gaussian, "geodp": Geo, "layered": Layered}
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,9 @@ def make_private(
     private_loader = PoissonLoader.like(loader, physical_batch=physical_batch, rng=sampling)
     epsilon, delta = target
     steps = epochs * private_loader.steps
+    noise_kind: Perturbation = _named(perturb, PERTURBATIONS, "perturb") if isinstance(perturb, str) else perturb
     budget = Budget.for_target(epsilon, delta, steps=steps, sampling_prob=private_loader.sampling_prob)
+    budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))
     recorder = Recorder(model)
     try:
         check_examples_apart(model, private_loader)
@@ -94,7 +99,7 @@ def make_private(
             private_loader,
             budget,
             clip=_rule(clip),
-            perturb=_named(perturb, PERTURBATIONS, "perturb") if isinstance(perturb, str) else perturb,
+            perturb=noise_kind,
             loss_reduction=loss_reduction,
             rng=noise,
             seeded=seeded,
@@ -103,6 +108,10 @@ def make_private(
         recorder.remove()
         raise
     stated = Guarantee(epsilon, delta, unit="example", model="central", relation="add-remove")
+    if private_optimizer.budget.truth < 1:
+        claim = Claim(epsilon, delta, unit="example", source="duan2024benchmarking")
+        stated = replace(private_optimizer.budget.spent(steps), claim=claim)
+        warn_unsound("geodp", stated)
     return Private(model, private_optimizer, private_loader, stated)
 
 

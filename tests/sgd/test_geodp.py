@@ -1,0 +1,191 @@
+"""GeoDP: what is averaged, the noise on magnitude and angles, and what truly holds of the published form."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from noisette import sgd
+from noisette.accounting import gdp_epsilon
+from noisette.guarantees import PrivacyWarning
+from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
+
+FALSE_ALARM = 1e-6
+BATCH = 50
+
+
+def start(perturb, clip=1.0, **options):
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+    dataset = TensorDataset(torch.randn(500, 6), torch.randint(0, 3, (500,)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    loader = DataLoader(dataset, batch_size=BATCH)
+    options = {"target": (3.0, 1e-5), "epochs": 40, "rng": 2} | options
+    return sgd.make_private(model, optimizer, loader, clip=clip, perturb=perturb, **options)
+
+
+def flat(model):
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).double()
+
+
+def step(private, inputs, targets):
+    private.optimizer.zero_grad()
+    functional.cross_entropy(private.model(inputs), targets).backward()
+    private.loader.complete = True
+    private.optimizer.step()
+    return flat(private.model)
+
+
+class Silent(np.random.Generator):
+    """Draws no noise."""
+
+    def standard_normal(self, size=None, dtype=np.float64, out=None):
+        return np.zeros(size, dtype) if size is not None else 0.0
+
+
+def each_clipped(private, inputs, targets, beta):
+    """Return every example's clipped magnitude and angles, by the definition."""
+    made = []
+    model = private.model
+    for example, label in zip(inputs, targets, strict=True):
+        model.eval()
+        model.zero_grad()
+        functional.cross_entropy(model(example[None]), label[None]).backward()
+        gradient = flat(model)
+        magnitude, angles = to_spherical((gradient * min(1.0, 1.0 / float(gradient.norm()))).numpy())
+        angles[:-1] = np.clip(angles[:-1], (1 - beta) * math.pi, math.pi)
+        angles[-1] = np.clip(angles[-1], -beta * math.pi, beta * math.pi)
+        made.append((magnitude, angles))
+    model.train()
+    return np.array([m for m, _ in made]), np.array([a for _, a in made])
+
+
+@pytest.mark.parametrize("beta", [0.3, 1.0])
+def test_angles_of_every_example_are_averaged(beta):
+    private = start(sgd.Geo(beta, "angles"))
+    private.optimizer._rng = Silent(np.random.PCG64(1))
+    inputs, targets = (tensor[:BATCH] for tensor in private.loader.dataset.tensors)
+    magnitudes, angles = each_clipped(private, inputs, targets, beta)
+    seen = step(private, inputs, targets)
+    expected = from_spherical(magnitudes.mean(), angles.mean(0))
+    np.testing.assert_allclose(seen.numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_mean_gradient_is_converted():
+    private = start(sgd.Geo(1.0, "gradient"))
+    private.optimizer._rng = Silent(np.random.PCG64(1))
+    inputs, targets = (tensor[:BATCH] for tensor in private.loader.dataset.tensors)
+    plain = start("gaussian")
+    plain.optimizer._rng = Silent(np.random.PCG64(1))
+    expected = step(plain, inputs, targets)
+    magnitude, angles = to_spherical(expected)
+    angles[-1] = angles[-1].clamp(-math.pi, math.pi)
+    torch.testing.assert_close(step(private, inputs, targets), from_spherical(magnitude, angles), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("average", ["angles", "gradient"])
+def test_one_example_moves_what_is_summed_by_no_more_than_the_noise_follows(average):
+    """Adding an example to any batch: here to many batches, and to one where it turns the mean around."""
+    geo = sgd.Geo(0.4, average)
+    private = start(geo)
+    bound = geo.diameter / 2 if average == "angles" else geo.diameter
+    tensors = private.loader.dataset.tensors
+    reach = 0.0
+    for first in range(0, 40):
+        batch = [tensor[first : first + 3] for tensor in tensors]
+        sums = []
+        for size in (2, 3):
+            functional.cross_entropy(private.model(batch[0][:size]), batch[1][:size]).backward()
+            sums.append(geo.collect(private.optimizer.clip, private.optimizer.recorder.parts(), float(size)))
+            private.optimizer.recorder.clear()
+        if average == "angles":
+            moved = (sums[1][""]["angles"] - sums[0][""]["angles"]).norm()
+            assert abs(float(sums[1][""]["magnitude"] - sums[0][""]["magnitude"])) <= 1
+        else:
+            ends = [geo._clipped(to_spherical(geo._flat(total, examples=False))[1]) for total in sums]
+            moved = (ends[1] - ends[0]).norm()
+        reach = max(reach, float(moved))
+    assert 0.2 * bound < reach <= bound * (1 + 1e-12)
+
+
+def test_an_average_can_be_turned_around_by_one_example():
+    """Spec, geodp.md: 100 examples in three dimensions that nearly cancel; the claim allows 0.0702."""
+    rows = np.zeros((100, 3))
+    rows[::2, 1], rows[1::2, 1] = 1.0, -1.0
+    rows[0] = [0.0, 1.0, 1e-3]
+    other = rows.copy()
+    other[0] = [0.0, -1.0, 1e-3]
+    rows[1], other[1] = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]
+    turned = abs(to_spherical(rows.mean(0))[1][-1] - to_spherical(other.mean(0))[1][-1])
+    allowed = math.sqrt(3 + 2) * math.pi / 100
+    assert allowed == pytest.approx(0.0702, abs=1e-4)
+    assert turned > 3.1
+
+
+@pytest.mark.parametrize("perturb", [sgd.Geo(0.2, "angles"), sgd.Geo(0.2, "gradient")], ids=["angles", "gradient"])
+def test_two_releases_share_the_budget(perturb):
+    """Of batches without examples only noise is left; its scale over what one example moves is the multiplier."""
+    private = start(perturb)
+    magnitudes, angles = [], []
+    for _ in range(300):
+        drawn = private.optimizer._rng.bit_generator.state
+        step(private, torch.zeros(0, 6), torch.zeros(0).long())
+        replay = np.random.default_rng()
+        replay.bit_generator.state = drawn
+        magnitudes.append(replay.standard_normal((), dtype=np.float64))
+        angles.append(replay.standard_normal(perturb._dims - 1, dtype=np.float64))
+    multiplier = private.optimizer.budget.multiplier
+    reach = perturb.diameter / (2 * BATCH) if perturb.average == "angles" else perturb.diameter
+    moved = 1.0 / BATCH
+    spread = multiplier * math.sqrt(2)
+    middle = perturb._middle(torch.zeros(perturb._dims - 1)).numpy()
+    base = middle if perturb.average == "angles" else perturb._clipped(torch.zeros(1, perturb._dims - 1))[0].numpy()
+    expected = from_spherical(magnitudes[-1] * spread * moved, base + angles[-1] * spread * reach)
+    np.testing.assert_allclose(flat(private.model).numpy(), expected, rtol=1e-4, atol=1e-7)
+    assert stats.kstest(np.concatenate(angles), "norm").pvalue > FALSE_ALARM
+    assert 1 / math.sqrt(2 / spread**2) == pytest.approx(multiplier)
+
+
+def test_the_published_form_says_what_holds():
+    with pytest.warns(PrivacyWarning, match="does not hold"):
+        private = start(sgd.Geo(0.1, "gradient", as_published=True))
+    assert private.guarantee.claim.epsilon == 3.0
+    assert not private.guarantee.claim_holds
+    multiplier = private.optimizer.budget.multiplier / math.sqrt(1 + BATCH**2)
+    assert private.guarantee.epsilon == pytest.approx(gdp_epsilon(math.sqrt(400) / multiplier, 1e-5))
+    assert private.guarantee.epsilon > 1e4
+
+
+def test_the_published_form_needs_its_name():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert start(sgd.Geo(0.1, "gradient")).guarantee.claim is None
+        assert start("geodp", clip="auto-s").guarantee.epsilon == 3.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beta": 0.0}, r"beta=0.0 in \(0, 1\]"),
+        ({"beta": 1.5}, "beta=1.5"),
+        ({"average": "both"}, "average='both'"),
+        ({"as_published": True}, "give average='gradient'"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        sgd.Geo(**options)
+
+
+def test_one_parameter_has_no_direction():
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(20, 1), torch.randn(20, 1)), batch_size=20)
+    with pytest.raises(ValueError, match="no direction"):
+        sgd.make_private(model, optimizer, loader, target=(1.0, 1e-5), epochs=1, perturb="geodp")
