@@ -158,13 +158,13 @@ function makePlanner(data) {
     return found;
   }
 
-  // The least number of users at which the error is at most `mse`, the dimensions to report as chosen here; or null.
-  function needed(found, mse) {
-    const { noise, square, at } = found.errors;
+  // The least number of users at which the error is at most `target`, the dimensions to report as chosen here; or null.
+  function needed(found, target) {
+    const { noise, square, at } = found.errors, mse = target * (1 + 1e-9);
     if (noise !== undefined) {
       if (square >= mse) return null;
       const guess = noise / (mse - square);
-      return guess < FAR ? Math.max(1, Math.ceil(guess * (1 - 1e-12))) : null;
+      return guess < FAR ? Math.max(1, Math.ceil(guess)) : null;
     }
     if (at(FAR) > mse) return null;
     let low = 0, high = 1;

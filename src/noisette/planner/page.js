@@ -7,10 +7,10 @@ const range = data.domain.high - data.domain.low;
 const COLOURS = ["#b5532a", "#2f6f8f", "#7a5ba6", "#3d8b57", "#c08a1e", "#a8456b", "#5a7d9a", "#8c6d46", "#4f8f8b", "#946b2d", "#6d78b8", "#8f8f3a"];
 const colour = Object.fromEntries(data.laws.map((law, i) => [law.name, COLOURS[i % COLOURS.length]]));
 const limits = {
-  users: [1, 1e12], dims: data.limits.dims, epsilon: data.limits.epsilon, target: [range * 1e-6, range],
+  users: [1, 1e12], dims: data.limits.dims, epsilon: data.limits.epsilon, target: [Math.min(range * 1e-6, data.start.target), Math.max(range, data.start.target)],
 };
 const state = {
-  ...data.start, mechanisms: data.laws.map(law => law.name), target: range / 50,
+  ...data.start, mechanisms: data.laws.map(law => law.name),
 };
 
 // ---- numbers in words ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from string import Template
@@ -34,12 +35,14 @@ def page(
     values: Any = None,
     probs: Any = None,
     distribution: str | None = None,
+    target_mse: float | None = None,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> str:
     """Return a web page on which users, dimensions, budget, reports, mechanisms and population can be changed.
 
-    The arguments are those of `noisette.utility.plan`, where the page starts. It shows mechanisms with a pure guarantee
-    for numbers, those on whole vectors at ``dims`` dimensions only, and names those that it leaves out.
+    The arguments are those of `noisette.utility.plan`, where the page starts; without ``target_mse`` the error wanted
+    is a fiftieth of the range. It shows mechanisms with a pure guarantee for numbers, those on whole vectors at
+    ``dims`` dimensions only, and names those that it leaves out.
 
     *Utility*: the page computes what `plan` does, from polynomials in the log of the budget that are fitted to the
     exact moments of one report. Their error is measured for each mechanism and printed on the page: at most 1e-9,
@@ -51,6 +54,8 @@ def page(
     """
     users, dims = _validate.integer(users, "users", low=1), _validate.integer(dims, "dims", low=1)
     epsilon, delta = _validate.epsilon(epsilon), _validate.delta(delta)
+    if target_mse is not None:
+        target_mse = _validate.positive(target_mse, "target_mse")
     if report is not None:
         report = _validate.integer(report, "report", low=1, high=dims)
     if not LEAST <= epsilon <= LARGEST:
@@ -81,6 +86,7 @@ def page(
             "report": report,
             "epsilon": epsilon,
             "population": "worst" if own is None else "own",
+            "target": interval.diameter / 50 if target_mse is None else math.sqrt(target_mse),
         },
         "limits": {"epsilon": [min(epsilon, _SLIDER), LARGEST], "dims": [1, most]},
         "domain": {"low": interval.low, "high": interval.high},
