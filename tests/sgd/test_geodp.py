@@ -111,7 +111,7 @@ def test_one_example_moves_what_is_summed_by_no_more_than_the_noise_follows(aver
             ends = [geo._clipped(to_spherical(geo._flat(total, examples=False))[1]) for total in sums]
             moved = (ends[1] - ends[0]).norm()
         reach = max(reach, float(moved))
-    assert 0.2 * bound < reach <= bound * (1 + 1e-12)
+    assert 0.2 * bound < reach <= bound * (1 + 1e-6)  # the two that stay differ by single-precision rounding
 
 
 def test_an_average_can_be_turned_around_by_one_example():
