@@ -38,6 +38,7 @@ CLASSES = {
     "optimal-graded": "OptimalGraded",
     "tensor-gaussian": "TensorGaussian",
     "jl": "JohnsonLindenstrauss",
+    "matrix": "MatrixMechanism",
     "retain-or-noise": "RetainOrNoise",
 }
 

@@ -27,6 +27,7 @@ from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, Sq
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
 from noisette.mechanisms.tensor.gaussian import TensorGaussian
 from noisette.mechanisms.tensor.jl import JohnsonLindenstrauss
+from noisette.mechanisms.tensor.matrix import MatrixMechanism
 from noisette.mechanisms.tensor.release import release_covariance, release_data, release_features
 from noisette.mechanisms.tensor.retain import RetainOrNoise
 from noisette.mechanisms.vector.attributes import SampledAttributes
@@ -79,6 +80,7 @@ __all__ = [
     "LevelledResponse",
     "LocalHashing",
     "LpOptimal",
+    "MatrixMechanism",
     "Moments",
     "OptimalGraded",
     "Piecewise",

@@ -26,6 +26,7 @@ from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, Sq
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
 from noisette.mechanisms.tensor.gaussian import TensorGaussian
 from noisette.mechanisms.tensor.jl import JohnsonLindenstrauss
+from noisette.mechanisms.tensor.matrix import MatrixMechanism
 from noisette.mechanisms.tensor.retain import RetainOrNoise
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
@@ -61,6 +62,7 @@ CATALOGUE: dict[str, type[Any]] = {
         PrivUnitG,
         TensorGaussian,
         JohnsonLindenstrauss,
+        MatrixMechanism,
         RetainOrNoise,
         LevelledResponse,
         GradedLaplace,
