@@ -26,6 +26,8 @@ EXAMPLES: list[Any] = [
     nz.Categorical(7),
     nz.Categorical(labels=("no", "yes", "perhaps")),
     nz.TensorDomain((2, 3), 0, 1),
+    nz.TensorBall((2, 3), 2.0),
+    nz.TensorBall((2, 3, 1), 0.5, mode=0),
 ]
 
 
@@ -184,6 +186,24 @@ def test_tensors() -> None:
         nz.TensorDomain(())
     with pytest.raises(ValueError, match=r"Expected x of shape \(\.\.\., 2, 2\)"):
         domain.contains([1, 2])
+
+
+def test_balls_of_tensors() -> None:
+    whole, rows = nz.TensorBall((2, 3), 1.0), nz.TensorBall((2, 3), 1.0, mode=0)
+    x = np.asarray([[0.6, 0.0, 0.8], [3.0, 0.0, 4.0]])
+    assert rows.norms(x).tolist() == [[1.0], [5.0]]
+    assert nz.TensorBall((2, 3), 1.0, mode=1).norms(x).shape == (1, 3)
+    assert rows.clip(x) == pytest.approx(np.asarray([[0.6, 0, 0.8], [0.6, 0, 0.8]]))
+    assert np.linalg.norm(whole.clip(x)) == pytest.approx(1.0)
+    assert rows.contains(np.stack([x, rows.clip(x)])).tolist() == [False, True]
+    assert whole.clip(np.full((2, 3), 1e300)) == pytest.approx(np.full((2, 3), 6**-0.5))
+    assert (whole.diameter, rows.diameter) == (2.0, pytest.approx(2 * math.sqrt(2)))
+    with pytest.raises(ValueError, match=r"Expected radius=0\.0 > 0"):
+        nz.TensorBall((2, 3), 0.0)
+    with pytest.raises(ValueError, match="Expected 0 <= mode <= 1, got mode=2"):
+        nz.TensorBall((2, 3), 1.0, mode=2)
+    with pytest.raises(TypeError, match=r"Expected dims=3 to be a tuple, e\.g\. dims=\(3,\)"):
+        nz.TensorBall(3)  # type: ignore[arg-type]
 
 
 def test_unknown_specs_are_refused() -> None:

@@ -555,6 +555,9 @@ class TensorBall(_Spec):
         """Shorten what is too long."""
         values = _validate.reals(x)
         norms = self.norms(values)
+        if np.isinf(norms).any():  # squares overflowed: shrink first, by a power of two
+            values = np.where(np.isinf(norms), values * 2.0**-600, values)
+            norms = np.where(np.isinf(norms), np.maximum(self.norms(values), np.nextafter(self.radius, np.inf)), norms)
         return np.asarray(values * np.where(norms > self.radius, self.radius / np.maximum(norms, self.radius), 1.0))
 
     def norms(self, x: Any) -> FloatArray:
