@@ -11,6 +11,8 @@ import numpy as np
 from noisette.cli._options import find, parse_categories, parse_numbers, parse_range, split_list
 
 _ROWS = 10  # break-even populations on a terminal; JSON has all
+_GOALS = (("mse", "MSE"), ("power", "power"))
+_NOTES = {"doubtful": "[yellow]doubtful[/]", "not worth collecting": "[red]noise[/]"}
 
 
 @click.command()
@@ -28,7 +30,19 @@ _ROWS = 10  # break-even populations on a terminal; JSON has all
 )
 @click.option("--range", "limits", metavar="LOW,HIGH", help="Public range of the numbers; -1,1 by default.")
 @click.option(
-    "--categories", metavar="A,B,...", help="Plan frequencies of these categories; a number K means 0 to K-1."
+    "--categories",
+    multiple=True,
+    metavar="A,B,...",
+    help="Plan frequencies of these categories; a number K means 0 to K-1. Repeat it for one attribute after another.",
+)
+@click.option("--target-mse", type=float, help="Say how many users this mean squared error takes.")
+@click.option("--target-power", type=float, help="Say how many users it takes to see --effect so often, e.g. 0.8.")
+@click.option("--effect", type=float, help="Distance from a supposed mean or frequency that a test should see.")
+@click.option("--significance", type=float, default=0.05, show_default=True, help="False alarms of that test.")
+@click.option(
+    "--curve",
+    metavar="NAME=A,B,...",
+    help="Break-even of two --mechanism along epsilon, report or dims, e.g. epsilon=0.5,1,2.",
 )
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page on which all this can be changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -44,7 +58,12 @@ def plan(
     columns: str | None,
     distribution: str | None,
     limits: str | None,
-    categories: str | None,
+    categories: tuple[str, ...],
+    target_mse: float | None,
+    target_power: float | None,
+    effect: float | None,
+    significance: float,
+    curve: str | None,
     html: Path | None,
     as_json: bool,
 ) -> None:
@@ -54,50 +73,66 @@ def plan(
     public or made up: a plan made from the people's own data is not private.
     """
     from noisette._terminal import to_json
-    from noisette.domains import Interval
     from noisette.utility import plan as predict
 
     if sum(given is not None for given in (values, data, distribution)) > 1:
         raise ValueError("Give one of --values, --data and --distribution.")
     for name in names:
         find(name)
-    domain: Any = parse_categories(categories)
-    if domain is None:
-        domain = Interval() if limits is None else Interval(*parse_range(limits))
+    domain = _domain(categories, limits)
     sample: Any = None if values is None else np.asarray(parse_numbers(values, "--values"))
     if data is not None:
         sample = _read(data, columns, domain)
         dims = (1 if sample.ndim == 1 else sample.shape[1]) if dims is None else dims
     elif domain.kind == "categorical" and sample is not None:
         sample = sample.astype(np.int64)
-    made = predict(
-        users=users,
-        dims=1 if dims is None else dims,
-        epsilon=epsilon,
-        delta=delta,
-        domain=domain,
-        report=report,
-        mechanisms=names or None,
-        values=sample,
-        distribution=distribution,
-    )
+    setting: dict[str, Any] = {
+        "users": users,
+        "dims": 1 if dims is None else dims,
+        "epsilon": epsilon,
+        "delta": delta,
+        "domain": domain,
+        "report": report,
+        "values": sample,
+        "distribution": distribution,
+    }
+    targets: dict[str, Any] = {"target_power": target_power, "effect": effect, "significance": significance}
+    made = predict(**setting, mechanisms=names or None, target_mse=target_mse, **targets)
+    swept = None if curve is None else _sweep(curve, names, setting)
     if as_json:
-        click.echo(to_json(made.to_dict()))
+        told = made.to_dict() | ({} if swept is None else {"curve": swept.to_dict()})
+        click.echo(to_json(told))
     else:
         _show(made, worst=sample is None and distribution is None)
+        if swept is not None:
+            _show_curve(swept)
     if html is not None:
-        _write(
-            html,
-            users=users,
-            dims=1 if dims is None else dims,
-            epsilon=epsilon,
-            delta=delta,
-            domain=domain,
-            report=report,
-            mechanisms=names or None,
-            values=sample,
-            distribution=distribution,
-        )
+        _write(html, **setting, mechanisms=names or None, target_mse=target_mse)
+
+
+def _domain(categories: tuple[str, ...], limits: str | None) -> Any:
+    """Return the domain: a range, the categories of one attribute, or attributes."""
+    from noisette.domains import Attributes, Interval
+
+    parts = [parse_categories(text) for text in categories]
+    if len(parts) > 1:
+        return Attributes(tuple(parts))
+    if parts:
+        return parts[0]
+    return Interval() if limits is None else Interval(*parse_range(limits))
+
+
+def _sweep(text: str, names: tuple[str, ...], setting: dict[str, Any]) -> Any:
+    """Return the break-even populations of two mechanisms along a parameter."""
+    from noisette.utility import break_even_curve
+
+    over, mark, points = text.partition("=")
+    if not mark:
+        raise ValueError(f"Expected a name and numbers, got --curve {text!r}. Write e.g. --curve epsilon=0.5,1,2.")
+    if len(names) != 2:
+        raise ValueError(f"--curve compares two mechanisms, got {len(names)}. Name two with --mechanism.")
+    chosen: Any = over.strip()
+    return break_even_curve(*names, over=chosen, points=parse_numbers(points, "--curve"), **setting)
 
 
 def _write(path: Path, **setting: Any) -> None:
@@ -116,30 +151,77 @@ def _read(path: Path, columns: str | None, domain: Any) -> Any:
     from noisette.aggregation import Table
 
     table = Table.open(path, None if columns is None else split_list(columns))
-    if domain.kind == "categorical":
-        labels = np.concatenate(list(table.labels()))
-        return labels.astype(np.int64) if domain.labels is None else domain.encode(labels)
-    rows = np.concatenate(list(table.numbers()))
-    return rows[:, 0] if rows.shape[1] == 1 else rows
+    if domain.kind == "interval":
+        rows = np.concatenate(list(table.numbers()))
+        return rows[:, 0] if rows.shape[1] == 1 else rows
+    parts = domain.parts if domain.kind == "attributes" else (domain,) * len(table.columns)
+    if len(parts) != len(table.columns):
+        raise ValueError(
+            f"Expected as many --categories as columns, got {len(parts)} for {', '.join(table.columns)}. "
+            "Choose columns with --columns."
+        )
+    codes = [_codes(Table.open(path, [name]), part) for name, part in zip(table.columns, parts, strict=True)]
+    return codes[0] if len(codes) == 1 else np.column_stack(codes)
+
+
+def _codes(table: Any, domain: Any) -> Any:
+    """Return one column as codes of categories."""
+    labels = np.concatenate(list(table.labels()))
+    return labels.astype(np.int64) if domain.labels is None else domain.encode(labels)
+
+
+def _show_candidates(made: Any, out: Any) -> None:
+    """Print the candidates: their errors, or what the targets take."""
+    from noisette._terminal import number, table
+
+    goals = [(name, f">users for {text}") for name, text in _GOALS if name in made.targets]
+    columns = [">RMSE", ">bias", ">std"]
+    if made.targets:
+        columns = [">RMSE", *([">power"] if "effect" in made.targets else []), *(text for _, text in goals)]
+    shown = table("mechanism", ">reports", *columns, "")
+    for candidate in made.candidates:
+        share = "all" if candidate.report in (None, made.dims) else f"{candidate.report:,} of {made.dims:,}"
+        cells = [number(candidate.mse**0.5)]
+        if made.targets:
+            if "effect" in made.targets:
+                cells.append("-" if candidate.power is None else f"{candidate.power:.3f}")
+            needed = (candidate.needed[name] for name, _ in goals)
+            cells += ["never" if users is None else f"{users:,}" for users in needed]
+        else:
+            cells += [number(value) for value in (candidate.bias, candidate.std)]
+        notes = ["[green]best[/]"] if candidate is made.best else []
+        notes += ["biased"] if not candidate.unbiased else []
+        notes += [_NOTES[candidate.verdict]] if candidate.verdict in _NOTES else []
+        shown.add_row(candidate.mechanism, share, *cells, " ".join(notes))
+    out.print(shown)
+
+
+def _show_curve(swept: Any) -> None:
+    """Print break-even populations along a parameter."""
+    from noisette._terminal import console, table
+
+    out = console()
+    out.print(f"[bold]Break-even[/] of {swept.a} and {swept.b} along {swept.over}")
+    shown = table(f">{swept.over}", ">population", "better for these users")
+    for point, population, winner in zip(swept.points, swept.populations, swept.winners, strict=True):
+        shown.add_row(f"{point:g}", "none" if population is None else f"{population:,.1f}", winner)
+    out.print(shown)
 
 
 def _show(made: Any, *, worst: bool) -> None:
-    from noisette._terminal import console, number, table
+    from noisette._terminal import console, number
 
     out = console()
     across = f"{made.dims:,} dimensions" if made.dims > 1 else "one value"
     out.print(f"[bold]Predicted error[/]: {made.users:,} users, {across} each, ε = {made.epsilon:g}")
     out.print("Worst case over all true values." if worst else "For the values you described.", style="dim")
-    shown = table("mechanism", ">reports", ">RMSE", ">MSE", ">bias", ">std", "")
-    for candidate in made.candidates:
-        share = "all" if candidate.report in (None, made.dims) else f"{candidate.report:,} of {made.dims:,}"
-        root = candidate.mse**0.5
-        note = "[green]best[/]" if candidate is made.best else ""
-        if not candidate.unbiased:
-            note = f"{note} biased".strip()
-        numbers = (number(v) for v in (root, candidate.mse, candidate.bias, candidate.std))
-        shown.add_row(candidate.mechanism, share, *numbers, note)
-    out.print(shown)
+    _show_candidates(made, out)
+    ratio = made.signal / made.best.mse**0.5 if made.best.mse > 0 else float("inf")
+    colour = {"worth collecting": "green", "doubtful": "yellow"}.get(made.verdict, "red")
+    out.print(
+        f"[bold]Verdict[/]: [{colour}]{made.verdict}[/]. The signal is at most {number(made.signal)}, "
+        f"{number(ratio)} times the error of {made.best.mechanism}."
+    )
     if made.break_even:
         out.print("[bold]Break-even[/]: the first is better below, the second above")
         for point in made.break_even[:_ROWS]:

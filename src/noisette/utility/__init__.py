@@ -8,10 +8,12 @@ from noisette.utility.personalised import Personalised, PersonalisedAggregate
 from noisette.utility.planning import BreakEven, Candidate, Plan, compare, plan
 from noisette.utility.populations import named
 from noisette.utility.reporting import best_report, report_rules
+from noisette.utility.sweeps import BreakEvenCurve, break_even_curve
 from noisette.utility.targets import population_needed, power, verdict
 
 __all__ = [
     "BreakEven",
+    "BreakEvenCurve",
     "Candidate",
     "Combination",
     "Deviation",
@@ -21,6 +23,7 @@ __all__ = [
     "Plan",
     "best_report",
     "break_even",
+    "break_even_curve",
     "combine",
     "compare",
     "deviation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -44,7 +45,7 @@ def covariance(
         return _records(mechanism, users, values, probs)
     if mechanism.domain.shape == ():
         return _categories(mechanism, users, values, probs, distribution)
-    dims = mechanism.domain.shape[0]
+    dims = math.prod(mechanism.domain.shape)
     if dims > MOST:
         return None, False
     if isinstance(mechanism, Sampling):

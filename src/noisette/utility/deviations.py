@@ -109,7 +109,7 @@ def deviation(
     (0.7364, 0.1753)
     """
     users = _validate.integer(users, "users", low=1)
-    if np.ndim(values) == 2 and mechanism.domain.shape != ():
+    if mechanism.domain.shape != () and np.ndim(values) == 1 + len(mechanism.domain.shape):
         rows = _validate.reals(values, "values")
         populations.check_inside(rows, mechanism.domain)
         return describe(respond(mechanism, rows), populations.probabilities(probs, len(rows)), users)

@@ -99,6 +99,9 @@ class Setting:
         fixed = bool(getattr(cls, "slow_start", False))
         if issubclass(cls, Fitting) and (self.dims > 1 or not isinstance(self.domain, Interval)):
             return f"its levels are those of one number, got dims={self.dims} of {self.domain}."
+        declared = getattr(cls, "__dataclass_fields__", {}).get("domain")
+        if declared is not None and str(declared.type).startswith("Tensor"):  # an example may take long to calibrate
+            return f"it takes tensors, got dims={self.dims} of {self.domain}."
         example = example_of(cls)
         budget: dict[str, Any] = {"epsilon": self.epsilon}
         if not is_pure(cls):

@@ -258,13 +258,13 @@ def compare(
         else:
             domain, dims = scalar_domain(mechanism), math.prod(mechanism.domain.shape)
             known = populations.known(values, probs, distribution, domain, dims=dims)
-        errors = _errors(mechanism, known)
+        errors = errors_of(mechanism, known)
         one = _candidate(mechanism.name, mechanism, errors, users)
         candidates.append(_judged(one, errors, users, signal_of(domain, known), {}))
     return tuple(sorted(candidates, key=lambda candidate: candidate.mse))
 
 
-def _errors(mechanism: Any, known: Knowledge) -> Any:
+def errors_of(mechanism: Any, known: Knowledge) -> Any:
     """Return the error of a mechanism against the number of users."""
     return record_curve(mechanism, known) if isinstance(known, list) else curve(mechanism, known)
 
@@ -276,9 +276,9 @@ def _entry(offer: Offer, setting: Setting, known: Knowledge) -> tuple[Candidate,
         if offer.fixed:
             report = setting.usual_report
         else:
-            report = best_report(lambda m: _errors(offer.build(m), known).at(setting.users), setting.dims)
+            report = best_report(lambda m: errors_of(offer.build(m), known).at(setting.users), setting.dims)
     mechanism = offer.build(report or 1)
-    errors = _errors(mechanism, known)
+    errors = errors_of(mechanism, known)
     return _candidate(offer.name, mechanism, errors, setting.users), errors
 
 

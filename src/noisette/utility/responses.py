@@ -11,7 +11,7 @@ import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism, Moments
-from noisette.domains import Box, Domain, Grid, Interval, L2Ball
+from noisette.domains import Box, Domain, Grid, Interval, L2Ball, TensorBall, TensorDomain
 from noisette.mechanisms._base import blocks
 
 ROUNDING = 1e-8  # of the domain's length: a smaller bias is the rounding of reports to their lattice
@@ -120,11 +120,13 @@ def respond(mechanism: Mechanism, values: FloatArray) -> Response:
         return _sampled(mechanism, values)
     if mechanism.domain.shape == ():
         return _single(mechanism, values)
-    if values.ndim == 2:
+    shape = mechanism.domain.shape
+    if values.ndim > 1:
         moments = _evaluate(mechanism, values)
-        return Response(values, moments.bias, moments.variance, moments.third, 1.0, _scale(mechanism.domain))
-    dims = mechanism.domain.shape[0]
-    alike = [_evaluate(mechanism, np.full((1, dims), value)) for value in values.tolist()]
+        flat = len(values), -1
+        bias, variance, third = (array.reshape(flat) for array in (moments.bias, moments.variance, moments.third))
+        return Response(values.reshape(flat), bias, variance, third, 1.0, _scale(mechanism.domain))
+    alike = [_evaluate(mechanism, np.full((1, *shape), value)) for value in values.tolist()]
     bias, variance, third = (
         np.asarray([float(getattr(m, name).mean()) for m in alike]) for name in ("bias", "variance", "third")
     )
@@ -144,6 +146,11 @@ def scalar_domain(mechanism: Mechanism) -> Domain:
         return Interval(float(domain.lows[0]), float(domain.highs[0]))
     if isinstance(domain, L2Ball):
         reach = domain.radius / math.sqrt(domain.dims)
+        return Interval(-reach, reach)
+    if isinstance(domain, TensorDomain):
+        return Interval(domain.low, domain.high)
+    if isinstance(domain, TensorBall):
+        reach = domain.diameter / 2 / math.sqrt(math.prod(domain.shape))
         return Interval(-reach, reach)
     raise ValueError(f"Expected a mechanism on numbers, categories or vectors, got one on {domain}.")
 
@@ -208,4 +215,6 @@ def _evaluate(mechanism: Any, values: Any) -> Moments:
 
 def _scale(domain: Domain) -> float:
     """Return the length of the domain in one dimension."""
-    return domain.diameter if isinstance(domain, Interval | Grid) else domain.diameter / math.sqrt(domain.shape[0])
+    return (
+        domain.diameter if isinstance(domain, Interval | Grid) else domain.diameter / math.sqrt(math.prod(domain.shape))
+    )
