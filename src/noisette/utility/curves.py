@@ -13,7 +13,7 @@ import numpy as np
 from noisette.core import Mechanism
 from noisette.utility import populations
 from noisette.utility.deviations import describe
-from noisette.utility.extremes import extreme_weights, largest_error
+from noisette.utility.extremes import extreme_weights, largest_error, trial_points
 from noisette.utility.populations import Population
 from noisette.utility.responses import ROUNDING, Recording, Response, Sampling, respond, scalar_domain
 
@@ -110,8 +110,7 @@ def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstC
     if population is not None:
         population = population.coarsened(_WHOLE) if whole else population
         return Known.of(respond(mechanism, population.points), population)
-    points = populations.candidates(scalar_domain(mechanism), _WHOLE if whole else 33)
-    return WorstCase(respond(mechanism, points))
+    return WorstCase(respond(mechanism, trial_points(mechanism, _WHOLE if whole else 33)))
 
 
 def crossing(first: Known | WorstCase, second: Known | WorstCase) -> float | None:

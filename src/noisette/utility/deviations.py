@@ -13,7 +13,7 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
 from noisette.utility import populations
-from noisette.utility.extremes import extreme_weights
+from noisette.utility.extremes import extreme_weights, trial_points
 from noisette.utility.responses import Recording, Response, respond, scalar_domain
 
 Real = Any  # a float, or an array with one number for each estimated quantity
@@ -122,7 +122,7 @@ def deviation(
     if population is not None:
         response = respond(mechanism, population.points)
         return describe(response, response.weigh(population.pooled), users)
-    response = respond(mechanism, populations.candidates(domain))
+    response = respond(mechanism, trial_points(mechanism))
     least, worst = (describe(response, weights, users) for weights in extreme_weights(response, users))
     return replace(worst, range=(least.mse, worst.mse))
 

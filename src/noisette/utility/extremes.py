@@ -7,7 +7,43 @@ from functools import lru_cache
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
-from noisette.utility.responses import Response
+from noisette.core import Mechanism
+from noisette.domains import Interval, Sphere
+from noisette.utility import populations
+from noisette.utility.responses import Response, Sampling, respond, scalar_domain
+
+_QUADRATIC = 1e-6  # relative distance from a parabola that rounding to a lattice explains
+_FINE = 1025
+
+
+def trial_points(mechanism: Mechanism, count: int = 33) -> FloatArray:
+    """Return values of one dimension between which the worst and the best distribution are sought.
+
+    An evenly spaced grid has the extremes of a variance that is quadratic in the value, as most are: they lie at the
+    ends and in the middle. Where the variance has kinks or jumps a finer grid is searched, and the neighbourhoods of
+    its least and largest point once more, until the points there are a billionth of the domain apart.
+    """
+    domain = scalar_domain(mechanism)
+    if isinstance(mechanism.domain, Sphere):  # vectors whose entries are all alike have one length only
+        return np.asarray([domain.low, domain.high])  # type: ignore[attr-defined]
+    points = populations.candidates(domain, count)
+    if not isinstance(domain, Interval) or (mechanism.domain.shape != () and not isinstance(mechanism, Sampling)):
+        return points
+    variance = respond(mechanism, points).variance
+    place = (points - points[0]) / domain.diameter
+    fitted = np.polyval(np.polyfit(place, variance, 2), place)
+    if np.abs(fitted - variance).max() <= _QUADRATIC * variance.max():
+        return points
+    fine = populations.candidates(domain, _FINE)
+    found = [points, fine[:: (_FINE - 1) // 128]]
+    for pick in (np.argmin, np.argmax):
+        near, width = fine, domain.diameter / (_FINE - 1)
+        for _ in range(5):
+            best = near[int(pick(respond(mechanism, near).variance))]
+            near = np.unique(np.clip(np.linspace(best - width, best + width, 65), domain.low, domain.high))
+            width /= 32
+        found.append(near[[int(pick(respond(mechanism, near).variance))]])
+    return np.unique(np.concatenate(found))
 
 
 def extreme_weights(response: Response, users: float) -> tuple[FloatArray, FloatArray]:
