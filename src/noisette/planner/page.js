@@ -92,8 +92,9 @@ function showVerdict(made) {
     facts.append(box);
   }
   const [unit, model, relation] = best.law.guarantee;
-  const numbers = state.dims === 1 ? "her number" : `all ${whole(state.dims)} of her numbers`;
-  $("guarantee").innerHTML = `<b>Guarantee:</b> ε = ${short(state.epsilon)}, unit ${escaped(unit)} (a person: ${numbers} together), `
+  const numbers = state.dims === 1 ? "her number" : `all ${whole(state.dims)} of her numbers together`;
+  const meaning = { record: `a person: ${numbers}`, element: "one number of a person; the others are not counted" }[unit] || unit;
+  $("guarantee").innerHTML = `<b>Guarantee:</b> ε = ${short(state.epsilon)}, unit ${escaped(unit)} (${meaning}), `
     + `model ${escaped(model)} (noise is added before anything leaves her device), relation ${escaped(relation)} `
     + "(whatever she holds, against whatever else she might hold). One collection; asking again adds up.";
 }
