@@ -17,7 +17,10 @@ _L2 = float(ndtri(0.975))  # HDR4ME's confidence of 0.95
 
 @dataclass(frozen=True)
 class Ridge:
-    """N(origin, s_j / 1.96), whose posterior mean y / (1 + 1.96 s) is HDR4ME L2; ``noise`` is the mean s_j."""
+    """N(origin, s_j / 1.96), whose posterior mean y / (1 + 1.96 s) is HDR4ME L2; ``noise`` is the mean s_j.
+
+    In heavy noise the variance stays at one, the largest that truths on [-1, 1] can have.
+    """
 
     origin: float
     noise: float
@@ -25,7 +28,7 @@ class Ridge:
     @property
     def moments(self) -> tuple[float, float]:
         """Mean and variance of a truth about which nothing was reported."""
-        return self.origin, self.noise / _L2
+        return self.origin, min(self.noise / _L2, 1.0)
 
     def slack(self, std_error: FloatArray) -> FloatArray:
         """Return zero: nothing is fitted."""
@@ -33,7 +36,7 @@ class Ridge:
 
     def posterior(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors."""
-        return _normal_posterior(observed, std_error, self.origin, std_error / _L2)
+        return _normal_posterior(observed, std_error, self.origin, np.minimum(std_error / _L2, 1.0))
 
     def held_out(self, observed: FloatArray, std_error: FloatArray) -> Posterior:
         """Return posteriors: no observation shaped the distribution."""

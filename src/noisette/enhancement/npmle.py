@@ -12,6 +12,7 @@ from noisette.enhancement.prior import FOLDS, Posterior, Prior, by_fold
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
 _WARM_UP, _ITERATIONS = 10, 200
+_WORK = 5e7  # multiplications in one step of the fit
 # Observations beyond this number are put in cells before the fit: this part of a deviation wide, with deviations alike
 # to this ratio.
 _EXACT = 4096
@@ -131,7 +132,7 @@ def maximise(
         gradient = kernel.T @ (counts / fitted) - counts.sum()
         if gradient.max() <= 1e-3 + tolerance * counts.sum():
             break
-        support = _support(weights, gradient)
+        support = _support(weights, gradient, counts.size)
         # Newton's quadratic model is |root (kernel w / fitted - 2)|^2 on the simplex; scaling solves the constraint.
         model = root[:, None] * (kernel[:, support] / fitted[:, None] - 2)
         triangle: FloatArray = np.asarray(np.linalg.qr(model, mode="r"))
@@ -159,11 +160,12 @@ def maximise(
     return weights
 
 
-def _support(weights: FloatArray, gradient: FloatArray) -> IntArray:
-    """Atoms worth a weight: the heavy ones, and every local maximum of the derivative."""
+def _support(weights: FloatArray, gradient: FloatArray, rows: int) -> IntArray:
+    """Atoms worth a weight: the heavy ones, fewer the more rows there are, and local maxima of the derivative."""
     padded = np.concatenate([[-np.inf], gradient, [-np.inf]])
     peak = (gradient > 0) & (gradient >= padded[:-2]) & (gradient >= padded[2:])
-    heavy = weights > max(1e-12, np.sort(weights)[-64:][0] * (weights.size > 64))
+    number = max(64, int(math.sqrt(_WORK / rows)))
+    heavy = weights > max(1e-12, np.sort(weights)[-number:][0] * (weights.size > number))
     return np.flatnonzero(peak | heavy)
 
 
