@@ -23,7 +23,12 @@ from noisette.accounting._excess import expected_excess
 from noisette.accounting.likelihoods import likelihoods
 
 PURE = sorted(name for name, cls in nz.CATALOGUE.items() if cls.example(1.0).guarantee.delta == 0)
-SINGLE = [name for name in PURE if getattr(nz.CATALOGUE[name].example(1.0).witnesses()[1], "ndim", 0) == 1]
+GRADED = [name for name in PURE if nz.CATALOGUE[name].example(1.0).guarantee.matrix is not None]
+SINGLE = [
+    name
+    for name in PURE
+    if name not in GRADED and getattr(nz.CATALOGUE[name].example(1.0).witnesses()[1], "ndim", 0) == 1
+]
 DELTA = 1e-6
 
 
@@ -157,6 +162,14 @@ def test_no_input_makes_a_report_less_likely_than_the_blanket(name: str) -> None
     floor = mechanism.log_prob(reports[:, None], ends).min(axis=1)
     assert np.all(floor <= least + 1e-9)
     assert found.floor_mass.sum() <= 1
+
+
+@pytest.mark.parametrize("name", GRADED)
+def test_graded_inputs_have_no_blanket_and_hide_among_clones(name: str) -> None:
+    mechanism = nz.CATALOGUE[name].example(1.0)
+    assert blankets(mechanism) == []
+    by_epsilon = shuffled(nz.Guarantee(mechanism.guarantee.epsilon), 1000, DELTA, method="clones").epsilon
+    assert shuffled(mechanism, 1000, DELTA).epsilon == pytest.approx(by_epsilon, rel=1e-3)
 
 
 def _three_part_delta(

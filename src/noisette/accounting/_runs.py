@@ -32,6 +32,12 @@ class Losses:
         """Return the same seen from the other input."""
         return Losses(self.second, self.first, -self.high, -self.low)
 
+    def below(self, limit: float) -> tuple[Losses, float]:
+        """Return the parts whose losses are at most ``limit``, and the chance of the others under the first input."""
+        near = self.high <= limit
+        kept = Losses(self.first[near], self.second[near], self.low[near], self.high[near])
+        return kept, float(self.first[~near].sum())
+
     def atoms(self) -> tuple[FloatArray, FloatArray]:
         """Return losses, and for each its chance under the second input, of a pair that is at least as far apart.
 
@@ -108,10 +114,10 @@ def _along(lines: FloatArray, places: float, tilt: float, log_weight: float) -> 
         starts, stops = edges[:-1], edges[1:] - 1
         length = (edges[1:] - edges[:-1])[:, None]
         position, weights = starts[:, None] - 0.5 + length * (1 + _NODES) / 2, length * _WEIGHTS / 2
-    weights = weights * (1 + tilt * position) * math.exp(log_weight)
+    weights = weights * (1 + tilt * position)
     chances = []
     for line in lines:
-        mass = np.exp(line[0] + position * (line[1] + position * line[2]))
+        mass = np.exp(line[0] + log_weight + position * (line[1] + position * line[2]))
         if last >= _LISTED:  # a sum of exponentials is the integral times (s/2) / sinh(s/2)
             half = (line[1] + 2 * position * line[2]) / 2
             mass = mass * np.where(np.abs(half) > 1e-9, half / np.sinh(np.where(np.abs(half) > 1e-9, half, 1.0)), 1.0)

@@ -18,6 +18,7 @@ from noisette.guarantees import Guarantee
 DOTS = 1000  # of a curve that is not known in closed form
 _LARGEST = 30.0  # above this epsilon only the worst case is looked at
 _SHY = 1 + 1e-9  # covers the rounding of sums
+_FLOATS = 700.0  # losses up to which exp of one is a float
 _SMALLEST = 1e-18  # where a curve that never ends is cut off
 
 
@@ -162,7 +163,10 @@ def _repeated(split: Split, worst: Curve, dots: int) -> Curve:
 
 def _integrated(found: list[Losses], stated: Guarantee, worst: Curve, dots: int) -> Curve:
     """Return the largest delta over pairs of inputs, both ways, at each dot."""
-    atoms = [losses.atoms() for pair in found for losses in (pair, pair.swapped())]
+    near = [losses.below(_FLOATS) for pair in found for losses in (pair, pair.swapped())]
+    if any(missing > _SMALLEST / 2 for _, missing in near):  # else what is added to delta covers it
+        return worst
+    atoms = [losses.atoms() for losses, _ in near]
     if stated.delta == 0:
         largest = max(float(losses.max()) for losses, _ in atoms)
         if largest > stated.epsilon * (1 + 1e-6) + 1e-12:

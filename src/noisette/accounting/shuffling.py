@@ -122,7 +122,8 @@ class Blanket:
 
 
 def blankets(mechanism: Mechanism) -> list[Blanket]:
-    """Return the blankets of a pure mechanism, one for each kind of pair of witnesses; none if reports are not numbers.
+    """Return the blankets of a pure mechanism, one for each kind of pair of witnesses; none if reports are not numbers
+    or inputs are graded: there likelihoods jump from level to level, and a mesh may miss the least.
 
     The blanket is the least likelihood of a report over all inputs, of mass 2 / (E + 1) for Duchi, k / (E + k - 1) for
     randomised response over k categories, (t + 1) / (t + E) for the three-piece mechanisms, E = exp(epsilon). Where
@@ -136,6 +137,8 @@ def blankets(mechanism: Mechanism) -> list[Blanket]:
     >>> [round(b.share, 6) for b in blankets(Duchi(epsilon=1.0))]
     [0.537883]
     """
+    if mechanism.guarantee.matrix is not None:
+        return []
     found = likelihoods(mechanism)
     if found is None:
         return _of_categories(mechanism)
