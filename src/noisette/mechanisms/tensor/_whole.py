@@ -126,8 +126,8 @@ class WholeTensorMechanism(TensorReports):
             )
 
     @abstractmethod
-    def _perturb(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return the reports of admissible tensors, one flat tensor a row."""
+    def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
+        """Write the reports of admissible tensors, one flat tensor a row."""
 
     def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
         """Return one report for each tensor along the last axes: an array of the same shape, or a torch tensor."""
@@ -136,7 +136,7 @@ class WholeTensorMechanism(TensorReports):
         source = _random.generator(rng)
         reports = np.empty(rows.shape)
         for part in row_blocks(len(rows), self.size):
-            reports[part] = self._perturb(self._admit(rows[part], clip=clip), source)
+            self._perturb(self._admit(rows[part], clip=clip), source, reports[part])
         return restore(reports.reshape(values.shape))
 
     def _inputs(self, x: Any) -> FloatArray:

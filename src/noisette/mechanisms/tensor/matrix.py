@@ -251,12 +251,12 @@ class MatrixMechanism(WholeTensorMechanism):
         step, _ = self._lattice
         return np.rint(self._strategy.ask(rows.reshape(-1, *self.domain.dims)) / step)
 
-    def _perturb(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
         step, noise = self._lattice
         asked = self._rounded(rows)
         asked += _random.discrete_gaussian(rng, noise, asked.size).reshape(asked.shape)
         asked *= step
-        return self._strategy.reconstruct(asked).reshape(rows.shape)
+        reports[...] = self._strategy.reconstruct(asked).reshape(rows.shape)
 
     @cached_property
     def support(self) -> Finite:

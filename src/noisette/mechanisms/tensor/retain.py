@@ -17,7 +17,7 @@ from noisette.cells import Cells
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import TensorDomain
 from noisette.guarantees import Claim, Guarantee, warn_unsound
-from noisette.mechanisms._base import coarseness, power_of_two
+from noisette.mechanisms._base import BLOCK, blocks, coarseness, power_of_two
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
 from noisette.mechanisms.tensor._whole import TensorGrid, WholeTensorMechanism, open_array
 from noisette.mechanisms.tensor.retain_calibration import Choice, Request, choose, group
@@ -251,16 +251,18 @@ class RetainOrNoise(WholeTensorMechanism):
         below = np.floor(position)
         return below, position - below
 
-    def _perturb(self, rows: FloatArray, rng: np.random.Generator) -> FloatArray:
-        index, rest = self._position(rows)
-        if not self.as_published:
-            index += rng.random(rows.shape) < rest
-        noise = self._noise.sample(rng, rows.size).reshape(rows.shape)
-        noise[rng.random(rows.shape) < self.p_keep] = 0.0
-        index += noise
-        index *= self.step
-        index += self.domain.low
-        return index
+    def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
+        keeping = bool(np.any(self.p_keep > 0))
+        for part in blocks(self.size, max(1, BLOCK // len(rows))):
+            index, rest = self._position(rows[:, part])
+            if not self.as_published:
+                index += rng.random(index.shape) < rest
+            noise = self._noise.sample(rng, index.size).reshape(index.shape)
+            if keeping:
+                noise[rng.random(index.shape) < (self.p_keep[part] if self.p_keep.ndim else self.p_keep)] = 0.0
+            index += noise
+            index *= self.step
+            reports[:, part] = index + self.domain.low
 
     @property
     def _fineness(self) -> float:
