@@ -1,6 +1,7 @@
 """Private learning in PyTorch: bounded gradients, noise, Poisson samples and a budget that is kept."""
 
 from noisette.sgd.budget import Budget, BudgetSpent
+from noisette.sgd.canaries import TrainingAudit, audit_training
 from noisette.sgd.clipping import CLIPS, L2, AutoS, Clip, Curvature, LInf, PerLayer, Psac, Quantile
 from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
@@ -32,6 +33,8 @@ __all__ = [
     "Psac",
     "Quantile",
     "Recorder",
+    "TrainingAudit",
+    "audit_training",
     "check_model",
     "make_private",
     "with_open_recurrence",

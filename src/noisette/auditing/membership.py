@@ -1,0 +1,292 @@
+"""Was this example in the training data? Attacks that answer, how well they do, and what that says about epsilon.
+
+Scores are higher for examples that look like members. Attacks here take losses, confidences or features that some
+model gave; training the models is the caller's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+from scipy.stats import binom, rankdata
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray
+from noisette.auditing.intervals import lower_bounds, promised_bounds, rate_above, rate_below
+
+_RARE = 0.01  # the rate of false alarms at which hits are counted
+_LEAST = 1e-12
+_SHARES = (0.05, 0.2, 0.5, 1.0)  # of the canaries, that are guessed
+
+
+@dataclass(frozen=True)
+class Rate:
+    """An estimate with the ends of its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True)
+class Attack:
+    """How well scores tell members from others.
+
+    ``epsilon`` is a lower bound on the epsilon (at ``delta``) of whatever gave the scores, and ``mu`` one on its mu if
+    its noise is Gaussian, each at ``confidence`` and if each score comes from a run of its own. Scores of one run are
+    not independent: then it is an indication, and `one_run` is the test that holds.
+    """
+
+    auc: Rate
+    balanced_accuracy: Rate
+    hits_at_rare: Rate  # true positive rate at 1 % false positives
+    epsilon: float
+    mu: float
+    delta: float
+    confidence: float
+    members: int
+    others: int
+
+
+def evaluate(members: Any, others: Any, *, delta: float = 0.0, confidence: float = 0.95, rng: Rng = 0) -> Attack:
+    """Return how well scores tell members from others.
+
+    The area under the curve has DeLong's interval. Thresholds are chosen on a random half of the scores and tried on
+    the rest, with Clopper-Pearson limits; so is the event behind ``epsilon``.
+
+    >>> scores = np.random.default_rng(1).normal(size=(2, 2000))
+    >>> attack = evaluate(scores[0] + 1, scores[1])  # Gaussian, mu = 1: AUC is Phi(1 / sqrt(2)) = 0.760
+    >>> attack.auc.low < 0.760 < attack.auc.high
+    True
+    """
+    confidence = _validate.number(confidence, "confidence")
+    if not 0 < confidence < 1:
+        raise ValueError(f"Expected confidence={confidence!r} between 0 and 1.")
+    inside, outside = _scores(members, "members"), _scores(others, "others")
+    source = _random.generator(rng)
+    learn_in, test_in = _halves(inside, source)
+    learn_out, test_out = _halves(outside, source)
+    epsilon, mu = (_bound(place, (learn_in, learn_out), (test_in, test_out), delta, confidence) for place in (0, 1))
+    accuracy = _accuracy(learn_in, learn_out, test_in, test_out, confidence)
+    rare = np.quantile(learn_out, 1 - _RARE, method="higher")
+    return Attack(
+        auc=_auc(inside, outside, confidence),
+        balanced_accuracy=accuracy,
+        hits_at_rare=_rate(int((test_in > rare).sum()), len(test_in), confidence),
+        epsilon=epsilon,
+        mu=mu,
+        delta=delta,
+        confidence=confidence,
+        members=len(inside),
+        others=len(outside),
+    )
+
+
+def loss_scores(losses: Any) -> FloatArray:
+    """Return the scores of the loss-threshold attack: members have smaller losses (Yeom et al. 2018)."""
+    return -_scores(losses, "losses")
+
+
+def likelihood_ratio_scores(confidences: Any, shadow: Any, inside: Any) -> FloatArray:
+    """Return LiRA's scores from the confidence of a model, and of shadow models, in each example's true label.
+
+    ``shadow`` is (models, examples), ``inside`` tells which of the models saw which example. With phi =
+    ln(p / (1 - p)), the score is ln N(phi; mean and variance of those inside) - ln N(phi; those outside) (Carlini et
+    al. 2022, Algorithm 1). With fewer than 64 models on a side the variance is that of all examples together.
+    """
+    own, others = _logits(confidences), _logits(shadow)
+    seen = np.asarray(inside, dtype=bool)
+    if others.ndim != 2 or seen.shape != others.shape or own.shape != others.shape[1:]:
+        raise ValueError(
+            f"Expected confidences of shape (examples,), shadow and inside of shape (models, examples); got "
+            f"{own.shape}, {others.shape}, {seen.shape}."
+        )
+    if not (seen.any(0) & ~seen.all(0)).all():
+        raise ValueError("Expected every example to be inside of one shadow model and outside of another at least.")
+    scores = np.zeros(own.shape)
+    for side, sign in ((seen, 1.0), (~seen, -1.0)):
+        count = side.sum(0)
+        mean = np.where(side, others, 0.0).sum(0) / count
+        squares = np.where(side, (others - mean) ** 2, 0.0).sum(0)
+        if count.min() < 64:
+            variance = np.full(own.shape, squares.sum() / max((count - 1).sum(), 1))
+        else:
+            variance = squares / (count - 1)
+        variance = np.maximum(variance, _LEAST)
+        scores += sign * (-((own - mean) ** 2) / (2 * variance) - 0.5 * np.log(variance))
+    return scores
+
+
+def learned_scores(features: Any, inside: Any, candidates: Any, *, rng: Rng = 0) -> FloatArray:
+    """Return the scores of an attack learned on examples of known membership, from whatever a white box shows.
+
+    Features may be sorted posteriors, the loss, the label and gradients of the last layer (thesis 004, section 5.3.5).
+    A gradient-boosted classifier (scikit-learn) learns from those of known membership and scores the candidates.
+    """
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+    except ImportError as error:
+        raise ImportError("The learned attack needs scikit-learn: pip install scikit-learn.") from error
+    known = np.asarray(features, dtype=np.float64)
+    wanted = np.asarray(candidates, dtype=np.float64)
+    labels = np.asarray(inside, dtype=bool)
+    if known.ndim != 2 or wanted.ndim != 2 or known.shape[1] != wanted.shape[1] or labels.shape != known.shape[:1]:
+        raise ValueError(
+            f"Expected features (known, d), inside (known,) and candidates (wanted, d); got {known.shape}, "
+            f"{labels.shape}, {wanted.shape}."
+        )
+    seed = int(_random.generator(rng).integers(2**31))
+    model = HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=15, learning_rate=0.08, random_state=seed)
+    return np.asarray(model.fit(known, labels).decision_function(wanted))
+
+
+def one_run_epsilon(
+    correct: int, guesses: int, canaries: int, *, delta: float = 0.0, confidence: float = 0.95
+) -> float:
+    """Return a lower bound on epsilon from one training run in which each canary took part by the flip of a coin.
+
+    ``correct`` of ``guesses`` were right, about ``canaries`` in all (the others were passed over). For an (epsilon,
+    delta)-private run the chance of so many is at most beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with B
+    binomial(r, E / (1 + E)) and beta = P[B >= v] (Steinke, Nasr, Jagielski 2023, Theorem 5.2; spec/best-known.md).
+
+    >>> round(one_run_epsilon(95, 100, 1000), 2)
+    2.17
+    """
+    guesses = _validate.integer(guesses, "guesses", low=0, high=canaries)
+    correct = _validate.integer(correct, "correct", low=0, high=guesses)
+    if guesses == 0:
+        return 0.0
+
+    def refuted(epsilon: float) -> bool:
+        return _chance(correct, guesses, canaries, epsilon, delta) <= 1 - confidence
+
+    if not refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while refuted(high) and high < 64:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def one_run(
+    scores: Any, inside: Any, *, delta: float = 0.0, confidence: float = 0.95, guesses: int | None = None
+) -> float:
+    """Return the lower bound on epsilon of one run, from each canary's score and whether it took part.
+
+    The highest and the lowest scores are guessed, ``guesses`` in all. By default several numbers are tried, and each
+    gets an equal share of the risk.
+    """
+    values, truth = _scores(scores, "scores"), np.asarray(inside, dtype=bool)
+    if truth.shape != values.shape:
+        raise ValueError(f"Expected one flag for each score, got shapes {values.shape} and {truth.shape}.")
+    order = np.argsort(values, kind="stable")
+    size = len(values)
+    tried = sorted({max(2 * round(size * share / 2), 2) for share in _SHARES}) if guesses is None else [guesses]
+    risk = (1 - confidence) / len(tried)
+    best = 0.0
+    for count in tried:
+        each = count // 2
+        right = int(truth[order[size - each :]].sum() + (~truth[order[:each]]).sum())
+        best = max(best, one_run_epsilon(right, 2 * each, size, delta=delta, confidence=1 - risk))
+    return best
+
+
+def _chance(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+    """Return the bound on the chance of so many right guesses."""
+    right = 1 / (1 + math.exp(-epsilon))
+    base = float(binom.sf(correct - 1, guesses, right))
+    if delta == 0 or correct == 0:
+        return base
+    steps = np.arange(1, correct + 1)
+    gains = (binom.sf(correct - steps - 1, guesses, right) - base) / steps
+    return min(base + 2 * canaries * delta * float(gains.max()), 1.0)
+
+
+def _scores(values: Any, name: str) -> FloatArray:
+    array = _validate.reals(values, name)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        raise ValueError(f"Expected {name} as one row of finite numbers, got shape {array.shape}.")
+    return array
+
+
+def _logits(confidences: Any) -> FloatArray:
+    """Return ln(p / (1 - p)), with p kept off 0 and 1."""
+    chances = np.clip(_validate.reals(confidences, "confidences"), _LEAST, 1 - _LEAST)
+    return np.log(chances) - np.log1p(-chances)
+
+
+def _halves(scores: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    if len(scores) < 4:
+        raise ValueError(f"Expected at least 4 scores on each side, got {len(scores)}.")
+    mixed = rng.permutation(scores)
+    return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
+
+
+def _auc(inside: FloatArray, outside: FloatArray, confidence: float) -> Rate:
+    """Return the area under the curve with the interval of DeLong, DeLong, Clarke-Pearson 1988."""
+    m, n = len(inside), len(outside)
+    ranks = rankdata(np.concatenate([inside, outside]))
+    above = (ranks[:m] - rankdata(inside)) / n
+    below = 1 - (ranks[m:] - rankdata(outside)) / m
+    value = float(above.mean())
+    spread = math.sqrt(float(above.var(ddof=1)) / m + float(below.var(ddof=1)) / n)
+    reach = float(ndtri((1 + confidence) / 2)) * spread
+    return Rate(value, max(value - reach, 0.0), min(value + reach, 1.0))
+
+
+def _accuracy(
+    learn_in: FloatArray, learn_out: FloatArray, test_in: FloatArray, test_out: FloatArray, confidence: float
+) -> Rate:
+    thresholds = np.sort(np.concatenate([learn_in, learn_out]))
+    hits, alarms = (1 - np.searchsorted(np.sort(side), thresholds) / len(side) for side in (learn_in, learn_out))
+    best = thresholds[int(np.argmax(hits - alarms))]
+    hit, quiet = float((test_in >= best).mean()), float((test_out < best).mean())
+    spread = (
+        math.sqrt(
+            max(hit * (1 - hit), 0.25 / len(test_in)) / len(test_in)
+            + max(quiet * (1 - quiet), 0.25 / len(test_out)) / len(test_out)
+        )
+        / 2
+    )
+    value, reach = (hit + quiet) / 2, float(ndtri((1 + confidence) / 2)) * spread
+    return Rate(value, max(value - reach, 0.0), min(value + reach, 1.0))
+
+
+def _rate(hits: int, size: int, confidence: float) -> Rate:
+    share = (1 - confidence) / 2
+    return Rate(hits / size, float(rate_below(hits, size, share)), float(rate_above(hits, size, share)))
+
+
+def _bound(
+    place: int,
+    learn: tuple[FloatArray, FloatArray],
+    test: tuple[FloatArray, FloatArray],
+    delta: float,
+    confidence: float,
+) -> float:
+    """Return the lower bound on epsilon (0) or mu (1) from the threshold that promises most where it is chosen."""
+    size = min(map(len, learn))
+    thresholds = np.unique(np.concatenate(learn))
+    hits, others = (_above(side[:size], thresholds) for side in learn)
+    promised = promised_bounds(hits, others, size, delta=delta, deviations=float(ndtri(confidence)))[place]
+    best = thresholds[[int(np.argmax(promised))]]
+    size = min(map(len, test))
+    hit, other = (int(_above(side[:size], best)[0]) for side in test)
+    return max(lower_bounds(hit, other, size, delta=delta, confidence=confidence)[place], 0.0)
+
+
+def _above(scores: FloatArray, thresholds: FloatArray) -> npt.NDArray[np.int64]:
+    """Return how many scores are at least each threshold."""
+    return np.asarray(len(scores) - np.searchsorted(np.sort(scores), thresholds), dtype=np.int64)

@@ -1,0 +1,148 @@
+"""Membership attacks: their measures against known curves, their bounds against the truth."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from noisette.auditing.membership import (
+    evaluate,
+    learned_scores,
+    likelihood_ratio_scores,
+    loss_scores,
+    one_run,
+    one_run_epsilon,
+)
+
+FALSE_ALARM = 1e-6
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5, 2.0])
+def test_measures_agree_with_two_normal_laws(mu):
+    rng = np.random.default_rng(1)
+    attack = evaluate(rng.normal(mu, 1, 20_000), rng.normal(0, 1, 20_000), confidence=1 - FALSE_ALARM)
+    assert attack.auc.low <= norm.cdf(mu / math.sqrt(2)) <= attack.auc.high
+    assert attack.balanced_accuracy.low <= norm.cdf(mu / 2) + 2e-3
+    assert attack.balanced_accuracy.high >= norm.cdf(mu / 2) - 2e-3
+    # the threshold at 1 % is itself estimated from 10,000: between 0.6 and 1.5 %
+    low, high = (norm.sf(norm.isf(rate) - mu) for rate in (0.006, 0.015))
+    assert low <= attack.hits_at_rare.high
+    assert high >= attack.hits_at_rare.low
+    assert attack.auc.high - attack.auc.low < 0.07
+
+
+def test_intervals_cover():
+    """A thousand times 95 %: below 923 or above 973 with probability 1e-4 each at most."""
+    rng = np.random.default_rng(2)
+    truth = norm.cdf(1 / math.sqrt(2))
+    covered = 0
+    for _ in range(1000):
+        rate = evaluate(rng.normal(1, 1, 60), rng.normal(0, 1, 60), rng=rng).auc
+        covered += rate.low <= truth <= rate.high
+    assert binom.ppf(FALSE_ALARM, 1000, 0.94) <= covered <= binom.ppf(1 - FALSE_ALARM, 1000, 0.965)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_the_bound_stays_below_the_truth_and_comes_near(epsilon):
+    """Randomised response: scores are 0 or 1, the truth is known."""
+    keep = math.exp(epsilon) / (1 + math.exp(epsilon))
+    rng = np.random.default_rng(3)
+    above, bounds = 0, []
+    for _ in range(200):
+        members = (rng.random(4000) < keep).astype(float)
+        others = (rng.random(4000) > keep).astype(float)
+        bound = evaluate(members, others, rng=rng).epsilon
+        above += bound > epsilon
+        bounds.append(bound)
+    assert above <= binom.ppf(1 - FALSE_ALARM, 200, 0.05)
+    assert np.median(bounds) > 0.75 * epsilon
+
+
+def test_one_run_agrees_with_the_exact_tail_of_randomised_response():
+    for epsilon in (0.3, 1.0, 2.5):
+        right = math.exp(epsilon) / (1 + math.exp(epsilon))
+        correct = int(binom.ppf(0.5, 400, right))
+        bound = one_run_epsilon(correct, 400, 400)
+        keep = math.exp(bound) / (1 + math.exp(bound))
+        assert binom.sf(correct - 1, 400, keep) == pytest.approx(0.05, rel=1e-6)
+        assert bound < epsilon
+
+
+def test_one_run_never_shows_more_than_there_is():
+    epsilon, rng, above = 1.0, np.random.default_rng(4), 0
+    keep = math.exp(epsilon) / (1 + math.exp(epsilon))
+    for _ in range(400):
+        inside = rng.random(500) < 0.5
+        scores = np.where(rng.random(500) < keep, inside, ~inside) + rng.normal(0, 1e-3, 500)
+        above += one_run(scores, inside) > epsilon
+    assert above <= binom.ppf(1 - FALSE_ALARM, 400, 0.05)
+
+
+def test_one_run_would_show_twice_the_noise_missing():
+    rng = np.random.default_rng(5)
+    inside = rng.random(2000) < 0.5
+    keep = math.exp(2.0) / (1 + math.exp(2.0))
+    scores = np.where(rng.random(2000) < keep, inside, ~inside).astype(float)
+    assert 1.5 < one_run(scores, inside, guesses=2000) <= 2.0
+
+
+def test_delta_lowers_the_bound():
+    bounds = [one_run_epsilon(98, 100, 1000, delta=delta) for delta in (0.0, 1e-6, 1e-4, 1e-3)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] > bounds[-1] + 0.5
+
+
+def test_nothing_guessed_shows_nothing():
+    assert one_run_epsilon(0, 0, 10) == 0
+    assert one_run_epsilon(5, 10, 10) == 0
+
+
+def test_the_likelihood_ratio_finds_members_that_a_loss_does_not():
+    """Examples differ in how hard they are; each model moves its members by less than that."""
+    rng = np.random.default_rng(6)
+    hard = rng.normal(0, 3, 2000)
+
+    def logits(inside):
+        return hard + 1.5 * inside + rng.normal(0, 1, inside.shape)
+
+    shadow_in = rng.random((64, 2000)) < 0.5
+    target = rng.random(2000) < 0.5
+    shadow, own = logits(shadow_in), logits(target[None])[0]
+
+    def confidence(z):
+        return 1 / (1 + np.exp(-z))
+
+    ratio = likelihood_ratio_scores(confidence(own), confidence(shadow), shadow_in)
+    losses = loss_scores(np.log1p(np.exp(-own)))
+    by_ratio = evaluate(ratio[target], ratio[~target])
+    by_loss = evaluate(losses[target], losses[~target])
+    assert by_ratio.auc.value == pytest.approx(norm.cdf(1.5 / math.sqrt(2)), abs=0.03)
+    assert by_ratio.auc.low > by_loss.auc.high
+
+
+def test_a_learned_attack_finds_a_rule():
+    rng = np.random.default_rng(7)
+    features, candidates = rng.normal(size=(1500, 4)), rng.normal(size=(1000, 4))
+    inside, truth = features[:, 1] * features[:, 2] > 0, candidates[:, 1] * candidates[:, 2] > 0
+    scores = learned_scores(features, inside, candidates)
+    assert evaluate(scores[truth], scores[~truth]).auc.low > 0.9
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: evaluate([1.0, 2.0], [1.0] * 9), "at least 4 scores"),
+        (lambda: evaluate([1.0, math.nan, 2, 3], [1.0] * 9), "finite"),
+        (lambda: evaluate([1.0] * 9, [1.0] * 9, confidence=1.0), "confidence=1.0"),
+        (lambda: one_run([1.0, 2.0], [True]), "one flag for each score"),
+        (lambda: one_run_epsilon(11, 10, 10), "correct=11"),
+        (lambda: likelihood_ratio_scores([0.5], [[0.5, 0.5]], [[True, False]]), "Expected confidences of shape"),
+        (lambda: likelihood_ratio_scores([0.5], [[0.5], [0.4]], [[True], [True]]), "inside of one shadow model"),
+        (lambda: learned_scores([[1.0]], [True, False], [[1.0]]), "Expected features"),
+    ],
+    ids=["few", "nan", "confidence", "flags", "more than guessed", "shapes", "one side", "learned shapes"],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
