@@ -109,6 +109,11 @@ def test_clipping_is_asked_for() -> None:
         with pytest.raises(ValueError, match="Expected finite values"):
             m.privatize(np.full((2, 3), bad), clip=True)
     ball = nz.TensorGaussian(nz.TensorBall((2, 3), 1.0), 1.0)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"Expected finite values, got (nan|inf) at \(0, 0\)"):
+            ball.privatize(np.full((2, 3), bad), clip=True)
+    huge = np.full((2, 3), 1e300)
+    assert np.array_equal(ball.privatize(huge, clip=True, rng=1), ball.privatize(ball.domain.clip(huge), rng=1))
     assert np.array_equal(ball.privatize(wide, clip=True, rng=1), ball.privatize(ball.domain.clip(wide), rng=1))
 
 

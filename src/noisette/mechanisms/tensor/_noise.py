@@ -57,11 +57,6 @@ class TensorNoise(TensorReports):
         """One release is mu-GDP."""
 
     @property
-    def _offset(self) -> float:
-        """How far the centre of the domain may be from the point of the lattice next to it."""
-        return abs(self._middle) * 2.0**-45
-
-    @property
     def _middle(self) -> float:
         return (self.domain.low + self.domain.high) / 2 if isinstance(self.domain, TensorDomain) else 0.0
 
@@ -84,6 +79,7 @@ class TensorNoise(TensorReports):
             if isinstance(self.domain, TensorBall)
             else (self.domain.high - self.domain.low) / 2
         )
+        half += abs(self._middle - self._centre)
         farthest = math.prod(mode.row_sum for mode in self.modes) * half / self.sigma
         if farthest > _FARTHEST:
             raise ValueError(
@@ -121,10 +117,12 @@ class TensorNoise(TensorReports):
         """
         values, target, restore = opened(x, out)
         _validate.trailing(values, self.domain.dims, "x")
-        if isinstance(self.domain, TensorBall) and clip:
-            values = self.domain.clip(values)
-        elif not clip or not np.isfinite(values.sum(dtype=np.float64)):
+        if not clip:
             self._check_inside(values)
+        else:
+            self._check_finite(values)
+            if isinstance(self.domain, TensorBall):
+                values = self.domain.clip(values)
         source = _random.generator(rng)
         uncut = 0 if self.symmetry else next((k for k, m in enumerate(self.modes) if m.covariance is not None), None)
         rest = self.domain.dims[uncut:] if uncut is not None else ()
@@ -155,17 +153,21 @@ class TensorNoise(TensorReports):
         if self._centre:
             work += self._centre
 
+    def _check_finite(self, values: npt.NDArray[Any]) -> None:
+        """Refuse what is no number."""
+        if not (math.isfinite(values.min()) and math.isfinite(values.max())):  # NaN spreads to both
+            rows = values.reshape(-1, self.size)
+            bad = self._first(rows, ~np.isfinite(rows))
+            raise ValueError(f"Expected finite values, got {bad}. Remove or impute missing values before privatising.")
+
     def _check_inside(self, values: npt.NDArray[Any]) -> None:
         """Refuse what is no number, lies outside the domain, or lacks a declared symmetry."""
         rows = values.reshape(-1, self.size)
         if isinstance(self.domain, TensorDomain):
             self._admit(rows, clip=False)
         else:
-            with np.errstate(over="ignore"):
-                norms = self.domain.norms(values)
-            if not np.isfinite(norms).all():
-                bad = self._first(rows, ~np.isfinite(rows)) if not np.isfinite(rows).all() else rows.max()
-                raise ValueError(f"Expected finite values, got {bad}. Remove or impute missing values first.")
+            self._check_finite(values)
+            norms = self.domain.norms(values)
             if not (norms <= self.domain.radius * (1 + 1e-12)).all():
                 part = "tensors" if self.domain.mode is None else f"slices along mode {self.domain.mode}"
                 raise ValueError(

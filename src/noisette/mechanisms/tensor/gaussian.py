@@ -165,7 +165,7 @@ class TensorGaussian(TensorNoise):
         """Return the whitened distance with what float64 adds, and what rounding to the lattice adds, for s = 1."""
         operations = 8 + sum(mode.size + 4 for mode in self.modes if mode.full)
         norms = math.prod(mode.rounding for mode in self.modes)
-        error = 2 * operations * 2.0**-53 * norms * (self._radius + self._offset * math.sqrt(self.size))
+        error = 2 * operations * 2.0**-53 * norms * (self._radius + abs(self._middle) * math.sqrt(self.size))
         touched = self.neighbours.entries * math.prod(
             self.modes[k].size for k in self.neighbours.fixed if self.modes[k].full
         )
