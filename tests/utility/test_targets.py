@@ -114,6 +114,15 @@ def test_verdicts() -> None:
     assert tiny.to_dict()["signal"] == 1.0
 
 
+def test_a_biased_guess_is_not_worth_collecting() -> None:
+    """Square wave at a tiny budget says the middle, whatever the values: its error stays just below the signal."""
+    made = plan(users=2000, dims=500, epsilon=0.5)
+    assert made.best.mechanism == "square-wave"
+    assert made.best.verdict == "doubtful"
+    assert made.best_unbiased is not None
+    assert made.best_unbiased.verdict == made.verdict == "not worth collecting"
+
+
 def test_signals() -> None:
     """Root mean square distance from the middle; of categories from equal frequencies, whatever the distribution."""
     assert plan(users=10, epsilon=1.0, domain=nz.Interval(0, 10)).signal == 5.0

@@ -21,7 +21,15 @@ from noisette.utility.populations import Population
 from noisette.utility.records import Group, groups, record_curve
 from noisette.utility.reporting import best_report, report_rules
 from noisette.utility.responses import Recording, Sampling, scalar_domain
-from noisette.utility.targets import check_targets, power, signal_of, users_for_error, users_for_power, verdict
+from noisette.utility.targets import (
+    DOUBTFUL,
+    check_targets,
+    power,
+    signal_of,
+    users_for_error,
+    users_for_power,
+    verdict,
+)
 
 Knowledge = Population | list[Group] | None  # of one dimension or many alike, or of each attribute of a record
 
@@ -88,7 +96,13 @@ class Plan:
 
     @property
     def verdict(self) -> str:
-        """Whether the best candidate tells more than a guess, see `noisette.utility.verdict`."""
+        """Whether the best candidate tells more than a guess, see `noisette.utility.verdict`.
+
+        A biased average that is doubtful is little else than the guess: then the best unbiased one decides.
+        """
+        fallback = self.best_unbiased
+        if self.best.verdict == DOUBTFUL and not self.best.unbiased and fallback is not None:
+            return fallback.verdict
         return self.best.verdict
 
     @property
