@@ -24,6 +24,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
+from noisette.sgd import zoo
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
 OPACUS = ("hooks", "functorch", "ew", "ghost")
@@ -62,50 +63,6 @@ class Last(nn.Module):
         return self.out(states.mean(1))
 
 
-class Block(nn.Module):
-    """Two convolutions around which the input passes."""
-
-    def __init__(self, entering: int, leaving: int, stride: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(entering, leaving, 3, stride, 1)
-        self.second = nn.Conv2d(leaving, leaving, 3, 1, 1)
-        self.around = nn.Conv2d(entering, leaving, 1, stride) if stride > 1 else nn.Identity()
-        self.norms = nn.ModuleList([nn.GroupNorm(4, leaving), nn.GroupNorm(4, leaving)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = torch.relu(self.norms[0](self.first(x)))
-        return torch.relu(self.norms[1](self.second(inner)) + self.around(x))
-
-
-def logistic() -> nn.Module:
-    """Return multinomial logistic regression on MNIST."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-
-
-def cnn() -> nn.Module:
-    """Return the CNN of the thesis: 21,840 parameters."""
-    return nn.Sequential(
-        nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10),
-    )  # fmt: skip
-
-
-def lenet() -> nn.Module:
-    """Return LeNet-5 with ReLU."""
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
-    )  # fmt: skip
-
-
-def resnet() -> nn.Module:
-    """Return a small residual network for CIFAR-10, with group normalisation."""
-    return nn.Sequential(
-        nn.Conv2d(3, 16, 3, 1, 1), nn.GroupNorm(4, 16), nn.ReLU(), Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
-    )  # fmt: skip
-
-
 def images(*shape: int) -> Callable[[int], Tensor]:
     """Return a function that draws a batch of images."""
     return lambda batch: torch.randn(batch, *shape)
@@ -117,10 +74,10 @@ def words(batch: int) -> Tensor:
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor], int]] = {
-    "logistic": (logistic, images(1, 28, 28), 256),
-    "cnn": (cnn, images(1, 28, 28), 256),
-    "lenet": (lenet, images(1, 28, 28), 256),
-    "resnet": (resnet, images(3, 32, 32), 64),
+    "logistic": (zoo.softmax, images(1, 28, 28), 256),
+    "cnn": (zoo.cnn, images(1, 28, 28), 256),
+    "lenet": (zoo.lenet, images(1, 28, 28), 256),
+    "resnet": (lambda: zoo.resnet(3, 32), images(3, 32, 32), 64),
     "bilstm": (lambda: Last(nn.LSTM(32, 32, batch_first=True, bidirectional=True)), words, 64),
 }
 

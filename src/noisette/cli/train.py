@@ -11,6 +11,10 @@ import click
 MODELS: dict[str, tuple[str, str]] = {
     "linear": ("train_table", "linear regression of a column of FILE"),
     "logistic": ("train_table", "logistic regression of a column of FILE with two classes"),
+    "softmax": ("train_images", "logistic regression on the images of --data"),
+    "cnn": ("train_images", "two convolutions and two linear layers, on the images of --data"),
+    "lenet": ("train_images", "LeNet-5, on the images of --data"),
+    "resnet": ("train_images", "three residual blocks, on the images of --data"),
 }
 
 
@@ -51,7 +55,7 @@ def _model(args: list[str]) -> str | None:
 def train(arguments: tuple[str, ...], model: str) -> None:
     """Train a private model.
 
-    What else can be given depends on the model: `noisette train --model linear --help`. Every model is shown as a table,
-    or with --json as a record that holds the seed and the guarantee.
+    What else can be given depends on the model: `noisette train --model linear --help`. Every model is shown as a
+    table, or with --json as a record that holds the seed and the guarantee.
     """
     raise AssertionError(f"The family of {model!r} has its own command, got {arguments}.")  # pragma: no cover

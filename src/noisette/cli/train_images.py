@@ -1,0 +1,166 @@
+"""`noisette train --data mnist --model cnn`: an image classifier by private SGD."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+_ATTACKED = 5000  # examples on each side that a membership attack is tried on
+
+
+@click.command("train")
+@click.option("--data", type=click.Choice(["mnist", "fashion-mnist", "cifar10", "svhn"]), required=True)
+@click.option("--model", type=click.Choice(["softmax", "cnn", "lenet", "resnet"]), required=True)
+@click.option("--epsilon", "-e", type=float, required=True, help="Budget of the whole run, for one example.")
+@click.option("--delta", type=float, default=1e-5, show_default=True)
+@click.option("--epochs", type=int, default=10, show_default=True)
+@click.option("--batch", type=int, default=512, show_default=True, help="Expected size of a Poisson sample.")
+@click.option("--lr", type=float, default=0.5, show_default=True, help="Learning rate of SGD.")
+@click.option("--momentum", type=float, default=0.9, show_default=True)
+@click.option("--clip", default="auto-s", show_default=True, help="A norm, or l2, linf, auto-s, psac, quantile, ...")
+@click.option("--perturb", default="gaussian", show_default=True, help="gaussian, geodp or layered.")
+@click.option("--limit", type=int, help="Train on the first so many images only.")
+@click.option("--attack", is_flag=True, help="Try a membership attack; its result is not covered by the guarantee.")
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="Save here after each epoch; go on from it.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the record as JSON.")
+@click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    data: str,
+    model: str,
+    epsilon: float,
+    delta: float,
+    epochs: int,
+    batch: int,
+    lr: float,
+    momentum: float,
+    clip: str,
+    perturb: str,
+    limit: int | None,
+    attack: bool,
+    checkpoint: Path | None,
+    output: Path | None,
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Train a classifier of images under (epsilon, delta) for one example, and judge it on the test images.
+
+    Images are read from the folder in NOISETTE_DATA, or fetched. Needs the extra: pip install 'noisette[sgd]'.
+    """
+    from noisette._terminal import progress, to_json
+    from noisette.aggregation.whole import whole_file
+
+    try:
+        import torch
+    except ImportError:
+        raise ValueError("Training needs PyTorch: pip install 'noisette[sgd]'.") from None
+    from torch.utils.data import DataLoader
+
+    from noisette import datasets, sgd
+    from noisette.sgd import training, zoo
+
+    if limit is not None and limit < 1:
+        raise ValueError(f"Expected --limit {limit} of at least 1.")
+    if seed is not None:
+        torch.manual_seed(seed)
+    train, test = training.tensors(datasets.images(data), limit=limit)
+    channels, side = train.tensors[0].shape[1:3]
+    network = zoo.ZOO[model](channels, side)
+    private = sgd.make_private(
+        network,
+        torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum),
+        DataLoader(train, batch_size=batch),
+        target=(epsilon, delta),
+        epochs=epochs,
+        clip=_clip(clip),
+        perturb=perturb,
+        rng=seed,
+    )
+    curve: list[dict[str, Any]] = []
+    if checkpoint is not None and checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        network.load_state_dict(saved["model"])
+        private.optimizer.load_state_dict(saved["optimizer"])
+        curve = json.loads(saved["curve"])
+    started = time.monotonic()
+    with progress(f"Training {model} on {data}") as advance:
+
+        def keep(epoch: training.Epoch) -> None:
+            curve.append(asdict(epoch))
+            if checkpoint is not None:
+                whole = {
+                    "model": network.state_dict(),
+                    "optimizer": private.optimizer.state_dict(),
+                    "curve": json.dumps(curve),
+                }
+                with whole_file(checkpoint) as stream:
+                    torch.save(whole, stream)
+
+        training.fit(private, test, epochs=epochs, start=len(curve), each=keep, advance=advance)
+    record = {
+        "data": data,
+        "model": model,
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "examples": len(train),
+        "settings": {
+            "epochs": epochs,
+            "batch": batch,
+            "lr": lr,
+            "momentum": momentum,
+            "clip": clip,
+            "perturb": perturb,
+            "noise_multiplier": private.optimizer.budget.multiplier,
+            "sampling_prob": private.loader.sampling_prob,
+        },
+        "guarantee": private.guarantee.spec(),
+        "spent": private.optimizer.guarantee.spec(),
+        "accuracy": curve[-1]["accuracy"],
+        "curve": curve,
+        "attack": _attacked(training, network, train, test, delta) if attack else None,
+        "seed": seed,
+        "seconds": time.monotonic() - started,
+    }
+    if output is not None:
+        with whole_file(output) as stream:
+            stream.write((to_json(record) + "\n").encode())
+    click.echo(to_json(record)) if as_json else _show(record, private.guarantee)
+    if seed is not None:
+        click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+
+
+def _clip(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _attacked(training: Any, network: Any, train: Any, test: Any, delta: float) -> dict[str, Any]:
+    """Return the losses of members and others, from which `noisette audit --model` tells how well an attack does."""
+    from torch.utils.data import TensorDataset
+
+    sides = {"members": train, "others": test}
+    made: dict[str, Any] = {"delta": delta}
+    for name, side in sides.items():
+        part = TensorDataset(*(tensor[:_ATTACKED] for tensor in side.tensors))
+        made[name] = training.losses(network, part).tolist()
+    return made
+
+
+def _show(record: Mapping[str, Any], guarantee: Any) -> None:
+    """Print the curve, the guarantee and the accuracy."""
+    from noisette._terminal import console, describe, table
+
+    out = console()
+    shown = table(">epoch", ">steps", ">epsilon so far", ">test accuracy")
+    for row in record["curve"]:
+        shown.add_row(str(row["epoch"]), f"{row['steps']:,}", f"{row['epsilon']:.3f}", f"{row['accuracy']:.2%}")
+    out.print(f"{record['model']} on {record['data']}: {record['parameters']:,} parameters", style="bold")
+    out.print(shown)
+    out.print(f"\nTest accuracy {record['accuracy']:.2%} under {describe(guarantee)}.")

@@ -1,0 +1,112 @@
+"""`noisette train --data mnist --model cnn`: a record with curve, seed and guarantee; saving and going on."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from noisette import datasets
+from noisette.cli import verbs
+from noisette.sgd import zoo
+
+
+@pytest.fixture(autouse=True)
+def images(monkeypatch):
+    """Ten kinds of small images that a linear model can tell apart."""
+    rng = np.random.default_rng(1)
+    shapes = rng.integers(0, 256, (10, 28, 28))
+
+    def draw(count):
+        labels = rng.integers(0, 10, count).astype(np.uint8)
+        return np.clip(shapes[labels] + rng.normal(0, 20, (count, 28, 28)), 0, 255).astype(np.uint8), labels
+
+    made = datasets.Images(*draw(600), *draw(200))
+    monkeypatch.setattr(datasets, "images", lambda name: made)
+
+
+def run(*arguments):
+    given = ["train", "--data", "mnist", "--model", "softmax", "--epsilon", "8", "--batch", "60", "--lr", "0.1"]
+    return CliRunner().invoke(verbs, [*given, *arguments])
+
+
+def record(*arguments):
+    result = run("--json", *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_run_learns_and_says_what_it_spent(tmp_path):
+    made = record("--epochs", "3", "--seed", "1", "-o", str(tmp_path / "run.json"))
+    assert made["accuracy"] > 0.8
+    assert [row["epoch"] for row in made["curve"]] == [1, 2, 3]
+    assert [row["steps"] for row in made["curve"]] == [10, 20, 30]
+    assert 7.9 < made["spent"]["epsilon"] <= 8.0
+    assert made["guarantee"] == {**made["guarantee"], "epsilon": 8.0, "delta": 1e-5, "unit": "example"}
+    assert made["seed"] == 1
+    assert made["parameters"] == 7850
+    assert json.loads((tmp_path / "run.json").read_text("utf-8")) == made
+
+
+def test_a_table_fits_a_terminal():
+    result = run("--epochs", "1", "--seed", "1")
+    assert "Test accuracy" in result.stdout
+    assert "ε = 8, δ = 1e-05 per example, central model, relation add-remove" in " ".join(result.stdout.split())
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "protects nobody" not in result.stdout
+    assert "--seed makes the noise predictable" in result.stderr
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    from noisette.sgd import training
+
+    whole = record("--epochs", "3", "--seed", "2")
+    plain = training.fit
+
+    def interrupted(private, test, *, each, **options):
+        def stop(epoch):
+            each(epoch)
+            if epoch.epoch == 2:
+                raise KeyboardInterrupt
+
+        return plain(private, test, each=stop, **options)
+
+    monkeypatch.setattr(training, "fit", interrupted)
+    file = str(tmp_path / "run.pt")
+    assert run("--epochs", "3", "--seed", "2", "--checkpoint", file).exit_code != 0
+    monkeypatch.setattr(training, "fit", plain)
+    resumed = record("--epochs", "3", "--seed", "2", "--checkpoint", file)
+    assert resumed["curve"] == whole["curve"]
+    assert resumed["spent"] == whole["spent"]
+
+
+def test_an_attack_is_recorded_on_request():
+    made = record("--epochs", "1", "--seed", "1", "--attack")
+    assert (len(made["attack"]["members"]), len(made["attack"]["others"])) == (600, 200)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clip", "l4"], "Unknown clip='l4'"),
+        (["--perturb", "cauchy"], "Unknown perturb='cauchy'"),
+        (["--limit", "0"], "--limit 0"),
+        (["--limit", "30"], "batches of 60 from 30 examples"),
+        (["--delta", "0"], "delta"),
+    ],
+)
+def test_bad_options_end_with_a_reason(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize(("channels", "side"), [(1, 28), (3, 32)])
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_models_take_both_kinds_of_images(name, channels, side):
+    import torch
+
+    model = zoo.ZOO[name](channels, side)
+    assert model(torch.zeros(2, channels, side, side)).shape == (2, 10)
+    if (name, side) == ("cnn", 28):
+        assert sum(parameter.numel() for parameter in model.parameters()) == 21_840
