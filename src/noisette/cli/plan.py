@@ -35,6 +35,8 @@ _NOTES = {"doubtful": "[yellow]doubtful[/]", "not worth collecting": "[red]noise
     metavar="A,B,...",
     help="Plan frequencies of these categories; a number K means 0 to K-1. Repeat it for one attribute after another.",
 )
+@click.option("--levels", metavar="A,B,...", help="Plan graded protection: the edges of the levels, from end to end.")
+@click.option("--budgets", metavar="A,B,...", help="Budget of each level; scaled so that --epsilon holds in total.")
 @click.option("--target-mse", type=float, help="Say how many users this mean squared error takes.")
 @click.option("--target-power", type=float, help="Say how many users it takes to see --effect so often, e.g. 0.8.")
 @click.option("--effect", type=float, help="Distance from a supposed mean or frequency that a test should see.")
@@ -59,6 +61,8 @@ def plan(
     distribution: str | None,
     limits: str | None,
     categories: tuple[str, ...],
+    levels: str | None,
+    budgets: str | None,
     target_mse: float | None,
     target_power: float | None,
     effect: float | None,
@@ -79,6 +83,8 @@ def plan(
         raise ValueError("Give one of --values, --data and --distribution.")
     for name in names:
         find(name)
+    if levels is not None or budgets is not None:
+        limits = _graded(levels, budgets, (dims, report, limits, categories, names, target_mse, effect, curve, html))
     domain = _domain(categories, limits)
     sample: Any = None if values is None else np.asarray(parse_numbers(values, "--values"))
     if data is not None:
@@ -97,7 +103,14 @@ def plan(
         "distribution": distribution,
     }
     targets: dict[str, Any] = {"target_power": target_power, "effect": effect, "significance": significance}
-    made = predict(**setting, mechanisms=names or None, target_mse=target_mse, **targets)
+    if levels is not None and budgets is not None:
+        from noisette.utility.graded import plan_levels
+
+        edges, shares = parse_numbers(levels, "--levels"), parse_numbers(budgets, "--budgets")
+        known = {"values": sample, "distribution": distribution}
+        made = plan_levels(users=users, edges=edges, epsilons=shares, total=epsilon, **known)
+    else:
+        made = predict(**setting, mechanisms=names or None, target_mse=target_mse, **targets)
     swept = None if curve is None else _sweep(curve, names, setting)
     if as_json:
         told = made.to_dict() | ({} if swept is None else {"curve": swept.to_dict()})
@@ -120,6 +133,16 @@ def _domain(categories: tuple[str, ...], limits: str | None) -> Any:
     if parts:
         return parts[0]
     return Interval() if limits is None else Interval(*parse_range(limits))
+
+
+def _graded(levels: str | None, budgets: str | None, others: tuple[Any, ...]) -> str:
+    """Return the range of the levels, refusing options that do not go with them."""
+    if levels is None or budgets is None:
+        raise ValueError("Give --levels and --budgets together, e.g. --levels -1,-0.5,0.5,1 --budgets 1,2,1.")
+    if any(given not in (None, (), 1) for given in others):
+        raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
+    edges = parse_numbers(levels, "--levels")
+    return f"{edges[0]!r},{edges[-1]!r}"
 
 
 def _sweep(text: str, names: tuple[str, ...], setting: dict[str, Any]) -> Any:
