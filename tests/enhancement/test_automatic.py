@@ -58,8 +58,7 @@ def test_few_dimensions_with_unequal_noise_are_never_hurt(size, kind, noise):
     assert auto <= 1.02 * raw
 
 
-@pytest.mark.parametrize("unequal", [False, True])
-@pytest.mark.parametrize("kind", ["dense", "ladder", "two points", "normal"])
+@pytest.mark.parametrize(("kind", "unequal"), [("dense", False), ("ladder", False), ("ladder", True), ("normal", True)])
 def test_thirty_dimensions_are_never_hurt(kind, unequal):
     """Where the rule changes, at the truths that were the hardest of some three hundred arrangements."""
     raw, auto = ratio(kind, 30, 0.02, unequal=unequal).mean(axis=0)
@@ -70,7 +69,7 @@ def test_averaged_priors_with_few_dimensions_would_hurt():
     """The twin, and the reason for the rule by the number of dimensions: five truths two deviations from zero."""
     rng = np.random.default_rng(1)
     losses = []
-    for _ in range(400):
+    for _ in range(150):
         truth = 0.04 * rng.choice([-1.0, 1.0], 5)
         y = truth + 0.02 * rng.standard_normal(5)
         losses.append([np.sum((bayes(y, np.full(5, 0.02)).value - truth) ** 2), np.sum((y - truth) ** 2)])
