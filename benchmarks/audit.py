@@ -1,6 +1,6 @@
 """How near audits come to the truth: ours beside two known ones, at equal samples; power and false alarms as figures.
 
-python benchmarks/audit.py             all of it, in a quarter of an hour; writes docs/auditing.md's table and figures
+python benchmarks/audit.py             all of it, four minutes of one core; writes docs/auditing.md's table and figures
 python benchmarks/audit.py --small     what the tests run: prints the table, writes nothing
 
 The two others are written here from their papers. DP-Sniper (Bichsel, Steffen, Bogunovic, Vechev 2021) trains a
