@@ -106,6 +106,16 @@ def test_classical_noise_warns_where_it_does_not_hold() -> None:
     assert wrong.sigma == pytest.approx(domain.diameter * math.sqrt(2 * math.log(1.25e5)) / 20)
 
 
+def test_the_baseline_called_optimized() -> None:
+    """Least sum of w_i^2 s_i^2 at a sum of d^2 / s_i^2 of epsilon^2 / (2 ln(1.25 / delta)), the classical condition."""
+    weights, epsilon, delta = np.asarray([4.0, 1.0, 0.25]), 0.5, 1e-5
+    m = nz.TensorGaussian(nz.TensorDomain((3,)), epsilon, delta, subspaces=(np.diag(weights),), calibration="classical")
+    condition = epsilon**2 / (2 * math.log(1.25 / delta))
+    assert (4 / m.variances).sum() == pytest.approx(condition)
+    assert m.expected_error() == pytest.approx(4 * weights.sum() ** 2 / condition)
+    assert m.guarantee.claim_holds
+
+
 @pytest.mark.parametrize("calibration", ["tvg", "udn", "idn", "mvg"])
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0])
 def test_published_calibrations_claim_nothing_false(calibration: str, epsilon: float) -> None:

@@ -47,7 +47,7 @@ def jl_delta(projections: int, leverage: float, epsilon: float) -> float:
 
 
 def _excess(own: float, other: float, epsilon: float) -> float:
-    """Return (own - exp(epsilon) other)_+ without overflow."""
+    """Return (own - exp(epsilon) other)_+ without overflow; from above where the other underflows, at epsilon > 600."""
     return max(float(own) - math.exp(epsilon + math.log(other)), 0.0) if other > 0 else float(own)
 
 
