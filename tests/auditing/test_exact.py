@@ -55,6 +55,10 @@ def agree(mechanism: Any, logs: list[np.ndarray]) -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_no_mechanism_exceeds_what_it_states(name: str, epsilon: float) -> None:
+    if name == "optimal-graded" and epsilon < 0.01:
+        with pytest.raises(ValueError, match=r"Expected budgets of at least 0.01"):
+            nz.CATALOGUE[name].example(epsilon)
+        return
     mechanism = nz.CATALOGUE[name].example(epsilon)
     exact, stated = nz.exact_epsilon(mechanism), mechanism.guarantee
     if stated.delta > 0:
