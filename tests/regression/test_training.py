@@ -201,7 +201,7 @@ def test_steps_and_batches() -> None:
     assert published.step_size(4) == 0.5
     assert published.batch_users == max(256, int(np.ceil(6 * np.log(6) / 0.25)))
     ours = Training(DESIGN, TARGET, 0.5, batch=10)
-    assert ours.step_size(1) == pytest.approx(1 / np.sqrt(ours.channel.noise / 10))
+    assert ours.step_size(1) == pytest.approx(1 / np.sqrt(ours.channel.noise / 10) / DESIGN.radius)
     assert Training(DESIGN, TARGET, 1000.0, ridge=0).step_size(1) == pytest.approx(1 / DESIGN.radius**2)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
+from noisette import _validate
 from noisette.cli._options import parse_categories, parse_ranges, split_list
 from noisette.cli._rows import Rows
 from noisette.domains import Categorical, Interval
@@ -39,6 +40,13 @@ _ROWS = 30
     metavar="COLUMN=A,B,...",
     help="Public categories of a column; @FILE has one a line; a number K means 0 to K-1. May be repeated.",
 )
+@click.option(
+    "--coding",
+    type=click.Choice(["auto", "unit", "signed"]),
+    default="auto",
+    show_default=True,
+    help="Other categories than one's own as 0 or as -1; by the budget.",
+)
 @click.option("--classes", default="0,1", show_default=True, metavar="A,B", help="Logistic: both classes.")
 @click.option(
     "--level",
@@ -66,6 +74,7 @@ def command(
     mechanism: str,
     ranges: tuple[str, ...],
     categories: tuple[str, ...],
+    coding: Any,
     classes: str,
     levels: tuple[str, ...],
     one_shot: bool,
@@ -88,7 +97,7 @@ def command(
     from noisette._random import generator
     from noisette._terminal import progress, to_json
     from noisette.aggregation import Table
-    from noisette.regression import BadValue, Design, OneShot, Training
+    from noisette.regression import BadValue, Design, OneShot, Training, coding_for
 
     header = not no_header
     known = Table.open(file, header=header).columns
@@ -103,7 +112,9 @@ def command(
         kinds[target] = _classes(classes)
     elif isinstance(kinds.get(target), Categorical):
         raise ValueError(f"The target of a linear model is a number: give --range {target}=LOW,HIGH. {_PUBLIC}")
-    design = Design(tuple(kinds.get(name, Interval()) for name in chosen), names=tuple(chosen))
+    if coding == "auto":
+        coding = "unit" if one_shot else coding_for(_validate.epsilon(epsilon))
+    design = Design(tuple(kinds.get(name, Interval()) for name in chosen), names=tuple(chosen), coding=coding)
     goal: Any = kinds.get(target, Interval())
     options: dict[str, Any] = {"mechanism": mechanism, "ridge": ridge}
     own: dict[str, Any] = {"batch": batch, "step": step, "levels": tuple(map(_level, levels)) or None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noisette.regression.designs import BadValue, Design
+from noisette.regression.designs import BadValue, Design, coding_for
 from noisette.regression.moments import OneShot, Solution
 from noisette.regression.training import Model, State, Training
 
@@ -26,6 +26,7 @@ __all__ = [
     "Solution",
     "State",
     "Training",
+    "coding_for",
 ]
 
 

@@ -97,8 +97,7 @@ class WholeVector:
 
     def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> Any:
         """Return one report for each user."""
-        # entries are within the bounds but for the last bits of the products they come from
-        return self.mechanism.privatize(vectors, clip=True, rng=rng)
+        return self.mechanism.privatize(vectors, rng=rng)
 
     def gather(self, reports: Any) -> Aggregate:
         """Refuse reports that the mechanism cannot have sent, and sum the others."""

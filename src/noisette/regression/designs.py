@@ -18,6 +18,7 @@ from noisette.domains import Categorical, Interval
 Attribute = Interval | Categorical
 Coding = Literal["unit", "signed"]
 Outside = Literal["refuse", "clip", "keep"]
+_WHOLE_ROWS = 1.5  # budget from which on PrivUnit beats Duchi on a sample of entries
 Lookup = Callable[[npt.NDArray[Any]], tuple[IntArray, npt.NDArray[np.bool_]]]
 
 
@@ -43,7 +44,7 @@ class Design:
     A number is mapped from its public interval on [-1, 1]. A category becomes as many columns as there are categories:
     1 for the user's own and 0 for the others (``coding="unit"``), or 1 and -1 (``"signed"``, as Wang et al. 2019 and
     their followers do). Unit coding keeps rows short: a categorical attribute adds 1 to the squared length, not the
-    number of its categories, and noise for whole vectors grows with the length.
+    number of its categories, and noise for whole vectors grows with the length. `coding_for` says which to take.
 
     >>> design = Design((Interval(0, 100), Categorical(labels=("no", "yes"))), names=("age", "smokes"))
     >>> design.columns
@@ -244,6 +245,15 @@ class Design:
     def _name(self, place: int) -> str:
         assert self.names is not None  # __post_init__ made them up
         return f"attribute {self.names[place]!r}"
+
+
+def coding_for(epsilon: float) -> Coding:
+    """Return the coding of categories that measured best at a budget.
+
+    Small budgets are spent on single entries, which signed coding fills with signal; larger ones on whole rows, which
+    unit coding keeps short. The two meet where the mechanisms do, near 1.5.
+    """
+    return "signed" if epsilon < _WHOLE_ROWS else "unit"
 
 
 def _lookup(domain: Categorical) -> Lookup:

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from noisette import _random
+from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
-from noisette.regression.designs import Attribute, Design
+from noisette.regression.designs import Attribute, Design, coding_for
 from noisette.regression.training import State, Training
 
 try:
@@ -37,6 +37,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         *,
         features: Attribute | Sequence[Attribute] | None = None,
         mechanism: str = "auto",
+        coding: str = "auto",
         ridge: float = 1e-4,
         batch: int | None = None,
         step: float | None = None,
@@ -47,6 +48,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self.epsilon = epsilon
         self.features = features
         self.mechanism = mechanism
+        self.coding = coding
         self.ridge = ridge
         self.batch = batch
         self.step = step
@@ -70,8 +72,9 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 f"X has {columns} features, but {len(attributes)} are declared in features. "
                 "Declare each, or one Interval for all of them."
             )
+        coding: Any = coding_for(_validate.epsilon(self.epsilon)) if self.coding == "auto" else self.coding
         return Training(
-            Design(attributes, names=None if names is None else tuple(names)),
+            Design(attributes, names=None if names is None else tuple(names), coding=coding),
             self._declared_target(),
             self.epsilon,
             mechanism=self.mechanism,
@@ -171,6 +174,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         features: Attribute | Sequence[Attribute] | None = None,
         target: Interval | None = None,
         mechanism: str = "auto",
+        coding: str = "auto",
         bound: float = 1.0,
         ridge: float = 1e-4,
         batch: int | None = None,
@@ -183,6 +187,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             epsilon,
             features=features,
             mechanism=mechanism,
+            coding=coding,
             ridge=ridge,
             batch=batch,
             step=step,
@@ -247,6 +252,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
         features: Attribute | Sequence[Attribute] | None = None,
         classes: tuple[Any, Any] = (0, 1),
         mechanism: str = "auto",
+        coding: str = "auto",
         ridge: float = 1e-4,
         batch: int | None = None,
         step: float | None = None,
@@ -258,6 +264,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
             epsilon,
             features=features,
             mechanism=mechanism,
+            coding=coding,
             ridge=ridge,
             batch=batch,
             step=step,

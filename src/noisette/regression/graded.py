@@ -66,7 +66,7 @@ class ChosenLevelOptimal:
     *Guarantee*: ``guarantee.matrix``, exactly and never above ``matrix``.
 
     >>> m = ChosenLevelOptimal((-1.0, 0.0, 1.0), ((2.0, 1.0), (1.0, 1.0)))
-    >>> [[round(r, 6) for r in row] for row in m.guarantee.matrix]   # more between two values of level 0 is no help
+    >>> [[round(r, 6) for r in row] for row in m.guarantee.matrix]  # more between two values of level 0 is no help
     [[1.0, 1.0], [1.0, 1.0]]
     """
 

@@ -62,9 +62,9 @@ class Training:
     Formula: with x the user's design row, y her target on [-1, 1] (0 or 1 for a class) and w the model, her gradient is
     g = slope(<w, x>, y) x, the slope within [-bound, bound]; the server averages the reports of a batch of users and
     steps, w <- w - gamma_t (mean + ridge w), the constant's weight without ridge. A batch has at least
-    d ln(d) / e^2 users. ``step=None`` takes gamma_t = min(1 / L, 1 / (s sqrt(t))), with L the largest
-    curvature that the design allows and s the noise of a batch, which the mechanism states; a number takes
-    gamma_t = step / sqrt(t). The result is the average of the models, later ones weighing more, or with
+    d ln(d) / e^2 users. ``step=None`` takes gamma_t = 1 / max(L, r s sqrt(t)), with r the largest
+    length of a row, L the largest curvature that this allows and s the noise of a batch, which the mechanism states; a
+    number takes gamma_t = step / sqrt(t). The result is the average of the models, later ones weighing more, or with
     ``average=False`` the last one. ``target`` decides the loss: an Interval has the squared one, two categories the
     logistic one. ``mechanism`` is a name, or a graded mechanism for rows (value, level) as it is, whatever ``epsilon``
     says; graded ones take for an entry of the gradient the level of its attribute's value on [-1, 1], by ``levels``
@@ -157,9 +157,9 @@ class Training:
         """Return gamma_t of batch t = 1, 2, ..."""
         if self.step is not None:
             return self.step / math.sqrt(number)
-        steepest = self.loss.curvature * self.design.radius**2 + self.ridge
+        radius = self.design.radius
         noise = math.sqrt(self.channel.noise / self.batch_users)
-        return min(1 / steepest, 1 / (noise * math.sqrt(number))) if noise > 0 else 1 / steepest
+        return 1 / max(self.loss.curvature * radius**2 + self.ridge, radius * noise * math.sqrt(number))
 
     def start(self) -> Model:
         """Return the model before the first batch, which is zero: it predicts the middle."""
