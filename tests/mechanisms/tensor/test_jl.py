@@ -24,10 +24,14 @@ def integrated(r: int, h: float, epsilon: float) -> float:
     small = 1 - h
     top = chi2.isf(1e-15, r)
 
-    def excess(t: float, own: float, other: float) -> float:
-        return max(chi2.pdf(t / own, r) / own - math.exp(epsilon) * chi2.pdf(t / other, r) / other, 0.0)
+    def density(t: float, scale: float) -> float:
+        logs = (r / 2 - 1) * math.log(t / scale) - t / scale / 2 - r / 2 * math.log(2) - math.lgamma(r / 2)
+        return math.exp(logs) / scale
 
-    cuts = np.linspace(0, top, 200)
+    def excess(t: float, own: float, other: float) -> float:
+        return max(density(t, own) - math.exp(epsilon) * density(t, other), 0.0)
+
+    cuts = np.linspace(0, top, 100)
     sums = [
         math.fsum(quad(excess, a, b, args=pair, epsabs=1e-14)[0] for a, b in pairwise(cuts))
         for pair in ((1.0, small), (small, 1.0))

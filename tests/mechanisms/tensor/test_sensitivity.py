@@ -11,7 +11,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import noisette as nz
+from noisette.mechanisms.tensor._normal import STEPS
 from noisette.mechanisms.tensor._signs import largest_form
+from noisette.mechanisms.tensor.modes import multiply
 
 RELATIONS = ("any-pair", "slice:0", "slice:1", "fibre:0", "fibre:1", "element", "box:0.3")
 
@@ -165,6 +167,26 @@ def test_asked_is_given(epsilon: float, delta: float) -> None:
     assert nz.exact_delta(m, epsilon) == pytest.approx(delta, rel=1e-5)
     assert nz.exact_delta(m, epsilon) <= delta * (1 + 1e-9) + 1e-17
     assert nz.exact_epsilon(m) == math.inf
+
+
+def whole_numbers(m: nz.TensorGaussian, x: np.ndarray) -> np.ndarray:
+    """Return what the noise is added to."""
+    work = x - m._centre
+    multiply(work, [None if mode.covariance is None else mode.whitener for mode in m.modes])
+    return np.rint(work * (STEPS / m.sigma))
+
+
+def test_rounding_to_the_lattice_is_paid_for() -> None:
+    """Rounded neighbours may be farther apart than neighbours are, but never farther than mu says."""
+    above = 0
+    for number, epsilon in enumerate(np.linspace(0.5, 2.0, 60)):
+        covariances = None if number % 2 else (spd(3, number), None)
+        m = nz.TensorGaussian(nz.TensorDomain((3, 2)), float(epsilon), 1e-5, covariances=covariances)
+        first, second = m.witnesses()[0]
+        gap = math.sqrt(float(np.square(whole_numbers(m, first) - whole_numbers(m, second)).sum()))
+        assert gap <= m.mu * STEPS
+        above += gap > m.sensitivity[0] / m.sigma * STEPS * (1 + 1e-15)
+    assert above > 5  # so an allowance is needed
 
 
 def test_symmetric_noise_has_the_same_delta() -> None:
