@@ -178,9 +178,10 @@ class Personalised:
             luck = shift**2 * spread / counts[place]
             bias = bias + weight * one.bias
             variance = variance + weight**2 * one.std**2 + luck
-            cubes = cubes + weight**3 * one.third / one.reports**2
+            cube = weight**3 * one.third / one.reports**2
             if shift > 0:  # (a + b)^3 <= 4 (a^3 + b^3), and a value is no farther from its mean than the region is long
-                cubes = 4 * cubes + 4 * shift**3 * length * spread / counts[place] ** 2
+                cube = 4 * (cube + shift**3 * length * spread / counts[place] ** 2)
+            cubes = cubes + cube
             # values all alike leave no luck; where there is a bias it may vanish for some values
             least = least + weight**2 * (one.range[0] if np.all(np.abs(one.bias) <= ROUNDING * length) else 0.0)
             reports += one.reports
