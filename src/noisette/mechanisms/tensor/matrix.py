@@ -19,7 +19,7 @@ from noisette.domains import BoolArray, TensorDomain
 from noisette.guarantees import Claim, Guarantee, Model, Relation, gaussian_mu
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms.tensor._whole import WholeTensorMechanism, open_array
-from noisette.mechanisms.tensor.matrix_strategies import Kronecker, Marginals, Strategy, error_of
+from noisette.mechanisms.tensor.matrix_strategies import BITS, Kronecker, Marginals, Strategy, error_of
 from noisette.mechanisms.tensor.matrix_workloads import read_modes
 
 _RELATIONS: dict[str, tuple[Model, Relation]] = {
@@ -29,7 +29,6 @@ _RELATIONS: dict[str, tuple[Model, Relation]] = {
 }
 _FINENESS = 2.0**20  # steps of the lattice in the noise, and in what a record changes
 _COARSEST, _FINEST = 2.0**14, 2.0**42  # steps of the lattice in the noise
-_SUMMED = 2.0**-52  # relative error of a sum of products, a term, twice
 _FARTHEST = 2.0**13  # spreads of the noise from the data
 _UNMOVED = 1e-6  # of what a record that comes or goes changes
 _SHARES = 1e-9  # rounding of a user's shares
@@ -172,13 +171,12 @@ class MatrixMechanism(WholeTensorMechanism):
         mu, asked = gaussian_mu(self.epsilon, self.delta) / _GDP, math.prod(self._strategy.shape)
         noise = change / mu
         fine = max(min(noise, change / math.sqrt(asked)) / _FINENESS, noise / _FINEST)
-        largest = max(abs(self.domain.low), abs(self.domain.high)) * self._strategy.row_sum()
         # float64 errs by less than half a step
-        step = max(power_of_two(fine), 2 * power_of_two(largest * (sum(self.domain.dims) + 2) * _SUMMED))
-        if step > noise / _COARSEST:
+        step = max(power_of_two(fine), 4 * power_of_two(self._strategy.slip(self._largest)))
+        if self._place > 1 or step > noise / _COARSEST:
             raise ValueError(
-                f"Expected entries up to {self.domain.high:g} to fit a lattice well below the noise of {noise:g}, in "
-                "float64. Give a smaller public bound in the domain, or fewer cells."
+                f"Expected entries up to {self._largest:g} to be below 2^27, and sums of them to fit a lattice well "
+                f"below the noise of {noise:g} in float64. Give a smaller public bound in the domain, or fewer cells."
             )
         return step, (change / step + 2 * math.sqrt(asked)) / mu
 
@@ -246,10 +244,25 @@ class MatrixMechanism(WholeTensorMechanism):
                 )
         return admitted
 
+    @property
+    def _largest(self) -> float:
+        """Largest absolute value of an entry of x."""
+        return max(abs(self.domain.low), abs(self.domain.high))
+
+    @property
+    def _place(self) -> float:
+        """Last place of the bits that are kept of an entry of x."""
+        return 2 * power_of_two(self._largest) / 2.0 ** (BITS - 1)
+
     def _rounded(self, rows: FloatArray) -> FloatArray:
-        """Return A x in whole steps."""
+        """Return A x in whole steps.
+
+        Entries of x keep their leading bits, so that sums come out nearly exact. Whole numbers lose nothing, and what
+        others lose does not change with a record more or less, which is a whole number of last places.
+        """
+        kept = np.floor(rows.reshape(-1, *self.domain.dims) / self._place + 0.5) * self._place
         step, _ = self._lattice
-        return np.rint(self._strategy.ask(rows.reshape(-1, *self.domain.dims)) / step)
+        return np.rint(self._strategy.ask(kept) / step)
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
         step, noise = self._lattice
@@ -262,7 +275,7 @@ class MatrixMechanism(WholeTensorMechanism):
     def support(self) -> Finite:
         """Tensors of finite numbers: what A^+ makes of the lattice."""
         spread = self.sigma * math.sqrt(float(self._strategy.cell_variances().max()))
-        return Finite(self.domain.dims, max(abs(self.domain.low), abs(self.domain.high)) + _FARTHEST * spread)
+        return Finite(self.domain.dims, self._largest + _FARTHEST * spread)
 
     @cached_property
     def _unit(self) -> float:

@@ -10,11 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from noisette._random import ULP
 from noisette._validate import FloatArray
 from noisette.mechanisms.tensor.matrix_optimum import Optimum, named_optimum, optimum, symmetric
 from noisette.mechanisms.tensor.matrix_workloads import Workload, workload_of
 from noisette.mechanisms.tensor.modes import dense
 
+BITS = 28  # of an entry of x: whole numbers to a hundred million, and halves of them
 _UNSUPPORTED = 1e-8  # relative part of a workload that a strategy may miss by rounding
 
 Cells = tuple[tuple[int, ...], tuple[int, ...]]
@@ -53,8 +55,8 @@ class Strategy(Protocol):
     def change(self, *, replaced: bool) -> tuple[float, Cells]:
         """Return how far A x moves at most when one record comes or goes, or is replaced, and the cells concerned."""
 
-    def row_sum(self) -> float:
-        """Return a bound on the sum of absolute values of a row of A."""
+    def slip(self, largest: float) -> float:
+        """Return by how much float64 may miss an entry of A x, for entries of x of ``BITS`` bits up to ``largest``."""
 
 
 def error_of(strategy: Strategy) -> float:
@@ -85,7 +87,9 @@ class Kronecker:
     def given(cls, entries: tuple[Any, ...], strategies: tuple[Any, ...], dims: tuple[int, ...]) -> Kronecker:
         """Return a strategy of your own, which must support the workload."""
         best = cls.best(entries, dims)
-        matrices = tuple(symmetric(workload_of(entry, size).root) for entry, size in zip(strategies, dims, strict=True))
+        matrices = tuple(
+            _normal(symmetric(workload_of(entry, size).root)) for entry, size in zip(strategies, dims, strict=True)
+        )
         for mode, (workload, matrix) in enumerate(zip(best.workloads, matrices, strict=True)):
             root = workload.root
             missed = root - root @ np.linalg.pinv(matrix) @ matrix
@@ -127,8 +131,19 @@ class Kronecker:
     def _grams(self) -> tuple[FloatArray, ...]:
         return tuple(matrix.T @ matrix for matrix in self.matrices)
 
+    @cached_property
+    def _split(self) -> tuple[FloatArray, FloatArray]:
+        """A single mode's matrix as leading bits, whose sums with entries of ``BITS`` bits are exact, and the rest."""
+        (matrix,) = self.matrices
+        unit = 2.0 ** -(53 - BITS - matrix.shape[1].bit_length())
+        leading = np.rint(matrix / unit) * unit
+        return leading, matrix - leading
+
     def ask(self, x: FloatArray) -> FloatArray:
         """Return A x, mode by mode."""
+        if len(self.matrices) == 1:
+            leading, rest = self._split
+            return np.asarray(x @ leading.T + x @ rest.T)
         return dense(x, self.matrices)
 
     def reconstruct(self, y: FloatArray) -> FloatArray:
@@ -177,9 +192,13 @@ class Kronecker:
         least, one_cell, other_cell = ends[0]
         return math.sqrt(2 * longest - 2 * least), (one_cell, other_cell)
 
-    def row_sum(self) -> float:
-        """Return the product of the modes' largest row sums."""
-        return math.prod(float(np.abs(matrix).sum(axis=1).max()) for matrix in self.matrices)
+    def slip(self, largest: float) -> float:
+        """Return the usual bound for sums of products, along a single mode for the rest of the matrix only."""
+        result = largest * math.prod(_row_sum(matrix) for matrix in self.matrices)
+        if len(self.matrices) == 1:
+            (matrix,) = self.matrices
+            return float(ULP * (2 * result + (matrix.shape[1] + 2) * largest * _row_sum(self._split[1])))
+        return float(ULP * result * sum(matrix.shape[1] + 2 for matrix in self.matrices))
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,9 +317,20 @@ class Marginals:
         """Return the entry of X = A'A between cells that differ in some modes."""
         return sum(scale**2 * self._diagonal(varying, differ=differ) for varying, scale in self._scales.items())
 
-    def row_sum(self) -> float:
-        """Return sqrt(n): rows have length 1, as columns have."""
-        return math.sqrt(math.prod(self.dims))
+    def slip(self, largest: float) -> float:
+        """Return a bound from the means: each errs by less than its terms' number of roundings, scaled by A."""
+        roundings = len(self._scales) * (2 * len(self.dims) + math.prod(self.dims) + 2)
+        return float(ULP * largest * roundings * max(self._scales.values()) * 2 ** len(self.dims))
+
+
+def _normal(matrix: FloatArray) -> FloatArray:
+    """Return a strategy with columns of length at most 1."""
+    return np.asarray(matrix / np.sqrt(np.square(matrix).sum(axis=0).max()))
+
+
+def _row_sum(matrix: FloatArray) -> float:
+    """Return the largest sum of absolute values of a row."""
+    return float(np.abs(matrix).sum(axis=1).max())
 
 
 def _outer(vectors: list[FloatArray]) -> FloatArray:
