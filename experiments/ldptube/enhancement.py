@@ -24,7 +24,6 @@ _LINES = ("none", "L1", "L2", "HDR4ME*", "auto (ours)")
 _BUDGETS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _WAVE_BUDGETS = (0.1, 10.0, 100.0, 500.0, 1000.0, 5000.0)
 _CHECK = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
-_REPEATS = 25
 _SOME = 20  # columns whose reports are really collected
 
 
@@ -70,7 +69,7 @@ def point(table: Table, name: str, epsilon: float, repeats: int, seed: int) -> t
     published = Model.of(table, nz.CATALOGUE[name](epsilon=share))
     # The aggregate of Square wave undoes the bias; what the thesis repairs is the plain average.
     sound = Model.of(table, nz.SquareWave(epsilon=share, debiased=True)) if name == "square-wave" else published
-    best = best_and_auto(table, epsilon, max(2, repeats // 5))
+    best = best_and_auto(table, epsilon, max(2, repeats // 6))
     rng = np.random.default_rng([seed, table.dims])
     errors = []
     for _ in range(repeats):
@@ -95,7 +94,7 @@ def best_and_auto(table: Table, epsilon: float, repeats: int) -> tuple[str, floa
 
 def fig_4_6(full: bool, advance: Advance) -> Study:
     """Mean squared error over budgets."""
-    repeats = _REPEATS if full else 3
+    repeats = 12 if full else 3
     if full:
         data = [tables.gaussian(100_000, 100), tables.poisson(150_000, 300), tables.uniform(120_000, 500)]
         data += [tables.acs(), tables.mnist()]
@@ -126,7 +125,7 @@ def fig_4_6(full: bool, advance: Advance) -> Study:
 
 def fig_4_7(full: bool, advance: Advance) -> Study:
     """Mean squared error over dimensions."""
-    repeats = _REPEATS if full else 3
+    repeats = 25 if full else 3
     sizes = (50, 100, 200, 400, 800, 1600) if full else (50, 100)
     data = [tables.acs(), tables.mnist()] if full else [tables.gaussian(20_000, 100)]
     rows, charts = [], []
