@@ -60,7 +60,8 @@ class Neighbours:
         if isinstance(domain, TensorDomain):
             return cls(domain.dims, fixed, width=domain.high - domain.low, **names)
         distance = domain.diameter if domain.mode not in fixed else 2 * domain.radius
-        return cls(domain.dims, fixed, distance=distance, **names)
+        slack = 2e-12 + math.prod(domain.dims) * 2.0**-53  # by which a norm that float64 adds up may pass the radius
+        return cls(domain.dims, fixed, distance=distance * (1 + slack), **names)
 
     @property
     def free(self) -> tuple[int, ...]:
