@@ -75,9 +75,10 @@ def _worst(mechanism: Any) -> float:
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """One method of the paper's Table 5: what is printed, what follows from its noise, what was measured.
+    """One method of a paper's table of errors: what is printed, what follows from its noise, what was measured.
 
-    All are sqrt(E||Z||^2) of the noise of a whole tensor, in steps of the grid; ``guarantee`` is what really holds.
+    Of Table 5 all are sqrt(E||Z||^2) of the noise of a whole tensor, in steps of the grid. ``guarantee`` is what really
+    holds.
     """
 
     method: str
