@@ -99,6 +99,8 @@ class Channel:
                 "Was it made by another mechanism, budget or domain?"
             )
         size = self.matrix.shape[0]
+        if _kinds(self.mechanism) is not None:
+            return np.asarray(self.mechanism.tally(array).total)  # type: ignore[attr-defined]
         if self.edges is None:
             return np.bincount(array.ravel().astype(np.int64), minlength=size)
         place = np.searchsorted(self.edges[1:-1], array.ravel(), side="right")
@@ -142,11 +144,19 @@ def _averaged(columns: Callable[[FloatArray], FloatArray], inputs: FloatArray) -
     return matrix
 
 
+def _kinds(mechanism: Any) -> Any:
+    """Return the kinds of report that a mechanism counts, if it lists them."""
+    return getattr(mechanism.support, "all", None)
+
+
 def _report_bins(
     mechanism: Mechanism, inputs: FloatArray, bins: int
-) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+) -> tuple[FloatArray | None, Callable[[FloatArray], FloatArray]]:
     """Return the ends of report bins, and the function that gives the chance of each bin for inputs, by column."""
     support: Any = mechanism.support
+    kinds = _kinds(mechanism)
+    if kinds is not None:
+        return None, lambda nodes: np.exp(mechanism.log_prob(kinds[:, None], nodes))
     if hasattr(support, "values"):
         points = np.asarray(support.values, dtype=np.float64)
         return _between(points), lambda nodes: np.exp(mechanism.log_prob(points[:, None], nodes))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import noisette as nz
 from noisette.cli import verbs
 
 
@@ -75,3 +76,21 @@ def test_from_a_table_to_an_estimate(name: str, tmp_path: Path) -> None:
     assert abs(age["value"] - ages.mean()) < 5 * age["std_error"]
     assert age["std_error"] < 2
     assert "levels of one number" in run("privatize", str(table), "-m", name, "-e", "4", "--report", "1", "-o", "x")
+
+
+def test_distribution_from_levelled_reports(tmp_path: Path) -> None:
+    table, reports = tmp_path / "people.csv", tmp_path / "reports.parquet"
+    ages = np.random.default_rng(1).normal(30, 5, 20_000).clip(0, 100)
+    table.write_text("\n".join(["age", *(f"{age:.3f}" for age in ages)]), encoding="utf-8")
+    run("privatize", str(table), "-m", "levelled", "-e", "6", "--range", "0,100", "--seed", "1", "-o", str(reports))
+    (age,) = run("estimate", str(reports), "--distribution")["dimensions"]
+    edges, shares = np.asarray(age["distribution"]["edges"]), np.asarray(age["distribution"]["probabilities"])
+    assert shares.sum() == pytest.approx(1)
+    assert (edges[1:] + edges[:-1]) / 2 @ shares == pytest.approx(ages.mean(), abs=5)  # smoothed
+
+
+def test_levels_are_not_sampled() -> None:
+    with pytest.raises(ValueError, match="Expected a mechanism with one budget, got 'graded-laplace'"):
+        nz.Sampled("graded-laplace", epsilon=1.0, dims=3)
+    with pytest.raises(ValueError, match="Expected a mechanism for one real number, got 'levelled'"):
+        nz.Sampled("levelled", epsilon=1.0, dims=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -120,6 +120,8 @@ class Sampled(BaseMechanism):
         cls = by_name(self.inner)
         if not (isinstance(cls, type) and issubclass(cls, ScalarMechanism)):
             raise ValueError(f"Expected a mechanism for one real number, got {self.inner!r}, which is not one.")
+        if "epsilon" not in {own.name for own in fields(cls)}:  # type: ignore[arg-type]
+            raise ValueError(f"Expected a mechanism with one budget, got {self.inner!r}, which has one for each level.")
         budget = {"epsilon": self.epsilon / report} | ({"delta": self.delta / report} if self.delta > 0 else {})
         mechanism = cls(**budget, **self.options)
         if not isinstance(mechanism.domain, Interval):

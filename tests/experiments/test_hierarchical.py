@@ -1,0 +1,74 @@
+"""The figures of graded means, small: what is computed agrees with predictions, and what is shipped is the full one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from experiments.hierarchical import means
+
+from noisette import datasets
+
+FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "hierarchical"
+needs_data = pytest.mark.skipif(not os.environ.get(datasets.VARIABLE), reason="NOISETTE_DATA names no folder")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path_factory.getbasetemp() / "graded"))
+
+
+@needs_data
+def test_reuse() -> None:
+    shares: list[float] = []
+    study = means.fig_1(False, shares.append)
+    assert shares[-1] == 1
+    assert len(study.rows) == 10
+    assert all(len(row) == len(study.columns) for row in study.rows)
+    for row in study.rows:
+        _, mu, _, obtained, interval, exact, likelihood = row
+        first = next(other[5] for other in study.rows if other[0] == row[0] and other[1] == 1)
+        assert (exact > first) == (mu > 1)  # reuse adds noise
+        assert obtained == pytest.approx(exact, rel=0.5)  # 100 runs
+        assert likelihood < exact
+        assert (interval is None) == (mu == 1)
+    assert study.finding.startswith("No. Of 8 comparisons")
+
+
+@needs_data
+def test_methods() -> None:
+    study = means.fig_2(False, lambda share: None)
+    assert len(study.rows) == 4 * 9
+    assert [chart.name for chart in study.charts] == [f"fig-2-{data}" for data in means._DATA]
+    total = {}
+    for _, column, name, *errors in study.rows:
+        total[column, name] = total.get((column, name), 0.0) + sum(map(float, errors))
+    ours = total["same matrix", "ours: OptimalGraded"]
+    assert ours < 0.8 * total["as published", "HierA, mu 2"]
+    assert ours < 0.8 * total["same matrix", "LHP, direct"]
+    assert total["same matrix", "LHP, maximum likelihood"] < total["same matrix", "LHP, direct"]
+
+
+def test_every_method_of_the_second_column_keeps_lhp_s_matrix() -> None:
+    matrix = np.asarray(means.levelled(0.5).guarantee.matrix)
+    assert np.all(np.asarray(means.optimal_graded(0.5).guarantee.matrix) <= matrix)
+
+
+def test_values_are_drawn_as_the_paper_says() -> None:
+    normal, exponential = means.values("normal", 10_000), means.values("exponential", 10_000)
+    assert (normal.mean(), normal.std()) == pytest.approx((0.3, 0.2), abs=0.01)
+    assert exponential.std() == pytest.approx(0.3, abs=0.02)
+    assert exponential.min() >= -1
+
+
+def test_what_is_shipped_is_the_full_setting() -> None:
+    record = json.loads((FOLDER / "results.json").read_text("utf-8"))
+    shipped = {study["name"]: study for study in record["studies"]}
+    for name in ("fig-1", "fig-2"):
+        assert shipped[name]["full"]
+        for chart in shipped[name]["charts"]:
+            assert (FOLDER / f"{chart['name']}.png").stat().st_size > 10_000
+        assert shipped[name]["finding"] in (FOLDER / "README.md").read_text("utf-8")
