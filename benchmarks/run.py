@@ -209,7 +209,9 @@ def main() -> None:
     body = table(rows)
     print(json.dumps([asdict(row) for row in rows]) if options.json else body)
     if not options.small:
-        options.output.write_text(HEAD + body + "\n")
+        before = options.output.read_text() if options.output.exists() else ""
+        mark = "\n## Prediction\n"  # measured by prediction.py, kept as it is
+        options.output.write_text(HEAD + body + "\n" + "".join(before.partition(mark)[1:]))
 
 
 HEAD = """# Benchmarks

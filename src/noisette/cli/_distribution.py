@@ -45,7 +45,7 @@ def distributions(
 
 
 def _why(mechanism: Any) -> str:
-    if mechanism.kind == "frequency":
+    if mechanism.kind in ("frequency", "attributes"):
         return "gives the frequencies of categories, which are the distribution: use --enhance simplex"
     return "mixes all dimensions in a report"
 
