@@ -160,8 +160,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     shapes = SMALL if options.small else FULL
-    rows = [measure(shape, 3 if options.small or np.prod(shape) > 1e7 else 9) for shape in shapes]
-    print(table(rows))
+    rows = []
+    for shape in shapes:
+        print(f"measuring {shape} ...", flush=True)
+        rows.append(measure(shape, 2 if np.prod(shape) > 1e7 else 5))
+        print(table(rows[-1:]), flush=True)
     if not options.small:
         PAGE.write_text(page(rows), encoding="utf-8")
 
