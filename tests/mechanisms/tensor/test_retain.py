@@ -327,6 +327,28 @@ def test_rounded_outputs_by_the_specification_s_formula() -> None:
     assert tiny.guarantee.epsilon == nz.exact_epsilon(tiny) == math.inf
 
 
+@pytest.mark.parametrize("retention", ["algorithm-1", "proof"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize(("levels", "dims"), [(2, (3, 4)), (5, (20,)), (3, (2,))])
+def test_rounded_records_where_hardly_anything_is_kept(
+    epsilon: float, retention: str, levels: int, dims: tuple[int, ...]
+) -> None:
+    """There a tail tells more than a kept entry, noise that rounds to zero being rarer than its neighbours suggest."""
+    mechanism = published(
+        epsilon, nz.TensorDomain(dims, 0, levels - 1), levels=levels, retention=retention, rounded=True
+    )
+    y, p_keep, b = np.arange(-9.0, 10.0 + levels), float(mechanism.p_keep), levels / epsilon
+    masses = []
+    for away in (np.abs(y), np.abs(y - levels + 1)):
+        with np.errstate(under="ignore"):
+            log_noise = np.where(away == 0, np.log(-np.expm1(-0.5 / b)), -away / b + np.log(np.sinh(0.5 / b)))
+        noise = np.log1p(-p_keep) + log_noise
+        masses.append(np.where(away == 0, np.logaddexp(np.log(p_keep), noise), noise))
+    expected = math.prod(dims) * np.abs(masses[0] - masses[1]).max()
+    assert mechanism.guarantee.epsilon == pytest.approx(expected, rel=1e-9)
+    assert nz.exact_epsilon(mechanism) == pytest.approx(expected, rel=1e-9)
+
+
 def test_both_readings_of_p() -> None:
     domain = nz.TensorDomain((3,), 0, 7)
     e, levels, size = 0.5, 8, 3

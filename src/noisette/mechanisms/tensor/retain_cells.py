@@ -64,10 +64,17 @@ class Cutter:
         return rows
 
     def _telling(self, pair: tuple[Any, Any], *, whole: bool) -> Cells:
-        """Return the two inputs as reports: what is kept tells most. They are not all reports."""
-        reports = self.tensors(self._rows(whole=whole, positions=np.asarray([0.0, self.steps])))
-        ones, zeros = np.ones(2), np.zeros(2)
-        return Cells(pair, (reports,), zeros, ones, ones, zeros, self._bound(whole=whole), complete=False)
+        """Return the two inputs as reports, and each entry kept or just outside, if that tells more: not all reports."""
+        rows = self._rows(whole=whole, positions=np.asarray([0.0, self.steps]))
+        if isinstance(self.noise, RoundedLaplace):
+            # noise that rounds to zero has less than its share: where hardly anything is kept, a tail tells more
+            own, far, beside, beyond = (
+                spiked(self.noise, np.asarray(float(away)), self.kept) for away in (0, self.steps, 1, self.steps + 1)
+            )
+            chosen = np.where(own - far > beside - beyond, 0.0, -1.0)
+            rows = np.vstack([rows, np.where(rows[1] > 0, chosen, 0.0)])
+        ones, zeros = np.ones(len(rows)), np.zeros(len(rows))
+        return Cells(pair, (self.tensors(rows),), zeros, ones, ones, zeros, self._bound(whole=whole), complete=False)
 
     def _endless(self, pair: tuple[Any, Any], *, whole: bool) -> Cells:
         """Return a tail of reports along which the ratio grows without end. They are not all reports."""
