@@ -85,6 +85,38 @@ def test_an_attack_is_recorded_on_request():
     assert (len(made["attack"]["members"]), len(made["attack"]["others"])) == (600, 200)
 
 
+def test_a_trained_model_is_attacked_from_its_record(tmp_path):
+    file = str(tmp_path / "run.json")
+    record("--epochs", "1", "--seed", "1", "--attack", "-o", file)
+    result = CliRunner().invoke(verbs, ["audit", "--model", file, "--json"])
+    found = json.loads(result.stdout)
+    assert found["verdict"] == "holds"
+    assert found["auc"]["low"] <= 0.5 + 0.1
+    assert 0 <= found["lower_bound"] <= found["accountant"] <= found["claimed"] == 8.0
+    shown = CliRunner().invoke(verbs, ["audit", "--model", file]).stdout
+    assert "area under the curve" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_model_that_remembers_is_found_out(tmp_path):
+    """Losses as of a model that knows its members by heart."""
+    made = record("--epochs", "1", "--seed", "1", "--attack")
+    rng = np.random.default_rng(1)
+    made["attack"] |= {"members": rng.uniform(0, 1, 5000).tolist(), "others": rng.uniform(1, 9, 5000).tolist()}
+    made["spent"]["epsilon"] = 3.0
+    (tmp_path / "run.json").write_text(json.dumps(made), encoding="utf-8")
+    result = CliRunner().invoke(verbs, ["audit", "--model", str(tmp_path / "run.json"), "--json"])
+    assert json.loads(result.stdout)["verdict"] == "violated"
+
+
+def test_a_record_without_an_attack_says_what_to_do(tmp_path):
+    file = str(tmp_path / "run.json")
+    record("--epochs", "1", "--seed", "1", "-o", file)
+    result = CliRunner().invoke(verbs, ["audit", "--model", file])
+    assert result.exit_code == 2
+    assert "Train again with --attack" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -23,6 +23,9 @@ from noisette.cli._options import find
 @click.option("--samples", type=int, default=200_000, show_default=True, help="Reports about each input.")
 @click.option("--confidence", type=float, default=0.999, show_default=True, help="Of the lower bound.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same bound.")
+@click.option(
+    "--model", type=click.Path(path_type=Path), help="Attack a model, from what `noisette train --attack` wrote."
+)
 @click.option("--page", type=click.Path(path_type=Path), help="With --all: write the table as a page, in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def audit(
@@ -34,16 +37,24 @@ def audit(
     samples: int,
     confidence: float,
     seed: int,
+    model: Path | None,
     page: Path | None,
     as_json: bool,
 ) -> None:
     """Compare what is claimed of a mechanism with its exact epsilon, and with what its reports alone show.
 
     NAME is one of those that `noisette mechanisms` lists. --param takes options of the mechanism and of its domain,
-    such as dims=10, delta=1e-5, size=7 or low=0; values are JSON or plain words.
+    such as dims=10, delta=1e-5, size=7 or low=0; values are JSON or plain words. With --model a trained model is
+    attacked instead: who was among its examples?
     """
     from noisette._terminal import to_json
 
+    if model is not None:
+        if name is not None or every:
+            raise ValueError("--model audits a trained model: leave NAME and --all out.")
+        found = _attack(model, confidence, seed)
+        click.echo(to_json(found)) if as_json else _show_attack(found)
+        return
     if every == (name is not None):
         raise ValueError("Give the name of one mechanism, or --all.")
     if every and (as_published or params):
@@ -127,6 +138,50 @@ def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path 
         if stream is not None:
             stream.write(claims.page(findings).encode())
     return findings
+
+
+def _attack(path: Path, confidence: float, seed: int) -> dict[str, Any]:
+    """Return how well the loss tells members from others, beside what the accountant allows."""
+    from dataclasses import asdict
+
+    from noisette.auditing.membership import evaluate, loss_scores
+
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if not record.get("attack"):
+        raise ValueError(f"{path} holds no losses to attack with. Train again with --attack.")
+    members, others = (loss_scores(record["attack"][side]) for side in ("members", "others"))
+    allowed = record["spent"]
+    found = evaluate(members, others, delta=allowed["delta"], confidence=confidence, rng=seed)
+    return asdict(found) | {
+        "attack": "loss threshold",
+        "claimed": record["guarantee"]["epsilon"],
+        "accountant": allowed["epsilon"],
+        "lower_bound": found.epsilon,
+        "verdict": "violated" if found.epsilon > allowed["epsilon"] else "holds",
+        "seed": seed,
+    }
+
+
+def _show_attack(found: Mapping[str, Any]) -> None:
+    """Print how well an attack on a model does."""
+    from noisette._terminal import console, table
+
+    def rate(measure: str) -> str:
+        return "{value:.3f} [{low:.3f}, {high:.3f}]".format(**found[measure])
+
+    shown = table("loss-threshold attack", ">value [interval]")
+    shown.add_row("area under the curve (0.5 is a guess)", rate("auc"))
+    shown.add_row("balanced accuracy", rate("balanced_accuracy"))
+    shown.add_row("members found at 1 % false alarms", rate("hits_at_rare"))
+    shown.add_row("epsilon, at least", f"{found['lower_bound']:.4f}")
+    shown.add_row("epsilon, at most, by the accountant", _epsilon(found["accountant"]))
+    out = console()
+    out.print(shown)
+    out.print(
+        f"\n{found['members']:,} members and {found['others']:,} others of one run, at confidence "
+        f"{found['confidence']:g}. An attack that fails proves nothing; the accountant's bound holds for all attacks.",
+        style="dim",
+    )
 
 
 def _show_one(finding: Any) -> None:
