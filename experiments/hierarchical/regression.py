@@ -17,7 +17,9 @@ from noisette.regression.graded import FIVE_LEVELS, ChosenLevelLaplace, ChosenLe
 
 _FOLDS = 5
 _EDGES = (*(round(low, 9) for low, _, _ in FIVE_LEVELS), 1.0)
-_PUBLISHED, _SAME = "published", "same matrix"
+_PUBLISHED, _SAME, _PLAIN = "published", "same matrix", "no privacy"
+
+Errors = dict[tuple[str, str, float], float]
 
 
 def fig_3(full: bool, advance: Advance) -> Study:
@@ -25,23 +27,28 @@ def fig_3(full: bool, advance: Advance) -> Study:
     budgets = (0.1, 0.2, 0.4, 0.8) if full else (0.2, 0.8)
     users, repeats = (60_000, 10) if full else (10_000, 1)
     rows, income = people()
-    income = TARGET.to_canonical(np.clip(income, TARGET.low, TARGET.high))
-    errors: dict[tuple[str, str], dict[float, list[float]]] = {}
-    plain: list[tuple[float, float]] = []
-    done, total = 0, len(budgets) * repeats * _FOLDS
+    income = np.clip(income, TARGET.low, TARGET.high)
+    found = []
     for repeat in range(repeats):
-        chosen = np.random.default_rng(repeat).permutation(len(rows))[:users]
-        for train, test in _folds(chosen):
-            plain.append(_without_noise(rows, income, train, test))
-            for budget in budgets:
-                for key, training in _methods(budget).items():
-                    model = training.run([(rows[train], TARGET.from_canonical(income[train]))], clip=True, rng=repeat)
-                    predicted = training.design.encode(rows[test], outside="clip") @ model.average
-                    error = float(np.mean(np.square(predicted - income[test])))
-                    errors.setdefault(key, {}).setdefault(budget, []).append(error)
-                done += 1
-                advance(done / total)
-    return _study(errors, budgets, plain, {"users": users, "repeats": repeats, "folds": _FOLDS})
+        found += cross_validate(rows, income, budgets, users, repeat)
+        advance((repeat + 1) / repeats)
+    return report(found, budgets, {"users": users, "repeats": repeats, "folds": _FOLDS})
+
+
+def cross_validate(rows: Any, income: Any, budgets: tuple[float, ...], users: int, repeat: int) -> list[Errors]:
+    """Return the errors of one repetition, fold by fold: by column, method and budget."""
+    chosen = np.random.default_rng(repeat).permutation(len(rows))[:users]
+    result = []
+    for train, test in _folds(chosen):
+        truth = TARGET.to_canonical(income[test])
+        errors = dict(_without_noise(rows, income, train, test))
+        for budget in budgets:
+            for (column, name), training in _methods(budget).items():
+                model = training.run([(rows[train], income[train])], clip=True, rng=repeat)
+                predicted = training.design.encode(rows[test], outside="clip") @ model.average
+                errors[column, name, budget] = float(np.mean(np.square(predicted - truth)))
+        result.append(errors)
+    return result
 
 
 def _methods(e: float) -> dict[tuple[str, str], Training]:
@@ -79,29 +86,30 @@ def _folds(chosen: Any) -> Iterator[tuple[Any, Any]]:
         yield np.concatenate([part for other, part in enumerate(parts) if other != place]), parts[place]
 
 
-def _without_noise(rows: Any, income: Any, train: Any, test: Any) -> tuple[float, float]:
-    """Return the errors of least squares and of the mean income, without privacy."""
+def _without_noise(rows: Any, income: Any, train: Any, test: Any) -> Iterator[tuple[tuple[str, str, float], float]]:
+    """Yield the errors of least squares and of the mean income, without privacy: at no budget."""
     columns = design("unit")
-    weights = np.linalg.lstsq(columns.encode(rows[train], outside="clip"), income[train])[0]
+    known, truth = TARGET.to_canonical(income[train]), TARGET.to_canonical(income[test])
+    weights = np.linalg.lstsq(columns.encode(rows[train], outside="clip"), known)[0]
     predicted = columns.encode(rows[test], outside="clip") @ weights
-    return (
-        float(np.mean(np.square(predicted - income[test]))),
-        float(np.mean(np.square(income[train].mean() - income[test]))),
-    )
+    yield (_PLAIN, "least squares", 0.0), float(np.mean(np.square(predicted - truth)))
+    yield (_PLAIN, "mean", 0.0), float(np.mean(np.square(known.mean() - truth)))
 
 
-def _study(errors: Any, budgets: tuple[float, ...], plain: Any, setting: dict[str, Any]) -> Study:
+def report(found: list[Errors], budgets: tuple[float, ...], setting: dict[str, Any]) -> Study:
     """Put means and intervals into a table and two charts."""
-    rows, lines = [], {_PUBLISHED: [], _SAME: []}  # type: ignore[var-annotated]
-    means = {key: [float(np.mean(found[e])) for e in budgets] for key, found in errors.items()}
-    for (column, name), found in errors.items():
-        half = [1.96 * float(np.std(found[e], ddof=1) / math.sqrt(len(found[e]))) for e in budgets]
-        mean = means[column, name]
-        rows.append([column, name, *mean])
-        low, high = ([m + sign * h for m, h in zip(mean, half, strict=True)] for sign in (-1, 1))
-        lines[column].append(Series(name, list(budgets), mean, low, high))
-    exact, middle = (float(np.mean(values)) for values in zip(*plain, strict=True))
-    rows += [["no privacy", "least squares", *[exact] * len(budgets)], ["no privacy", "mean", *[middle] * len(budgets)]]
+    rows: list[list[Any]] = []
+    lines: dict[str, list[Series]] = {_PUBLISHED: [], _SAME: []}
+    means: dict[tuple[str, str], list[float]] = {}
+    for column, name in dict.fromkeys((column, name) for column, name, _ in found[0]):
+        each = np.asarray([[fold[column, name, e if column in lines else 0.0] for e in budgets] for fold in found])
+        mean, half = each.mean(axis=0), 1.96 * each.std(axis=0, ddof=1) / math.sqrt(len(each))
+        means[column, name] = mean.tolist()
+        rows.append([column, name, *mean.tolist()])
+        if column in lines:
+            low, high = (mean - half).tolist(), (mean + half).tolist()
+            lines[column].append(Series(name, list(budgets), mean.tolist(), low, high))
+    rows = rows[2:] + rows[:2]
     axis = "smallest budget e; budgets 5e, 4e, 3e, 2e, e"
     error = "mean squared error of income on [-1, 1]"
     charts = [
@@ -117,7 +125,7 @@ def _study(errors: Any, budgets: tuple[float, ...], plain: Any, setting: dict[st
             "Graded Laplace and HierA predict better than Harmony and PM at the smallest budget, and HierA is the best "
             "of the four."
         ),
-        finding=_finding(means, budgets, exact, middle),
+        finding=_finding(means, budgets),
         columns=["column", "method", *(f"MSE at e = {e:g}" for e in budgets)],
         rows=rows,
         setting=setting
@@ -133,8 +141,9 @@ def _study(errors: Any, budgets: tuple[float, ...], plain: Any, setting: dict[st
     )
 
 
-def _finding(means: Any, budgets: tuple[float, ...], exact: float, middle: float) -> str:
+def _finding(means: dict[tuple[str, str], list[float]], budgets: tuple[float, ...]) -> str:
     """Say what the numbers say."""
+    exact, middle = means[_PLAIN, "least squares"][0], means[_PLAIN, "mean"][0]
     published = [means[key] for key in means if key[0] == _PUBLISHED]
     ours = means[_SAME, "ours: auto"]
     points = len(published) * len(budgets)
@@ -151,9 +160,9 @@ def _finding(means: Any, budgets: tuple[float, ...], exact: float, middle: float
         f"At e = {' / '.join(f'{e:g}' for e in budgets)}, as published: Harmony {at(_PUBLISHED, 'Harmony')}, "
         f"PM {at(_PUBLISHED, 'PM')}, graded Laplace {at(_PUBLISHED, 'graded Laplace')}, LHP {at(_PUBLISHED, 'LHP')}. "
         f"LHP is below Harmony at {wins((_PUBLISHED, 'LHP'), (_PUBLISHED, 'Harmony'))} of {len(budgets)} budgets, "
-        f"below graded Laplace at {wins((_PUBLISHED, 'LHP'), (_PUBLISHED, 'graded Laplace'))}. But it has up to 5e where "
-        "Harmony and PM have e, its pair of level and sign costs more than 5e, and graded Laplace keeps no epsilon at "
-        f"all. {over} of {points} published errors are above {middle:.3g}, what predicting the mean income costs: "
+        f"below graded Laplace at {wins((_PUBLISHED, 'LHP'), (_PUBLISHED, 'graded Laplace'))}. But it has up to "
+        "5e where Harmony and PM have e, its pair of level and sign costs more than 5e, and graded Laplace keeps no "
+        f"epsilon at all. {over} of {points} published errors are above {middle:.3g}, the cost of the mean income: "
         "steps of 1/sqrt(t) on so noisy gradients do harm. At LHP's own matrix, with our steps: LHP "
         f"{at(_SAME, 'LHP, our steps')}, Harmony {at(_SAME, 'Harmony, our steps')}, OptimalGraded "
         f"{at(_SAME, 'OptimalGraded')}, what auto takes {at(_SAME, 'ours: auto')}, which is below "

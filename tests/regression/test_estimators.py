@@ -110,6 +110,23 @@ def test_categories() -> None:
         PrivateLinearRegression(features=[Interval(0, 1)]).fit(X, y)
 
 
+def test_graded_estimator() -> None:
+    X, y = _data(3000)
+    model = _linear(mechanism="levelled", levels=[(-1, 0, 2.0), (0, 1, 1.0)]).fit(X, y)
+    assert model.guarantee_.matrix is not None
+    assert len(model.guarantee_.matrix) == 2
+    assert len(_linear(mechanism="levelled").fit(X, y).guarantee_.matrix) == 5
+
+
+def test_coding_follows_the_budget() -> None:
+    X = np.column_stack([np.zeros(10), np.arange(10) % 3])
+    features = [Interval(0, 1), Categorical(3)]
+    for epsilon, coding in ((0.5, "signed"), (4.0, "unit")):
+        model = PrivateLinearRegression(epsilon, features=features).fit(X, np.zeros(10))
+        assert model.training_.design.coding == coding
+    assert PrivateLinearRegression(0.5, features=features, coding="unit").fit(X, np.zeros(10)).coef_.shape == (4,)
+
+
 def test_logistic_names_its_classes() -> None:
     X, y = _data(40_000)
     labels = np.where(y > 5, "high", "low")

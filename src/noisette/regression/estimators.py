@@ -15,6 +15,7 @@ from noisette._validate import FloatArray
 from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
 from noisette.regression.designs import Attribute, Design, coding_for
+from noisette.regression.graded import FIVE_LEVELS
 from noisette.regression.training import State, Training
 
 try:
@@ -38,6 +39,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         features: Attribute | Sequence[Attribute] | None = None,
         mechanism: str = "auto",
         coding: str = "auto",
+        levels: Sequence[tuple[float, float, float]] | None = None,
         ridge: float = 1e-4,
         batch: int | None = None,
         step: float | None = None,
@@ -49,6 +51,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self.features = features
         self.mechanism = mechanism
         self.coding = coding
+        self.levels = levels
         self.ridge = ridge
         self.batch = batch
         self.step = step
@@ -82,6 +85,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             batch=self.batch,
             step=self.step,
             average=self.average,
+            levels=FIVE_LEVELS if self.levels is None else tuple(self.levels),
             **self._loss_options(),
         )
 
@@ -151,7 +155,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
     ``features`` and ``target`` declare what values are possible, one Interval for all features or an Interval or a
     Categorical for each, [-1, 1] by default; they are never read off the data. Values outside are an error, or moved
     with ``clip=True``.
-    ``bound`` is the largest residual that counts in full, in halves of the target's width. See `Training` for the rest.
+    ``bound`` is the largest residual that counts in full, in halves of the target's width; ``levels`` are those of a
+    graded mechanism. See `Training` for the rest.
 
     *Guarantee*: epsilon-LDP for a user's whole record, features and target, in the local model; a row is a user.
     *Utility*: see docs/regression.md. ``random_state`` is for tests: noise from a known seed protects nobody.
@@ -175,6 +180,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         target: Interval | None = None,
         mechanism: str = "auto",
         coding: str = "auto",
+        levels: Sequence[tuple[float, float, float]] | None = None,
         bound: float = 1.0,
         ridge: float = 1e-4,
         batch: int | None = None,
@@ -188,6 +194,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             features=features,
             mechanism=mechanism,
             coding=coding,
+            levels=levels,
             ridge=ridge,
             batch=batch,
             step=step,
@@ -253,6 +260,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
         classes: tuple[Any, Any] = (0, 1),
         mechanism: str = "auto",
         coding: str = "auto",
+        levels: Sequence[tuple[float, float, float]] | None = None,
         ridge: float = 1e-4,
         batch: int | None = None,
         step: float | None = None,
@@ -265,6 +273,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
             features=features,
             mechanism=mechanism,
             coding=coding,
+            levels=levels,
             ridge=ridge,
             batch=batch,
             step=step,
