@@ -64,7 +64,7 @@ class Cutter:
         return rows
 
     def _telling(self, pair: tuple[Any, Any], *, whole: bool) -> Cells:
-        """Return the two inputs as reports, and each entry kept or just outside, if that tells more: not all reports."""
+        """Return the two inputs as reports, and each entry kept or just outside, whichever tells more; not all."""
         rows = self._rows(whole=whole, positions=np.asarray([0.0, self.steps]))
         if isinstance(self.noise, RoundedLaplace):
             # noise that rounds to zero has less than its share: where hardly anything is kept, a tail tells more
