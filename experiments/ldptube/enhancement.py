@@ -63,53 +63,67 @@ def _quadratic(values: FloatArray) -> FloatArray:
     return np.asarray(found)
 
 
-def point(table: Table, name: str, epsilon: float, repeats: int, seed: int) -> tuple[object, ...]:
-    """Return the mean squared errors of one point: all dimensions reported, the budget split evenly."""
+def points(table: Table, name: str, epsilon: float, repeats: int, seed: int) -> list[tuple[object, ...]]:
+    """Return the mean squared errors at one budget: all dimensions reported, the budget split evenly.
+
+    Square wave gives two rows. As published its plain average is biased; HDR4ME is told the predicted bias. The
+    aggregate of our own undoes the bias, and that is the estimate which `auto` gets in both rows.
+    """
     share = epsilon / table.dims
-    published = Model.of(table, nz.CATALOGUE[name](epsilon=share))
-    # The aggregate of Square wave undoes the bias; what the thesis repairs is the plain average.
-    sound = Model.of(table, nz.SquareWave(epsilon=share, debiased=True)) if name == "square-wave" else published
-    best = best_and_auto(table, epsilon, max(2, repeats // 6))
+    models = {name: Model.of(table, nz.CATALOGUE[name](epsilon=share))}
+    if name == "square-wave":
+        models["square-wave, debiased"] = Model.of(table, nz.SquareWave(epsilon=share, debiased=True))
+    best = best_and_auto(table, epsilon)
     rng = np.random.default_rng([seed, table.dims])
     errors = []
     for _ in range(repeats):
-        raw = published.draw(rng)
-        ours = sound.draw(rng) if sound is not published else raw
-        repaired = (nz.enhance(raw, method, bias=published.bias) for method in HDR4ME)
-        three = [published.error(estimate) for estimate in (raw, *repaired)]
-        errors.append([*three, sound.error(nz.enhance(ours))])
-    return table.name, name, epsilon, table.dims, *np.mean(errors, axis=0).tolist(), *best
+        drawn = [(model, model.draw(rng)) for model in models.values()]
+        sound, ours = drawn[-1]
+        auto = sound.error(nz.enhance(ours))
+        errors.append([[*_thesis(model, raw), auto] for model, raw in drawn])
+    means = np.mean(errors, axis=0).tolist()
+    return [(table.name, label, epsilon, table.dims, *line, *best) for label, line in zip(models, means, strict=True)]
+
+
+def _thesis(model: Model, raw: nz.Estimate) -> list[float]:
+    """Return the errors without and with each of the thesis's methods."""
+    return [model.error(raw), *(model.error(nz.enhance(raw, method, bias=model.bias)) for method in HDR4ME)]
 
 
 @cache
-def best_and_auto(table: Table, epsilon: float, repeats: int) -> tuple[str, float]:
+def best_and_auto(table: Table, epsilon: float) -> tuple[str, float]:
     """Return the best mechanism for the budget, at its predicted worst case, and its error after enhancement."""
     best = plan(users=table.users, dims=table.dims, epsilon=epsilon).best_unbiased
     assert best is not None
     spread = np.full(table.dims, math.sqrt(best.mse))
     model = Model(table.mean, np.zeros(table.dims), spread, table.users)
     rng = np.random.default_rng([table.dims, 46])
-    return best.mechanism, float(np.mean([model.error(nz.enhance(model.draw(rng))) for _ in range(repeats)]))
+    return best.mechanism, float(np.mean([model.error(nz.enhance(model.draw(rng))) for _ in range(2)]))
 
 
 def fig_4_6(full: bool, advance: Advance) -> Study:
     """Mean squared error over budgets."""
-    repeats = 12 if full else 3
     if full:
         data = [tables.gaussian(100_000, 100), tables.poisson(150_000, 300), tables.uniform(120_000, 500)]
         data += [tables.acs(), tables.mnist()]
     else:
         data = [tables.gaussian(20_000, 100), tables.poisson(20_000, 100)]
+    repeats = {table.name: (200 if table.dims <= 100 else 12) if full else 3 for table in data}
     mechanisms = {"laplace": _BUDGETS, "piecewise": _BUDGETS, "square-wave": _WAVE_BUDGETS}
     rows, charts = [], []
-    for table in data:
-        for name, budgets in mechanisms.items():
-            own = []
+    for part, table in enumerate(data):
+        for turn, (name, budgets) in enumerate(mechanisms.items()):
+            own: list[tuple[object, ...]] = []
             for place, epsilon in enumerate(budgets if full else budgets[::2]):
-                own.append(point(table, name, epsilon, repeats, 460 + place))
-                advance((len(rows) + len(own)) / (len(data) * 18 / (1 if full else 2)))
+                own += points(table, name, epsilon, repeats[table.name], 460 + place)
+            advance((part * 3 + turn + 1) / (3 * len(data)))
             rows += own
-            charts.append(_chart("fig-4-6", table, name, own, 2, "collective budget epsilon"))
+            charts += [
+                _chart(
+                    "fig-4-6", table, label, [line for line in own if line[1] == label], 2, "collective budget epsilon"
+                )
+                for label in dict.fromkeys(str(line[1]) for line in own)
+            ]
     real = [_real(table, name, 300 if name == "square-wave" else 0.8) for table in data for name in mechanisms]
     return Study(
         "Figure 4.6: mean squared error over budgets, all dimensions reported",
@@ -131,9 +145,9 @@ def fig_4_7(full: bool, advance: Advance) -> Study:
     rows, charts = [], []
     for table in data:
         for name in ("laplace", "piecewise"):
-            own = []
+            own: list[tuple[object, ...]] = []
             for dims in sizes:
-                own.append(point(table.resampled(dims), name, 0.8, repeats, 470))
+                own += points(table.resampled(dims), name, 0.8, repeats, 470)
                 advance((len(rows) + len(own)) / (2 * len(data) * len(sizes)))
             rows += own
             charts.append(_chart("fig-4-7", table, name, own, 3, "dimensions"))
@@ -150,24 +164,34 @@ def fig_4_7(full: bool, advance: Advance) -> Study:
 
 def _findings(rows: Sequence[Sequence[object]]) -> str:
     """Say who wins, by how much, and where not."""
-    errors = np.asarray([line[4:9] for line in rows], dtype=float)
-    raw, published, auto, best = errors[:, 0], errors[:, 1:4], errors[:, 4], np.asarray([line[10] for line in rows])
-    rivals = np.minimum(raw, published.min(axis=1))
-    star = published[:, 2] / np.minimum(raw, published[:, :2].min(axis=1))
+    plain = [line for line in rows if line[1] == "square-wave"]
+    own = [line for line in rows if line[1] != "square-wave"]
+    errors = np.asarray([line[4:9] for line in own], dtype=float)
+    raw, published, auto = errors[:, 0], errors[:, 1:4], errors[:, 4]
+    best = np.asarray([line[10] for line in own], dtype=float)
+    star = np.asarray([line[7] / min(line[4:7]) for line in rows], dtype=float)  # type: ignore[operator, type-var]
     excess, ratio = auto / published.min(axis=1), auto / raw
     winners = np.argmin(published, axis=1)
     counts = ", ".join(f"{label} {np.count_nonzero(winners == k)}" for k, label in enumerate(("L1", "L2", "HDR4ME*")))
-    worst = rows[int(np.argmax(excess))]
-    return (
+    worst = own[int(np.argmax(excess))]
+    text = (
         f"HDR4ME* is more than 2 % above the best of L1, L2 and none in {np.count_nonzero(star > 1.02)} of {len(rows)} "
-        f"points, by up to a factor of {star.max():,.0f}. Least error among the three: {counts}. `auto` is at or below "
-        f"the best of them in {np.count_nonzero(excess <= 1)} points and within 2 % in "
-        f"{np.count_nonzero(excess <= 1.02)}; its largest ratio to that best, which is named by hindsight, is "
-        f"{excess.max():.3f} ({worst[0]}, {worst[1]}, epsilon {worst[2]}, d {worst[3]}), to raw {ratio.max():.3f}. In "
-        f"the median it divides the raw error by {np.median(raw / auto):,.1f} and the best other by "
-        f"{np.median(rivals / auto):.2f}. The best mechanism and `auto` divide that of `auto` alone by "
-        f"{np.median(auto / best):,.1f} in the median."
+        f"points, by up to a factor of {star.max():,.0f}. On the {len(own)} points with an unbiased estimate the best "
+        f"of the three is: {counts}. There `auto` is at or below that best, which is named by hindsight, in "
+        f"{np.count_nonzero(excess <= 1)}; its largest ratio to it is {excess.max():.3f} ({worst[0]}, {worst[1]}, "
+        f"epsilon {worst[2]}, d {worst[3]}), to raw {ratio.max():.3f}. In the median it divides the raw error by "
+        f"{np.median(raw / auto):,.1f} and the best of the three by {np.median(published.min(axis=1) / auto):.2f}. "
+        f"With the best mechanism the error of `auto` is divided by {np.median(auto / best):,.1f} in the median."
     )
+    if plain:
+        lost = [line for line in plain if line[8] > min(line[4:8])]  # type: ignore[operator, type-var]
+        where = "; ".join(f"{line[0]}, epsilon {line[2]}" for line in lost) or "nowhere"
+        text += (
+            f" Square wave as published, averaged plainly, answers the middle of the domain at small budgets. Against "
+            f"that `auto` on the unbiased estimate wins in {len(plain) - len(lost)} of {len(plain)} points; not at: "
+            f"{where}. There reports say next to nothing, and the truth is the middle by luck (Uniform) or is near it."
+        )
+    return text
 
 
 def _real(table: Table, name: str, epsilon: float) -> float:
@@ -197,6 +221,6 @@ def _chart(figure: str, table: Table, name: str, rows: list[tuple[object, ...]],
     for column, text in enumerate((*_LINES, "", "best mechanism and auto (ours)")):
         if text:
             series.append(Series(text, take(axis), take(4 + column)))
-    slug = f"{figure}-{table.name.lower().replace(' ', '-')}-{name}"
+    slug = f"{figure}-{table.name}-{name}".lower().replace(",", "").replace(" ", "-")
     title = f"{name.replace('-', ' ').capitalize()} on {table.name}, {table.users:,} users"
     return Chart(slug, title, label, "mean squared error", series, log_x=True, log_y=True)
