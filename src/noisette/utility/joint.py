@@ -64,20 +64,20 @@ class JointDeviation:
         most. Where the dependence is unknown the product is returned, a lower bound for unbiased quantities (Sidak
         1967).
         """
-        radius = np.broadcast_to(np.asarray(xi, dtype=float), self.bias.shape)
+        radius = np.asarray(xi, dtype=float)
         if not np.all(radius >= 0):
             raise ValueError(f"Expected xi={xi!r} >= 0: it bounds absolute deviations.")
         if self.correlation is None:
-            return float(np.exp(self._log_product(radius)))
+            kinds = self._distinct if radius.ndim == 0 else (self.bias, self.std, np.ones(self.bias.size))
+            return float(np.exp(_log_product(radius, *kinds)))
         low, high = (-radius - self.bias) / self.std, (radius - self.bias) / self.std
         return box_probability(low, high, self.correlation)
 
-    def _log_product(self, radius: FloatArray) -> float:
-        """Return the sum of the logs of the probabilities of all quantities."""
-        near, far = (radius - np.abs(self.bias)) / self.std, (-radius - np.abs(self.bias)) / self.std
-        with np.errstate(divide="ignore"):
-            # where the interval is far from the mean, both tails are small and so is their difference
-            return float(np.sum(log_ndtr(near) + np.log1p(-np.exp(np.minimum(log_ndtr(far) - log_ndtr(near), 0.0)))))
+    @cached_property
+    def _distinct(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Bias and standard deviation of quantities that differ, and how many there are of each."""
+        pairs, counts = np.unique(np.stack([self.bias, self.std], axis=1), axis=0, return_counts=True)
+        return pairs[:, 0], pairs[:, 1], counts.astype(np.float64)
 
     def supremum(self, level: float = 0.95) -> float:
         """Return the bound that all absolute deviations keep together with probability ``level``."""
@@ -111,17 +111,18 @@ class JointDeviation:
         transform is a product over the eigenvalues of the covariance.
         """
         if self.correlation is None:
-            spectrum, shift = self.std**2, self.bias**2
+            bias, std, counts = self._distinct
+            spectrum, shift = std**2, bias**2
         else:
             spectrum, vectors = np.linalg.eigh(self.covariance)
-            spectrum, shift = np.maximum(spectrum, 0.0), (vectors.T @ self.bias) ** 2
-        total = float(np.sum(spectrum + shift))
+            spectrum, shift, counts = np.maximum(spectrum, 0.0), (vectors.T @ self.bias) ** 2, np.ones(spectrum.size)
+        total = float(counts @ (spectrum + shift))
         if total == 0:
             return 0.0
         logs = np.linspace(-34.0, 34.0, _NODES)
         scale = np.exp(logs) / total
         decay = np.asarray(
-            [-0.5 * np.sum(np.log1p(2 * s * spectrum)) - np.sum(s * shift / (1 + 2 * s * spectrum)) for s in scale]
+            [-counts @ (0.5 * np.log1p(2 * s * spectrum) + s * shift / (1 + 2 * s * spectrum)) for s in scale]
         )
         integrand = -np.expm1(decay) / np.sqrt(scale)
         area = float(np.sum((integrand[1:] + integrand[:-1]) / 2) * (logs[1] - logs[0]))
@@ -165,6 +166,15 @@ def joint(
         correlation = np.nan_to_num(matrix / np.outer(spread, spread))
     np.fill_diagonal(correlation, 1.0)
     return JointDeviation(marginal, correlation, exact)
+
+
+def _log_product(radius: FloatArray, bias: FloatArray, std: FloatArray, counts: FloatArray) -> float:
+    """Return the sum of the logs of the probabilities of all quantities."""
+    near, far = (radius - np.abs(bias)) / std, (-radius - np.abs(bias)) / std
+    with np.errstate(divide="ignore"):
+        # where the interval is far from the mean, both tails are small and so is their difference
+        inside = log_ndtr(near) + np.log1p(-np.exp(np.minimum(log_ndtr(far) - log_ndtr(near), 0.0)))
+    return float(counts @ inside)
 
 
 def _repeated(one: Deviation, size: int) -> Deviation:
