@@ -3,6 +3,7 @@
 from noisette.utility.combining import Combination, combine
 from noisette.utility.curves import break_even
 from noisette.utility.deviations import Deviation, deviation
+from noisette.utility.graded import Reused, plan_levels, predicted_hiera, simulated
 from noisette.utility.joint import JointDeviation, joint
 from noisette.utility.personalised import Personalised, PersonalisedAggregate
 from noisette.utility.planning import BreakEven, Candidate, Plan, compare, plan
@@ -21,6 +22,7 @@ __all__ = [
     "Personalised",
     "PersonalisedAggregate",
     "Plan",
+    "Reused",
     "best_report",
     "break_even",
     "break_even_curve",
@@ -30,8 +32,11 @@ __all__ = [
     "joint",
     "named",
     "plan",
+    "plan_levels",
     "population_needed",
     "power",
+    "predicted_hiera",
     "report_rules",
+    "simulated",
     "verdict",
 ]

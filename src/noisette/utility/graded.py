@@ -22,7 +22,7 @@ from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.utility import populations
 from noisette.utility.curves import curve
-from noisette.utility.planning import Candidate, Plan, _candidate
+from noisette.utility.planning import Candidate, Plan, candidate_of
 from noisette.utility.populations import Population
 from noisette.utility.reporting import report_rules
 from noisette.utility.targets import signal_of, verdict
@@ -159,7 +159,7 @@ def plan_levels(
         goal = "worst" if population is None else "average"
         rivals.append(OptimalGraded(levelled.edges, matrix=levelled.guarantee.matrix, points=points, objective=goal))
     signal = signal_of(domain, population)
-    candidates = [_candidate(m.name, m, curve(m, population), users) for m in [*readings, *rivals]]
+    candidates = [candidate_of(m.name, m, curve(m, population), users) for m in [*readings, *rivals]]
     if population is not None:
         bias, std = _simulated(levelled, lambda a: maximum_likelihood(a).mean, users, population, _DRAWS, 0)
         name = f"{levelled.name}, maximum likelihood"

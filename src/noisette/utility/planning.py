@@ -231,7 +231,7 @@ def _combined(setting: Setting, record: Attributes, known: Any, names: list[str]
     """Return the best mechanism for each attribute, as one candidate."""
     made = combination(record, setting.users, setting.epsilon, setting.delta, setting.report, names or None, known)
     errors = record_curve(made.mechanism, known)
-    return _candidate(SampledAttributes.name, made.mechanism, errors, setting.users), errors
+    return candidate_of(SampledAttributes.name, made.mechanism, errors, setting.users), errors
 
 
 def _judged(candidate: Candidate, errors: Any, users: int, signal: float, targets: dict[str, float]) -> Candidate:
@@ -273,7 +273,7 @@ def compare(
             domain, dims = scalar_domain(mechanism), math.prod(mechanism.domain.shape)
             known = populations.known(values, probs, distribution, domain, dims=dims)
         errors = errors_of(mechanism, known)
-        one = _candidate(mechanism.name, mechanism, errors, users)
+        one = candidate_of(mechanism.name, mechanism, errors, users)
         candidates.append(_judged(one, errors, users, signal_of(domain, known), {}))
     return tuple(sorted(candidates, key=lambda candidate: candidate.mse))
 
@@ -293,10 +293,10 @@ def _entry(offer: Offer, setting: Setting, known: Knowledge) -> tuple[Candidate,
             report = best_report(lambda m: errors_of(offer.build(m), known).at(setting.users), setting.dims)
     mechanism = offer.build(report or 1)
     errors = errors_of(mechanism, known)
-    return _candidate(offer.name, mechanism, errors, setting.users), errors
+    return candidate_of(offer.name, mechanism, errors, setting.users), errors
 
 
-def _candidate(name: str, mechanism: Any, errors: Any, users: int) -> Candidate:
+def candidate_of(name: str, mechanism: Any, errors: Any, users: int) -> Candidate:
     """Describe a mechanism by its predicted error."""
     report, share = 1 if mechanism.domain.shape == () else None, 1.0
     if isinstance(mechanism, Sampling | Recording):

@@ -62,8 +62,8 @@ class LevelledResponse(BaseMechanism):
 
     *Guarantee*: ``guarantee.matrix``, exactly: entry [t][t'] is the largest log ratio of the chances of a pair (t*, s)
     for x of level t against x' of level t'. Both parts leak, so its largest entry exceeds the paper's max e_t;
-    `calibrate` scales the budgets until a matrix or a total holds. ``as_published=True`` states the paper's claim beside
-    the truth.
+    `calibrate` scales the budgets until a matrix or a total holds. ``as_published=True`` states the paper's claim
+    beside the truth.
     *Utility*: unbiased; the variance at x is the average over t* of 1 / (2 p - 1)^2 - x^2. At the same total epsilon
     Duchi is better; what levels buy is that some are protected more than others.
     Hao, Wu, Wan 2023, Algorithm 3 (LHP), with the misprint in its step 2 mended.
