@@ -242,6 +242,18 @@ def test_bad_input(options: Any, message: str) -> None:
         nz.OptimalGraded(**options)
 
 
+def test_pairs_without_a_bound() -> None:
+    """An infinite entry asks for nothing; what is left must still hold."""
+    mechanism = nz.OptimalGraded(edges=[-1, 0, 1], matrix=[[1.0, math.inf], [math.inf, 1.0]], points=np.int64(8))
+    assert mechanism.calibrate(total=0.5).asked == ((0.5, 0.5), (0.5, 0.5))
+    stated = np.asarray(mechanism.guarantee.matrix)
+    assert np.all(np.diag(stated) <= 1)
+    assert stated.max() > 1
+    assert nz.from_spec(json.dumps(mechanism.spec())) == mechanism
+    with pytest.raises(ValueError, match="positive, finite entries"):
+        mechanism.calibrate(matrix=np.full((2, 2), math.inf))
+
+
 def test_foreign_reports_and_values() -> None:
     mechanism = nz.OptimalGraded(**LEVELS, points=6)
     with pytest.raises(ValueError, match="outside the support of optimal-graded"):

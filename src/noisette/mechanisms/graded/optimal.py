@@ -74,7 +74,8 @@ class OptimalGraded(BaseMechanism):
             if self.edges is None:
                 raise ValueError("Expected edges=[...] of the levels, or points=[...], the inputs themselves.")
             levels = Levels.build(self.edges)
-            _validate.integer(self.points, "points", low=2 * levels.size, high=_MOST_POINTS)
+            points = _validate.integer(self.points, "points", low=2 * levels.size, high=_MOST_POINTS)
+            object.__setattr__(self, "points", points)
             object.__setattr__(self, "edges", levels.edges)
             size = levels.size
         else:
@@ -132,12 +133,14 @@ class OptimalGraded(BaseMechanism):
         """Scale all budgets by the largest factor at which none is above what is asked."""
         target = np.asarray(_levels.one_target(total, matrix, len(self.asked)))
         own = np.asarray(self.asked)
-        factor = float((target[own > 0] / own[own > 0]).min())
+        bounded = (own > 0) & np.isfinite(own)
+        factor = float((target[bounded] / own[bounded]).min(initial=np.inf))
         if not 0 < factor < np.inf:
             raise ValueError("Expected positive, finite entries to calibrate to.")
         if self.epsilons is not None:
             return replace(self, epsilons=tuple(factor * epsilon for epsilon in self.epsilons))
-        return replace(self, matrix=tuple(tuple(factor * r for r in row) for row in self.asked))
+        scaled = np.minimum(factor * own, target)  # where nothing was asked, what is asked now
+        return replace(self, matrix=tuple(tuple(row) for row in scaled.tolist()))
 
     @property
     def asked(self) -> Matrix:
