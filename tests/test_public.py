@@ -40,6 +40,9 @@ CLASSES = {
     "jl": "JohnsonLindenstrauss",
     "matrix": "MatrixMechanism",
     "retain-or-noise": "RetainOrNoise",
+    "angle-gaussian": "AngleGaussian",
+    "angle-noise": "AngleNoise",
+    "adaptive-duchi": "AdaptiveDuchi",
 }
 
 

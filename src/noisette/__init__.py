@@ -15,6 +15,8 @@ from noisette.mechanisms.categorical.hashing import LocalHashing
 from noisette.mechanisms.categorical.histogram import HistogramEncoding
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
+from noisette.mechanisms.geometric.angle_gaussian import AngleGaussian
+from noisette.mechanisms.geometric.angle_noise import AngleNoise
 from noisette.mechanisms.graded.laplace import GradedLaplace
 from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.mechanisms.graded.optimal import OptimalGraded
@@ -30,6 +32,7 @@ from noisette.mechanisms.tensor.jl import JohnsonLindenstrauss
 from noisette.mechanisms.tensor.matrix import MatrixMechanism
 from noisette.mechanisms.tensor.release import release_covariance, release_data, release_features
 from noisette.mechanisms.tensor.retain import RetainOrNoise
+from noisette.mechanisms.vector.adaptive_duchi import AdaptiveDuchi
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
 from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
@@ -55,7 +58,10 @@ _LAZY = {
 
 __all__ = [
     "CATALOGUE",
+    "AdaptiveDuchi",
     "Aggregate",
+    "AngleGaussian",
+    "AngleNoise",
     "Attributes",
     "Box",
     "Categorical",

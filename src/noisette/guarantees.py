@@ -157,3 +157,14 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         else:
             high = middle
     return math.exp(low)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the least epsilon at which mu-GDP has this delta, from above, by bisection."""
+    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    if float(gaussian_delta(mu, low)) <= delta:
+        return 0.0
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if float(gaussian_delta(mu, middle)) <= delta else (middle, high)
+    return high

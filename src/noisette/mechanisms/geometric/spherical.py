@@ -18,6 +18,7 @@ from noisette._validate import FloatArray
 
 _BLOCK = 1 << 14  # entries at a time: what they need stays in a core's cache
 _SHARED = 1 << 17  # vectors at least this long are worked on by all cores
+_SHORT = 1 << 10  # vectors up to this long are worked on many at a time
 
 
 def to_spherical(x: Any) -> tuple[Any, Any]:
@@ -37,8 +38,12 @@ def to_spherical(x: Any) -> tuple[Any, Any]:
         raise ValueError(f"Expected vectors along the last axis, got an array of shape {vectors.shape}.")
     rows = vectors.reshape(-1, vectors.shape[-1])
     magnitudes, angles = np.empty(len(rows)), np.empty((len(rows), rows.shape[1] - 1))
-    for row, vector in enumerate(rows):
-        magnitudes[row] = _to(vector, angles[row])
+    if len(rows) > 1 and rows.shape[1] <= _SHORT:
+        for part in _blocks(len(rows), max(1, _BLOCK // rows.shape[1])):
+            _to_many(rows[part], magnitudes[part], angles[part])
+    else:
+        for row, vector in enumerate(rows):
+            magnitudes[row] = _to(vector, angles[row])
     return magnitudes.reshape(vectors.shape[:-1])[()], angles.reshape(*vectors.shape[:-1], vectors.shape[-1] - 1)
 
 
@@ -58,8 +63,12 @@ def from_spherical(magnitude: Any, angles: Any) -> Any:
         )
     rows = turns.reshape(sizes.size, turns.shape[-1])
     vectors = np.empty((len(rows), turns.shape[-1] + 1))
-    for row, (size, turn) in enumerate(zip(sizes.reshape(-1), rows, strict=True)):
-        _from(float(size), turn, vectors[row])
+    if len(rows) > 1 and rows.shape[1] <= _SHORT:
+        for part in _blocks(len(rows), max(1, _BLOCK // vectors.shape[1])):
+            _from_many(sizes.reshape(-1)[part], rows[part], vectors[part])
+    else:
+        for row, (size, turn) in enumerate(zip(sizes.reshape(-1), rows, strict=True)):
+            _from(float(size), turn, vectors[row])
     return vectors.reshape(*sizes.shape, -1)
 
 
@@ -115,8 +124,32 @@ def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
     out[-1] = size
 
 
-def _blocks(size: int) -> list[slice]:
-    return [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
+def _to_many(rows: FloatArray, magnitudes: FloatArray, angles: FloatArray) -> None:
+    """Write magnitudes and angles of many short vectors."""
+    largest = np.abs(rows).max(axis=1)
+    if not np.isfinite(largest).all():
+        bad = largest[~np.isfinite(largest)][0]
+        raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {bad}.")
+    unit = np.ldexp(1.0, np.frexp(largest)[1] - 1)  # a power of two: scaling is exact
+    scaled = rows / unit[:, None]
+    squares = np.cumsum(np.square(scaled)[:, ::-1], axis=1)[:, ::-1]
+    np.multiply(unit, np.sqrt(squares[:, 0]), out=magnitudes)
+    np.arctan2(np.sqrt(squares[:, 1:]), scaled[:, :-1], out=angles)
+    if rows.shape[1] > 1:
+        angles[:, -1] = np.arctan2(scaled[:, -1], scaled[:, -2])
+    angles[largest == 0] = 0.0
+
+
+def _from_many(sizes: FloatArray, rows: FloatArray, vectors: FloatArray) -> None:
+    """Write the vectors of many magnitudes and their angles."""
+    vectors[:, 0] = sizes
+    np.cumprod(np.sin(rows), axis=1, out=vectors[:, 1:])
+    vectors[:, 1:] *= sizes[:, None]
+    vectors[:, :-1] *= np.cos(rows)
+
+
+def _blocks(size: int, length: int = _BLOCK) -> list[slice]:
+    return [slice(start, min(start + length, size)) for start in range(0, size, length)]
 
 
 def _share(work: Callable[[int], None], count: int, size: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.domains import TensorBall, TensorDomain
-from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_mu, warn_unsound
+from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms.tensor import calibration as rules
 from noisette.mechanisms.tensor._noise import TensorNoise
 from noisette.mechanisms.tensor._normal import STEPS
@@ -202,7 +202,7 @@ class TensorGaussian(TensorNoise):
     def guarantee(self) -> Guarantee:
         """Return what holds for the declared neighbours, beside what was published."""
         relation = self.neighbours
-        true = self.epsilon if self.calibration == "exact" else _true_epsilon(self.mu, self.delta)
+        true = self.epsilon if self.calibration == "exact" else gaussian_epsilon(self.mu, self.delta)
         claim = Claim(self.epsilon, self.delta, unit=relation.unit, source=_SOURCES[self.calibration])
         return Guarantee(true, self.delta, relation.unit, relation.model, relation.relation, claim)
 
@@ -252,14 +252,3 @@ class TensorGaussian(TensorNoise):
         return replace(
             self, domain=domain, covariances=covariances if any(c is not None for c in covariances) else None
         )
-
-
-def _true_epsilon(mu: float, delta: float) -> float:
-    """Return the least epsilon at which mu-GDP has this delta, from above, by bisection."""
-    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
-    if float(gaussian_delta(mu, low)) <= delta:
-        return 0.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if float(gaussian_delta(mu, middle)) <= delta else (middle, high)
-    return high
