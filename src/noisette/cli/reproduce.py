@@ -70,8 +70,12 @@ def _show(record: Mapping[str, Any], frame: Any, folder: Path) -> None:
         rows = study["rows"]
         right = [all(not isinstance(row[place], str) for row in rows) for place in range(len(study["columns"]))]
         shown = table(*(">" * flag + name for name, flag in zip(study["columns"], right, strict=True)))
-        for row in rows:
-            shown.add_row(*(literal(frame.show(cell)) for cell in row))
+        cells = [[frame.show(cell) for cell in row] for row in rows]
+        for place, column in enumerate(shown.columns):
+            words = [word for row in cells for word in row[place].split()] + study["columns"][place].split()
+            column.no_wrap, column.min_width = False, max(map(len, words))  # many columns: wrap between words only
+        for row in cells:
+            shown.add_row(*map(literal, row))
         out.print(shown)
         out.print(f"Obtained: {literal(study['finding'])}\n")
     out.print(f"README.md, results.json and figures are in {literal(folder)}.", style="dim")
