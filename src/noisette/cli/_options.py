@@ -78,6 +78,15 @@ def parse_categories(text: str | None) -> Categorical | None:
     return Categorical(labels=tuple(names))
 
 
+def parse_levels(levels: str | None, budgets: str | None) -> tuple[list[float], list[float]] | None:
+    """Return the edges of levels and their budgets, which go together."""
+    if levels is None and budgets is None:
+        return None
+    if levels is None or budgets is None:
+        raise ValueError("Give --levels and --budgets together, e.g. --levels -1,-0.5,0.5,1 --budgets 1,2,1.")
+    return parse_numbers(levels, "--levels"), parse_numbers(budgets, "--budgets")
+
+
 def find(name: str) -> type[Any]:
     """Return a mechanism of the catalogue, or say which names are near."""
     if name not in CATALOGUE:
@@ -94,8 +103,12 @@ def build(
     report: int | None,
     ranges: Ranges,
     categories: Categorical | None,
+    levels: tuple[list[float], list[float]] | None = None,
 ) -> Any:
-    """Return the mechanism ``name`` for some columns of a table, from what kind of input its example takes."""
+    """Return the mechanism ``name`` for some columns of a table, from what kind of input its example takes.
+
+    ``levels`` are edges and budgets, where the mechanism has levels.
+    """
     cls = find(name)
     example: Any = cls.example(epsilon)
     kind, dims = example.domain.kind, len(columns)
@@ -127,7 +140,13 @@ def build(
     if hasattr(example, "fitted"):
         if dims > 1 or report is not None:
             raise ValueError(f"{name} has levels of one number: choose a column with --columns, leave --report out.")
+        if levels is not None:
+            if ranges:
+                raise ValueError("The levels go from end to end of the range: leave --range out.")
+            return cls(*map(tuple, levels), **({"delta": delta} if delta else {})).calibrate(total=epsilon)
         return example.fitted(domain=Interval(*ranges.get(columns[0], _DEFAULT)), **budget)
+    if levels is not None:
+        raise ValueError(f"{name} has no levels: leave --levels and --budgets out, or use levelled or optimal-graded.")
     if kind == "interval":
         return CATALOGUE["sampled"](name, dims=dims, report=report, domain=_box(columns, ranges), **budget)
     if hasattr(example, "inner"):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from noisette.cli._options import find, parse_categories, parse_numbers, parse_range, split_list
+from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
 
 _ROWS = 10  # break-even populations on a terminal; JSON has all
 _GOALS = (("mse", "MSE"), ("power", "power"))
@@ -83,9 +83,12 @@ def plan(
         raise ValueError("Give one of --values, --data and --distribution.")
     for name in names:
         find(name)
-    if levels is not None or budgets is not None:
-        limits = _graded(levels, budgets, (dims, report, limits, categories, names, target_mse, effect, curve, html))
-    domain = _domain(categories, limits)
+    graded = parse_levels(levels, budgets)
+    if graded is not None:
+        others = (dims, report, limits, categories, names, target_mse, effect, curve, html)
+        if any(given not in (None, (), 1) for given in others):
+            raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
+    domain = _domain(categories, limits if graded is None else f"{graded[0][0]!r},{graded[0][-1]!r}")
     sample: Any = None if values is None else np.asarray(parse_numbers(values, "--values"))
     if data is not None:
         sample = _read(data, columns, domain)
@@ -103,12 +106,11 @@ def plan(
         "distribution": distribution,
     }
     targets: dict[str, Any] = {"target_power": target_power, "effect": effect, "significance": significance}
-    if levels is not None and budgets is not None:
-        from noisette.utility.graded import plan_levels
+    if graded is not None:
+        from noisette.utility import plan_levels
 
-        edges, shares = parse_numbers(levels, "--levels"), parse_numbers(budgets, "--budgets")
         known = {"values": sample, "distribution": distribution}
-        made = plan_levels(users=users, edges=edges, epsilons=shares, total=epsilon, **known)
+        made = plan_levels(users=users, edges=graded[0], epsilons=graded[1], total=epsilon, **known)
     else:
         made = predict(**setting, mechanisms=names or None, target_mse=target_mse, **targets)
     swept = None if curve is None else _sweep(curve, names, setting)
@@ -133,16 +135,6 @@ def _domain(categories: tuple[str, ...], limits: str | None) -> Any:
     if parts:
         return parts[0]
     return Interval() if limits is None else Interval(*parse_range(limits))
-
-
-def _graded(levels: str | None, budgets: str | None, others: tuple[Any, ...]) -> str:
-    """Return the range of the levels, refusing options that do not go with them."""
-    if levels is None or budgets is None:
-        raise ValueError("Give --levels and --budgets together, e.g. --levels -1,-0.5,0.5,1 --budgets 1,2,1.")
-    if any(given not in (None, (), 1) for given in others):
-        raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
-    edges = parse_numbers(levels, "--levels")
-    return f"{edges[0]!r},{edges[-1]!r}"
 
 
 def _sweep(text: str, names: tuple[str, ...], setting: dict[str, Any]) -> Any:

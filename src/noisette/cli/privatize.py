@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from noisette._validate import FloatArray
-from noisette.cli._options import build, parse_categories, parse_ranges, split_list
+from noisette.cli._options import build, parse_categories, parse_levels, parse_ranges, split_list
 
 _PUBLIC = (
     "A range must be known beforehand, from what the numbers mean: one that is read off the data tells something "
@@ -38,6 +38,8 @@ _PUBLIC = (
     metavar="A,B,...",
     help="Public list of categories; @FILE has one a line; a number K means 0 to K-1.",
 )
+@click.option("--levels", metavar="A,B,...", help="Edges of the levels of a graded mechanism, from end to end.")
+@click.option("--budgets", metavar="A,B,...", help="Budget of each level; scaled so that --epsilon holds in total.")
 @click.option("--clip", is_flag=True, help="Move numbers outside the range to its nearer end.")
 @click.option("--no-header", is_flag=True, help="The CSV has no header line; its columns are f0, f1, ...")
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
@@ -52,6 +54,8 @@ def privatize(
     columns: str | None,
     ranges: tuple[str, ...],
     categories: str | None,
+    levels: str | None,
+    budgets: str | None,
     clip: bool,
     no_header: bool,
     seed: int | None,
@@ -79,6 +83,7 @@ def privatize(
         report=report,
         ranges=parse_ranges(ranges, table.columns, why=_PUBLIC),
         categories=parse_categories(categories),
+        levels=parse_levels(levels, budgets),
     )
     source = _Source(table, mechanism, clip=clip, asked=bool(ranges))
     rng = generator(seed)

@@ -78,6 +78,22 @@ def test_from_a_table_to_an_estimate(name: str, tmp_path: Path) -> None:
     assert "levels of one number" in run("privatize", str(table), "-m", name, "-e", "4", "--report", "1", "-o", "x")
 
 
+def test_levels_of_ones_own_from_a_table(tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    table.write_text("\n".join(["income", *map(str, range(0, 100_000, 100))]), encoding="utf-8")
+    common = ("privatize", str(table), "-e", "3", "--seed", "1", "-o", str(tmp_path / "r.parquet"))
+    levels = ("--levels", "0,20000,90000,250000", "--budgets", "0.5,2,0.5")
+    for name in ("levelled", "optimal-graded"):
+        made = run(*common, "-m", name, *levels)
+        assert made["mechanism"]["edges"] == [0, 20_000, 90_000, 250_000]
+        assert made["guarantee"]["epsilon"] <= 3
+        assert made["mechanism"]["epsilons"][1] / made["mechanism"]["epsilons"][0] == pytest.approx(4)
+    assert "duchi has no levels" in run(*common, "-m", "duchi", *levels)
+    assert "leave --range out" in run(*common, "-m", "levelled", *levels, "--range", "0,1")
+    assert "--levels and --budgets together" in run(*common, "-m", "levelled", *levels[:2])
+    assert "one budget for each of 3 levels" in run(*common, "-m", "levelled", *levels[:3], "1,2")
+
+
 def test_distribution_from_levelled_reports(tmp_path: Path) -> None:
     table, reports = tmp_path / "people.csv", tmp_path / "reports.parquet"
     ages = np.random.default_rng(1).normal(30, 5, 20_000).clip(0, 100)
