@@ -8,7 +8,7 @@ import pytest
 from experiments.ldptube import tables
 from experiments.ldptube.case_study import VALUES
 from experiments.ldptube.deviations import row
-from experiments.ldptube.enhancement import HDR4ME, Model, point
+from experiments.ldptube.enhancement import HDR4ME, Model, points
 
 import noisette as nz
 from experiments import frame, ldptube
@@ -89,23 +89,34 @@ def test_the_misprint_and_its_consequence(tmp_path, committed):
 
 @pytest.mark.parametrize("name", ["fig-4-6", "fig-4-7"])
 def test_the_promises_of_auto_in_the_full_setting(committed, name):
-    """Never 2 % above raw, at or below the best of HDR4ME; Square wave's raw is biased toward the middle."""
-    for data, mechanism, epsilon, _, raw, *published, auto, _, best in study(committed, name)["rows"]:
-        slack = 1.02 if mechanism == "square-wave" else 1.0
-        assert auto <= 1.02 * raw, (data, mechanism, epsilon)
-        assert auto <= slack * min(published), (data, mechanism, epsilon)
-        assert best <= 1.05 * auto, (data, mechanism, epsilon)
+    """Never above raw but by 0.5 %, at or below the best of HDR4ME, on every estimate that both were given."""
+    rows = study(committed, name)["rows"]
+    for data, mechanism, epsilon, _, raw, *published, auto, _, _ in rows:
+        if mechanism != "square-wave":
+            assert auto <= 1.005 * raw, (data, mechanism, epsilon)
+            same = published[2] == pytest.approx(
+                raw, rel=1e-3
+            )  # the star does nothing: then raw's margin is the star's
+            assert auto <= min(published[: 2 if same else 3]), (data, mechanism, epsilon)
+    assert np.median([line[8] / line[10] for line in rows]) > 2  # the best mechanism is worth more than any repair
 
 
 def test_a_point_of_figure_4_6():
     """`auto` is below every method of the thesis, whose star is not the best of its own."""
     table = tables.gaussian(20_000, 100)
-    _, _, _, _, raw, *published, auto, best, other = point(table, "laplace", 1.6, 8, 1)
+    ((_, _, _, _, raw, *published, auto, best, other),) = points(table, "laplace", 1.6, 8, 1)
     assert auto < min(published) < raw
     assert published[2] > 2 * min(published[:2])
     assert best in nz.CATALOGUE
     assert other < auto
     assert len(published) == len(HDR4ME)
+
+
+def test_square_wave_is_shown_as_published_and_debiased():
+    plain, sound = points(tables.gaussian(20_000, 100), "square-wave", 10.0, 3, 2)
+    assert (plain[1], sound[1]) == ("square-wave", "square-wave, debiased")
+    assert plain[8] == sound[8] < plain[4]  # `auto` gets the unbiased estimate and beats the biased average
+    assert sound[4] < 0.5 * plain[4]
 
 
 @pytest.mark.parametrize("name", ["laplace", "piecewise", "square-wave"])
