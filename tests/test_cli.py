@@ -135,6 +135,7 @@ INPUTS: dict[str, tuple[list[str], Any]] = {
 }
 
 
+DIRECTIONS = {name for name, cls in nz.CATALOGUE.items() if cls.kind == "direction"}
 CURATORS = {name for name, cls in nz.CATALOGUE.items() if cls.example(2.0).guarantee.model == "central"}
 
 
@@ -144,7 +145,14 @@ def test_what_needs_a_curator_is_not_asked_of_rows(name: str, people: Path, tmp_
     _fails(2, "answers for a curator who holds the whole table", "privatize", people, "-m", name, "-e", 2, *options)
 
 
-@pytest.mark.parametrize("name", sorted(set(nz.CATALOGUE) - CURATORS - {"sampled", "sampled-attributes"}))
+@pytest.mark.parametrize("name", sorted(DIRECTIONS))
+def test_what_answers_with_angles_is_not_asked_of_columns(name: str, people: Path, tmp_path: Path) -> None:
+    delta = ("--delta", 1e-6) if nz.CATALOGUE[name].example(2.0).guarantee.delta else ()
+    options = (*delta, "--columns", "score,mirror", "-o", tmp_path / "r.parquet")
+    _fails(2, "answers with a magnitude and angles", "privatize", people, "-m", name, "-e", 2, *options)
+
+
+@pytest.mark.parametrize("name", sorted(set(nz.CATALOGUE) - CURATORS - DIRECTIONS - {"sampled", "sampled-attributes"}))
 def test_every_mechanism_estimates_the_truth(name: str, people: Path, tmp_path: Path) -> None:
     """Twenty-odd mechanisms, at most three dimensions each: one false alarm in a million runs of all."""
     example = nz.CATALOGUE[name].example(2.0)

@@ -153,6 +153,8 @@ def build(
         raise ValueError(f"{name} needs a mechanism for one number: name that one, e.g. --mechanism hybrid.")
     if example.guarantee.model != "local":
         raise ValueError(f"{name} answers for a curator who holds the whole table, not row by row: use it from Python.")
+    if cls.kind == "direction":
+        raise ValueError(f"{name} answers with a magnitude and angles, not with columns: use it from Python.")
     box = _box(columns, ranges)
     if kind == "tensor":
         return cls(**budget, domain=_tensor(name, box))

@@ -26,24 +26,24 @@ def mechanisms(as_json: bool) -> None:
     if as_json:
         click.echo(to_json({"epsilon": _BUDGET, "mechanisms": entries}))
         return
-    shown = table("name", "estimates", "budget", "unit", "model", "relation", "claim", "holds?")
+    shown = table("name", "estimates", "δ", "unit", "model", "relation", "claim", "holds?")
     for entry in entries:
         guarantee, published = entry["guarantee"], entry["published"]
         verdict = "[green]yes[/]" if published["holds"] else f"[red]no: {published['proved']['epsilon']:.3g}[/]"
         shown.add_row(
             entry["name"],
             entry["kind"],
-            f"{guarantee['epsilon']:g}" + (" + δ" if guarantee["delta"] else ""),
+            "δ" if guarantee["delta"] else "",
             *(guarantee[key] for key in ("unit", "model", "relation")),
-            "none" if published["epsilon"] is None else f"{published['epsilon']:g}",
+            "none" if published["epsilon"] is None else f"{published['epsilon']:.3g}",
             verdict,
         )
     out = console()
     out.print(shown)
     out.print(
-        "\nAt a budget of epsilon = 1. The claim is the epsilon that was published for these parameters. Where it does "
-        "not hold, the mechanism is mended by default and as_published=True builds the printed form, whose true "
-        "epsilon stands beside the no.",
+        "\nAt a budget of epsilon = 1, with a δ of 1e-6 where one is marked. The claim is the epsilon that was "
+        "published for these parameters. Where it does not hold, the mechanism is mended by default and "
+        "as_published=True builds the printed form, whose true epsilon stands beside the no.",
         style="dim",
     )
 
