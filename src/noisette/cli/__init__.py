@@ -15,6 +15,7 @@ from noisette.cli.mechanisms import mechanisms
 from noisette.cli.plan import plan
 from noisette.cli.privatize import privatize
 from noisette.cli.reproduce import reproduce
+from noisette.cli.serve import serve
 from noisette.cli.train import train
 
 
@@ -54,7 +55,7 @@ def verbs() -> None:
     """
 
 
-for _command in (mechanisms, plan, privatize, estimate, train, audit, reproduce, demo):
+for _command in (mechanisms, plan, privatize, estimate, train, audit, reproduce, serve, demo):
     verbs.add_command(_command)
 
 

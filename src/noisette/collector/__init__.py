@@ -1,0 +1,29 @@
+"""The collector: campaigns that ask, devices that answer privately, and a service that loses and doubles nothing.
+
+`Campaign` says what is asked and with which mechanism, `Client` answers on a device, `create_app` serves, `Store`
+keeps. They need the packages of ``noisette[collector]``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noisette.collector.campaigns import Campaign
+
+if TYPE_CHECKING:
+    from noisette.collector.client import Client
+    from noisette.collector.service import create_app
+    from noisette.collector.store import Store
+
+__all__ = ["Campaign", "Client", "Store", "create_app"]
+
+_HOMES = {"Client": "client", "Store": "store", "create_app": "service"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part, and what it needs, when it is first used: a device needs no database."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'noisette.collector' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"noisette.collector.{_HOMES[name]}"), name)

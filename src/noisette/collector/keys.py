@@ -1,0 +1,65 @@
+"""API keys and what each role may do."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROLES = ("device", "analyst", "auditor")
+
+_SHORTEST = 16
+
+
+class Keys:
+    """The keys of each role; only their hashes are kept in memory, and they are compared in constant time.
+
+    >>> keys = Keys({"device": ["a-key-of-many-letters"]})
+    >>> keys.roles("a-key-of-many-letters"), keys.roles("another")
+    (frozenset({'device'}), frozenset())
+    """
+
+    def __init__(self, of_role: Mapping[str, Sequence[str]]) -> None:
+        if not isinstance(of_role, Mapping) or not of_role or not set(of_role) <= set(ROLES):
+            raise ValueError(f"Expected lists of keys under some of {', '.join(ROLES)}.")
+        self._known: list[tuple[bytes, str]] = []
+        for role, keys in of_role.items():
+            if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
+                raise ValueError(f"Expected the keys of role {role!r} to be a list of texts.")
+            if any(len(key) < _SHORTEST for key in keys):
+                raise ValueError(
+                    f"Expected keys of at least {_SHORTEST} characters; one of role {role!r} is shorter. "
+                    "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'."
+                )
+            self._known += [(_digest(key), role) for key in keys]
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Keys:
+        """Read keys from a YAML file of roles and lists of keys."""
+        import yaml
+
+        try:
+            found: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            return cls(found)
+        except yaml.YAMLError as error:  # its message would show a part of the file
+            raise ValueError(f"{path}: not a YAML file.") from error
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def roles(self, key: str) -> frozenset[str]:
+        """Return the roles of a key; every known key is looked at, whichever matches."""
+        given = _digest(key)
+        return frozenset([role for known, role in self._known if hmac.compare_digest(known, given)])
+
+
+def new_keys() -> dict[str, list[str]]:
+    """Return a fresh key for each role."""
+    return {role: [secrets.token_urlsafe(24)] for role in ROLES}
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

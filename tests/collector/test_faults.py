@@ -1,0 +1,192 @@
+"""Accepted means durable: a real server is killed under load, and afterwards every count is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry
+
+from noisette.collector import Campaign, Store
+
+REPORTS = "/campaigns/commute/reports"
+THREADS, KILLS = 3, 2
+
+
+class Server:
+    """`noisette serve` in a process of its own."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self._folder, self._database = folder, database
+        (folder / "campaign.yaml").write_text(json.dumps(COMMUTE), encoding="utf-8")  # JSON is YAML
+        (folder / "keys.yaml").write_text(json.dumps({role: [key] for role, key in KEYS.items()}), encoding="utf-8")
+
+    def start(self) -> str:
+        """Start it and return its address."""
+        command = ["serve", "campaign.yaml", "--keys", "keys.yaml", "--port", "0", "--database", self._database]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from noisette.cli import main; main()", *command],
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(r"http://\S+", line):
+                return found[0]
+        raise AssertionError(self.process.communicate()[1])
+
+    def stop(self, number: int) -> tuple[int, str]:
+        """End it with a signal and return its exit code and what it logged."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+def _load(url: str, batches: list[list[dict[str, Any]]], acknowledged: set[str], stop: Event) -> None:
+    """Send one batch after the other until told to stop or the server is gone, and note what was acknowledged."""
+    with httpx.Client(base_url=url, headers=auth("device"), timeout=10) as client:
+        while batches and not stop.is_set():
+            try:
+                answer = client.post(REPORTS, json={"version": 1, "reports": batches[0]})
+            except httpx.TransportError:
+                return
+            assert answer.is_success, answer.text
+            acknowledged.update(one["key"] for one in batches.pop(0))
+
+
+def test_killed_under_load(tmp_path: Path, campaign: Campaign) -> None:
+    """Acknowledged is stored, stored is in the sums, and retries count nothing twice: exactly, after every kill."""
+    database = f"sqlite:///{tmp_path / 'reports.db'}"
+    server, clock, rng = Server(tmp_path, database), random.Random(11), np.random.default_rng(11)
+    reports = [campaign.privatize(PERSON, rng=rng) for _ in range(50)]  # many users may send the same
+    acknowledged: set[str] = set()
+    unsent: list[list[list[dict[str, Any]]]] = [[] for _ in range(THREADS)]
+    sent: set[str] = set()
+    for _ in range(KILLS):
+        for batches in unsent:  # those at the head may or may not have been stored before the kill
+            batches += [[entry(report) for report in reports[: clock.choice((1, 7, 50))]] for _ in range(400)]
+            sent.update(one["key"] for batch in batches for one in batch)
+        url, stop = server.start(), Event()
+        threads = [Thread(target=_load, args=(url, batches, acknowledged, stop)) for batches in unsent]
+        for thread in threads:
+            thread.start()
+        before, deadline = len(acknowledged), time.monotonic() + 30
+        while len(acknowledged) < before + 300 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(clock.uniform(0, 0.2))
+        code, _ = server.stop(signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        assert code == -signal.SIGKILL
+        assert any(unsent), "everything was sent before the kill: nothing was tested"
+        _reconcile(database, campaign, acknowledged, sent)
+    for batches in unsent:  # what was under way at the last kill is sent again, and a part of what was acknowledged
+        del batches[5:]
+    url = server.start()
+    for batches in unsent:
+        _load(url, batches, acknowledged, Event())
+    stored = _reconcile(database, campaign, acknowledged, sent)
+    assert stored == acknowledged
+    code, errors = server.stop(signal.SIGTERM)
+    assert code == 0, errors
+    assert [json.loads(line)["event"] for line in errors.splitlines()][-1] == "stopped"
+
+
+def _reconcile(database: str, campaign: Campaign, acknowledged: set[str], sent: set[str]) -> set[str]:
+    """Check that all that was acknowledged is stored once and is in the sums, and return the stored keys."""
+    store = Store(database)
+    rows = list(store.reports(campaign, "once"))
+    sums = store.aggregate(campaign, "once")
+    store.close()
+    keys = {one.key for one in rows}
+    assert len(keys) == len(rows)
+    assert acknowledged <= keys <= sent
+    assert sums.users == len(rows)
+    assert sums == campaign.aggregate(campaign.decode([one.report for one in rows]))
+    return keys
+
+
+def test_a_sum_that_misses_one_is_seen(tmp_path: Path, campaign: Campaign) -> None:
+    """The twin: reconciliation rejects a database whose sums lack one stored report."""
+    import sqlite3
+
+    from noisette.collector.store import Received
+
+    path = tmp_path / "reports.db"
+    store = Store(f"sqlite:///{path}")
+    store.register(campaign)
+    received = [Received(**entry(campaign.privatize(PERSON, rng=seed))) for seed in range(4)]
+    store.accept(campaign, received)
+    store.close()
+    keys = {one.key for one in received}
+    assert _reconcile(f"sqlite:///{path}", campaign, keys, keys) == keys
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM reports WHERE number = 2")
+    connection.commit()
+    connection.close()
+    with pytest.raises(AssertionError):
+        _reconcile(f"sqlite:///{path}", campaign, keys, keys)
+
+
+def test_a_request_that_has_begun_is_finished(tmp_path: Path, campaign: Campaign) -> None:
+    """SIGTERM while a body is on its way: the report is stored and acknowledged, then the process ends with code 0."""
+    database = f"sqlite:///{tmp_path / 'reports.db'}"
+    server = Server(tmp_path, database)
+    url = server.start()
+    body = json.dumps({"version": 1} | entry(campaign.privatize(PERSON, rng=1))).encode()
+
+    def slowly() -> Any:
+        yield body[:20]
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        yield body[20:]
+
+    answer = httpx.post(url + REPORTS, content=slowly(), headers=auth("device"), timeout=30)
+    assert answer.status_code == 201
+    _, errors = server.process.communicate(timeout=30)
+    assert server.process.returncode == 0, errors
+    store = Store(database)
+    assert store.periods(campaign) == {"once": 1}
+    store.close()
+
+
+def test_the_command_line_shows_the_plan_and_what_is_wrong(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from noisette.cli import verbs
+
+    path = tmp_path / "campaign.yaml"
+    path.write_text(json.dumps(COMMUTE), encoding="utf-8")
+    run = CliRunner().invoke(verbs, ["serve", str(path), "--plan", "--json"])
+    assert run.exit_code == 0, run.output
+    made = json.loads(run.stdout)["campaigns"][0]
+    assert made["predicted"] == dict(
+        zip(made["predicted"], Campaign.from_dict(COMMUTE).predict().tolist(), strict=True)
+    )
+    shown = CliRunner().invoke(verbs, ["serve", str(path), "--plan"])
+    assert "by=bike" in shown.output
+    path.write_text("id: x\nepsilon: -1\nusers: 5\nattributes: [{name: a, range: [0, 1]}]\n", encoding="utf-8")
+    run = CliRunner().invoke(verbs, ["serve", str(path), "--plan"])
+    assert run.exit_code == 2
+    assert "Expected epsilon=-1 > 0" in " ".join(run.stderr.split())
+    path.write_text(json.dumps(COMMUTE), encoding="utf-8")
+    (tmp_path / "keys.yaml").write_text("device: [short]", encoding="utf-8")
+    run = CliRunner().invoke(verbs, ["serve", str(path), "--keys", str(tmp_path / "keys.yaml")])
+    assert run.exit_code == 2
+    assert "at least 16 characters" in " ".join(run.stderr.split())

@@ -1,0 +1,222 @@
+"""The service over HTTP: who may do what, what is stored, what is refused and why, and what an operator sees."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.collector.helpers import PERSON, auth, entry
+
+from noisette.collector import Campaign, Store
+
+REPORTS = "/campaigns/commute/reports"
+ESTIMATES = "/campaigns/commute/estimates"
+
+
+def _post(service: httpx.Client, body: Any, role: str = "device", path: str = REPORTS) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return service.post(path, content=content, headers=auth(role))
+
+
+def _one(campaign: Campaign, seed: int = 1, **changes: Any) -> dict[str, Any]:
+    return {"version": 1} | entry(campaign.privatize(PERSON, rng=seed), **changes)
+
+
+def _counter(service: httpx.Client, line: str) -> float:
+    text = service.get("/metrics", headers=auth("auditor")).text
+    return next((float(one.rsplit(" ", 1)[1]) for one in text.splitlines() if one.startswith(line + " ")), 0.0)
+
+
+def test_a_report_is_accepted_once(service: httpx.Client, campaign: Campaign, store: Store) -> None:
+    body = _one(campaign)
+    first, again = _post(service, body), _post(service, body)
+    assert (first.status_code, first.json()) == (201, {"accepted": 1, "repeated": 0})
+    assert (again.status_code, again.json()) == (200, {"accepted": 0, "repeated": 1})
+    other = _post(service, _one(campaign, seed=2, key=body["key"]))
+    assert (other.status_code, other.json()["reason"]) == (409, "key-reused")
+    same_user = _post(service, _one(campaign, seed=2, token=body["token"]))
+    assert (same_user.status_code, same_user.json()["reason"]) == (409, "already-answered")
+    assert [one.report for one in store.reports(campaign, "once")] == [body["report"]]
+
+
+def test_a_batch_and_its_estimates(service: httpx.Client, campaign: Campaign) -> None:
+    rng = np.random.default_rng(4)
+    people = [{"minutes": float(rng.uniform(0, 60)), "by": str(rng.choice(["car", "bike"]))} for _ in range(600)]
+    entries = [entry(campaign.privatize(person, rng=rng)) for person in people]
+    assert _post(service, {"version": 1, "reports": entries}).json() == {"accepted": 600, "repeated": 0}
+    expected = campaign.aggregate(campaign.decode([one["report"] for one in entries])).estimate()
+    low, high = expected.interval(0.9)
+    found = service.get(ESTIMATES, params={"level": 0.9}, headers=auth("analyst")).json()
+    assert found["users"] == 600
+    for row, name, value, least, most, count in zip(
+        found["dimensions"], campaign.quantities, expected.value, low, high, expected.count, strict=True
+    ):
+        assert (row["name"], row["reports"]) == (name, count)
+        assert (row["value"], row["low"], row["high"]) == pytest.approx((value, least, most), rel=1e-12)
+        assert 0.3 < row["std_error"] / row["predicted_std_error"] < 1.3
+    better = service.get(ESTIMATES, params={"enhance": "simplex"}, headers=auth("analyst")).json()
+    shares = [row["value"] for row in better["dimensions"][1:]]
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) >= 0
+    assert better["enhance"] != "none"
+
+
+def test_nothing_has_come_yet(service: httpx.Client) -> None:
+    for method in ("none", "auto"):
+        found = service.get(ESTIMATES, params={"enhance": method}, headers=auth("analyst"))
+        assert found.status_code == 200
+        assert found.json()["users"] == 0
+        assert {row["value"] for row in found.json()["dimensions"]} == {None}
+
+
+def test_a_device_can_rebuild_the_campaign(service: httpx.Client, campaign: Campaign) -> None:
+    wire = service.get("/campaigns/commute", headers=auth("device")).json()
+    assert Campaign.from_wire(wire).mechanism.spec() == campaign.mechanism.spec()
+    assert list(wire["predicted"].values()) == pytest.approx(campaign.predict().tolist())
+    listed = service.get("/campaigns", headers=auth("analyst")).json()
+    assert listed == {"campaigns": [{"id": "commute", "title": campaign.title}]}
+
+
+BROKEN: list[tuple[Any, int, str]] = [
+    (b"", 400, "malformed"),
+    (b"{", 400, "malformed"),
+    (b"[" * 100_000, 400, "malformed"),
+    (b"\xff\xfe", 400, "malformed"),
+    (b"null", 400, "malformed"),
+    (b'"reports"', 400, "malformed"),
+    ({"version": 1, "reports": []}, 400, "malformed"),
+    (b"x" * 200_001, 413, "too-large"),
+    ({"version": 2}, 400, "malformed"),
+    ({"key": "short"}, 400, "malformed"),
+    ({"key": "k" * 65}, 400, "malformed"),
+    ({"key": "'; DROP TABLE reports; --"}, 400, "malformed"),
+    ({"token": "z" * 64}, 400, "malformed"),
+    ({"token": 7}, 400, "malformed"),
+    ({"extra": 1}, 400, "malformed"),
+    ({"period": "2026-W46"}, 422, "wrong-period"),
+    ({"period": "\x00"}, 422, "wrong-period"),
+    ({"report": None}, 422, "out-of-support"),
+    ({"report": [[0, 1e9]]}, 422, "out-of-support"),
+    ({"report": [[1, 4]]}, 422, "out-of-support"),
+    ({"report": [[7, 0]]}, 422, "out-of-support"),
+    ({"report": "1e999"}, 422, "out-of-support"),
+]
+
+
+@pytest.mark.parametrize(("broken", "status", "reason"), BROKEN)
+def test_refusals(
+    service: httpx.Client, campaign: Campaign, store: Store, broken: Any, status: int, reason: str
+) -> None:
+    """Each is a 4xx with its reason, counted, and nothing is stored: not even the sound half of a batch."""
+    whole = isinstance(broken, bytes) or "reports" in broken
+    answer = _post(service, broken if whole else _one(campaign) | broken)
+    assert (answer.status_code, answer.json()["reason"]) == (status, reason)
+    assert _counter(service, f'noisette_reports_rejected_total{{reason="{reason}"}}') == 1
+    if status == 422:
+        batch = [entry(campaign.privatize(PERSON, rng=2)), entry(campaign.privatize(PERSON, rng=3)) | broken]
+        answer = _post(service, {"version": 1, "reports": batch})
+        assert (answer.status_code, [one["index"] for one in answer.json()["reports"]]) == (422, [1])
+    assert store.periods(campaign) == {}
+    assert list(store.reports(campaign, "once")) == []
+
+
+def test_numbers_that_json_does_not_have(service: httpx.Client, campaign: Campaign, store: Store) -> None:
+    for text in ("NaN", "Infinity", "1e999", "1" * 400):
+        body = json.dumps(_one(campaign) | {"report": "HERE"}).replace('"HERE"', f"[[0, {text}]]").encode()
+        assert 400 <= _post(service, body).status_code < 500
+    assert store.periods(campaign) == {}
+
+
+def test_unknown_campaign(service: httpx.Client, campaign: Campaign) -> None:
+    answer = _post(service, _one(campaign), path="/campaigns/other/reports")
+    assert (answer.status_code, answer.json()["reason"]) == (404, "unknown-campaign")
+
+
+ALLOWED = {
+    ("GET", "/campaigns"): {"analyst", "auditor"},
+    ("GET", "/campaigns/commute"): {"device", "analyst", "auditor"},
+    ("GET", ESTIMATES): {"analyst", "auditor"},
+    ("GET", "/metrics"): {"analyst", "auditor"},
+    ("POST", REPORTS): {"device"},
+}
+
+
+@pytest.mark.parametrize(("method", "path"), ALLOWED)
+def test_roles(service: httpx.Client, method: str, path: str) -> None:
+    for role in ("device", "analyst", "auditor"):
+        status = service.request(method, path, headers=auth(role), content=b"{}").status_code
+        assert (status != 403) == (role in ALLOWED[method, path])
+        assert status not in (401, 500)
+    for header in ({}, {"Authorization": "Bearer wrong-key-of-some-length"}, {"Authorization": "Basic eDp5"}):
+        answer = service.request(method, path, headers=header, content=b"{}")
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+@pytest.mark.parametrize(
+    "query", [{"level": "1"}, {"level": "nan"}, {"enhance": "magic"}, {"period": "2026"}, {"period": "x" * 17}]
+)
+def test_bad_queries(service: httpx.Client, query: dict[str, str]) -> None:
+    assert service.get(ESTIMATES, params=query, headers=auth("analyst")).status_code == 422
+
+
+def test_health_and_readiness(service: httpx.Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    assert service.get("/health").json() == {"status": "ok"}
+    assert service.get("/ready").json() == {"status": "ready"}
+
+    def gone(*_: Any) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("gone"))
+
+    monkeypatch.setattr(store, "ping", gone)
+    monkeypatch.setattr(store, "accept", gone)
+    answer = service.get("/ready")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert service.get("/health").status_code == 200
+
+
+def test_metrics_and_logs_hold_no_secret(
+    service: httpx.Client, campaign: Campaign, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="noisette.collector")
+    body = _one(campaign)
+    _post(service, body)
+    _post(service, body | {"report": [[0, 987654.25]]})
+    assert _counter(service, 'noisette_reports_accepted_total{campaign="commute"}') == 1
+    assert _counter(service, 'noisette_users{campaign="commute",period="once"}') == 1
+    name = 'noisette_requests_total{method="POST",route="/campaigns/{campaign_id}/reports",status="422"}'
+    assert _counter(service, name) == 1
+    told = [vars(record)["told"] for record in caplog.records if record.getMessage() == "request"]
+    assert told[0] | {"ms": 0} == {
+        "method": "POST",
+        "route": "/campaigns/{campaign_id}/reports",
+        "status": 201,
+        "ms": 0,
+        "campaign": "commute",
+        "accepted": 1,
+        "repeated": 0,
+    }
+    written = json.dumps(told) + service.get("/metrics", headers=auth("auditor")).text
+    for secret in (body["key"], body["token"], "987654", auth("device")["Authorization"].split()[1]):
+        assert secret not in written
+
+
+def test_openapi_describes_the_reports(service: httpx.Client) -> None:
+    document = service.get("/openapi.json").json()
+    assert set(document["paths"]) == {
+        "/health",
+        "/ready",
+        "/metrics",
+        "/campaigns",
+        "/campaigns/{campaign_id}",
+        "/campaigns/{campaign_id}/estimates",
+        "/campaigns/{campaign_id}/reports",
+    }
+    body = document["paths"]["/campaigns/{campaign_id}/reports"]["post"]["requestBody"]["content"]["application/json"]
+    one, batch = body["schema"]["oneOf"]
+    assert set(one["required"]) == {"version", "key", "period", "token", "report"}
+    assert set(batch["required"]) == {"version", "reports"}
