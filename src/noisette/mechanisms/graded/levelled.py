@@ -60,7 +60,7 @@ class LevelledResponse(BaseMechanism):
     E_t / (E_t + k - 1), each other level with 1 / (E_t + k - 1), E_t = exp(e_t); and s = 1 with probability
     (1 + (2 p - 1) x) / 2, p = P / (P + 1), P = exp(e_{t*}). The estimate from one report is s / (2 p - 1).
 
-    *Guarantee*: ``guarantee.matrix``, exactly: entry [t][t'] is the largest log ratio of the chances of a pair (t*, s)
+    *Guarantee*: ``guarantee.matrix``, exactly: entry (t, t') is the largest log ratio of the chances of a pair (t*, s)
     for x of level t against x' of level t'. Both parts leak, so its largest entry exceeds the paper's max e_t;
     `calibrate` scales the budgets until a matrix or a total holds. ``as_published=True`` states the paper's claim
     beside the truth.
