@@ -14,7 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution
 
 import noisette as nz
 from noisette._validate import FloatArray
-from noisette.accounting import compose, gdp_epsilon
+from noisette.accounting import compose, gdp_epsilon, gdp_mu
 from noisette.accounting.composition import epsilon_at, repeated
 
 DELTA = 1e-5
@@ -148,5 +148,6 @@ def ways(claimed: float, dims: tuple[int, ...], *, times: int = 1, weights: Any 
     for calibration in ("mvg", "idn"):
         yield _gaussian(calibration.upper(), claimed, dims, times, claimed, calibration=calibration)
     yield _gaussian(OURS[0], claimed, dims, times, claimed)
-    yield _gaussian(OURS[1], claimed, dims, times, tldp_epsilon(claimed, "laplace", size))
+    mu = gdp_mu(tldp_epsilon(claimed, "laplace", size * times), DELTA) / math.sqrt(times)
+    yield _gaussian(OURS[1], claimed, dims, times, gdp_epsilon(mu, DELTA))
     yield _element(claimed, dims, times)

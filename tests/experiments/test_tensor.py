@@ -1,0 +1,188 @@
+"""Paper 002: what holds of each noise, formula against measurement, ours below the published at one guarantee."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from experiments.tensor import descent, errors, features, learning
+from experiments.tensor.ways import DELTA, OURS, ways
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from experiments import frame, tensor
+
+FOLDER = Path(tensor.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return json.loads((FOLDER / "results.json").read_text("utf-8"))
+
+
+def run(name, tmp_path):
+    return frame.run(tensor, [name], False, tmp_path, lambda _: None)["studies"][0]
+
+
+def study(record, name):
+    return next(own for own in record["studies"] if own["name"] == name)
+
+
+def test_the_page_is_what_the_code_writes_from_the_numbers(committed):
+    assert (FOLDER / "README.md").read_text("utf-8") == frame.readme(tensor.__doc__, committed)
+    assert [own["name"] for own in committed["studies"]] == list(frame.studies(tensor))
+
+
+def test_every_figure_is_there_and_small(committed):
+    charts = [chart["name"] for own in committed["studies"] for chart in own["charts"]]
+    assert len(charts) == len(set(charts)) >= 20
+    for name in charts:
+        image = (FOLDER / f"{name}.png").read_bytes()
+        assert image.startswith(b"\x89PNG")
+        assert len(image) < 100_000
+
+
+def test_what_is_committed_has_both_epsilons(committed):
+    """Claims that hold have a smaller true epsilon, the misprint a far larger one; ours is as it says."""
+    for name in ("type-2", "type-3"):
+        rows = study(committed, name)["rows"]
+        assert {row[0] for row in rows} == {"MNIST", "CIFAR-10", "IMDB"}
+        for _, label, claimed, batch, person, _, score in rows:
+            assert 0 <= score <= 1
+            if label in ("Gaussian", "MVG", "UDN", "IDN"):
+                assert person <= batch < claimed
+            elif label == "IDN as printed":
+                assert batch > person > 100 * claimed
+            elif label in OURS:
+                assert (batch if label == OURS[0] else person) == pytest.approx(claimed, rel=1e-6)
+    for row in study(committed, "type-1")["rows"]:
+        if row[1] != "no noise":
+            assert row[3] <= row[2] * (1 + 1e-9)
+
+
+def _delta(way, relation):
+    """Integrate the excess of one normal density over another, at the epsilon that is said to hold."""
+    epsilon = way.epsilon(relation)
+    sigma, entries = way.mechanism.sigma * way.factor, way.mechanism.domain.dims
+    distance = 2 * math.sqrt(math.prod(entries) if relation == "any-pair" else math.prod(entries[1:])) / sigma
+    threshold = distance / 2 + epsilon / distance  # where the density ratio is exp(epsilon)
+
+    def excess(x):
+        return norm.pdf(x - distance) - math.exp(epsilon + norm.logpdf(x))
+
+    return quad(excess, threshold, threshold + 40, points=[max(threshold, distance)], limit=400, epsabs=1e-14)[0]
+
+
+@pytest.mark.parametrize("relation", ["any-pair", "slice:0"])
+@pytest.mark.parametrize("label", ["IDN", "UDN", *OURS])
+def test_the_true_epsilon_is_that_of_an_independent_integral(label, relation):
+    way = next(own for own in ways(200.0, (8, 2, 3)) if own.label == label)
+    assert _delta(way, relation) == pytest.approx(DELTA, rel=1e-4)
+
+
+def test_ours_has_the_least_noise_at_one_guarantee():
+    """Noise of each published way, against ours calibrated for what truly holds of it."""
+    for way in ways(10.0, (16, 4, 4)):
+        true = way.epsilon("any-pair")
+        if true < 1e-3:
+            continue
+        own = next(other for other in ways(true, (16, 4, 4)) if other.label == OURS[0])
+        assert own.std <= way.std * (1 + 1e-6), way.label
+        if way.label in ("MVG", "UDN", "IDN"):  # and for what it claims ours needs far less
+            assert next(other for other in ways(10.0, (16, 4, 4)) if other.label == OURS[0]).std < way.std / 3
+
+
+def test_table_iv_agrees_and_its_orders_are_those_of_the_spec(tmp_path, committed):
+    own, full = run("table-iv", tmp_path), study(committed, "table-iv")
+    assert own["columns"] == full["columns"]
+    for rows in (own["rows"], full["rows"]):
+        assert all(row[5] for row in rows)
+        sizes = sorted({row[2] for row in rows})
+        orders = {}
+        for label in ("Gaussian", "IDN", OURS[0]):
+            ends = [
+                next(row[3] for row in rows if row[0] == label and row[2] == size) for size in (sizes[0], sizes[-1])
+            ]
+            orders[label] = math.log(ends[1] / ends[0]) / math.log(sizes[-1] / sizes[0])
+        assert orders["ours, batch"] == pytest.approx(2, abs=0.01)
+        assert orders["IDN"] == pytest.approx(3, abs=0.25)
+        assert orders["Gaussian"] == pytest.approx(3, abs=0.15)
+
+
+def test_a_wrong_formula_is_told_apart_in_table_iv(monkeypatch, tmp_path):
+    """The twin: noise with a fifth more power than the formula says."""
+    true = errors.ways
+
+    def wrong(*args):
+        return (replace(way, factor=1.1) for way in true(*args))
+
+    monkeypatch.setattr(errors, "ways", wrong)
+    assert not any(row[5] for row in run("table-iv", tmp_path)["rows"])
+
+
+def test_covariance_of_ctg(tmp_path, committed):
+    table = errors.cardiotocograms()
+    assert table.shape == (2126, 21)
+    assert np.abs(table).max() == 1
+    for record in (run("ctg", tmp_path), study(committed, "ctg")):
+        by = {(row[0], row[1]): row for row in record["rows"]}
+        for (label, claimed), row in by.items():
+            if label in ("MVG", "UDN", "IDN"):
+                assert row[2] < claimed
+                assert row[4] > 20 * by["ours", claimed][4]
+        assert all(by["ours", c][4] > by["ours, add-remove", c][4] for label, c in by if label == "ours")
+
+
+def test_steps_compose_to_what_is_claimed():
+    """The budget of a lot, composed by the optimal theorem, is the claim; a tenth more is beyond it."""
+    own, delta = descent.step_epsilon(2.0, 60, 0.1)
+    sampled = math.log1p(0.1 * math.expm1(own))
+    assert descent.randomized_response_epsilon(sampled, 60, DELTA / 2) <= 2.0
+    assert descent.randomized_response_epsilon(1.1 * sampled, 60, DELTA / 2) > 2.0
+    assert 60 * 0.1 * delta == pytest.approx(DELTA / 2)
+
+
+def test_private_descent_on_adult():
+    """Published noise is far more than its claim needs, and its true epsilon far less."""
+    adult = descent.descents(False)[2]
+    ours = descent.Budget.for_target(8.0, DELTA, steps=adult.steps, sampling_prob=adult.sampling_prob)
+    noise = {label: descent.published_noise(adult, label, 8.0) for label in ("udn", "idn")}
+    multipliers = {label: descent.multiplier(adult, own) for label, own in noise.items()}
+    assert multipliers["udn"] > multipliers["idn"] > 3 * ours.multiplier
+    spent = descent.Budget(multipliers["idn"], adult.sampling_prob, DELTA).spent(adult.steps).epsilon
+    assert 0 < spent < 1
+    assert descent.descend(adult, dict.fromkeys(noise["idn"], 0.0), 1) > 0.55
+    optimized = descent.optimized_noise(adult, 8.0)
+    assert ours.multiplier < descent.multiplier(adult, optimized) < multipliers["idn"]
+
+
+def test_features_of_imdb():
+    """Without noise and with the misprint answers are the same; with sound noise for the batch they are guesses."""
+    rows = list(features.testing_rows(False, 2, (1e4,)))
+    scores = {row[1]: row[-1] for row in rows}
+    assert scores["IDN as printed"] == pytest.approx(scores["no noise"], abs=0.03)
+    assert scores["no noise"] > 0.6
+    assert abs(scores["MVG"] - 0.5) < 0.1
+    assert scores[OURS[1]] > scores["MVG"]
+    assert [row[1] for row in rows] == ["no noise", "Gaussian", "MM", "MVG", "UDN", "IDN", "IDN as printed", *OURS]
+
+
+def test_scores():
+    labels = torch.tensor([0, 0, 1, 1, 1, 2])
+    scores = torch.eye(3)[torch.tensor([0, 1, 1, 1, 0, 0])]
+    # classes: F1 of 0 is 2/5, of 1 is 4/6, of 2 is 0; sizes 2, 3, 1
+    assert learning.weighted_f1(scores, labels) == pytest.approx((2 * 0.4 + 3 * 4 / 6) / 6)
+    two = torch.stack([torch.zeros(4), torch.tensor([0.1, 0.4, 0.35, 0.8])], dim=1)
+    assert learning.area_under_curve(two, torch.tensor([0, 0, 1, 1])) == pytest.approx(0.75)
+    assert learning.accuracy(scores, labels) == pytest.approx(0.5)
+
+
+def test_parts_share_nobody():
+    parts = learning.pictures("mnist", (50, 60, 20))
+    assert [len(part) for part in parts] == [50, 60, 20]
+    seen = {tuple(image.flatten().tolist()) for part in parts[:2] for image in part.tensors[0]}
+    assert len(seen) == 110
+    assert float(parts[0].tensors[0].abs().max()) == 1
