@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
+
+_PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 
 
 @click.command()
@@ -34,6 +37,9 @@ def serve(
     Shows first what error each campaign will have. Without --keys a key for each role is made up and shown once. A
     report that was acknowledged is on the disk. SIGTERM ends the service after the requests that have begun.
     """
+    lacking = [name for name in _PACKAGES if find_spec(name) is None]
+    if lacking:
+        raise ValueError(f"The collector needs {', '.join(lacking)}: pip install 'noisette[collector]'.")
     from noisette.collector.campaigns import Campaign
 
     campaigns = [Campaign.read(path) for path in files]
@@ -71,12 +77,13 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
     for one in campaigns:
         inner = getattr(one.mechanism, "inner", one.mechanism.name)
         out.print(literal(f"{one.title} ({one.id}): {inner if isinstance(inner, str) else ', '.join(inner)}"))
-        out.print(f"Guarantee of one period: {describe(one.mechanism.guarantee)}; answers are {one.answers}")
+        out.print(f"Guarantee: {describe(one.mechanism.guarantee)}")
+        out.print(f"Answers: {one.answers}, one in each period ({one.period})")
         shown = table("quantity", ">std. error expected")
         for name, error in zip(one.quantities, one.predict().tolist(), strict=True):
             shown.add_row(literal(name), number(error, error))
         out.print(shown)
-        out.print(f"At {one.users:,} users, for the worst distribution of their values.", style="dim")
+        out.print(f"At {one.users:,} users, for the distribution of values that is worst on average.", style="dim")
     for role, keys in told.get("keys", {}).items():
         out.print(literal(f"Key for {role}: {keys[0]}"), soft_wrap=True)
     if told:

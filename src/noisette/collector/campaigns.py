@@ -151,9 +151,10 @@ class Campaign:
         return np.dtype(getattr(self.mechanism, "report_dtype", np.float64))
 
     def predict(self, users: int | None = None) -> FloatArray:
-        """Return the standard error of each quantity for so many reporting users, at the worst distribution.
+        """Return the standard error of each quantity for so many reporting users, the target population by default.
 
-        ``users`` is the target population by default.
+        It is that of the worst distribution: of the numbers, or of the categories on average. A single category that
+        many users share can have a somewhat larger error, the others then have a smaller one.
         """
         found = deviation(self.mechanism, users=self.users if users is None else users)
         return np.broadcast_to(np.asarray(found.std, dtype=np.float64), (len(self.quantities),))
