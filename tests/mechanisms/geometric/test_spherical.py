@@ -104,3 +104,23 @@ def test_the_input_is_left_alone():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_many_short_vectors_are_converted_as_one_by_one():
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((500, 7)) * 10.0 ** rng.integers(-300, 300, (500, 1))
+    rows[rng.random(rows.shape) < 0.3] = 0.0
+    rows[rng.random(rows.shape) < 0.2] *= -1.0  # zeros of both signs
+    rows[:3] = 0.0
+    magnitudes, angles = to_spherical(rows)
+    for row, magnitude, turns in zip(rows, magnitudes, angles, strict=True):
+        size, alone = to_spherical(row)
+        assert magnitude == pytest.approx(float(size), rel=1e-14, abs=0.0)
+        assert turns == pytest.approx(alone, abs=1e-14)
+    back = from_spherical(magnitudes, angles)
+    largest = np.maximum(np.abs(rows).max(axis=1), 1e-305)
+    assert np.abs(back - rows).max(axis=1) / largest == pytest.approx(0.0, abs=1e-14)
+    with pytest.raises(ValueError, match=r"finite.*inf"):
+        to_spherical([[1.0, 2.0], [math.inf, 1.0]])
+    with pytest.raises(ValueError, match=r"finite.*nan"):
+        to_spherical([math.nan, 1.0])

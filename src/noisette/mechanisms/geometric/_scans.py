@@ -14,13 +14,17 @@ def _squares_behind(x: FloatArray, behind: float, out: FloatArray) -> float:
     return behind
 
 
-def _products_before(factors: FloatArray, before: float, out: FloatArray) -> float:
-    """Multiply each entry of ``out`` by the product of the factors before it; return the product of all."""
-    for place in range(factors.size):
-        out[place] *= before
-        before *= factors[place]
+def _turned(tangents: FloatArray, out: FloatArray) -> float:
+    """Write each cosine times the sines before it, from tangents of half the angles; return the product of sines."""
+    before = 1.0
+    for place in range(tangents.size):
+        tangent = tangents[place]
+        square = tangent * tangent
+        whole = 1 / (1 + square)
+        out[place] = before * ((1 - square) * whole)
+        before *= 2 * tangent * whole
     return before
 
 
 squares_behind = compiled(_squares_behind)
-products_before = compiled(_products_before)
+turned = compiled(_turned)

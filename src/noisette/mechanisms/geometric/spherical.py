@@ -76,17 +76,19 @@ def _to(x: FloatArray, angles: FloatArray) -> float:
     """Write the angles of one vector and return its magnitude."""
     from noisette.mechanisms.geometric._scans import squares_behind
 
-    scale = max(float(np.max(x)), -float(np.min(x)))
-    if not np.isfinite(scale):
-        raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {scale}.")
-    if scale == 0:
-        angles[:] = 0.0
-        return 0.0
-    unit = 1.0 if 1e-100 < scale < 1e100 else 2.0 ** float(np.frexp(scale)[1])  # a power of two: scaling is exact
-    scaled = x if unit == 1 else x / unit
     last = x.size - 1
     parts = _blocks(last)
-    inner = [float(np.einsum("i,i->", scaled[part], scaled[part])) for part in parts]  # on this core: BLAS would share
+    scaled, unit, inner = x, 1.0, _inner(x, parts)
+    if not 1e-200 < sum(inner) + float(x[last]) * float(x[last]) < 1e200:
+        scale = float(np.abs(x).max())
+        if not np.isfinite(scale):
+            raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {scale}.")
+        if scale == 0:
+            angles[:] = 0.0
+            return 0.0
+        unit = float(np.ldexp(1.0, np.frexp(scale)[1] - 1))  # a power of two: scaling is exact
+        scaled = x / unit
+        inner = _inner(scaled, parts)
     behind = np.append(np.cumsum(inner[::-1])[::-1], 0.0)[1:] + scaled[last] ** 2
 
     def work(place: int) -> None:
@@ -104,24 +106,27 @@ def _to(x: FloatArray, angles: FloatArray) -> float:
 
 def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
     """Write the vector of one magnitude and its angles."""
-    from noisette.mechanisms.geometric._scans import products_before
+    from noisette.mechanisms.geometric._scans import turned
 
     parts = _blocks(angles.size)
-    sines = np.empty(angles.size)
+    products = np.empty(len(parts))
 
     def work(place: int) -> None:
-        part = parts[place]
         # sine and cosine from the tangent of half the angle, which numpy computes several at a time
-        tangent = np.tan(0.5 * angles[part])
-        square = tangent * tangent
-        whole = 1 / (1 + square)
-        np.multiply(2 * tangent, whole, out=sines[part])
-        np.multiply(1 - square, whole, out=out[part])
+        half = 0.5 * angles[parts[place]]
+        products[place] = turned(np.tan(half, out=half), out[parts[place]])
 
     _share(work, len(parts), angles.size)
-    for part in parts:
-        size = products_before(sines[part], size, out[part])
+    for part, product in zip(parts, products, strict=True):
+        out[part] *= size
+        size *= float(product)
     out[-1] = size
+
+
+def _inner(x: FloatArray, parts: list[slice]) -> list[float]:
+    """Return the sum of squares of each part, on this core: BLAS would share."""
+    with np.errstate(over="ignore", under="ignore"):
+        return [float(np.einsum("i,i->", x[part], x[part])) for part in parts]
 
 
 def _to_many(rows: FloatArray, magnitudes: FloatArray, angles: FloatArray) -> None:
