@@ -12,7 +12,7 @@ from noisette.enhancement.prior import FOLDS, Posterior, Prior, by_fold
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
 _WARM_UP, _ITERATIONS = 10, 200
-_WORK = 5e7  # multiplications in one step of the fit
+_WORK = 1.2e7  # multiplications in one step of the fit
 # Observations beyond this number are put in cells before the fit: this part of a deviation wide, with deviations alike
 # to this ratio.
 _EXACT = 4096
