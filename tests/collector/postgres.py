@@ -37,13 +37,21 @@ class Postgres:
         self._databases = 0
         data = str(self._home / "data")
         self._run("initdb", "-D", data, "-U", _USER, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-        options = f"-k {self._home} -c listen_addresses=''"
-        self._run("pg_ctl", "-D", data, "-w", "-l", str(self._home / "log"), "-o", options, "start")
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "immediate", "stop")
+        self.crash()
         shutil.rmtree(self._home)
+
+    def start(self) -> None:
+        """Start the server, which recovers first if it had crashed."""
+        options = f"-k {self._home} -c listen_addresses=''"
+        self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-l", str(self._home / "log"), "-o", options, "start")
+
+    def crash(self) -> None:
+        """End all its processes at once, in the middle of what they do and without saving anything."""
+        self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-m", "immediate", "stop")
 
     def new_database(self) -> str:
         """Make an empty database and return its URL."""

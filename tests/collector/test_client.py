@@ -21,6 +21,7 @@ class Wire(httpx.BaseTransport):
     def __init__(self) -> None:
         self.real = httpx.HTTPTransport()
         self.cut = False
+        self.broken = False
         self.lost_answers = 0
         self.posted: list[bytes] = []
 
@@ -28,6 +29,8 @@ class Wire(httpx.BaseTransport):
         """Pass a request on, unless the network is down."""
         if self.cut:
             raise httpx.ConnectError("no network", request=request)
+        if self.broken:
+            return httpx.Response(503, json={"detail": "The database does not answer."})
         answer = self.real.handle_request(request)
         if request.method == "POST":
             self.posted.append(request.read())
@@ -92,16 +95,17 @@ def test_an_answer_that_was_lost_counts_once(
     assert store.periods(campaign) == {"once": 1}
 
 
-def test_the_queue_survives_without_a_network(
-    device: Callable[..., Client], campaign: Campaign, store: Store, wire: Wire
+@pytest.mark.parametrize("trouble", ["cut", "broken"])
+def test_the_queue_survives_without_a_collector(
+    device: Callable[..., Client], campaign: Campaign, store: Store, wire: Wire, trouble: str
 ) -> None:
     client = device()
     client.campaign("commute")
-    wire.cut = True
+    setattr(wire, trouble, True)
     assert client.answer("commute", PERSON) is True
     assert client.send().waiting == 1
     client.close()
-    wire.cut = False
+    setattr(wire, trouble, False)
     assert device().send().sent == 1
     assert store.periods(campaign) == {"once": 1}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -111,6 +112,40 @@ def test_many_threads_with_the_same_reports(both: Store, campaign: Campaign) -> 
         done = list(pool.map(lambda part: both.accept(campaign, part), parts))
     assert sum(one.accepted for one in done) == 60
     assert _reconciled(both, campaign) == 60
+
+
+def test_postgresql_crashes_under_load(postgres: Postgres, campaign: Campaign) -> None:
+    """What was acknowledged before the crash is there after recovery, and sending everything again doubles nothing."""
+    store = Store(postgres.new_database())
+    store.register(campaign)
+    sent = _received(campaign, 50)
+    batches = [[replace(one, **{k: entry(0)[k] for k in ("key", "token")}) for one in sent] for _ in range(200)]
+    acknowledged: list[str] = []
+
+    def send(batch: list[Received]) -> None:
+        try:
+            store.accept(campaign, batch)
+        except sa.exc.OperationalError:
+            return
+        acknowledged.extend(one.key for one in batch)
+
+    with ThreadPoolExecutor(3) as pool:
+        done = pool.map(send, batches)
+        deadline = time.monotonic() + 30
+        while len(acknowledged) < 500 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        postgres.crash()
+        list(done)
+    postgres.start()
+    assert 500 <= len(acknowledged) < 10_000, "the crash came when nothing was under way"
+    assert set(acknowledged) <= {one.key for one in store.reports(campaign, "once")}
+    assert _reconciled(store, campaign) >= len(acknowledged)
+    for batch in batches[:60]:
+        store.accept(campaign, batch)
+    known = set(acknowledged) | {one.key for batch in batches[:60] for one in batch}
+    assert known <= {one.key for one in store.reports(campaign, "once")}
+    _reconciled(store, campaign)
+    store.close()
 
 
 def test_a_campaign_is_kept_as_it_was(both: Store, url: str, campaign: Campaign) -> None:

@@ -110,10 +110,12 @@ class Client:
         return self._ledger.balance(_ACCOUNT).left
 
     def campaign(self, campaign_id: str) -> Campaign:
-        """Fetch a campaign; without a connection, return it as it was last seen."""
+        """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
         try:
             answer = self._http.get(f"/campaigns/{campaign_id}")
-        except httpx.TransportError:
+            if answer.is_server_error:
+                answer.raise_for_status()
+        except httpx.HTTPError:
             with self._open() as database:
                 row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign_id,)).fetchone()
             if row is None:
