@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.special import ndtri
 
 import noisette as nz
+from noisette.guarantees import gaussian_mu
 from noisette.utility.angles import folded, normal_turns, wrapped
 from noisette.utility.sgd import (
     SphericalNoise,
@@ -165,6 +166,20 @@ def test_the_sound_mechanism_has_the_predicted_errors() -> None:
     assert found.standard_errors is not None
     for name, error in zip(NAMES, found.standard_errors, strict=True):
         assert abs(getattr(found, name) - getattr(said, name)) < LEVEL * error
+
+
+@pytest.mark.parametrize("dims", [2, 10, 100])
+@pytest.mark.parametrize("epsilon", [1.0, 8.0, 50.0])
+def test_at_one_true_guarantee_plain_noise_keeps_the_direction_better(dims: int, epsilon: float) -> None:
+    """Theorem 10 says the opposite; it compares at the same multiplier, not at the same guarantee."""
+    mu = gaussian_mu(epsilon, 1e-5)
+    directions = np.random.default_rng(dims).normal(size=(5, dims))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    plain = np.mean([predicted(VectorNoise(2 / mu), g).cosine for g in directions])
+    for beta in (1.0, 0.5, 0.1):
+        sigmas = nz.AngleGaussian(epsilon, dims, delta=1e-5, beta=beta).sigmas
+        geo = SphericalNoise(float(sigmas[0]), float(sigmas[1]), beta)
+        assert np.mean([predicted(geo, g).cosine for g in directions]) < plain
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ class AngleGaussian(AngleMechanism):
     to 1 - beta, is not claimed here.
     *Utility*: unbiased for `target`, the magnitude and the clipped angles. Clipping is the price of a small beta: at
     beta = 1/2 or less no direction is kept of which one of the first d - 2 entries is positive. The noise of an angle
-    grows with sqrt(d); `noisette.utility.sgd` compares it with noise on the vector itself.
+    grows with sqrt(d), and at the same guarantee plain noise (`TensorGaussian`) keeps directions better: for random
+    unit vectors in 10 dimensions at (8, 1e-5) its expected cosine is 0.25, here 0.08 at beta = 0.1 and 0 at beta = 1.
+    `noisette.utility.sgd` predicts both.
     Duan 2024, Algorithm 5, Theorem 7; calibration by Balle, Wang 2018, Theorem 8.
 
     >>> m = AngleGaussian(epsilon=8.0, domain=L2Ball(3, 0.1), delta=1e-5, beta=0.5)
