@@ -237,5 +237,5 @@ def type_1(full: bool, advance: Advance) -> Study:
             "delta": DELTA,
             "seed": SEED,
         },
-        charts("type-1", rows, "accuracy, for Credit area under the curve"),
+        charts("type-1", rows, "accuracy, for Credit area under the curve", "one example"),
     )

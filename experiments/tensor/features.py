@@ -98,12 +98,14 @@ def testing_rows(full: bool, place: int, claims: Sequence[float]) -> Iterator[tu
             yield _row(task, way, judged(way.release(flat, SEED + number)))
 
 
-def charts(slug: str, rows: Sequence[tuple[Any, ...]], score: str = "accuracy") -> list[Chart]:
-    """Draw each data set twice: against what is claimed and against what holds for the batch."""
+def charts(
+    slug: str, rows: Sequence[tuple[Any, ...]], score: str = "accuracy", unit: str = "whole batch"
+) -> list[Chart]:
+    """Draw each data set twice: against what is claimed and against what holds for the unit."""
     made = []
     for data in dict.fromkeys(row[0] for row in rows):
         own = [row for row in rows if row[0] == data and row[2] is not None]
-        for column, axis, end in ((2, "claimed epsilon", "claimed"), (3, "true epsilon, whole batch", "true")):
+        for column, axis, end in ((2, "claimed epsilon", "claimed"), (3, f"true epsilon, {unit}", "true")):
             lines = []
             for label in dict.fromkeys(row[1] for row in own):
                 points = [row for row in own if row[1] == label]
