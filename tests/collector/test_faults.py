@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -29,13 +30,14 @@ class Server:
     """`noisette serve` in a process of its own."""
 
     def __init__(self, folder: Path, database: str) -> None:
-        self._folder, self._database = folder, database
+        self._folder, self.database = folder, database
+        self.process: Any = None
         (folder / "campaign.yaml").write_text(json.dumps(COMMUTE), encoding="utf-8")  # JSON is YAML
         (folder / "keys.yaml").write_text(json.dumps({role: [key] for role, key in KEYS.items()}), encoding="utf-8")
 
     def start(self) -> str:
         """Start it and return its address."""
-        command = ["serve", "campaign.yaml", "--keys", "keys.yaml", "--port", "0", "--database", self._database]
+        command = ["serve", "campaign.yaml", "--keys", "keys.yaml", "--port", "0", "--database", self.database]
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from noisette.cli import main; main()", *command],
             cwd=self._folder,
@@ -50,11 +52,24 @@ class Server:
                 return found[0]
         raise AssertionError(self.process.communicate()[1])
 
+    def kill(self) -> None:
+        """End it if a test left it running."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
     def stop(self, number: int) -> tuple[int, str]:
         """End it with a signal and return its exit code and what it logged."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=30)
         return self.process.returncode, errors
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path, f"sqlite:///{tmp_path / 'reports.db'}")
+    yield made
+    made.kill()
 
 
 def _load(url: str, batches: list[list[dict[str, Any]]], acknowledged: set[str], stop: Event) -> None:
@@ -69,10 +84,9 @@ def _load(url: str, batches: list[list[dict[str, Any]]], acknowledged: set[str],
             acknowledged.update(one["key"] for one in batches.pop(0))
 
 
-def test_killed_under_load(tmp_path: Path, campaign: Campaign) -> None:
+def test_killed_under_load(server: Server, campaign: Campaign) -> None:
     """Acknowledged is stored, stored is in the sums, and retries count nothing twice: exactly, after every kill."""
-    database = f"sqlite:///{tmp_path / 'reports.db'}"
-    server, clock, rng = Server(tmp_path, database), random.Random(11), np.random.default_rng(11)
+    clock, rng = random.Random(11), np.random.default_rng(11)
     reports = [campaign.privatize(PERSON, rng=rng) for _ in range(50)]  # many users may send the same
     acknowledged: set[str] = set()
     unsent: list[list[list[dict[str, Any]]]] = [[] for _ in range(THREADS)]
@@ -94,13 +108,13 @@ def test_killed_under_load(tmp_path: Path, campaign: Campaign) -> None:
             thread.join()
         assert code == -signal.SIGKILL
         assert any(unsent), "everything was sent before the kill: nothing was tested"
-        _reconcile(database, campaign, acknowledged, sent)
+        _reconcile(server.database, campaign, acknowledged, sent)
     for batches in unsent:  # what was under way at the last kill is sent again, and a part of what was acknowledged
         del batches[5:]
     url = server.start()
     for batches in unsent:
         _load(url, batches, acknowledged, Event())
-    stored = _reconcile(database, campaign, acknowledged, sent)
+    stored = _reconcile(server.database, campaign, acknowledged, sent)
     assert stored == acknowledged
     code, errors = server.stop(signal.SIGTERM)
     assert code == 0, errors
@@ -143,10 +157,8 @@ def test_a_sum_that_misses_one_is_seen(tmp_path: Path, campaign: Campaign) -> No
         _reconcile(f"sqlite:///{path}", campaign, keys, keys)
 
 
-def test_a_request_that_has_begun_is_finished(tmp_path: Path, campaign: Campaign) -> None:
+def test_a_request_that_has_begun_is_finished(server: Server, campaign: Campaign) -> None:
     """SIGTERM while a body is on its way: the report is stored and acknowledged, then the process ends with code 0."""
-    database = f"sqlite:///{tmp_path / 'reports.db'}"
-    server = Server(tmp_path, database)
     url = server.start()
     body = json.dumps({"version": 1} | entry(campaign.privatize(PERSON, rng=1))).encode()
 
@@ -161,7 +173,7 @@ def test_a_request_that_has_begun_is_finished(tmp_path: Path, campaign: Campaign
     assert answer.status_code == 201
     _, errors = server.process.communicate(timeout=30)
     assert server.process.returncode == 0, errors
-    store = Store(database)
+    store = Store(server.database)
     assert store.periods(campaign) == {"once": 1}
     store.close()
 
