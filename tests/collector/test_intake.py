@@ -1,0 +1,80 @@
+"""Whatever arrives is either a batch of possible reports or refused with a reason: nothing else ever comes out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from tests.collector.helpers import COMMUTE, PERSON, entry
+
+from noisette.collector import Campaign
+from noisette.collector.intake import check, parse
+from noisette.collector.store import Refusal, Refused
+
+CAMPAIGNS = [
+    Campaign.from_dict(COMMUTE),
+    *(
+        Campaign.from_dict(COMMUTE | {"attributes": [COMMUTE["attributes"][1]], "mechanism": name})
+        for name in ("grr", "oue", "olh", "subset-selection")
+    ),
+    Campaign.from_dict(COMMUTE | {"attributes": [COMMUTE["attributes"][0]], "mechanism": "laplace"}),
+]
+NUMBERS = st.integers() | st.floats() | st.sampled_from([0, 1, 2**63, -(2**63) - 1, 1e308, -0.0])
+VALUES: Any = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.dictionaries(st.sampled_from(["version", "key", "period", "token", "report", "x"]), VALUES, max_size=2)
+
+
+def _outcome(campaign: Campaign, body: bytes) -> bool:
+    """Tell whether a body is taken; anything but a refusal with its reasons is an error of ours."""
+    refusals: tuple[Refusal, ...] = ()
+    try:
+        batch = parse(body)
+        check(campaign, batch)
+    except Refused as refused:
+        refusals = refused.refusals
+    if refusals:
+        assert all(one.reason and one.detail for one in refusals)
+        return False
+    assert campaign.aggregate(campaign.decode([one.report for one in batch])).users == len(batch)
+    return True
+
+
+@settings(max_examples=150)
+@given(body=st.binary(max_size=60), place=st.integers(0, len(CAMPAIGNS) - 1))
+def test_any_bytes(body: bytes, place: int) -> None:
+    assert not _outcome(CAMPAIGNS[place], body)
+
+
+@settings(max_examples=300)
+@given(changes=FIELDS, place=st.integers(0, len(CAMPAIGNS) - 1))
+def test_any_field(changes: dict[str, Any], place: int) -> None:
+    campaign = CAMPAIGNS[place]
+    names = campaign.attributes.names or ()
+    sound = {"version": 1} | entry(campaign.privatize({name: PERSON[name] for name in names}, rng=1))
+    assert _outcome(campaign, json.dumps(sound).encode())
+    _outcome(campaign, json.dumps(sound | changes).encode())
+
+
+@settings(max_examples=300)
+@given(report=st.lists(st.lists(NUMBERS, max_size=3), max_size=2) | st.lists(NUMBERS, max_size=5) | NUMBERS)
+def test_any_numbers(report: Any) -> None:
+    for campaign in CAMPAIGNS:
+        _outcome(campaign, json.dumps({"version": 1} | entry(report)).encode())
+
+
+def test_a_crash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: an error that is no refusal comes through."""
+
+    def broken(*_: Any) -> None:
+        raise IndexError("not a refusal")
+
+    monkeypatch.setattr(Campaign, "decode", broken)
+    with pytest.raises(IndexError):
+        _outcome(CAMPAIGNS[0], json.dumps({"version": 1} | entry([[0, 1.0]])).encode())
