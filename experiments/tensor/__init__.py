@@ -1,9 +1,9 @@
 """Tensor-variate Gaussian noise: paper 002's experiments, run again
 
 Yang, Xiang, Chen, Li, Li 2021. `noisette reproduce tensor --full` runs everything at its larger size, without `--full`
-in seconds; the line under each table says which of the two it shows. Every accuracy stands beside two epsilons: what
-the mechanism claims and what holds, by the exact condition for Gaussian noise. The paper gives its results as figures
-only, so its claims are given in words.
+in about a minute; the line under each table says which of the two it shows. Every accuracy stands beside two epsilons:
+what the mechanism claims and what holds, by the exact condition for Gaussian noise. The paper gives its results as
+figures only, so its claims are given in words.
 
 What differs from the paper. Models are smaller: LeNet with tanh for MNIST, four convolutions in place of VGG-16 for
 CIFAR-10, a bag of words with one hidden layer of 150 in place of a BiLSTM for IMDB; all of them are trained on

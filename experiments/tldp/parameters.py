@@ -46,7 +46,7 @@ class Shared:
 
 def _sizes(full: bool) -> tuple[int, int, int]:
     """Return examples of a user, examples to be judged by, and rounds."""
-    return (800, 1_000, 4) if full else (100, 200, 1)
+    return (300, 1_000, 3) if full else (100, 200, 1)
 
 
 def shared(full: bool) -> Iterator[Shared]:
@@ -149,7 +149,7 @@ def rows_of(task: Shared, claims: Sequence[float], descents: Sequence[float]) ->
 
 def type_3(full: bool, advance: Advance) -> Study:
     """Perturbed parameters."""
-    claims, descents = ((10.0, 100.0, 1e3, 1e4), (1.0, 10.0, 100.0)) if full else ((1e2, 1e4), (10.0,))
+    claims, descents = ((1e2, 1e3, 1e4), (1.0, 10.0, 100.0)) if full else ((1e2, 1e4), (10.0,))
     rows: list[tuple[Any, ...]] = []
     for place, task in enumerate(shared(full)):
         for number, line in enumerate(rows_of(task, claims, descents)):
@@ -173,6 +173,14 @@ def type_3(full: bool, advance: Advance) -> Study:
         + ". Its rows, LLAGP's and DPHSGD's have that unit; all others have the user's whole model for the record.",
         COLUMNS,
         rows,
-        {"users": USERS, "delta": DELTA, "levels": LEVELS, "seed": SEED, "noise std": "in units of a parameter"},
+        {
+            "users": USERS,
+            "examples of a user": _sizes(full)[0],
+            "rounds": _sizes(full)[2],
+            "delta": DELTA,
+            "levels": LEVELS,
+            "seed": SEED,
+            "noise std": "in units of a parameter",
+        },
         charts("type-3", rows, tuple(_DESCENTS)),
     )
