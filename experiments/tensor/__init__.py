@@ -7,12 +7,13 @@ figures only, so its claims are given in words.
 
 What differs from the paper. Models are smaller: LeNet with tanh for MNIST, four convolutions in place of VGG-16 for
 CIFAR-10, a bag of words with one hidden layer of 150 in place of a BiLSTM for IMDB; all of them are trained on
-thousands of examples, not on tens of thousands. SVHN of Types II and III is left out. Credit is a sample of 36,320 rows
-with all 492 frauds. What extracts features is trained on people who count as public and are nobody else's; the paper
-does not say on whom. Matrix mechanism: on IMDB in Type III only, as an element-level mechanism whose epsilon is divided
-among the elements, like the paper's Gaussian; it does not hold at the largest epsilon, as its row shows. JL comes with
-its exact delta. Appendix D, which holds the composition, could not be had: for MVG, UDN and IDN in Type I sampling and
-the optimal composition of Kairouz et al. divide the budget among lots and tensors. Optimisers are Adam throughout.
+thousands of examples, not on tens of thousands, and scores are of one seed. SVHN of Types II and III is left out.
+Credit is a sample of 36,320 rows with all 492 frauds. What extracts features is trained on people who count as public
+and are nobody else's; the paper does not say on whom. Matrix mechanism: on IMDB in Type III only, as an element-level
+mechanism whose epsilon is divided among the elements, like the paper's Gaussian; it does not hold at the largest
+epsilon, as its row shows. JL comes with its exact delta. Appendix D, which holds the composition, could not be had: for
+MVG, UDN and IDN in Type I sampling and the optimal composition of Kairouz et al. divide the budget among lots and
+tensors. Optimisers are Adam throughout.
 
 "Whole batch" is the paper's unit: all 256 people of a batch may change at once. "One person" is one row of it. Ours is
 `TensorGaussian` with the exact calibration, for either unit; in Type I it is `make_private`.

@@ -136,8 +136,14 @@ def finding(rows: Sequence[tuple[Any, ...]]) -> str:
     over, count = better(rows, OURS[1], TLDP[0])
     entry, _ = better(rows, OURS[2], TLDP[0])
     claims, _ = better(rows, TLDP[0], "IDN")
+    ends = [
+        (data, [line[-1] for line in rows if line[0] == data and line[1] in (TLDP[0], "no noise")])
+        for data in dict.fromkeys(line[0] for line in rows)
+    ]
     return (
-        f"At the claimed epsilon TLDP-L is above IDN at {claims} of {count} points, as claimed. It is so because it "
+        "TLDP-L has from the smallest to the largest claimed epsilon "
+        + ", ".join(f"{own[1]:.2f} to {own[-1]:.2f} on {data} ({own[0]:.2f} without noise)" for data, own in ends)
+        + f". At the claimed epsilon it is above IDN at {claims} of {count} points, as claimed. It is so because it "
         f"protects entries: for a record TLDP's true epsilon is {min(ratios):,.0f} to {max(ratios):,.0f} times the "
         f"claimed one, that of MVG and IDN at most {max(baselines):.2g} times, that of Gaussian with the variance of "
         f"Theorem 2 {min(additive):.2g} to {max(additive):.2g} times. Gaussian noise at TLDP-L's true record "
