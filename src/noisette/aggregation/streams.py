@@ -102,7 +102,11 @@ def _fields(text: str) -> dict[str, Any]:
 def _size(mechanism: Any) -> int:
     """Return how many sums of each kind a mechanism keeps: one for each quantity, or for each kind of report."""
     weights = mechanism.readout.weights
-    return quantities(mechanism.domain) if weights is None else int(weights.size)
+    if weights is not None:
+        return int(weights.size)
+    if hasattr(mechanism, "target"):  # what is estimated is not the value itself
+        return int(np.size(mechanism.target(np.zeros(mechanism.domain.shape))))
+    return quantities(mechanism.domain)
 
 
 def _check_sums(size: int, users: Any, *sums: IntArray) -> None:
