@@ -117,8 +117,9 @@ def test_an_error_leaves_nothing_new(
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_writer_leaves_nothing(kill: signal.Signals, tmp_path: Path) -> None:
     code = """
-import sys, itertools, numpy as np, noisette as nz
+import itertools, signal, sys, numpy as np, noisette as nz
 from noisette.aggregation import write_reports
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background would let it be ignored
 m = nz.Duchi(epsilon=1.0)
 reports = m.privatize(np.zeros(1 << 20), rng=1)
 def batches():
@@ -134,8 +135,11 @@ write_reports(sys.argv[1], m, batches())
     assert process.stdout.readline() == b"writing\n"
     time.sleep(0.1)
     process.send_signal(kill)
-    process.wait(20)
-    process.stdout.close()
+    try:
+        process.wait(20)
+    finally:
+        process.kill()
+        process.stdout.close()
     if kill == signal.SIGKILL and not _has_nameless_files(tmp_path):
         pytest.skip("this file system has no nameless files")
     assert list(tmp_path.iterdir()) == []
