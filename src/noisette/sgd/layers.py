@@ -8,6 +8,7 @@ Karypis 2023: mixed ghost norms and book-keeping).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+_CACHED = 1 << 18  # numbers that stay in a core's cache
 Gradients = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]  # what went into a layer, and the gradient of what came out
 
@@ -61,9 +63,16 @@ class Outer(Part):
     ``place`` brings what was flattened, as (..., fan out, fan in), into the shape of the weights.
     """
 
-    def __init__(self, inputs: Tensor, outputs: Tensor, place: Callable[[Tensor], Tensor], *, bias: bool) -> None:
-        self._inputs, self._outputs, self._place = inputs, outputs, place
-        self._formed: Tensor | None = None
+    def __init__(
+        self,
+        inputs: Tensor,
+        outputs: Tensor,
+        place: Callable[[Tensor], Tensor],
+        *,
+        bias: bool,
+        formed: Tensor | None = None,
+    ) -> None:
+        self._inputs, self._outputs, self._place, self._formed = inputs, outputs, place, formed
         self._bias = (outputs[:, 0] if outputs.shape[1] == 1 else outputs.sum(1)) if bias else None
 
     def _form(self) -> Tensor:
@@ -74,9 +83,11 @@ class Outer(Part):
 
     def squares(self) -> Tensor:
         positions, fan_in, fan_out = *self._inputs.shape[1:], self._outputs.shape[2]
-        if positions == 1:
+        if self._formed is not None:
+            squares = _squares(self._formed)
+        elif positions == 1:
             squares = _squares(self._inputs) * _squares(self._outputs)
-        elif positions * (fan_in + fan_out) > fan_in * fan_out:  # forming takes fewer operations than comparing
+        elif _formed_sooner(positions, fan_in, fan_out):
             squares = _squares(self._form())
         else:
             alike = torch.bmm(self._inputs, self._inputs.transpose(1, 2))
@@ -120,6 +131,11 @@ class Looked(Part):
         return {"weight": table.reshape(examples, *self._shape)}
 
 
+def _formed_sooner(positions: int, fan_in: int, fan_out: int) -> bool:
+    """Tell whether forming a gradient takes fewer operations than comparing its positions with each other."""
+    return positions > 1 and positions * (fan_in + fan_out) > fan_in * fan_out
+
+
 def _squares(gradients: Tensor) -> Tensor:
     """Return the squared norm of each example's numbers."""
     norms: Tensor = torch.linalg.vector_norm(gradients.flatten(1), dim=1)
@@ -145,15 +161,27 @@ def _linear(layer: nn.Linear, uses: Sequence[Use]) -> Part:
 def _convolution(layer: Any, uses: Sequence[Use]) -> Part:
     if layer.groups > 1:
         return _any(layer, uses)
-    inputs = _joined([_windows(layer, entered) for entered, _ in uses], 2).transpose(1, 2)
     outputs = _joined([gradient.flatten(2) for _, gradient in uses], 2).transpose(1, 2)
     channels, *kernel = layer.weight.shape[1:]
+    examples, positions, fan_out = outputs.shape
+    fan_in = channels * math.prod(kernel)
 
     def place(weight: Tensor) -> Tensor:
         """Put the kernel's last axis, which `_windows` lays first, behind the others."""
         return weight.reshape(*weight.shape[:-1], channels, kernel[-1], *kernel[:-1]).movedim(-len(kernel), -1)
 
-    return Outer(inputs, outputs, place, bias=layer.bias is not None)
+    def windows(part: slice) -> Tensor:
+        return _joined([_windows(layer, entered[part]) for entered, _ in uses], 2).transpose(1, 2)
+
+    bias = layer.bias is not None
+    if not _formed_sooner(positions, fan_in, fan_out):
+        return Outer(windows(slice(None)), outputs, place, bias=bias)
+    formed = outputs.new_empty(examples, fan_out, fan_in)
+    some = max(_CACHED // (positions * fan_in), 1)
+    for start in range(0, examples, some):  # windows are many times the image: make them where a cache holds them
+        part = slice(start, start + some)
+        torch.bmm(outputs[part].transpose(1, 2), windows(part), out=formed[part])
+    return Outer(windows(slice(0)), outputs, place, bias=bias, formed=formed)
 
 
 def _windows(layer: Any, entered: Tensor) -> Tensor:
@@ -194,6 +222,16 @@ def _embedding(layer: nn.Embedding, uses: Sequence[Use]) -> Part:
     return Looked(rows, outputs, layer.weight.shape)
 
 
+def _group_norm(layer: nn.GroupNorm, uses: Sequence[Use]) -> Part:
+    """Scale and shift of each channel: sums over positions of the gradient with and without what was normalised."""
+    scales, shifts = [], []
+    for entered, gradient in uses:
+        plain = functional.group_norm(entered, layer.num_groups, eps=layer.eps)
+        scales.append((gradient * plain).flatten(2).sum(2) if gradient.ndim > 2 else gradient * plain)
+        shifts.append(gradient.flatten(2).sum(2) if gradient.ndim > 2 else gradient)
+    return Formed({"weight": torch.stack(scales).sum(0), "bias": torch.stack(shifts).sum(0)})
+
+
 def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
     """Form the gradients of any layer that treats examples one by one, by torch.func."""
     names = {name: parameter.detach() for name, parameter in layer.named_parameters(recurse=False)}
@@ -213,6 +251,7 @@ _PARTS: dict[type[nn.Module], Callable[[Any, Sequence[Use]], Part]] = {
     nn.Conv2d: _convolution,
     nn.Conv3d: _convolution,
     nn.Embedding: _embedding,
+    nn.GroupNorm: _group_norm,
 }
 
 
