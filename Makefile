@@ -7,7 +7,7 @@ WORKERS ?= 2
 
 # What each set-up installs. A test that needs another extra adds it to `test`.
 EXTRAS_demo := plot
-EXTRAS_test := collector,dev,plot,sgd
+EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
 .PHONY: help setup demo test browser lint format bench audit-peers docs changelog clean
