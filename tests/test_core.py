@@ -135,7 +135,7 @@ def test_merge_refuses_strangers() -> None:
     with pytest.raises(ValueError, match=r"Expected aggregates of one mechanism, got .*'epsilon': 1\.0.*0\.001"):
         aggregate + other.aggregate(other.privatize([0.1], rng=1))
     with pytest.raises(TypeError, match="Expected an Aggregate to merge, got int"):
-        aggregate.merge(3)  # type: ignore[arg-type]
+        aggregate.merge(3)
     named = nz.Aggregate(mechanism, 10, aggregate.count, aggregate.total, aggregate.squares, names=("age",))
     with pytest.raises(ValueError, match="Expected the same dimension names, got None and"):
         aggregate + named

@@ -173,7 +173,7 @@ def test_categories() -> None:
     with pytest.raises(ValueError, match="Expected 2 <= size, got size=1"):
         nz.Categorical(1)
     with pytest.raises(TypeError, match=r"Expected size=2\.5 to be an integer"):
-        nz.Categorical(2.5)  # type: ignore[arg-type]
+        nz.Categorical(2.5)
 
 
 def test_tensors() -> None:
@@ -203,7 +203,7 @@ def test_balls_of_tensors() -> None:
     with pytest.raises(ValueError, match="Expected 0 <= mode <= 1, got mode=2"):
         nz.TensorBall((2, 3), 1.0, mode=2)
     with pytest.raises(TypeError, match=r"Expected dims=3 to be a tuple, e\.g\. dims=\(3,\)"):
-        nz.TensorBall(3)  # type: ignore[arg-type]
+        nz.TensorBall(3)
 
 
 def test_unknown_specs_are_refused() -> None:

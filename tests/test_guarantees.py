@@ -120,7 +120,7 @@ def test_repeat_adds_up() -> None:
     assert once.repeat(1).epsilon == once.epsilon
     for bad, error in ((0, ValueError), (2.5, TypeError), (True, TypeError)):
         with pytest.raises(error, match="times"):
-            once.repeat(bad)  # type: ignore[arg-type]
+            once.repeat(bad)
 
 
 def test_zcdp() -> None:

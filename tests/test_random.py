@@ -167,17 +167,17 @@ def test_uniform_on_a_boundary_asks_for_more_bits() -> None:
     assert 0 < edge < 2**64
     for word, value in ((edge - 1, 1.0), (edge + 1, 0.0), (0, 1.0), (2**64 - 1, 0.0)):
         rng = Scripted([0.5], [word])
-        assert _random.geometric(rng, rate, 1)[0] == value  # type: ignore[arg-type]
+        assert _random.geometric(rng, rate, 1)[0] == value
         assert rng.used == 1
     # a word that is itself on the boundary asks for another one
     rng = Scripted([0.5], [edge, 2**64 - 1])
-    assert _random.geometric(rng, rate, 1)[0] == 0.0  # type: ignore[arg-type]
+    assert _random.geometric(rng, rate, 1)[0] == 0.0
     assert rng.used == 2
 
 
 def test_uniform_of_zero_is_extended() -> None:
     rng = Scripted([0.0], [0, 2**63])  # U is 2^-118 and a little: 53 + 64 zeros, then a one
-    value = _random.geometric(rng, 1.0, 1)[0]  # type: ignore[arg-type]
+    value = _random.geometric(rng, 1.0, 1)[0]
     assert value == math.floor(118 * math.log(2))
     assert rng.used == 2
 
@@ -188,11 +188,11 @@ def test_below_compares_real_numbers() -> None:
 
     for word, answer in ((2**17 - 2, True), (2**17 + 1, False), (0, True), (2**64 - 1, False)):
         rng = Scripted([], [word])
-        assert _random._Bits(rng, 0.5).below(threshold) is answer  # type: ignore[arg-type]
+        assert _random._Bits(rng, 0.5).below(threshold) is answer
         assert rng.used == 1
     rng = Scripted([], [])
-    assert _random._Bits(rng, 0.25).below(threshold) is True  # type: ignore[arg-type]
-    assert _random._Bits(rng, 0.75).below(threshold) is False  # type: ignore[arg-type]
+    assert _random._Bits(rng, 0.25).below(threshold) is True
+    assert _random._Bits(rng, 0.75).below(threshold) is False
     assert rng.used == 0
 
 

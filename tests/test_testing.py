@@ -24,7 +24,7 @@ class TooSharp(nz.Duchi):
     """Flips less than it says, and its likelihood tells."""
 
     @property
-    def _pair(self) -> TwoPoint:  # type: ignore[override]
+    def _pair(self) -> TwoPoint:
         return TwoPoint.build(self.domain, 1.1 * self.epsilon)
 
 

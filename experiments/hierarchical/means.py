@@ -41,7 +41,7 @@ def fig_1(full: bool, advance: Advance) -> Study:
             errors[run, 5] = abs(maximum_likelihood(counted).mean - x.mean())
             advance((place + (run + 1) / runs) / len(budgets))
         means, first = errors.mean(axis=0), errors[:, 0]
-        exact = [_MAE * nz.deviation(Reused(mechanism, mu), users=users, values=x).std for mu in range(1, 6)]  # type: ignore[arg-type]
+        exact = [_MAE * nz.deviation(Reused(mechanism, mu), users=users, values=x).std for mu in range(1, 6)]
         for mu in range(1, 6):
             gap, half = _paired(errors[:, mu - 1] - first)
             worse, better = worse + (gap - half > 0), better + (gap + half < 0)

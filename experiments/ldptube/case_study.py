@@ -18,7 +18,7 @@ _UNIT, _WHOLE = nz.Interval(0, 1), nz.Interval(-1, 1)
 
 
 def _mean_error(mechanism: object, values: FloatArray, rng: np.random.Generator) -> float:
-    return float(np.mean(mechanism.privatize(values, rng=rng)) - np.mean(values))  # type: ignore[attr-defined]
+    return float(np.mean(mechanism.privatize(values, rng=rng)) - np.mean(values))
 
 
 def _pair(epsilon: float) -> tuple[tuple[str, nz.Piecewise | nz.SquareWave], ...]:
@@ -150,7 +150,7 @@ def _chart(mechanisms: tuple[object, ...], population: float, repeats: int) -> C
     users = [round(population * 2.0**k / 10) * 10 for k in range(-4, 5)]
     series = []
     for place, (name, mechanism) in enumerate(zip(("Square wave", "Piecewise"), mechanisms, strict=True)):
-        predicted = [nz.deviation(mechanism, users=n, values=VALUES).mse for n in users]  # type: ignore[arg-type]
+        predicted = [nz.deviation(mechanism, users=n, values=VALUES).mse for n in users]
         series.append(Series(f"{name}, predicted", users, predicted, predicted=True))
         obtained = [_obtained((mechanism,), n, repeats, 80 + place)[0] for n in users]
         series.append(Series(f"{name}, obtained", users, obtained))

@@ -82,7 +82,7 @@ def fig_4_3(full: bool, advance: Advance) -> Study:
 
         def draw(rng: np.random.Generator, one: object = one, sent: int = sent) -> float:
             asked = rng.choice(users, rng.binomial(users, sent / dims), replace=False)
-            return float(np.mean(one.privatize(values[asked], rng=rng)) - truth)  # type: ignore[attr-defined]
+            return float(np.mean(one.privatize(values[asked], rng=rng)) - truth)
 
         obtained = collections(draw, count, 30 + place)
         label = f"{_NAMES.get(name, 'Hybrid')}, {sent} of {dims:,}"

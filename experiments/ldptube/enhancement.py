@@ -39,7 +39,7 @@ class Model:
     @classmethod
     def of(cls, table: Table, mechanism: object) -> Model:
         """Average the exact moments of one report over the data: they are quadratic in the value."""
-        moments = mechanism.moments(_CHECK)  # type: ignore[attr-defined]
+        moments = mechanism.moments(_CHECK)
         powers = np.vstack([np.ones(table.dims), table.powers])
         bias, variance = (_quadratic(part) @ powers for part in (moments.bias, moments.variance))
         return cls(table.mean, bias, np.sqrt(variance / table.users), table.users)
@@ -169,7 +169,7 @@ def _findings(rows: Sequence[Sequence[object]]) -> str:
     errors = np.asarray([line[4:9] for line in own], dtype=float)
     raw, published, auto = errors[:, 0], errors[:, 1:4], errors[:, 4]
     best = np.asarray([line[10] for line in own], dtype=float)
-    star = np.asarray([line[7] / min(line[4:7]) for line in rows], dtype=float)  # type: ignore[operator, type-var]
+    star = np.asarray([line[7] / min(line[4:7]) for line in rows], dtype=float)
     excess, ratio = auto / published.min(axis=1), auto / raw
     winners = np.argmin(published, axis=1)
     counts = ", ".join(f"{label} {np.count_nonzero(winners == k)}" for k, label in enumerate(("L1", "L2", "HDR4ME*")))
@@ -184,7 +184,7 @@ def _findings(rows: Sequence[Sequence[object]]) -> str:
         f"With the best mechanism the error of `auto` is divided by {np.median(auto / best):,.1f} in the median."
     )
     if plain:
-        lost = [line for line in plain if line[8] > min(line[4:8])]  # type: ignore[operator, type-var]
+        lost = [line for line in plain if line[8] > min(line[4:8])]
         where = "; ".join(f"{line[0]}, epsilon {line[2]}" for line in lost) or "nowhere"
         text += (
             f" Square wave as published, averaged plainly, answers the middle of the domain at small budgets. Against "
@@ -217,7 +217,7 @@ def _agreement(ratios: list[float]) -> str:
 
 def _chart(figure: str, table: Table, name: str, rows: list[tuple[object, ...]], axis: int, label: str) -> Chart:
     series: list[Series] = []
-    take: Callable[[int], list[float]] = lambda column: [float(line[column]) for line in rows]  # type: ignore[arg-type]  # noqa: E731
+    take: Callable[[int], list[float]] = lambda column: [float(line[column]) for line in rows]  # noqa: E731
     for column, text in enumerate((*_LINES, "", "best mechanism and auto (ours)")):
         if text:
             series.append(Series(text, take(axis), take(4 + column)))

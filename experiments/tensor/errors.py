@@ -62,7 +62,7 @@ def ctg(full: bool, advance: Advance) -> Study:
     for place, claimed in enumerate(claims):
         options: dict[str, Any] = {"relation": f"box:{step!r}"}
         made: list[tuple[str, Any]] = [
-            (name.upper(), nz.TensorGaussian(box, claimed, DELTA, calibration=name, **options))  # type: ignore[arg-type]
+            (name.upper(), nz.TensorGaussian(box, claimed, DELTA, calibration=name, **options))
             for name in ("mvg", "udn", "idn")
         ]
         for label, mechanism in made:
@@ -75,7 +75,7 @@ def ctg(full: bool, advance: Advance) -> Study:
         for label, method in (("JL, exact", "jl"), ("ours", "gaussian")):
             domain = nz.TensorDomain(table.shape, -1, 1)
             own = [
-                nz.release_covariance(table, domain, claimed, DELTA, method=method, rng=SEED + k)  # type: ignore[arg-type]
+                nz.release_covariance(table, domain, claimed, DELTA, method=method, rng=SEED + k)
                 for k in range(repeats)
             ]
             score = float(np.mean([rss(release.value, truth) for release in own]))

@@ -86,7 +86,7 @@ def band(kind: str, p_keep: float, count: int) -> tuple[float, float]:
     z = float(norm.isf(_ALARM / 2))
     root = math.sqrt(count)
     low, high = (sign * z + (z * z - 1) * skewness / (6 * root) for sign in (-1, 1))
-    return tuple(1 + quantile * math.sqrt(variance / count) for quantile in (low, high))  # type: ignore[return-value]
+    return tuple(1 + quantile * math.sqrt(variance / count) for quantile in (low, high))
 
 
 def table_5(full: bool, advance: Advance) -> Study:

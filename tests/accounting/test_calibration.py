@@ -103,7 +103,7 @@ def test_noise_multiplier_is_the_least() -> None:
         (lambda: noise_multiplier(1.0, DELTA, sampling_prob=0.0), r"sampling_prob=0\.0"),
         (lambda: noise_multiplier(1.0, DELTA, releases=0), "releases=0"),
         (lambda: sampled_gaussian(0.0, DELTA), r"noise_multiplier=0\.0"),
-        (lambda: sampled_gaussian(1.0, DELTA, relation="any-pair"), "relation='any-pair'"),  # type: ignore[arg-type]
+        (lambda: sampled_gaussian(1.0, DELTA, relation="any-pair"), "relation='any-pair'"),
         (lambda: report_epsilon(1e-9, times=10), "No budget of"),
         (lambda: report_epsilon(1.0, times=0), "times=0"),
         (lambda: report_epsilon(1.0, times=10, users=100), r"delta=0\.0 > 0"),
@@ -111,4 +111,4 @@ def test_noise_multiplier_is_the_least() -> None:
 )
 def test_bad_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call()  # type: ignore[operator]
+        call()

@@ -210,6 +210,6 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="No epsilon meets delta=1e-09"):
         compose(nz.Guarantee(1.0, 1e-6), 10, delta=1e-9)
     with pytest.raises(TypeError, match="got int"):
-        compose(3)  # type: ignore[arg-type]
+        compose(3)
     with pytest.raises(ValueError, match=r"total=-1\.0"):
         randomized_response_delta(1.0, 2, -1.0)

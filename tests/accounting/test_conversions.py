@@ -158,4 +158,4 @@ def test_renyi_to_approximate() -> None:
 )
 def test_bad_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call()  # type: ignore[operator]
+        call()

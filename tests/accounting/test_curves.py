@@ -125,7 +125,7 @@ class Understated(nz.Laplace):
     """Noise of half the scale under the same guarantee."""
 
     @property
-    def _noise(self) -> LaplaceNoise:  # type: ignore[override]
+    def _noise(self) -> LaplaceNoise:
         return LaplaceNoise(2 * self.epsilon / self._steps)
 
 
@@ -171,4 +171,4 @@ def test_spacing_a_curve_anew_raises_it() -> None:
 
 def test_what_is_not_a_release_is_refused() -> None:
     with pytest.raises(TypeError, match="Expected a mechanism or a Guarantee, got float"):
-        privacy_curve(1.0)  # type: ignore[arg-type]
+        privacy_curve(1.0)

@@ -187,7 +187,7 @@ def test_limits_do_not_change(ledger: Ledger) -> None:
 )
 def test_bad_accounts(ledger: Ledger, terms: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ledger.open_account(**terms)  # type: ignore[arg-type]
+        ledger.open_account(**terms)
 
 
 @pytest.mark.parametrize("amount", [0.0, -0.1, float("inf")])
@@ -195,7 +195,7 @@ def test_bad_amounts(ledger: Ledger, amount: float) -> None:
     with pytest.raises(ValueError, match=r"Expected"):
         ledger.debit("user", amount)
     with pytest.raises(TypeError, match="to be a number"):
-        ledger.debit("user", "0.1")  # type: ignore[arg-type]
+        ledger.debit("user", "0.1")
     assert ledger.balance("user").debits == 0
 
 

@@ -335,11 +335,11 @@ def test_huge_budgets_are_not_amplified() -> None:
         ),
         (lambda: shuffled(nz.Duchi(epsilon=1.0), 0, DELTA), "users=0"),
         (lambda: shuffled(nz.Duchi(epsilon=1.0), 1000, 0.0), r"delta=0\.0"),
-        (lambda: shuffled(nz.Duchi(epsilon=1.0), 1000, DELTA, method="stronger"), "method='stronger'"),  # type: ignore[arg-type]
+        (lambda: shuffled(nz.Duchi(epsilon=1.0), 1000, DELTA, method="stronger"), "method='stronger'"),
         (lambda: shuffled(nz.PrivUnit(epsilon=1.0, dims=8), 10, DELTA, method="blanket"), "No blanket can be read off"),
         (lambda: shuffled_delta(nz.Duchi(epsilon=1.0), 10, -0.5), r"epsilon=-0\.5"),
     ],
 )
 def test_bad_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call()  # type: ignore[operator]
+        call()

@@ -178,7 +178,7 @@ class HalvedLaplace(nz.Laplace):
     """Noise of half the scale that epsilon asks for."""
 
     @property
-    def _noise(self) -> LaplaceNoise:  # type: ignore[override]
+    def _noise(self) -> LaplaceNoise:
         return LaplaceNoise(2 * self.epsilon / self._steps)
 
 
@@ -317,9 +317,9 @@ def test_bad_options_are_refused(options: dict[str, Any], error: type[Exception]
 def test_a_function_needs_inputs_and_a_claim() -> None:
     for options in ({}, {"inputs": (-1.0, 1.0)}, {"claimed": 1.0}):
         with pytest.raises(ValueError, match="inputs="):
-            nz.audit(laplace, **options)  # type: ignore[arg-type]
+            nz.audit(laplace, **options)
     with pytest.raises(TypeError, match="got str"):
-        nz.audit("laplace", inputs=(0, 1), claimed=1.0)  # type: ignore[arg-type]
+        nz.audit("laplace", inputs=(0, 1), claimed=1.0)
 
 
 def test_a_function_must_return_as_many_reports_as_asked() -> None:

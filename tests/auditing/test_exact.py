@@ -423,7 +423,7 @@ def test_noise_of_half_the_scale_is_seen() -> None:
     @dataclass(frozen=True)
     class Halved(nz.Laplace):
         @property
-        def _noise(self) -> LaplaceNoise:  # type: ignore[override]
+        def _noise(self) -> LaplaceNoise:
             return LaplaceNoise(2 * self.epsilon / self._steps)
 
     assert nz.exact_epsilon(Halved(epsilon=1.0)) == pytest.approx(2.0, rel=1e-9)
@@ -433,7 +433,7 @@ def test_noise_of_half_the_scale_is_seen() -> None:
 def test_an_atom_is_seen() -> None:
     @dataclass(frozen=True)
     class Atom(nz.Laplace):
-        def log_prob(self, report: object, x: object) -> np.ndarray:  # type: ignore[override]
+        def log_prob(self, report: object, x: object) -> np.ndarray:
             reports, values = np.broadcast_arrays(np.asarray(report, float), np.asarray(x, float))
             return np.where(reports == values, 0.0, -np.inf)
 
@@ -534,12 +534,12 @@ class Plain:
 
 def test_a_mechanism_without_cells_is_enumerated_where_its_reports_are_few() -> None:
     few = Plain(type("Two", (), {"values": (-1.0, 1.0)})())
-    assert nz.exact_epsilon(few) == pytest.approx(math.log(7 / 3), rel=1e-12)  # type: ignore[arg-type]
-    assert nz.exact_delta(few, 0.2) == pytest.approx(0.7 - math.exp(0.2) * 0.3, rel=1e-12)  # type: ignore[arg-type]
+    assert nz.exact_epsilon(few) == pytest.approx(math.log(7 / 3), rel=1e-12)
+    assert nz.exact_delta(few, 0.2) == pytest.approx(0.7 - math.exp(0.2) * 0.3, rel=1e-12)
     many = Plain(Lattice(0.0, 2.0, -1.0, 1.0))
-    assert nz.exact_epsilon(many) == pytest.approx(math.log(7 / 3), rel=1e-12)  # type: ignore[arg-type]
+    assert nz.exact_epsilon(many) == pytest.approx(math.log(7 / 3), rel=1e-12)
     with pytest.raises(ValueError, match="method dissect"):
-        nz.exact_delta(many, 0.2)  # type: ignore[arg-type]
+        nz.exact_delta(many, 0.2)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan])
@@ -556,4 +556,4 @@ def test_bad_delta_is_refused(delta: float) -> None:
 
 def test_words_are_refused() -> None:
     with pytest.raises(TypeError, match="epsilon='much'"):
-        nz.exact_delta(nz.Duchi(1.0), "much")  # type: ignore[arg-type]
+        nz.exact_delta(nz.Duchi(1.0), "much")

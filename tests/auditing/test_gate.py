@@ -57,7 +57,7 @@ class HalvedNoise(nz.Laplace):
     """Half the noise that epsilon asks for, in law and in reports."""
 
     @property
-    def _noise(self) -> LaplaceNoise:  # type: ignore[override]
+    def _noise(self) -> LaplaceNoise:
         return LaplaceNoise(2 * self.epsilon / self._steps)
 
 

@@ -91,7 +91,7 @@ def show(browser: Browser) -> Iterator[Any]:
     def opened(path: Path, **options: Any) -> Page:
         shown = context.new_page()
         if options:
-            shown.set_viewport_size(options)  # type: ignore[arg-type]
+            shown.set_viewport_size(options)
         shown.on("request", lambda request: asked.append(request.url))
         shown.on("console", lambda message: said.append(message.text))
         shown.on("pageerror", lambda error: said.append(str(error)))

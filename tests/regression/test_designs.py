@@ -83,9 +83,9 @@ def test_bad_designs() -> None:
     with pytest.raises(ValueError, match="at least one attribute"):
         Design(())
     with pytest.raises(TypeError, match="Declare what values are possible"):
-        Design(((0, 100),))  # type: ignore[arg-type]
+        Design(((0, 100),))
     with pytest.raises(ValueError, match="coding='dummy'"):
-        Design((AGE,), coding="dummy")  # type: ignore[arg-type]
+        Design((AGE,), coding="dummy")
     with pytest.raises(ValueError, match="Expected 1 names"):
         Design((AGE,), names=("a", "b"))
 

@@ -71,7 +71,7 @@ def _matrix(mechanism: Any, reports: Any, masses: Any) -> Any:
 
 
 def test_matrix_of_levelled_by_enumeration() -> None:
-    mechanism: Any = _training("levelled").channel.mechanism  # type: ignore[attr-defined]
+    mechanism: Any = _training("levelled").channel.mechanism
 
     def masses(m: Any, reports: Any, x: float, t: int) -> Any:
         share = np.asarray([np.exp(m.epsilons[t]) if r == t else 1.0 for r, _ in reports])
@@ -84,7 +84,7 @@ def test_matrix_of_levelled_by_enumeration() -> None:
 
 
 def test_matrix_of_optimal_by_enumeration() -> None:
-    mechanism: Any = _training("optimal-graded").channel.mechanism  # type: ignore[attr-defined]
+    mechanism: Any = _training("optimal-graded").channel.mechanism
     solved = mechanism._solved
 
     def masses(m: Any, reports: Any, x: float, t: int) -> Any:
@@ -158,7 +158,7 @@ def test_bad_levels_and_reports() -> None:
         Training(DESIGN, Interval(), 1.0, mechanism="levelled", levels=((0, 0.5, 1), (0.5, 1, 2)))
     with pytest.raises(ValueError, match=r"at least 0\.01 between levels"):
         Training(DESIGN, Interval(), 0.01, mechanism="optimal-graded")
-    channel: OneEntry = _training("levelled").channel  # type: ignore[assignment]
+    channel: OneEntry = _training("levelled").channel
     with pytest.raises(ValueError, match="entries from 0 to 4"):
         channel.gather(Entries(np.asarray([5]), np.asarray([[0, 1]])))
     with pytest.raises(ValueError, match="outside the support"):

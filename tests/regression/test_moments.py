@@ -63,7 +63,7 @@ def test_predicted_error_is_the_error(mechanism: str) -> None:
     for _ in range(200):
         noisy = products + rng.normal(0, noise, len(products))
         exact_mean, shot.__dict__["channel"] = shot.channel, _Fixed(shot.channel, noisy)
-        solution = shot.solve(Gathered())  # type: ignore[arg-type]
+        solution = shot.solve(Gathered())
         shot.__dict__["channel"] = exact_mean
         found.append(solution.model.average)
         predicted.append(np.diag(solution.covariance))
@@ -105,7 +105,7 @@ def test_repair_keeps_the_solution_finite_where_noise_rules() -> None:
 
 def test_bad_input() -> None:
     with pytest.raises(TypeError, match="classes have no second moments"):
-        OneShot(DESIGN, Categorical(2), 1.0)  # type: ignore[arg-type]
+        OneShot(DESIGN, Categorical(2), 1.0)
     with pytest.raises(ValueError, match="coding='unit'"):
         OneShot(Design((Interval(),), coding="signed"), Interval(), 1.0)
     with pytest.raises(ValueError, match=r"epsilon=0\.0"):

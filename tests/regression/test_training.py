@@ -51,10 +51,10 @@ def test_a_forgotten_sampling_rate_is_seen() -> None:
     """The twin: not dividing by the chance that an entry is reported biases the mean."""
 
     class Forgetful(WholeVector):
-        _share = 1.0  # type: ignore[assignment]
+        _share = 1.0
 
     training = Training(DESIGN, TARGET, 1.5, mechanism="harmony")
-    assert _deviation(training, Forgetful(training.channel.mechanism), seed=1) > 5.5  # type: ignore[attr-defined]
+    assert _deviation(training, Forgetful(training.channel.mechanism), seed=1) > 5.5
 
 
 @pytest.mark.parametrize("name", ["harmony", "hybrid", "duchi-box", "privunit", "privunit-g"])

@@ -21,7 +21,7 @@ Z = float(ndtri(1 - 1e-6 / 2))
 def obtained(read: object, runs: int, seed: int) -> np.ndarray:
     """Errors of a reading over collections from the 4,000 users."""
     rng = np.random.default_rng(seed)
-    return np.asarray([read(FIVE.aggregate(FIVE.privatize(VALUES, rng=rng)), rng) - VALUES.mean() for _ in range(runs)])  # type: ignore[operator]
+    return np.asarray([read(FIVE.aggregate(FIVE.privatize(VALUES, rng=rng)), rng) - VALUES.mean() for _ in range(runs)])
 
 
 @pytest.mark.parametrize("mu", [1, 2, 4])
@@ -105,7 +105,7 @@ def test_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
 
 
 def test_compare_takes_readings() -> None:
-    found = compare([Reused(FIVE, 2), FIVE, Reused(FIVE, 5)], users=1000, values=VALUES)  # type: ignore[list-item]
+    found = compare([Reused(FIVE, 2), FIVE, Reused(FIVE, 5)], users=1000, values=VALUES)
     assert found[0].mechanism == "levelled"
 
 

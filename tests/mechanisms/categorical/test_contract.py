@@ -204,7 +204,7 @@ class TestTwoUnaryEncodings:
         with pytest.raises(ValueError, match=r"Expected optimized=True to be False for 'sue'"):
             nz.SymmetricUnaryEncoding(1.0, nz.Categorical(4), optimized=True)
         with pytest.raises(ValueError, match=r"Expected optimized=0 to be True for 'oue'"):
-            nz.UnaryEncoding(1.0, nz.Categorical(4), optimized=0)  # type: ignore[arg-type]
+            nz.UnaryEncoding(1.0, nz.Categorical(4), optimized=0)
 
     def test_their_aggregates_do_not_mix(self) -> None:
         one, other = build("sue"), build("oue")

@@ -78,7 +78,7 @@ class TestKeepOrReplace:
         draws = np.unique(np.concatenate([edges - 1, edges, edges + 1, [response.total - 1]]))
         draws = draws[(draws >= 0) & (draws < response.total)]
         values, reports = np.full(draws.size, -7), np.empty(draws.size, dtype=np.int64)
-        response.sample(values, reports, Scripted([draws * 2.0**-53]))  # type: ignore[arg-type]
+        response.sample(values, reports, Scripted([draws * 2.0**-53]))
         expected = [d // response.other if d < size * response.other else -7 for d in draws.tolist()]
         assert reports.tolist() == expected
 
@@ -86,7 +86,7 @@ class TestKeepOrReplace:
         response = KeepOrReplace(size=2, keep=2, other=3)
         reports = np.empty(3, dtype=np.int64)
         script = Scripted([np.asarray([8, 3, 9]) * 2.0**-53, np.asarray([7, 8]) * 2.0**-53, np.asarray([0]) * 2.0**-53])
-        response.sample(np.asarray([5, 5, 5]), reports, script)  # type: ignore[arg-type]
+        response.sample(np.asarray([5, 5, 5]), reports, script)
         assert reports.tolist() == [5, 1, 0]
 
 
@@ -125,13 +125,13 @@ class TestIndependentBits:
         edges = bits._edges.tolist()
         for number in (0, 1, 2, 17, 254):
             if number == 0 or edges[number] > edges[number - 1] + 1:
-                assert bits._settle(np.asarray([edges[number] - 1]), Scripted([])).tolist() == [number]  # type: ignore[arg-type]
+                assert bits._settle(np.asarray([edges[number] - 1]), Scripted([])).tolist() == [number]
             rest = sums[number] & (2**424 - 1)
             owner = bisect_right(sums, sums[number])  # the next pattern whose share is not empty
             at, below = ((rest + shift).to_bytes(53, "little") for shift in (0, -1))
-            assert bits._settle(np.asarray([edges[number]]), Scripted([at])).tolist() == [owner]  # type: ignore[arg-type]
+            assert bits._settle(np.asarray([edges[number]]), Scripted([at])).tolist() == [owner]
             if rest:
-                found = bits._settle(np.asarray([edges[number]]), Scripted([below])).tolist()  # type: ignore[arg-type]
+                found = bits._settle(np.asarray([edges[number]]), Scripted([below])).tolist()
                 assert found == [bisect_right(sums, sums[number] - 1)]
                 assert found[0] <= number
 
@@ -140,7 +140,7 @@ class TestIndependentBits:
         late = [0, int(bits._edges[0]) + 1, int(bits._edges[41]) + 1]
         short = np.asarray([0, 65535, 65535, 65535], dtype=np.uint16).view(np.uint64)
         out = np.empty(32, dtype=np.uint8)
-        bits.fill(out, np.empty(4, dtype=np.intp), Scripted([short, late]))  # type: ignore[arg-type]
+        bits.fill(out, np.empty(4, dtype=np.intp), Scripted([short, late]))
         assert out.reshape(4, 8).tolist() == [[int(b) for b in f"{p:08b}"] for p in (0, 0, 1, 42)]
 
     @pytest.mark.parametrize("chance", [0.5, 0.27, 0.01])
@@ -184,13 +184,13 @@ class TestSubsets:
         keys = np.asarray([5, 5, 1, 9], dtype=np.uint64) << np.uint64(10)
         apart = np.asarray([5, 6, 1, 9], dtype=np.uint64) << np.uint64(10)
         draw = mechanism._draw
-        chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([keys]))  # type: ignore[arg-type]
+        chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([keys]))
         assert not sound[0]
-        chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([apart]))  # type: ignore[arg-type]
+        chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([apart]))
         assert sound[0]
         assert chosen.tolist() == [[0, 2]]
         # with the own category inside, only one other is needed and nothing ties
-        chosen, sound = draw(np.asarray([3]), np.asarray([True]), Scripted([keys]))  # type: ignore[arg-type]
+        chosen, sound = draw(np.asarray([3]), np.asarray([True]), Scripted([keys]))
         assert sound[0]
         assert chosen.tolist() == [[2, 3]]
 
@@ -198,7 +198,7 @@ class TestSubsets:
         mechanism = nz.SubsetSelection(0.1, nz.Categorical(4))
         keys = [np.asarray(k, dtype=np.uint64) << np.uint64(10) for k in ([5, 5, 1, 9], [7, 3, 4, 9])]
         reports = np.empty((1, 2), dtype=np.int64)
-        mechanism._fill(np.asarray([3]), reports, Scripted([[0.99], *keys]))  # type: ignore[arg-type]
+        mechanism._fill(np.asarray([3]), reports, Scripted([[0.99], *keys]))
         assert reports.tolist() == [[1, 2]]
 
 

@@ -141,26 +141,26 @@ def test_window_moments_by_enumeration(width: int, moves: int) -> None:
 class CoarseLaplace(nz.Laplace):
     """Laplace on a lattice coarse enough to enumerate."""
 
-    _step = 0.25  # type: ignore[assignment]
+    _step = 0.25
 
 
 class CoarseStaircase(nz.Staircase):
     """Staircase on a lattice coarse enough to enumerate."""
 
-    _step = 0.25  # type: ignore[assignment]
+    _step = 0.25
 
 
 class CoarseGaussian(nz.Gaussian):
     """Gaussian on a lattice coarse enough to enumerate."""
 
-    _step = 0.25  # type: ignore[assignment]
+    _step = 0.25
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 6.0])
 @pytest.mark.parametrize("build", [CoarseLaplace, CoarseStaircase, CoarseGaussian])
 def test_additive_moments_by_enumeration(build: type[AdditiveMechanism], epsilon: float) -> None:
     """The unbiased rounding to the lattice is inside the moments, and the law has mass one."""
-    mechanism: Any = build(epsilon)  # type: ignore[call-arg]
+    mechanism: Any = build(epsilon)
     reports = mechanism.support.value(np.arange(-6000.0, 6001.0))
     for x in (-1.0, -0.99, -0.5, 0.0, 0.01, 0.125, 0.3, 1.0):
         mass = np.exp(mechanism.log_prob(reports, x)) * 0.25

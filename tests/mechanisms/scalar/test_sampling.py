@@ -114,13 +114,13 @@ def test_noise_draws_its_masses(noise: Any) -> None:
 class CoarseLaplace(nz.Laplace):
     """Laplace on a lattice coarse enough to count its points."""
 
-    _step = 0.25  # type: ignore[assignment]
+    _step = 0.25
 
 
 class CoarseStaircase(nz.Staircase):
     """Staircase on a lattice coarse enough to count its points."""
 
-    _step = 0.25  # type: ignore[assignment]
+    _step = 0.25
 
 
 @pytest.mark.parametrize("build", [CoarseLaplace, CoarseStaircase])

@@ -429,7 +429,7 @@ def test_bad_kinds_are_refused() -> None:
     with pytest.raises(TypeError, match="to be one of"):
         build(3, (3,))
     with pytest.raises(TypeError, match="to be a TensorDomain"):
-        MatrixMechanism(1.0, domain=nz.Box(3))  # type: ignore[arg-type]
+        MatrixMechanism(1.0, domain=nz.Box(3))
 
 
 def test_bad_data_are_refused() -> None:

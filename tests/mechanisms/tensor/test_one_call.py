@@ -112,8 +112,8 @@ def test_torch_tables_and_bounds_on_rows() -> None:
 )
 def test_bad_tables(x: np.ndarray, domain: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        nz.release_covariance(x, domain, 1.0)  # type: ignore[arg-type]
+        nz.release_covariance(x, domain, 1.0)
     if message.startswith("its largest"):
-        assert nz.release_covariance(x, domain, 1.0, clip=True).value.shape == (2, 2)  # type: ignore[arg-type]
+        assert nz.release_covariance(x, domain, 1.0, clip=True).value.shape == (2, 2)
     with pytest.raises(ValueError, match="Expected method='svd'"):
-        nz.release_covariance(x, domain, 1.0, method="svd")  # type: ignore[arg-type]
+        nz.release_covariance(x, domain, 1.0, method="svd")

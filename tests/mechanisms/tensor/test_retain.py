@@ -502,7 +502,7 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
 
 def test_a_foreign_domain_is_refused() -> None:
     with pytest.raises(TypeError, match="to be a TensorDomain"):
-        RetainOrNoise(1.0, domain=nz.Interval())  # type: ignore[arg-type]
+        RetainOrNoise(1.0, domain=nz.Interval())
 
 
 def test_bad_data_are_refused() -> None:

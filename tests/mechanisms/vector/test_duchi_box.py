@@ -311,7 +311,7 @@ def test_clip_moves_entries_to_the_box() -> None:
 )
 def test_bad_options(options: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        nz.DuchiBox(**options)  # type: ignore[arg-type]
+        nz.DuchiBox(**options)
 
 
 def test_foreign_reports_are_refused() -> None:

@@ -170,7 +170,7 @@ def test_contract_on_balls_and_spheres(cls: type[nz.PrivUnit]) -> None:
 def test_a_cap_drawn_too_often_is_rejected(cls: type[nz.PrivUnit]) -> None:
     """The twin: a larger p has a smaller error and a larger epsilon; stating it or not, it fails."""
 
-    class Eager(cls):  # type: ignore[valid-type, misc]
+    class Eager(cls):
         @cached_property
         def cap(self) -> Cap:
             cap: Cap = super().cap
@@ -183,7 +183,7 @@ def test_a_cap_drawn_too_often_is_rejected(cls: type[nz.PrivUnit]) -> None:
 
 @BOTH
 def test_a_wrong_scale_is_rejected(cls: type[nz.PrivUnit]) -> None:
-    class Shrunk(cls):  # type: ignore[valid-type, misc]
+    class Shrunk(cls):
         @cached_property
         def cap(self) -> Cap:
             cap: Cap = super().cap
@@ -539,7 +539,7 @@ def test_clip(cls: type[nz.PrivUnit]) -> None:
 )
 def test_bad_options(cls: type[nz.PrivUnit], options: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        cls(**options)  # type: ignore[arg-type]
+        cls(**options)
 
 
 @BOTH

@@ -97,7 +97,7 @@ def test_the_number_of_reports_minimises_the_second_moment() -> None:
 
 def test_gaussian_budget_includes_delta() -> None:
     collection = nz.Sampled("gaussian", epsilon=1.0, dims=4, report=2, delta=1e-6)
-    assert collection.inner_mechanism.delta == pytest.approx(5e-7)  # type: ignore[attr-defined]
+    assert collection.inner_mechanism.delta == pytest.approx(5e-7)
     assert collection.guarantee.delta == pytest.approx(1e-6)
     with pytest.raises(ValueError, match="no pure guarantee"):
         nz.Sampled("gaussian", epsilon=1.0, dims=4)
@@ -105,7 +105,7 @@ def test_gaussian_budget_includes_delta() -> None:
 
 def test_options_reach_the_inner_mechanism_and_survive_json() -> None:
     collection = nz.Sampled("square-wave", epsilon=1.0, dims=3, report=1, options={"debiased": True})
-    assert collection.inner_mechanism.debiased  # type: ignore[attr-defined]
+    assert collection.inner_mechanism.debiased
     assert nz.from_spec(collection.spec()) == collection
 
 
@@ -148,7 +148,7 @@ def test_clip_moves_values_in() -> None:
 def test_foreign_reports_are_refused(change: object, message: str) -> None:
     collection = nz.Sampled("duchi", epsilon=1.0, dims=4, report=2)
     reports = collection.privatize(np.zeros((6, 4)), rng=2)
-    indices, values = change(reports.indices, reports.values)  # type: ignore[operator]
+    indices, values = change(reports.indices, reports.values)
     with pytest.raises(ValueError, match=message):
         collection.aggregate(nz.Reports(indices, values))
 
@@ -165,4 +165,4 @@ def test_wrong_arguments() -> None:
         ({"domain": nz.Interval()}, "Box of dims=4"),
     ):
         with pytest.raises(ValueError, match=message):
-            nz.Sampled(**({"inner": "duchi", "epsilon": 1.0, "dims": 4} | options))  # type: ignore[arg-type]
+            nz.Sampled(**({"inner": "duchi", "epsilon": 1.0, "dims": 4} | options))
