@@ -10,9 +10,9 @@ import httpx
 import pytest
 from tests.collector.helpers import COMMUTE, KEYS
 
+from noisette._service import listen, server
 from noisette.collector import Campaign, Store, create_app
 from noisette.collector.keys import Keys
-from noisette.collector.server import listen, server
 
 
 @pytest.fixture(scope="session")

@@ -48,19 +48,20 @@ def serve(
     if only_plan:
         _show(campaigns, as_json, {})
         return
+    from noisette._service import address, listen, run
     from noisette.collector.keys import Keys, new_keys
-    from noisette.collector.server import listen, run
     from noisette.collector.service import LARGEST_BODY, create_app
     from noisette.collector.store import Store
+    from noisette.collector.telemetry import log
 
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")
     store = Store(database)
     app = create_app(campaigns, store, keys, largest_body=max_body or LARGEST_BODY)
     bound = listen(host, port)
-    told: dict[str, Any] = {"url": f"http://{host}:{bound.getsockname()[1]}"} | ({"keys": made} if made else {})
+    told: dict[str, Any] = {"url": address(host, bound)} | ({"keys": made} if made else {})
     _show(campaigns, as_json, told)
-    run(app, bound)
+    run(app, bound, log)
 
 
 def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:

@@ -11,13 +11,14 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
+from noisette._service import Observed, Problem, read_body
 from noisette._terminal import to_json
 from noisette.collector import intake
 from noisette.collector.campaigns import Campaign
 from noisette.collector.keys import Keys
 from noisette.collector.periods import check_period, period_at
 from noisette.collector.store import Refusal, Refused, Store
-from noisette.collector.telemetry import Metrics, Observed, log
+from noisette.collector.telemetry import Metrics, log
 from noisette.enhancement import METHODS, enhance
 
 LARGEST_BODY = 4 * 2**20
@@ -26,14 +27,6 @@ _STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400}
 _SHOWN = 100  # refusals of a batch that the answer lists
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
-
-
-class Problem(Exception):
-    """A request that is refused before its content is looked at."""
-
-    def __init__(self, status: int, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.status, self.reason = status, reason
 
 
 def create_app(campaigns: Iterable[Campaign], store: Store, keys: Keys, *, largest_body: int = LARGEST_BODY) -> FastAPI:
@@ -49,7 +42,7 @@ def create_app(campaigns: Iterable[Campaign], store: Store, keys: Keys, *, large
         log.info("stopped")
 
     app = FastAPI(title="Noisette collector", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_middleware(Observed, metrics=metrics)
+    app.add_middleware(Observed, metrics=metrics, log=log)
     _handle_errors(app, metrics)
 
     def find(campaign_id: str) -> Campaign:
@@ -111,7 +104,7 @@ def create_app(campaigns: Iterable[Campaign], store: Store, keys: Keys, *, large
     async def receive(campaign_id: CampaignId, request: Request) -> Response:
         """Store one report or a batch; the answer comes when they are on the disk."""
         campaign = find(campaign_id)
-        body = await _read(request, largest_body)
+        body = await read_body(request, largest_body)
         done = await run_in_threadpool(_take, campaign, store, body)
         metrics.accepted.labels(campaign.id).inc(done.accepted)
         metrics.repeated.labels(campaign.id).inc(done.repeated)
@@ -127,17 +120,6 @@ def _take(campaign: Campaign, store: Store, body: bytes) -> Any:
     batch = intake.parse(body)
     intake.check(campaign, batch)
     return store.accept(campaign, batch)
-
-
-async def _read(request: Request, most: int) -> bytes:
-    """Return the body, giving up as soon as it is too large."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise Problem(413, "too-large", f"Expected a body of at most {most} bytes. Send smaller batches.")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _estimates(campaign: Campaign, store: Store, period: str | None, level: float, method: str) -> dict[str, Any]:
