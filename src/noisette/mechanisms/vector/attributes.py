@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,14 +15,14 @@ from scipy.special import gammaln
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
-from noisette.cells import Cells, Dissected, up
+from noisette.cells import Cells
 from noisette.core import Aggregate, Moments, Readout, Tail, Tally
 from noisette.domains import Attributes, BoolArray, Categorical
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BaseMechanism, blocks
+from noisette.mechanisms.vector import _attribute_cells
 from noisette.mechanisms.vector.sampled import choose, least_cost
 
-_MOST_CELLS = 1 << 14  # combinations of inner cells that are told apart
 _ENTRIES = 1 << 20  # numbers worked on at a time
 _EXACT_INTEGERS = 2.0**53
 _SHRINK = 1 - 2.0**-48  # keeps the sum of shares of a budget below the budget
@@ -109,7 +107,7 @@ class SampledAttributes(BaseMechanism):
         if self.shares is not None and report != self.dims:
             raise ValueError(f"Expected report={report} to be {self.dims}: only whole records share a budget unevenly.")
         if np.dtype(self.report_dtype).kind == "f" and any(
-            getattr(inner.support, "seeds", 0) > _EXACT_INTEGERS for inner in self._distinct
+            getattr(inner.support, "seeds", 0) > _EXACT_INTEGERS for inner in self.distinct
         ):
             raise ValueError(
                 "Expected no 'olh' beside reports that are real numbers. Take 'oue' or 'subset-selection'."
@@ -165,7 +163,8 @@ class SampledAttributes(BaseMechanism):
         return self._build(self.report)
 
     @property
-    def _distinct(self) -> list[Any]:
+    def distinct(self) -> list[Any]:
+        """The mechanisms without repetition."""
         return self._built[0]
 
     @property
@@ -198,7 +197,7 @@ class SampledAttributes(BaseMechanism):
     @cached_property
     def _widths(self) -> IntArray:
         """Numbers in a report of each distinct mechanism."""
-        return np.asarray([math.prod(getattr(inner, "report_shape", ())) for inner in self._distinct])
+        return np.asarray([math.prod(getattr(inner, "report_shape", ())) for inner in self.distinct])
 
     @cached_property
     def report_shape(self) -> tuple[int, int]:
@@ -208,7 +207,7 @@ class SampledAttributes(BaseMechanism):
     @cached_property
     def report_dtype(self) -> npt.DTypeLike:
         """The smallest type that holds all reports and the number of every attribute."""
-        kinds = [np.dtype(getattr(inner, "report_dtype", np.float64)) for inner in self._distinct]
+        kinds = [np.dtype(getattr(inner, "report_dtype", np.float64)) for inner in self.distinct]
         return np.result_type(*kinds, np.min_scalar_type(self.dims))
 
     @property
@@ -219,7 +218,7 @@ class SampledAttributes(BaseMechanism):
     def sorts(self, index: IntArray) -> Iterator[tuple[Any, BoolArray, int]]:
         """Yield each distinct mechanism, which of the reported attributes are its own, and how wide its reports are."""
         owner = self.owners[index]
-        for kind, inner in enumerate(self._distinct):
+        for kind, inner in enumerate(self.distinct):
             chosen = owner == kind
             if chosen.any():
                 yield inner, chosen, int(self._widths[kind])
@@ -310,76 +309,13 @@ class SampledAttributes(BaseMechanism):
     def _log_subsets(self) -> float:
         return float(gammaln(self.dims + 1) - gammaln(self.report + 1) - gammaln(self.dims - self.report + 1))
 
-    def _record(self, columns: list[Any]) -> npt.NDArray[Any]:
-        """Return records from one value an attribute, as codes where all attributes are categories."""
-        rows = np.asarray(columns, dtype=np.float64).T
-        return rows.astype(np.int64) if self.domain.categorical.all() else rows
-
-    def _pack(self, attributes: list[int], reports: list[Any]) -> npt.NDArray[Any]:
-        """Return one user's rows."""
-        rows = np.zeros(self.report_shape, dtype=self.report_dtype)
-        for row, (j, report) in enumerate(zip(attributes, reports, strict=True)):
-            flat = np.ravel(np.asarray(report))
-            rows[row, 0] = j
-            rows[row, 1 : 1 + flat.size] = flat
-        return rows
-
     def witnesses(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return two records that differ most in every attribute, and the reports that tell them apart best."""
-        worst = {id(inner): _worst(inner) for inner in self._distinct}
-        each = [worst[id(inner)] for inner in self.inner_mechanisms]
-        dearest = sorted(np.argsort([-gap for gap, *_ in each], kind="stable")[: self.report].tolist())
-        inputs = self._record([[high, low] for _, high, low, *_ in each])
-        reports = [self._pack(dearest, [each[j][place] for j in dearest]) for place in (3, 4)]
-        return inputs, np.stack(reports)
+        return _attribute_cells.witnesses(self)
 
     def dissect(self) -> Iterator[Cells]:
-        """Combine the cells of the inner mechanisms, for records that differ in every attribute.
-
-        The attributes are drawn without looking at the record, and given them the laws are products, which are farthest
-        apart where all factors are. Where that makes too many cells, or several attributes whose laws are not made of
-        constant cells, only the reports that are worst in every attribute are returned.
-        """
-        if not all(isinstance(inner, Dissected) for inner in self._distinct):
-            return
-        cut = {id(inner): list(inner.dissect()) for inner in self._distinct}
-        if any(len(found) != 1 for found in cut.values()):
-            return
-        each = [cut[id(inner)][0] for inner in self.inner_mechanisms]
-        pair = self._record([list(cells.pair) for cells in each])
-        bounds = [cells.bound for cells in each]
-        bound = None
-        if all(b is not None and math.isfinite(b) for b in bounds):
-            bound = up(sum(map(Fraction, sorted(bounds)[-self.report :])))
-        most = max(cells.log_weight.size for cells in each) ** self.report * math.comb(self.dims, self.report)
-        plain = all(len(cells.nodes) == 1 for cells in each)
-        if most <= _MOST_CELLS and (plain or self.report == 1):
-            yield self._products(each, (pair[0], pair[1]), bound)
-        else:
-            inputs, reports = self.witnesses()
-            cells = Cells.constant((inputs[0], inputs[1]), reports, np.zeros(2), bound)
-            yield replace(cells, complete=False)
-
-    def _products(self, each: list[Cells], pair: tuple[Any, Any], bound: float | None) -> Cells:
-        """Return all combinations of the cells of the attributes reported together."""
-        depth = max(len(cells.nodes) for cells in each)
-        nodes: list[list[Any]] = [[] for _ in range(depth)]
-        weights: list[float] = []
-        runs: dict[str, list[float]] = {"places": [], "span": [], "tilt": []}
-        for subset in combinations(range(self.dims), self.report):
-            sizes = [each[j].log_weight.size for j in subset]
-            for chosen in np.ndindex(*sizes):
-                picked = [(each[j], i) for j, i in zip(subset, chosen, strict=True)]
-                weights.append(sum(cells.log_weight[i] for cells, i in picked))
-                first = each[subset[0]]
-                for name, column in runs.items():
-                    column.append(getattr(first, name)[chosen[0]])
-                for level in range(depth):
-                    own = [cells.nodes[min(level, len(cells.nodes) - 1)][i] for cells, i in picked]
-                    nodes[level].append(self._pack(list(subset), own))
-        reports = tuple(np.stack(level) for level in nodes)
-        places, span, tilt = (np.asarray(column) for column in runs.values())
-        return Cells(pair, reports, np.asarray(weights), places, span, tilt, bound)
+        """Combine the cells of the inner mechanisms, for records that differ in every attribute."""
+        return _attribute_cells.dissect(self)
 
     @cached_property
     def readout(self) -> Readout:
@@ -436,13 +372,3 @@ def _second_moment(inner: Any) -> float:
     half = inner.domain.diameter / 2
     centred = inputs - (inner.domain.low + half) + moments.bias
     return float((moments.variance + centred**2).max() / half**2)
-
-
-def _worst(inner: Any) -> tuple[float, Any, Any, Any, Any]:
-    """Return the largest gap of log masses, the two inputs, and reports that favour the first and the second most."""
-    inputs, reports = (np.asarray(each) for each in inner.witnesses())
-    logs = np.stack([inner.log_prob(reports, x) for x in inputs])
-    gaps = logs[:, None] - logs[None]
-    first, second, report = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
-    back = int(np.argmin(gaps[first, second]))
-    return float(gaps[first, second, report]), inputs[first], inputs[second], reports[report], reports[back]
