@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON
 
 from noisette.accounting import BudgetExceeded
-from noisette.collector import Campaign, Client, Store
+from noisette.collector import AsyncClient, Campaign, Client, Store
 from noisette.collector import client as module
+from noisette.collector import device as state
 
 
-class Wire(httpx.BaseTransport):
+class Wire(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """A network that can be cut, that can lose answers, and that remembers what went over it."""
 
     def __init__(self) -> None:
@@ -40,9 +42,47 @@ class Wire(httpx.BaseTransport):
                 raise httpx.ReadError("the answer was lost", request=request)
         return answer
 
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass a request on for a client that does not wait for it."""
+        await request.aread()
+        answer = await asyncio.to_thread(self.handle_request, request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.read(), request=request)
+
     def close(self) -> None:
         """Close what is behind it."""
         self.real.close()
+
+    async def aclose(self) -> None:
+        """Close what is behind it."""
+        self.real.close()
+
+
+class Awaited:
+    """An `AsyncClient` whose every call is awaited: the tests then ask the same of both clients."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._runner = asyncio.Runner()
+        self._client = self._run(self._build(*args, **options))
+
+    async def _build(self, *args: Any, **options: Any) -> AsyncClient:
+        return AsyncClient(*args, **options)
+
+    def _run(self, work: Any) -> Any:
+        return self._runner.run(work)
+
+    @property
+    def left(self) -> Mapping[str, Any]:
+        return self._run(self._client.left())
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **options: self._run(getattr(self._client, name)(*args, **options))
+
+    def close(self) -> None:
+        """Close the client and its loop, once."""
+        if self._client is not None:
+            self._run(self._client.close())
+            self._client = None
+            self._runner.close()
 
 
 @pytest.fixture
@@ -50,16 +90,20 @@ def wire() -> Wire:
     return Wire()
 
 
-@pytest.fixture
+@pytest.fixture(params=[Client, Awaited], ids=["sync", "async"])
 def device(
-    service: httpx.Client, tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    service: httpx.Client,
+    tmp_path: Path,
+    wire: Wire,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., Client]]:
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0)
     made: list[Client] = []
 
     def build(**changes: Any) -> Client:
         options = {"state": tmp_path / "device", "api_key": KEYS["device"], "epsilon": 2.0, "transport": wire}
-        made.append(Client(str(service.base_url), **(options | changes)))
+        made.append(request.param(str(service.base_url), **(options | changes)))
         return made[-1]
 
     yield build
@@ -159,24 +203,29 @@ def test_over_the_days(
     device: Callable[..., Client],
     service: httpx.Client,
     monkeypatch: pytest.MonkeyPatch,
-    wire: Wire,
+    tmp_path: Path,
     answers: str,
     left: float,
 ) -> None:
     """A permanent answer is the same every day and is paid once; fresh ones are paid daily until nothing is left."""
     daily = Campaign.from_dict(COMMUTE | {"period": "day", "answers": answers})
     client = device(epsilon=4.0)
-    monkeypatch.setattr(client, "campaign", lambda _: daily)
+
+    def fetch(*_: Any) -> module.Conversation[Campaign]:
+        yield from ()
+        return daily
+
+    monkeypatch.setattr(module, "fetch", fetch)
     sent = []
     for day in ("2026-01-01", "2026-01-02"):
-        monkeypatch.setattr(module, "period_at", lambda _, day=day: day)
+        monkeypatch.setattr(state, "period_at", lambda _, day=day: day)
         client.answer("commute", PERSON)
-        with client._open() as database:
+        with state.transaction(tmp_path / "device" / "answers.db") as database:
             sent.append(database.execute("SELECT report, key FROM queue JOIN answers USING (question)").fetchall()[-1])
     assert client.left["epsilon"] == left
     assert (sent[0][0] == sent[1][0]) == (answers == "permanent")
     assert sent[0][1] != sent[1][1]
-    monkeypatch.setattr(module, "period_at", lambda _: "2026-01-03")
+    monkeypatch.setattr(state, "period_at", lambda _: "2026-01-03")
     if answers == "fresh":
         with pytest.raises(BudgetExceeded):
             client.answer("commute", PERSON)
@@ -190,3 +239,34 @@ def test_what_the_collector_refuses_is_told(device: Callable[..., Client], wire:
     assert client.send() == module.Sent(sent=0, refused=1, waiting=0)
     assert [reason for *_, reason in client.refusals()] == ["This key has not the role of device."]
     assert len(wire.posted) == 1
+
+
+def test_both_clients_share_a_folder(service: httpx.Client, tmp_path: Path, campaign: Campaign, store: Store) -> None:
+    """What one has answered and spent, the other knows."""
+    options: dict[str, Any] = {"state": tmp_path / "one", "api_key": KEYS["device"], "epsilon": 2.0}
+
+    async def later() -> tuple[bool, module.Sent]:
+        async with AsyncClient(str(service.base_url), **options) as client:
+            return await client.answer("commute", PERSON), await client.send()
+
+    with Client(str(service.base_url), **options) as client:
+        assert client.answer("commute", PERSON)
+    assert asyncio.run(later()) == (False, module.Sent(1, 0, 0))
+    assert store.periods(campaign) == {"once": 1}
+
+
+def test_many_devices_at_once(service: httpx.Client, tmp_path: Path, campaign: Campaign, store: Store) -> None:
+    """The loop turns while a device waits, and answers of one device at the same time are one answer."""
+
+    async def one(name: str) -> int:
+        options = {"state": tmp_path / name, "api_key": KEYS["device"], "epsilon": 2.0, "timeout": 60.0}
+        async with AsyncClient(str(service.base_url), **options) as client:
+            fresh = await asyncio.gather(*(client.answer("commute", PERSON) for _ in range(3)))
+            assert (await client.send()).sent == 1
+            return sum(fresh)
+
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*(one(f"device-{number}") for number in range(8)))
+
+    assert asyncio.run(all_of_them()) == [1] * 8
+    assert store.periods(campaign) == {"once": 8}

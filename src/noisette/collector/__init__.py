@@ -1,7 +1,7 @@
 """The collector: campaigns that ask, devices that answer privately, and a service that loses and doubles nothing.
 
-`Campaign` says what is asked and with which mechanism, `Client` answers on a device, `create_app` serves, `Store`
-keeps. They need the packages of ``noisette[collector]``.
+`Campaign` says what is asked and with which mechanism, `Client` and `AsyncClient` answer on a device, `create_app`
+serves, `Store` keeps. They need the packages of ``noisette[collector]``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from noisette.collector.campaigns import Campaign
 
 if TYPE_CHECKING:
-    from noisette.collector.client import Client
+    from noisette.collector.client import AsyncClient, Client
     from noisette.collector.service import create_app
     from noisette.collector.store import Store
 
-__all__ = ["Campaign", "Client", "Store", "create_app"]
+__all__ = ["AsyncClient", "Campaign", "Client", "Store", "create_app"]
 
-_HOMES = {"Client": "client", "Store": "store", "create_app": "service"}
+_HOMES = {"AsyncClient": "client", "Client": "client", "Store": "store", "create_app": "service"}
 
 
 def __getattr__(name: str) -> Any:

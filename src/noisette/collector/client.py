@@ -1,56 +1,89 @@
-"""The device: it answers campaigns privately, keeps its own budget, and sends when it can."""
+"""The device's conversation with a collector: written once, and held with or without asyncio."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import asyncio
 import os
 import random
-import sqlite3
 import time
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import httpx
 
 from noisette._random import Rng
-from noisette.accounting import Ledger
-from noisette.collector.campaigns import VERSION, Campaign
-from noisette.collector.periods import period_at
-from noisette.collector.tokens import new_secret, token
+from noisette.collector.campaigns import Campaign
+from noisette.collector.device import Device, Sent
 
-_ACCOUNT = "device"
+__all__ = ["AsyncClient", "Client", "Sent"]
+
 _FIRST_PAUSE = 0.2  # seconds before the second attempt; each pause is twice the one before
 _LONGEST_PAUSE = 30.0
 _PERHAPS_LATER = frozenset({408, 425, 429})
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS campaigns (id TEXT PRIMARY KEY, definition TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, report TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS queue (
-    campaign TEXT NOT NULL,
-    period TEXT NOT NULL,
-    question TEXT NOT NULL REFERENCES answers (question),
-    key TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'sent', 'refused')),
-    reason TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (campaign, period)
-)
-"""
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Sent:
-    """How many reports of this device have reached the collector, were refused by it, and still wait."""
+class _Request:
+    """What to ask the collector, after a pause."""
 
-    sent: int
-    refused: int
-    waiting: int
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    pause: float = 0.0
+
+
+# It yields requests, is sent responses or thrown `httpx.TransportError`, and returns a result.
+Conversation = Generator[_Request, httpx.Response, Result]
+
+
+def fetch(device: Device, campaign_id: str) -> Conversation[Campaign]:
+    """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
+    try:
+        answer = yield _Request("GET", f"/campaigns/{campaign_id}")
+        if answer.is_server_error:
+            answer.raise_for_status()
+    except httpx.HTTPError:
+        seen = device.recall(campaign_id)
+        if seen is None:
+            raise
+        return seen
+    if answer.status_code != 200:
+        raise RuntimeError(f"The collector does not show campaign {campaign_id!r}: {reason_of(answer)}")
+    found = Campaign.from_wire(answer.json())
+    if found.id != campaign_id:
+        raise ValueError(f"Expected campaign {campaign_id!r}, the collector sent {found.id!r}.")
+    device.remember(found, answer.text)
+    return found
+
+
+def deliver(device: Device, attempts: int) -> Conversation[Sent]:
+    """Send what waits; what the collector cannot take now stays in the queue."""
+    for campaign, body in device.waiting():
+        answer = yield from post(campaign, body, attempts)
+        if answer is None:
+            break
+        device.settle(body["key"], None if answer.is_success else reason_of(answer))
+    return device.counts()
+
+
+def post(campaign: str, body: Mapping[str, Any], attempts: int) -> Conversation[httpx.Response | None]:
+    """Post reports until the collector has decided about them, or return None when all attempts failed."""
+    for attempt in range(attempts):
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) if attempt else 0.0
+        try:
+            answer = yield _Request(
+                "POST", f"/campaigns/{campaign}/reports", body, pause=longest * random.uniform(0.5, 1.0)
+            )
+        except httpx.TransportError:
+            continue
+        if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
+            return answer
+    return None
 
 
 class Client:
@@ -77,21 +110,9 @@ class Client:
         timeout: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        folder = Path(state)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._ledger = Ledger(folder / "budget.db")
-        self._ledger.open_account(_ACCOUNT, epsilon=epsilon, delta=delta)
-        self._path = folder / "answers.db"
+        self._device = Device(state, epsilon=epsilon, delta=delta)
         self._attempts = attempts
-        self._http = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {api_key}"}, timeout=timeout, transport=transport
-        )
-        with self._open() as database:
-            for statement in _SCHEMA.split(";\n"):
-                database.execute(statement)
-            if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
-                database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
-            self._secret: bytes = database.execute("SELECT secret FROM secrets").fetchone()[0]
+        self._http = httpx.Client(base_url=url, headers=bearer(api_key), timeout=timeout, transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -102,33 +123,16 @@ class Client:
     def close(self) -> None:
         """Close the connection and the ledger; what waits stays in its file."""
         self._http.close()
-        self._ledger.close()
+        self._device.close()
 
     @property
     def left(self) -> Mapping[str, Any]:
         """What is left of the budget."""
-        return self._ledger.balance(_ACCOUNT).left
+        return self._device.left
 
     def campaign(self, campaign_id: str) -> Campaign:
         """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
-        try:
-            answer = self._http.get(f"/campaigns/{campaign_id}")
-            if answer.is_server_error:
-                answer.raise_for_status()
-        except httpx.HTTPError:
-            with self._open() as database:
-                row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign_id,)).fetchone()
-            if row is None:
-                raise
-            return Campaign.from_wire(json.loads(row[0]))
-        if answer.status_code != 200:
-            raise RuntimeError(f"The collector does not show campaign {campaign_id!r}: {_reason(answer)}")
-        found = Campaign.from_wire(answer.json())
-        if found.id != campaign_id:
-            raise ValueError(f"Expected campaign {campaign_id!r}, the collector sent {found.id!r}.")
-        with self._open() as database:
-            database.execute("INSERT OR REPLACE INTO campaigns VALUES (?, ?)", (campaign_id, answer.text))
-        return found
+        return hold(self._http, fetch(self._device, campaign_id))
 
     def answer(self, campaign_id: str, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> bool:
         """Answer a campaign for the current period and put the report into the queue; `send` sends it.
@@ -136,89 +140,123 @@ class Client:
         Returns whether a new report was made. Raises `noisette.accounting.BudgetExceeded` when the budget does not
         allow another one. ``rng`` is for tests: leave it out on a device.
         """
-        campaign = self.campaign(campaign_id)
-        campaign.encode(values, clip=clip)  # a wrong value is an error before anything is debited
-        period = period_at(campaign.period)
-        question = _question(campaign, period)
-        with self._open() as database:
-            known = database.execute("SELECT 1 FROM answers WHERE question = ?", (question,)).fetchone()
-            taken = database.execute(
-                "SELECT 1 FROM queue WHERE campaign = ? AND period = ?", (campaign.id, period)
-            ).fetchone()
-        if taken is not None:
-            return False
-        fresh = known is None
-        report = ""
-        if fresh:
-            # A debit without a report is one whose report was never written, and so never sent: it may be made now.
-            self._ledger.debit(_ACCOUNT, campaign.mechanism, note=campaign.id, idempotency_key=question)
-            report = json.dumps(campaign.privatize(values, clip=clip, rng=rng), separators=(",", ":"))
-        with self._open() as database:
-            if fresh:
-                database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))
-            database.execute(
-                "INSERT OR IGNORE INTO queue (campaign, period, question, key) VALUES (?, ?, ?, ?)",
-                (campaign.id, period, question, uuid.uuid4().hex),
-            )
-        return fresh
+        return self._device.answer(self.campaign(campaign_id), values, clip=clip, rng=rng)
 
     def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
-        query = "SELECT campaign, period, key, report FROM queue JOIN answers USING (question) WHERE state = 'waiting'"
-        with self._open() as database:
-            waiting = database.execute(query).fetchall()
-        for campaign, period, key, report in waiting:
-            body = {"version": VERSION, "key": key, "period": period, "token": token(self._secret, campaign, period)}
-            answer = self._post(campaign, body | {"report": json.loads(report)})
-            if answer is None:
-                break
-            state = ("sent", "") if answer.is_success else ("refused", _reason(answer))
-            with self._open() as database:
-                database.execute("UPDATE queue SET state = ?, reason = ? WHERE key = ?", (*state, key))
-        with self._open() as database:
-            counts = dict(database.execute("SELECT state, count(*) FROM queue GROUP BY state").fetchall())
-        return Sent(counts.get("sent", 0), counts.get("refused", 0), counts.get("waiting", 0))
+        return hold(self._http, deliver(self._device, self._attempts))
 
     def refusals(self) -> list[tuple[str, str, str]]:
         """Return campaign, period and reason of the reports that the collector refused."""
-        with self._open() as database:
-            return database.execute("SELECT campaign, period, reason FROM queue WHERE state = 'refused'").fetchall()
+        return self._device.refusals()
 
-    def _post(self, campaign: str, body: Mapping[str, Any]) -> httpx.Response | None:
-        """Post a report until the collector has decided about it, or return None when all attempts failed."""
-        for attempt in range(self._attempts):
-            if attempt:
-                time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0))
+
+class AsyncClient:
+    """`Client` for asyncio: the same folder, the same promises, and neither network nor disk holds up the loop.
+
+    Open it with ``async with``. The folder is worked on in one thread of its own, so that what is written comes in
+    order.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        state: str | os.PathLike[str],
+        api_key: str,
+        epsilon: float,
+        delta: float = 0.0,
+        attempts: int = 4,
+        timeout: float = 10.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="noisette-device")
+        self._device = self._disk.submit(Device, state, epsilon=epsilon, delta=delta).result()
+        self._attempts = attempts
+        self._http = httpx.AsyncClient(base_url=url, headers=bearer(api_key), timeout=timeout, transport=transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection and the ledger; what waits stays in its file."""
+        await self._http.aclose()
+        await self._on_disk(self._device.close)
+        self._disk.shutdown()
+
+    async def left(self) -> Mapping[str, Any]:
+        """Return what is left of the budget."""
+        return await self._on_disk(lambda: self._device.left)
+
+    async def campaign(self, campaign_id: str) -> Campaign:
+        """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
+        return await self._hold(fetch(self._device, campaign_id))
+
+    async def answer(self, campaign_id: str, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> bool:
+        """Answer a campaign for the current period and put the report into the queue, as `Client.answer` does."""
+        campaign = await self.campaign(campaign_id)
+        return await self._on_disk(partial(self._device.answer, campaign, values, clip=clip, rng=rng))
+
+    async def send(self) -> Sent:
+        """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
+        return await self._hold(deliver(self._device, self._attempts))
+
+    async def refusals(self) -> list[tuple[str, str, str]]:
+        """Return campaign, period and reason of the reports that the collector refused."""
+        return await self._on_disk(self._device.refusals)
+
+    async def _on_disk(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    async def _hold(self, conversation: Conversation[Result]) -> Result:
+        """Hold a conversation: its requests here, what it does with the answers in the thread of the disk."""
+        wanted, result = await self._on_disk(partial(_step, conversation, None))
+        while wanted is not None:
+            if wanted.pause:
+                await asyncio.sleep(wanted.pause)
             try:
-                answer = self._http.post(f"/campaigns/{campaign}/reports", json=body)
-            except httpx.TransportError:
-                continue
-            if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
-                return answer
-        return None
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """Give the device's own database; what is done with it is on the disk at the end, or undone."""
-        with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as database:
-            database.execute("PRAGMA synchronous = FULL")
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
+                answer: httpx.Response | httpx.TransportError = await self._http.request(
+                    wanted.method, wanted.path, json=wanted.body
+                )
+            except httpx.TransportError as error:
+                answer = error
+            wanted, result = await self._on_disk(partial(_step, conversation, answer))
+        return result
 
 
-def _question(campaign: Campaign, period: str) -> str:
-    """Name what is asked, so that it is answered once: for ever, or once in each period."""
-    asked = json.dumps([campaign.id, campaign.mechanism.spec()], sort_keys=True)
-    digest = hashlib.sha256(asked.encode()).hexdigest()
-    return digest if campaign.answers == "permanent" else f"{digest}/{period}"
+def hold(http: httpx.Client, conversation: Conversation[Result]) -> Result:
+    """Hold a conversation over a connection."""
+    wanted, result = _step(conversation, None)
+    while wanted is not None:
+        if wanted.pause:
+            time.sleep(wanted.pause)
+        try:
+            answer: httpx.Response | httpx.TransportError = http.request(wanted.method, wanted.path, json=wanted.body)
+        except httpx.TransportError as error:
+            answer = error
+        wanted, result = _step(conversation, answer)
+    return result
 
 
-def _reason(answer: httpx.Response) -> str:
+def _step(conversation: Conversation[Result], answer: Any) -> tuple[_Request | None, Any]:
+    """Go on with a conversation; return what it asks next, or None and its result."""
+    try:
+        if isinstance(answer, httpx.TransportError):
+            return conversation.throw(answer), None
+        return conversation.send(answer), None
+    except StopIteration as end:  # which no future may carry
+        return None, end.value
+
+
+def bearer(api_key: str) -> dict[str, str]:
+    """Return the header that carries an API key."""
+    return {"Authorization": f"Bearer {api_key}"}
+
+
+def reason_of(answer: httpx.Response) -> str:
     """Return the collector's words."""
     try:
         return str(answer.json()["detail"])
