@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
 from noisette.accounting import sampled_gaussian
+from noisette.guarantees import PrivacyWarning
 
 FALSE_ALARM = 1e-6
 
@@ -242,6 +243,14 @@ def test_a_saved_run_does_not_fit_other_data():
     saved = start().optimizer.state_dict()
     with pytest.raises(ValueError, match=r"sampling_prob=0.25, this one has 0.125"):
         start(batch=8).optimizer.load_state_dict(saved)
+
+
+def test_a_saved_run_does_not_go_on_with_noise_that_holds_less():
+    saved = start().optimizer.state_dict()
+    with pytest.warns(PrivacyWarning, match="does not hold"):
+        published = start(perturb=sgd.Geo(0.1, "gradient", as_published=True))
+    with pytest.raises(ValueError, match=r"truth=1.0, this one has 0.06.*Build it with the same .* perturbation"):
+        published.optimizer.load_state_dict(saved)
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD])

@@ -24,7 +24,7 @@ _ATTACKED = 5000  # examples on each side that a membership attack is tried on
 @click.option("--lr", type=float, default=0.5, show_default=True, help="Learning rate of SGD.")
 @click.option("--momentum", type=float, default=0.9, show_default=True)
 @click.option("--clip", default="auto-s", show_default=True, help="A norm, or l2, linf, auto-s, psac, quantile, ...")
-@click.option("--perturb", default="gaussian", show_default=True, help="gaussian, geodp or layered.")
+@click.option("--perturb", default="gaussian", show_default=True, help="gaussian, geodp, layered or tensor.")
 @click.option("--limit", type=int, help="Train on the first so many images only.")
 @click.option("--attack", is_flag=True, help="Try a membership attack; its result is not covered by the guarantee.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save here after each epoch; go on from it.")

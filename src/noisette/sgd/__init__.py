@@ -11,6 +11,7 @@ from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
 from noisette.sgd.private import PERTURBATIONS, Private, make_private
 from noisette.sgd.recurrence import with_open_recurrence
 from noisette.sgd.sampling import PoissonLoader
+from noisette.sgd.tensor import TensorGaussian
 
 __all__ = [
     "CLIPS",
@@ -33,6 +34,7 @@ __all__ = [
     "Psac",
     "Quantile",
     "Recorder",
+    "TensorGaussian",
     "TrainingAudit",
     "audit_training",
     "check_model",

@@ -153,11 +153,12 @@ class PrivateOptimizer(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where a saved run stopped, with the budget that it had."""
         private = state_dict["private"]
-        for name, mine in (("sampling_prob", self.budget.sampling_prob), ("delta", self.budget.delta)):
+        for name in ("sampling_prob", "delta", "truth"):
+            mine = getattr(self.budget, name)
             if private[name] != mine:
                 raise ValueError(
                     f"The saved run had {name}={private[name]!r}, this one has {mine!r}. Build it with the same data, "
-                    "batch size and delta."
+                    "batch size, delta and perturbation."
                 )
         self.inner.load_state_dict(state_dict["inner"])
         self.budget = Budget(

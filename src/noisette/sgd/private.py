@@ -21,8 +21,14 @@ from noisette.sgd.models import check_examples_apart
 from noisette.sgd.optimizer import PrivateOptimizer
 from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
 from noisette.sgd.sampling import PoissonLoader
+from noisette.sgd.tensor import TensorGaussian
 
-PERTURBATIONS: dict[str, type[Perturbation]] = {"gaussian": Gaussian, "geodp": Geo, "layered": Layered}
+PERTURBATIONS: dict[str, type[Perturbation]] = {
+    "gaussian": Gaussian,
+    "geodp": Geo,
+    "layered": Layered,
+    "tensor": TensorGaussian,
+}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,126 @@
+"""Noise for parameters as the tensors that they are: a covariance along each mode, as in paper 002."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisette.mechanisms.tensor.calibration import optimal_mode, read_subspace
+from noisette.mechanisms.tensor.modes import Mode, multiply, per_mode
+from noisette.mechanisms.tensor.neighbours import Neighbours
+from noisette.sgd.clipping import Clip, LInf, Sums
+from noisette.sgd.perturbation import Perturbation, Shapes, normal
+
+PerParameter = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of one parameter, up to scale: its modes, how far neighbours are apart in it, and its power."""
+
+    modes: tuple[Mode, ...]
+    reach: float
+    power: float
+
+    def draw(self, like: Tensor, rng: np.random.Generator) -> Tensor:
+        """Return noise of scale one."""
+        if all(mode.covariance is None for mode in self.modes):
+            return normal(like, rng)
+        drawn = rng.standard_normal(like.shape)
+        multiply(drawn, [None if mode.covariance is None else mode.root for mode in self.modes])
+        return torch.as_tensor(drawn).to(like)
+
+
+@dataclass
+class TensorGaussian(Perturbation):
+    """Add Gaussian noise with a covariance along each mode of each parameter (Yang et al. 2021).
+
+    Parameter p gets s_p N x_1 U_1 ... x_N U_N. ``covariances`` maps a parameter's name, as ``model.named_parameters()``
+    has it, to an entry U_k U_k' for each mode: None, variances, or a matrix. ``subspaces`` maps it to matrices W_k, and
+    asks for the covariances that are least in what is used of the gradient, x_1 W_1 ... x_N W_N. Both must be public.
+    Parameters that are not named get noise of one size.
+
+    *Guarantee*: as for Gaussian noise of the same multiplier z, with equality: what one example adds is at most 1 / z
+    long once the noise is white. Norms of at most C: s_p = z C prod_k |U_k^-1|. Entries of at most c, ``clip="linf"``:
+    the c^2 r_p / s_p^2 add up to 1 / z^2, r_p the largest squared length of signs once white; they are shared so that
+    the noise seen by the subspaces is least.
+    *Utility*: on a ball of norms no covariance beats the identity, and `Gaussian` is as good or better: the whole
+    contribution may point in the direction of least noise. On a box of entries directions do help.
+    """
+
+    covariances: PerParameter = field(default_factory=dict)
+    subspaces: PerParameter = field(default_factory=dict)
+    _noises: dict[str, dict[str, _Noise]] = field(default_factory=dict, init=False, repr=False)
+
+    def start(self, clip: Clip, shapes: Shapes) -> None:
+        known = {_full(layer, own): shape for layer, entries in shapes.items() for own, shape in entries.items()}
+        for argument, given in (("covariances", self.covariances), ("subspaces", self.subspaces)):
+            for name in given:
+                if name not in known:
+                    raise ValueError(
+                        f"Unknown parameter {name!r} in {argument}; the model trains {', '.join(sorted(known))}."
+                    )
+        self._noises = {
+            layer: {
+                own: self._read(_full(layer, own), tuple(shape), box=isinstance(clip, LInf))
+                for own, shape in entries.items()
+            }
+            for layer, entries in shapes.items()
+        }
+
+    def _read(self, name: str, dims: tuple[int, ...], *, box: bool) -> _Noise:
+        """Check what was given for one parameter, and find the reach of its neighbours of size one."""
+        given, wanted = (
+            per_mode(entries.get(name), len(dims), f"{argument}[{name!r}]")
+            for entries, argument in ((self.covariances, "covariances"), (self.subspaces, "subspaces"))
+        )
+        neighbours = Neighbours(dims, width=1.0) if box else Neighbours(dims, distance=1.0)
+        modes, spaces = [], []
+        for number, (size, covariance, subspace) in enumerate(zip(dims, given, wanted, strict=True)):
+            if covariance is not None and subspace is not None:
+                raise ValueError(f"Expected a covariance or a subspace for mode {number} of {name!r}, got both.")
+            space = read_subspace(subspace, size, number)
+            spaces.append(space)
+            modes.append(
+                Mode.read(size, covariance, number)
+                if space is None
+                else optimal_mode("exact", neighbours, number, size, space)
+            )
+        power = math.prod(mode.weighted(space) for mode, space in zip(modes, spaces, strict=True))
+        return _Noise(tuple(modes), neighbours.white(modes)[0], power)
+
+    def scales(self, clip: Clip, multiplier: float) -> dict[str, dict[str, float]]:
+        """Return s_p for each parameter, by layer."""
+        if not isinstance(clip, LInf):
+            return {
+                layer: {own: multiplier * clip.bound * noise.reach for own, noise in entries.items()}
+                for layer, entries in self._noises.items()
+            }
+        # least sum of power s^2 with sum (c reach / s)^2 = 1 / z^2, by Lagrange
+        whole = math.fsum(n.reach * math.sqrt(n.power) for entries in self._noises.values() for n in entries.values())
+        each = multiplier * clip.linf_clip_norm
+        return {
+            layer: {own: each * math.sqrt(n.reach / math.sqrt(n.power) * whole) for own, n in entries.items()}
+            for layer, entries in self._noises.items()
+        }
+
+    def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
+        scales = self.scales(clip, multiplier)
+        return {
+            layer: {
+                own: (total + scales[layer][own] * self._noises[layer][own].draw(total, rng)) / expected
+                for own, total in entries.items()
+            }
+            for layer, entries in sums.items()
+        }
+
+
+def _full(layer: str, own: str) -> str:
+    """Return a parameter's name as the model has it."""
+    return f"{layer}.{own}" if layer else own
