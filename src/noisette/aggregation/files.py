@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from noisette.aggregation._arrow import naming
 from noisette.aggregation.streams import checked_names, named
 from noisette.aggregation.whole import whole_file
 from noisette.core import Aggregate
@@ -23,6 +24,7 @@ from noisette.mechanisms.vector.sampled import Reports
 _FORMAT, _VERSION = "noisette-reports", 1
 _VALUES = 1 << 20  # numbers in a row group and in a batch: 8 MB of float64
 _REMAKE = "Copy it again, or make it again with `noisette privatize`."
+_DAMAGED = "is damaged, truncated or not Parquet ({reason}). " + _REMAKE
 _OTHER = "Give files that `noisette privatize` or write_reports wrote."
 
 
@@ -66,7 +68,7 @@ class ReportFile:
     def open(cls, path: str | Path) -> ReportFile:
         """Read a file's metadata, refusing what is no report file."""
         path = Path(path)
-        with _naming(path), _parquet(path) as source:
+        with naming(path, _DAMAGED), _parquet(path) as source:
             schema, users = source.schema_arrow, source.metadata.num_rows
         text = {
             key.decode(errors="replace"): value.decode(errors="replace")
@@ -97,7 +99,7 @@ class ReportFile:
     def batches(self) -> Iterator[Any]:
         """Yield the reports, as ``mechanism.privatize`` returned them, some 8 MB at a time."""
         rows = max(1, _VALUES // max(1, math.prod(self.shape)))
-        with _naming(self.path), _parquet(self.path) as source:
+        with naming(self.path, _DAMAGED), _parquet(self.path) as source:
             for batch in source.iter_batches(batch_size=rows):
                 yield _from_batch(batch, self.path, self.shape)
 
@@ -266,17 +268,3 @@ def _parquet(path: Path) -> Iterator[Any]:
         raise ValueError(f"{path} is empty. {_REMAKE}")
     with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16, page_checksum_verification=True) as source:
         yield source
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn what Arrow says of a bad file into a message that names it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"{path} is damaged, truncated or not Parquet ({reason}). {_REMAKE}") from error

@@ -6,7 +6,6 @@ import csv
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette._validate import FloatArray
+from noisette.aggregation._arrow import naming
 
 _VALUES = 1 << 20  # numbers in a batch
 _BLOCK, _WIDE = 1 << 18, 1 << 22  # bytes of CSV parsed at a time, at least and where rows are long
 _LINES = 1 << 28  # bytes within which the first two lines of a CSV must end
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "#n/a", "-"})
+_UNREADABLE = "cannot be read as CSV or Parquet ({reason}). Give UTF-8 text with a header line, or Parquet."
 _IMPUTE = "Remove the row or impute the value before privatising."
 
 
@@ -50,7 +51,7 @@ class Table:
             raise FileNotFoundError(f"There is no file {path}. Check the name and the folder.")
         if path.stat().st_size == 0:
             raise ValueError(f"{path} is empty. Give a CSV with a header line, or a Parquet file.")
-        with _naming(path):
+        with naming(path, _UNREADABLE):
             names = _parquet(path).schema_arrow.names if _is_parquet(path) else _csv_names(path, header=header)
         _check_names(path, names, header=header)
         chosen = tuple(names if columns is None else columns)
@@ -94,7 +95,7 @@ class Table:
     def _batches(self) -> Iterator[Any]:
         """Yield record batches of the chosen columns: a CSV's as text, so that a bad value can be shown."""
         self.rows_read, self.share_read = 0, 0.0
-        with _naming(self.path):
+        with naming(self.path, _UNREADABLE):
             if _is_parquet(self.path):
                 source = _parquet(self.path, len(self.columns))
                 total = max(1, source.metadata.num_rows)
@@ -247,19 +248,3 @@ def _listed(names: Sequence[str]) -> str:
     """Show the first few names."""
     shown = ", ".join(map(repr, names[:8]))
     return shown if len(names) <= 8 else f"{shown}, ... ({len(names):,} in all)"
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn what Arrow says of a bad file into a message that names it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"{path} cannot be read as CSV or Parquet ({reason}). Give UTF-8 text with a header line, or Parquet."
-        ) from error
