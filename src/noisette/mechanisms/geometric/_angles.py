@@ -58,6 +58,7 @@ class AngleMechanism(VectorMechanism):
     dtype: ClassVar[type[Any]] = np.float64
     domain: L2Ball
     beta: float
+    as_published: bool
 
     @classmethod
     def example(cls, epsilon: float) -> Self:
@@ -100,11 +101,12 @@ class AngleMechanism(VectorMechanism):
     def decode(self, reports: Any) -> FloatArray:
         """Return the vectors that reports, or an estimate's values, describe; what left its range is moved back.
 
-        This is post-processing and costs nothing. The mean of decoded reports is a biased estimate of a mean vector.
+        As published it stays outside. This is post-processing and costs nothing. The mean of decoded reports is a
+        biased estimate of a mean vector.
         """
         rows = _validate.reals(reports, "reports")
         _validate.trailing(rows, (self.dims,), "reports")
-        kept = np.clip(rows, *self._ends)
+        kept = rows if self.as_published else np.clip(rows, *self._ends)
         return np.asarray(from_spherical(kept[..., 0], kept[..., 1:]))
 
     def _outside(self, rows: FloatArray) -> str | None:

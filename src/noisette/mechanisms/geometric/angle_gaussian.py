@@ -19,7 +19,6 @@ from noisette.domains import L2Ball
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice
-from noisette.mechanisms.geometric.spherical import from_spherical
 from noisette.mechanisms.tensor._normal import STEPS, add_noise
 
 _FINENESS = 2.0**20  # output steps in a standard deviation
@@ -144,14 +143,6 @@ class AngleGaussian(AngleMechanism):
             reports[:, part] = np.rint(work, out=work)
         reports *= lattice.steps
         reports += lattice.origins
-
-    def decode(self, reports: Any) -> FloatArray:
-        """Return the vectors that reports describe, moved back into the range, or as published without that."""
-        if not self.as_published:
-            return super().decode(reports)
-        rows = _validate.reals(reports, "reports")
-        _validate.trailing(rows, (self.dims,), "reports")
-        return np.asarray(from_spherical(rows[..., 0], rows[..., 1:]))
 
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
         return self.support.index(rows)

@@ -217,14 +217,6 @@ class AngleNoise(AngleMechanism):
         canonical = self._canonical(targets)
         reports[...] = self._rows(targets, canonical, self.channel.privatize(canonical, rng=rng))
 
-    def decode(self, reports: Any) -> FloatArray:
-        """Return the vectors that reports describe, moved back into the range, or as published without that."""
-        if not self.as_published:
-            return super().decode(reports)
-        rows = _validate.reals(reports, "reports")
-        _validate.trailing(rows, (self.dims,), "reports")
-        return np.asarray(from_spherical(rows[..., 0], rows[..., 1:]))
-
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
         return self.support.index(rows)
 
