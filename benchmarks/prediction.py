@@ -21,16 +21,10 @@ import numpy as np
 import noisette as nz
 from noisette.utility import compare
 
-SCALARS = (
-    "laplace",
-    "staircase",
-    "scdf",
-    "duchi",
-    "piecewise",
-    "piecewise-optimal",
-    "hybrid",
-    "square-wave",
-    "lp-optimal",
+SCALARS = tuple(
+    name
+    for name, cls in nz.CATALOGUE.items()
+    if ".scalar." in cls.__module__ and cls.example(1.0).guarantee.delta == 0 and name != "discrete-laplace"
 )
 ENTRIES = 10_000_000  # values drawn at a time
 

@@ -16,19 +16,7 @@ import noisette as nz
 from noisette.aggregation import load
 from noisette.core import Mechanism, Readout, Tail, decode_array
 
-NAMES = (
-    "laplace",
-    "staircase",
-    "scdf",
-    "duchi",
-    "piecewise",
-    "piecewise-optimal",
-    "hybrid",
-    "square-wave",
-    "gaussian",
-    "discrete-laplace",
-    "discrete-gaussian",
-)
+NAMES = [name for name, cls in nz.CATALOGUE.items() if ".scalar." in cls.__module__ and name != "lp-optimal"]
 
 
 @functools.cache

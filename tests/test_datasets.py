@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import struct
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import numpy as np
 import pytest
 
 from noisette import datasets
-
-needs_data = pytest.mark.skipif(not os.environ.get(datasets.VARIABLE), reason="NOISETTE_DATA names no folder")
 
 
 @pytest.fixture
@@ -107,7 +104,7 @@ def test_a_folder_that_is_not_there_is_named(monkeypatch, tmp_path):
         datasets.images("mnist")
 
 
-@needs_data
+@pytest.mark.needs_data
 @pytest.mark.parametrize(("name", "mean"), [("mnist", 0.13066), ("fashion-mnist", 0.28604)])
 def test_grey_images_are_whole(name, mean):
     found = datasets.images(name)
@@ -116,7 +113,7 @@ def test_grey_images_are_whole(name, mean):
     assert found.train.mean() / 255 == pytest.approx(mean, abs=5e-6)
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_colour_images_are_whole():
     found = datasets.images("cifar10")
     assert found.train.shape == (50_000, 32, 32, 3)
@@ -124,7 +121,7 @@ def test_colour_images_are_whole():
     np.testing.assert_allclose(found.train.mean((0, 1, 2)) / 255, [0.49140, 0.48216, 0.44653], atol=5e-6)
 
 
-@needs_data
+@pytest.mark.needs_data
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
@@ -140,13 +137,13 @@ def test_tables_are_whole(name, rows):
     assert datasets.table(name).num_rows == rows
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_some_columns_are_enough():
     assert datasets.table("acs", ["AGEP"]).column_names == ["AGEP"]
     assert datasets.table("adult", ["age", "split"]).column_names == ["age", "split"]
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_histograms_are_whole():
     assert datasets.histograms()["d2_Adult_2D_256_256"].sum() == 32_561
 

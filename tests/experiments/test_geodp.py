@@ -1,7 +1,5 @@
 """The experiments of GeoDP in their small setting: what they find can be false."""
 
-import os
-
 import numpy as np
 import pytest
 from experiments.frame import studies
@@ -9,7 +7,7 @@ from experiments.geodp import directions
 
 from experiments import geodp
 
-pytestmark = pytest.mark.skipif(not os.environ.get("NOISETTE_DATA"), reason="NOISETTE_DATA names no folder")
+pytestmark = pytest.mark.needs_data
 
 
 def test_noise_of_dp_on_gradients_is_what_its_formula_says():

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from experiments.hierarchical import means
 
-from noisette import datasets
-
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "hierarchical"
-needs_data = pytest.mark.skipif(not os.environ.get(datasets.VARIABLE), reason="NOISETTE_DATA names no folder")
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +17,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path_factory.getbasetemp() / "graded"))
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_reuse() -> None:
     shares: list[float] = []
     study = means.fig_1(False, shares.append)
@@ -38,7 +34,7 @@ def test_reuse() -> None:
     assert study.finding.startswith("No. Of 8 comparisons")
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_methods() -> None:
     study = means.fig_2(False, lambda share: None)
     assert len(study.rows) == 4 * 9

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from experiments import frame, tensor
-
-needs_data = pytest.mark.skipif(not os.environ.get("NOISETTE_DATA"), reason="NOISETTE_DATA names no folder")
 
 FOLDER = Path(tensor.__file__).parent
 
@@ -126,7 +123,7 @@ def test_a_wrong_formula_is_told_apart_in_table_iv(monkeypatch, tmp_path):
     assert not any(row[5] for row in run("table-iv", tmp_path)["rows"])
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_covariance_of_ctg(tmp_path, committed):
     table = errors.cardiotocograms()
     assert table.shape == (2126, 21)
@@ -149,7 +146,7 @@ def test_steps_compose_to_what_is_claimed():
     assert 60 * 0.1 * delta == pytest.approx(DELTA / 2)
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_private_descent_on_adult():
     """Published noise is far more than its claim needs, and its true epsilon far less."""
     adult = descent.descents(False)[2]
@@ -164,7 +161,7 @@ def test_private_descent_on_adult():
     assert ours.multiplier < descent.multiplier(adult, optimized) < multipliers["idn"]
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_features_of_imdb():
     """Without noise and with the misprint answers are the same; with sound noise for the batch they are guesses."""
     rows = list(features.testing_rows(False, 2, (1e4,)))
@@ -186,7 +183,7 @@ def test_scores():
     assert learning.accuracy(scores, labels) == pytest.approx(0.5)
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_parts_share_nobody():
     parts = learning.pictures("mnist", (50, 60, 20))
     assert [len(part) for part in parts] == [50, 60, 20]

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,6 @@ from scipy.special import ndtr
 
 from experiments import frame, tldp
 from noisette.accounting import compose
-
-needs_data = pytest.mark.skipif(not os.environ.get("NOISETTE_DATA"), reason="NOISETTE_DATA names no folder")
 
 FOLDER = Path(tldp.__file__).parent
 
@@ -162,7 +159,7 @@ def test_noise_is_what_a_way_says():
         assert low <= found / way.std**2 <= high, way.label
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_features_of_mnist_and_parameters_of_darknet():
     """At a claimed epsilon TLDP seems better than what protects the record."""
     rows = list(data.feature_rows(False, data.task_of("mnist", False), (16.0,)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 
 import numpy as np
 import pytest
 from experiments.hierarchical import regression
 
-from noisette import LevelledResponse, datasets
+from noisette import LevelledResponse
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def test_every_method_of_the_second_column_keeps_lhp_s_matrix() -> None:
             assert guarantee.epsilon == pytest.approx(e)
 
 
-@pytest.mark.skipif(not os.environ.get(datasets.VARIABLE), reason="NOISETTE_DATA names no folder")
+@pytest.mark.needs_data
 def test_figure() -> None:
     shares: list[float] = []
     study = regression.fig_3(False, shares.append)

@@ -13,19 +13,7 @@ import pytest
 
 import noisette as nz
 
-NAMES = (
-    "laplace",
-    "staircase",
-    "scdf",
-    "duchi",
-    "piecewise",
-    "piecewise-optimal",
-    "hybrid",
-    "square-wave",
-    "gaussian",
-    "discrete-laplace",
-    "discrete-gaussian",
-)
+NAMES = [name for name, cls in nz.CATALOGUE.items() if ".scalar." in cls.__module__ and name != "lp-optimal"]
 ON_GRIDS = ("discrete-laplace", "discrete-gaussian")
 
 

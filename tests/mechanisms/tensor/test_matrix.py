@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from fractions import Fraction
 from typing import Any
 
@@ -360,7 +359,7 @@ def test_local_users_add_up_to_frequencies() -> None:
         mechanism.privatize([1.0, 1, 0, 0, 0, 0, 0, 0])
 
 
-@pytest.mark.skipif(not os.environ.get(datasets.VARIABLE), reason="NOISETTE_DATA names no folder")
+@pytest.mark.needs_data
 def test_real_histograms() -> None:
     """DPBench's incomes: errors as predicted, and what the best strategy is worth."""
     histograms = datasets.histograms()
