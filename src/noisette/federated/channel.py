@@ -1,0 +1,156 @@
+"""From an update to the bytes that leave the client, and from those bytes to an unbiased estimate of the update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray
+from noisette.federated.clipping import Clip, clip_from
+from noisette.federated.families import Family, family
+from noisette.federated.layout import Arrays, Layout
+
+
+class RejectedReport(ValueError):
+    """A report that the channel cannot have sent."""
+
+
+class Release(NamedTuple):
+    """What leaves a client, and what stays on it: the share of the update that clipping took."""
+
+    payload: npt.NDArray[Any]
+    clipped: float
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """Clips an update, privatises it with one mechanism, and packs the report; unpacks and checks it on the server.
+
+    ``budget`` is that of one answer: its epsilon, or for Gaussian noise its mu; `answers` of them tell an update.
+    Reports that hold one of two numbers travel as bits, others as float32 where that loses nothing, else as float64.
+
+    >>> layout = Layout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
+    >>> from noisette.federated.clipping import Ranges
+    >>> channel = Channel("adaptive-duchi", layout, Ranges(0.0, 0.1), budget=1.0)
+    >>> payload = channel.privatize(np.zeros(24), rng=7).payload
+    >>> payload.nbytes, channel.estimate(payload).shape
+    (3, (24,))
+    """
+
+    mechanism: str
+    layout: Layout
+    clip: Clip
+    budget: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", _validate.positive(self.budget, "budget"))
+        if self.clip.shape not in self.family.shapes:
+            wanted = " or ".join(_RULES[shape] for shape in self.family.shapes)
+            raise ValueError(f"{self.mechanism} answers about another domain than {self.clip}. Clip with {wanted}.")
+        _ = self.whole  # a budget that cannot be kept is refused now
+
+    @cached_property
+    def family(self) -> Family:
+        """How the mechanism answers about updates."""
+        return family(self.mechanism, self.options)
+
+    @cached_property
+    def whole(self) -> Any:
+        """The mechanism for vectors of the domain that the clip maps on."""
+        return self.family.mechanism(self.budget, self.clip.domain(self.layout))
+
+    @cached_property
+    def answer(self) -> Any:
+        """The mechanism of one answer."""
+        return self.family.answer(self.budget, self.clip.domain(self.layout))
+
+    @property
+    def answers(self) -> int:
+        """Answers that tell one update."""
+        return self.family.count(self.layout.dims)
+
+    @cached_property
+    def _ends(self) -> tuple[float, float] | None:
+        """The two numbers that reports hold, if there are two."""
+        return self.family.ends(self.whole)
+
+    @cached_property
+    def deviation(self) -> float:
+        """Standard deviation of the noise of an entry on the domain, at most."""
+        return math.sqrt(self.family.variance(self.whole, self.answer))
+
+    def noise(self) -> FloatArray:
+        """Return the standard deviation of the noise in the estimate of a weight of each layer, at most."""
+        return self.deviation * self.clip.scale(self.layout)
+
+    def privatize(self, update: Arrays, *, rng: Rng = None) -> Release:
+        """Return what leaves the client about an update: arrays by name, a list of them, or one vector."""
+        flat = isinstance(update, np.ndarray) and update.shape == (self.layout.dims,)
+        vector = Layout.of(update).flatten(update) if flat else self.layout.flatten(update)
+        clipped = self.clip.inward(vector, self.layout)
+        report = self.whole.privatize(vector, rng=_random.generator(rng))
+        return Release(self._packed(report), clipped)
+
+    def _packed(self, report: FloatArray) -> npt.NDArray[Any]:
+        if self._ends is not None:
+            return np.packbits(report > self._ends[0])
+        narrow = report.astype(np.float32)
+        return narrow if np.array_equal(narrow, report) else report
+
+    def unpack(self, payload: Any) -> FloatArray:
+        """Return the report in a payload, or refuse it: wrong length or type, no numbers, outside the support."""
+        packed, dims = np.asarray(payload), self.layout.dims
+        bits = self._ends is not None
+        length, kinds = ((dims + 7) // 8, ("uint8",)) if bits else (dims, ("float32", "float64"))
+        if packed.shape != (length,) or packed.dtype.name not in kinds:
+            raise RejectedReport(
+                f"Expected a report of {length} {' or '.join(kinds)} for {dims} weights, got shape {packed.shape} of "
+                f"{packed.dtype}. Do client and server have the same model and mechanism?"
+            )
+        if self._ends is not None:
+            if dims % 8 and packed[-1] & (255 >> dims % 8):
+                raise RejectedReport(f"Expected zeros behind the last of {dims} bits, got {packed[-1]:08b}.")
+            return np.where(np.unpackbits(packed, count=dims), self._ends[1], self._ends[0])
+        return self._checked(packed.astype(np.float64))
+
+    def _checked(self, report: FloatArray) -> FloatArray:
+        """Refuse a report that the mechanism cannot have sent."""
+        least, most = float(report.min()), float(report.max())  # NaN spreads to both
+        if not (math.isfinite(least) and math.isfinite(most)):
+            raise RejectedReport(f"Expected finite numbers, got {report[~np.isfinite(report)][0]}.")
+        reach = self.family.reach(self.deviation)
+        if max(-least, most) > reach:
+            raise RejectedReport(
+                f"Expected a report within {reach:g}, got {max(-least, most):g}: farther than noise ever goes."
+            )
+        try:
+            self.whole.check_support(report)
+        except ValueError as error:
+            raise RejectedReport(str(error)) from error
+        return report
+
+    def estimate(self, payload: Any) -> FloatArray:
+        """Return the estimate of the clipped update that a payload gives, unbiased unless `family` says otherwise."""
+        return self.clip.outward(self.family.decode(self.whole, self.unpack(payload)), self.layout)
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description; with the layout of the model `channel_from` makes the channel of it again."""
+        own = {"mechanism": self.mechanism, "budget": self.budget, "options": dict(self.options)}
+        return own | {"clip": self.clip.spec()}
+
+
+_RULES = {"ball": "Norm(...)", "sphere": "Length(...)", "box": "Ranges(...)"}
+
+
+def channel_from(spec: Mapping[str, Any], layout: Layout) -> Channel:
+    """Return the channel that a description asks for."""
+    return Channel(spec["mechanism"], layout, clip_from(spec["clip"]), spec["budget"], spec["options"])

@@ -1,0 +1,215 @@
+"""What is public of an update before it is looked at: its length, or a range for each layer.
+
+A rule of clipping maps an update on the domain that a mechanism answers for, the unit ball, the unit sphere or
+[-1, 1]^d, and reports back. The sensitivity of the mechanism is that of the domain: nobody states it a second time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from noisette import _validate
+from noisette._validate import FloatArray
+from noisette.domains import Box, Domain, L2Ball, Sphere
+from noisette.federated.layout import Layout
+from noisette.mechanisms.vector.adaptive_duchi import adaptive_range
+
+Shape = Literal["ball", "sphere", "box"]
+
+_SHY = 1 - 2.0**-40  # keeps rounding from making a vector longer than allowed
+
+
+class Clip(Protocol):
+    """A public bound on updates."""
+
+    shape: ClassVar[Shape]
+
+    def domain(self, layout: Layout) -> Domain:
+        """Return the domain that clipped updates are mapped on."""
+
+    def inward(self, vector: FloatArray, layout: Layout) -> float:
+        """Clip a vector and map it on the domain, in place; return the share of it that clipping took."""
+
+    def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
+        """Map a report about the domain back to updates, in place."""
+
+    def scale(self, layout: Layout) -> FloatArray:
+        """Return what one unit of the domain is in each layer."""
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description that `clip_from` reads."""
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Updates of Euclidean length at most ``norm``; longer ones are shortened.
+
+    >>> update, layout = np.asarray([3.0, 4.0]), Layout.of(np.zeros(2))
+    >>> Norm(1.0).inward(update, layout), update.round(9).tolist()
+    (0.8, [0.6, 0.8])
+    """
+
+    norm: float
+    shape: ClassVar[Shape] = "ball"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", _validate.positive(self.norm, "norm"))
+
+    def domain(self, layout: Layout) -> Domain:
+        return L2Ball(layout.dims)
+
+    def inward(self, vector: FloatArray, layout: Layout) -> float:
+        length = _length(vector)
+        vector *= _SHY / max(length, self.norm)
+        return 1 - self.norm / length if length > self.norm else 0.0
+
+    def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
+        vector *= self.norm
+        return vector
+
+    def scale(self, layout: Layout) -> FloatArray:
+        return np.full(len(layout.sizes), self.norm)
+
+    def spec(self) -> dict[str, Any]:
+        return {"clip": "norm", "norm": self.norm}
+
+
+@dataclass(frozen=True)
+class Length(Norm):
+    """Updates scaled to Euclidean length exactly ``norm``, shorter ones too: only the direction is told."""
+
+    shape: ClassVar[Shape] = "sphere"
+
+    def domain(self, layout: Layout) -> Domain:
+        return Sphere(layout.dims)
+
+    def inward(self, vector: FloatArray, layout: Layout) -> float:
+        length = _length(vector)
+        if length == 0:  # no direction: a fixed one gives nothing away
+            vector[:] = 1 / math.sqrt(vector.size)
+            return 0.0
+        vector *= 1 / length
+        return max(0.0, 1 - self.norm / length)
+
+    def spec(self) -> dict[str, Any]:
+        return {"clip": "length", "norm": self.norm}
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Weights of each layer in [centre - radius, centre + radius]; others are moved to the nearer end.
+
+    One range stands for all layers. Updates longer than ``norm``, where it is given, are shortened first: `around_zero`
+    is the clip of federated LDP-SGD, which needs both, as a short vector may still have a large entry.
+
+    >>> Ranges.around_zero(norm=2.0, dims=100).radius
+    (0.2,)
+    """
+
+    centre: tuple[float, ...]
+    radius: tuple[float, ...]
+    norm: float | None = None
+    shape: ClassVar[Shape] = "box"
+
+    def __post_init__(self) -> None:
+        for name in ("centre", "radius"):
+            given = getattr(self, name)
+            numbers = given if isinstance(given, Sequence | np.ndarray) else (given,)
+            object.__setattr__(self, name, tuple(_validate.number(float(number), name) for number in numbers))
+        for number in self.radius:
+            _validate.positive(number, "radius", remedy="A layer needs room for its weights.")
+        if not all(map(math.isfinite, self.centre)):
+            raise ValueError(f"Expected finite centres, got {self.centre}.")
+        if len(self.centre) != len(self.radius):
+            raise ValueError(f"Expected as many centres as radii, got {len(self.centre)} and {len(self.radius)}.")
+        if self.norm is not None:
+            object.__setattr__(self, "norm", _validate.positive(self.norm, "norm"))
+
+    @classmethod
+    def around_zero(cls, *, norm: float, dims: int) -> Ranges:
+        """Return the range in which each weight of an even update of length ``norm`` is: +- norm / sqrt(dims)."""
+        radius = _validate.positive(norm, "norm") / math.sqrt(_validate.integer(dims, "dims", low=1))
+        return cls((0.0,), (radius,), norm)
+
+    @classmethod
+    def adapted(cls, layout: Layout, noisy: FloatArray, last: Ranges, *, widest: float | None = None) -> Ranges:
+        """Return the ranges that the *noisy* weights of a round span, layer by layer, for the next round.
+
+        A layer whose weights are all equal keeps its last range; ``widest`` bounds the radius, as noise may run away.
+        Sun, Qian, Chen 2021, Algorithm 1.
+        """
+        vector = _validate.reals(noisy, "noisy")
+        centres, radii = (list(numbers) for numbers in last._of(layout))
+        for number, (_, part) in enumerate(layout.parts()):
+            values = vector[part]
+            if values.size and float(values.min()) < float(values.max()):
+                found = adaptive_range(values)
+                centres[number], radii[number] = (found.low + found.high) / 2, (found.high - found.low) / 2
+                if widest is not None:
+                    radii[number] = min(radii[number], widest)
+        return cls(tuple(centres), tuple(radii), last.norm)
+
+    def _of(self, layout: Layout) -> tuple[FloatArray, FloatArray]:
+        """Return centre and radius of each layer."""
+        layers = len(layout.sizes)
+        if len(self.radius) not in (1, layers):
+            raise ValueError(f"Expected one range or one for each of {layers} layers, got {len(self.radius)}.")
+        return np.broadcast_to(self.centre, layers), np.broadcast_to(self.radius, layers)
+
+    def domain(self, layout: Layout) -> Domain:
+        return Box(layout.dims)
+
+    def inward(self, vector: FloatArray, layout: Layout) -> float:
+        whole = float(np.abs(vector).sum())
+        length = _length(vector) if self.norm is not None else 0.0
+        taken = 0.0
+        if self.norm is not None and length > self.norm:
+            vector *= self.norm / length
+            taken = whole * (1 - self.norm / length)
+        for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
+            layer = vector[part]
+            layer -= centre
+            layer *= 1 / radius
+            if layer.size and (layer.max() > 1 or layer.min() < -1):
+                taken += float(radius) * float(np.maximum(np.abs(layer) - 1, 0.0).sum())
+                np.clip(layer, -1.0, 1.0, out=layer)
+        return taken / whole if whole > 0 else 0.0
+
+    def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
+        for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
+            vector[part] *= radius
+            vector[part] += centre
+        return vector
+
+    def scale(self, layout: Layout) -> FloatArray:
+        return np.asarray(self._of(layout)[1])
+
+    def spec(self) -> dict[str, Any]:
+        return {"clip": "ranges", "centre": list(self.centre), "radius": list(self.radius), "norm": self.norm}
+
+
+def clip_from(spec: Mapping[str, Any]) -> Norm | Length | Ranges:
+    """Read back a rule of clipping from its description."""
+    kind = spec.get("clip")
+    if kind == "norm":
+        return Norm(spec["norm"])
+    if kind == "length":
+        return Length(spec["norm"])
+    if kind == "ranges":
+        return Ranges(tuple(spec["centre"]), tuple(spec["radius"]), spec.get("norm"))
+    raise ValueError(f"Expected clip={kind!r} to be 'norm', 'length' or 'ranges'.")
+
+
+def _length(vector: FloatArray) -> float:
+    """Return the Euclidean length, also where squares leave the floats."""
+    with np.errstate(over="ignore"):
+        square = float(vector @ vector)
+    if 1e-200 < square < 1e200:
+        return math.sqrt(square)
+    top = max(float(np.abs(vector).max()), np.finfo(float).tiny)
+    return float(np.linalg.norm(vector / top)) * top

@@ -1,0 +1,160 @@
+"""What a federated run guarantees, in three lines: what is claimed, what holds, what holds behind a shuffler.
+
+One client's update is told in many answers, round after round, and all of them are about the same person. Per weight
+and round means nothing to that person: the answers of all weights and rounds compose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+from noisette import _validate
+from noisette.accounting import calibrate as calibrate_answer
+from noisette.accounting import compose, gdp_mu, shuffled
+from noisette.federated.channel import Channel
+from noisette.federated.clipping import Clip
+from noisette.federated.layout import Layout
+from noisette.guarantees import Claim, Guarantee
+
+TrustModel = Literal["local", "shuffled"]
+PrivateUnit = Literal["record", "element"]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The three lines of a run: for one client, over the rounds in which it takes part.
+
+    ``unit`` "record" is everything that a client says in the run; "element" is one weight over all rounds.
+    """
+
+    claimed: Claim
+    local: Guarantee
+    shuffled: Guarantee
+    rounds: int
+    clients: int
+
+    def __str__(self) -> str:
+        kept = self.local.epsilon <= self.claimed.epsilon and self.local.delta <= self.claimed.delta
+        remark = "" if kept and self.local.unit == self.claimed.unit else ", which is not what holds"
+        mixed = "" if self.shuffled.epsilon < self.local.epsilon else " (a shuffler adds nothing here)"
+        return "\n".join(
+            [
+                f"claimed   {_budget(self.claimed)} a client, whatever the rounds ({self.claimed.source}){remark}",
+                f"local     {self.local}: {self.rounds} rounds of one client, nobody trusted",
+                f"shuffled  {self.shuffled}: reports of {self.clients:,} clients a round mixed{mixed}",
+            ]
+        )
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description."""
+        own = {"claimed": vars(self.claimed).copy(), "rounds": self.rounds, "clients": self.clients}
+        return own | {"local": self.local.spec(), "shuffled": self.shuffled.spec()}
+
+
+def lines(
+    channel: Channel, *, rounds: int, clients: int, delta: float, unit: PrivateUnit = "record", last_step: bool = False
+) -> Lines:
+    """Return the three lines of a run through ``channel``.
+
+    ``rounds`` are those in which one client takes part, ``clients`` those whose reports are mixed in each of them.
+    ``last_step`` says that only the last local step was privatised: then no finite epsilon holds for the client.
+
+    *Guarantee*: answers of all rounds are composed as they are: exactly for randomised response and Gaussian noise,
+    by privacy loss distributions elsewhere. Behind a shuffler each answer is mixed with those of the other clients to
+    the same question; Gaussian noise has no pure guarantee that the bounds could amplify, and keeps its local one.
+
+    >>> from noisette.federated.clipping import Ranges
+    >>> import numpy as np
+    >>> channel = Channel("adaptive-duchi", Layout.of(np.zeros(1000)), Ranges(0.0, 0.1), budget=1.0)
+    >>> print(lines(channel, rounds=1, clients=1000, delta=1e-6))
+    claimed   1-DP a client, whatever the rounds (sun2021ldpfl), which is not what holds
+    local     (591.08, 1e-06)-DP, unit record, model local, relation any-pair: 1 rounds of one client, nobody trusted
+    shuffled  (6.37336, 1e-06)-DP, unit record, model shuffled, relation replace: reports of 1,000 clients a round mixed
+    """
+    rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
+    delta = _validate.delta(delta)
+    _check(unit, PrivateUnit, "unit")
+    times = rounds * (channel.answers if unit == "record" else 1)
+    claim = channel.family.claim(channel.answer.guarantee, _local(channel.answer, channel.answers, delta))
+    if last_step:
+        nothing = Guarantee(math.inf, unit=unit)
+        return Lines(claim, nothing, replace(nothing, model="shuffled"), rounds, clients)
+    local = replace(_local(channel.answer, times, delta), unit=unit)
+    mixed = replace(_mixed(channel, times, clients, delta, local), unit=unit)
+    return Lines(claim, local, mixed, rounds, clients)
+
+
+def calibrate(
+    mechanism: str,
+    layout: Layout,
+    clip: Clip,
+    *,
+    target_epsilon: float,
+    target_delta: float = 0.0,
+    unit: PrivateUnit = "record",
+    model: TrustModel = "local",
+    rounds: int = 1,
+    clients: int = 1,
+    options: Mapping[str, Any] | None = None,
+) -> Channel:
+    """Return the channel with the largest budget an answer at which a whole run meets the target.
+
+    *Guarantee*: the line of the chosen ``model`` for ``unit`` was computed and is at most (target_epsilon,
+    target_delta) over ``rounds`` rounds of one client, its reports mixed with those of ``clients`` a round if the model
+    is "shuffled".
+
+    >>> from noisette.federated.clipping import Ranges
+    >>> import numpy as np
+    >>> layout = Layout.of(np.zeros(1000))
+    >>> found = calibrate("adaptive-duchi", layout, Ranges(0.0, 0.1), target_epsilon=8.0, target_delta=1e-6)
+    >>> round(found.budget, 4)
+    0.0485
+    """
+    target_epsilon, target_delta = _validate.epsilon(target_epsilon, "target_epsilon"), _validate.delta(target_delta)
+    _check(unit, PrivateUnit, "unit")
+    _check(model, TrustModel, "model")
+    rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
+    probe = Channel(mechanism, layout, clip, 1.0, dict(options or {}))
+    times = rounds * (probe.answers if unit == "record" else 1)
+    if probe.family.gaussian:
+        target_delta = _validate.delta(target_delta, positive=True)
+        mu = gdp_mu(target_epsilon, target_delta) / math.sqrt(times)
+        return replace(probe, budget=mu * (1 - 1e-6))  # rounding to a lattice costs less than that
+    found = calibrate_answer(
+        lambda budget: probe.family.answer(budget, clip.domain(layout)),
+        target_epsilon,
+        target_delta,
+        times=times,
+        users=clients if model == "shuffled" else None,
+    )
+    return replace(probe, budget=float(found.epsilon))
+
+
+@lru_cache(maxsize=64)
+def _local(answer: Any, times: int, delta: float) -> Guarantee:
+    return compose(answer, times, delta=delta)
+
+
+def _mixed(channel: Channel, times: int, clients: int, delta: float, local: Guarantee) -> Guarantee:
+    """Return what holds behind a shuffler, never more than what holds without."""
+    if delta == 0 or channel.family.gaussian:
+        return replace(local, model="shuffled", relation="replace")
+    return _shuffled(channel.answer, clients, delta, times)
+
+
+@lru_cache(maxsize=64)
+def _shuffled(answer: Any, clients: int, delta: float, times: int) -> Guarantee:
+    return shuffled(answer, clients, delta, times=times)
+
+
+def _budget(claim: Claim) -> str:
+    return f"{claim.epsilon:g}-DP" if claim.delta == 0 else f"({claim.epsilon:g}, {claim.delta:g})-DP"
+
+
+def _check(value: str, allowed: Any, name: str) -> None:
+    if value not in get_args(allowed):
+        raise ValueError(f"Expected {name}={value!r} to be one of {get_args(allowed)}.")

@@ -1,0 +1,129 @@
+"""The server's side of a round: right sums, flat memory, refused reports."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from noisette.federated import Aggregator, Channel, Layout, Norm, Ranges, RejectedReport, TooFew, enhanced
+
+LAYOUT = Layout.of(np.zeros(40))
+CHANNEL = Channel("adaptive-duchi", LAYOUT, Ranges(0.0, 0.5), budget=2.0)
+
+
+def payloads(number, channel=CHANNEL, seed=0):
+    rng = np.random.default_rng(seed)
+    return [channel.privatize(np.full(LAYOUT.dims, 0.1), rng=rng).payload for _ in range(number)]
+
+
+def test_the_mean_is_weighted_and_its_error_follows_unequal_weights():
+    aggregator = Aggregator(CHANNEL)
+    sent, weights = payloads(5), [1.0, 2.0, 3.0, 4.0, 10.0]
+    for payload, weight in zip(sent, weights, strict=True):
+        aggregator.add(payload, weight=weight)
+    shares = np.asarray(weights) / 20
+    estimate = aggregator.estimate()
+    assert estimate.value == pytest.approx(shares @ np.stack([CHANNEL.estimate(p) for p in sent]))
+    assert estimate.std_error == pytest.approx(CHANNEL.noise()[0] * np.sqrt((shares**2).sum()))
+
+
+def test_stated_error_covers_the_spread_of_many_rounds():
+    errors = []
+    for seed in range(200):
+        aggregator = Aggregator(CHANNEL)
+        for payload, weight in zip(payloads(4, seed=seed), (1.0, 1.0, 1.0, 5.0), strict=True):
+            aggregator.add(payload, weight=weight)
+        errors.append(aggregator.estimate().value - 0.1)
+    spread, stated = np.std(errors), aggregator.estimate().std_error[0]
+    assert 0.93 < spread / stated < 1.03  # 8,000 values: the standard deviation errs by 0.8 %; the bound is at zero
+
+
+def test_a_second_report_and_wrong_ones_change_nothing():
+    aggregator = Aggregator(CHANNEL)
+    first, second = payloads(2)
+    aggregator.add(first, sender=7)
+    before = aggregator.estimate().value
+    for bad, words in ((second, "already"), (second[:-1], "uint8"), (np.full(40, np.nan), "uint8")):
+        with pytest.raises(RejectedReport, match=words):
+            aggregator.add(bad, sender=7 if words == "already" else 8)
+    assert np.array_equal(aggregator.estimate().value, before)
+    assert aggregator.clients == 1
+    aggregator.add(second, sender=8)  # a wrong report does not bar the right one
+    assert aggregator.clients == 2
+    with pytest.raises(ValueError, match="weight=-1"):
+        aggregator.add(first, weight=-1.0)
+
+
+def test_a_round_below_the_minimum_is_not_released():
+    aggregator = Aggregator(CHANNEL, minimum=3)
+    for payload in payloads(2):
+        aggregator.add(payload)
+    with pytest.raises(TooFew, match="2 reports came, and 3"):
+        aggregator.estimate()
+
+
+def test_fragments_without_origin_give_the_same_mean():
+    sent = payloads(6)
+    whole, bags = Aggregator(CHANNEL), Aggregator(CHANNEL, minimum=6)
+    fragments = []
+    for payload in sent:
+        whole.add(payload)
+        fragments += list(enumerate(CHANNEL.unpack(payload)))
+    order = np.random.default_rng(1).permutation(len(fragments))
+    shuffled = [fragments[i] for i in order]
+    bags.add_fragments([place for place, _ in shuffled[:100]], [value for _, value in shuffled[:100]])
+    with pytest.raises(TooFew, match="Some weight has"):
+        bags.estimate()
+    bags.add_fragments([place for place, _ in shuffled[100:]], [value for _, value in shuffled[100:]])
+    assert bags.estimate().value == pytest.approx(whole.estimate().value)
+    assert bags.estimate().std_error == pytest.approx(whole.estimate().std_error)
+
+
+@pytest.mark.parametrize(
+    ("places", "values", "words"),
+    [([40], [1.0], "positions below 40"), ([0], [0.123], "outside the support"), ([0, 1], [1.0], "as many values")],
+)
+def test_fragments_that_nobody_can_have_sent_are_refused(places, values, words):
+    with pytest.raises(RejectedReport, match=words):
+        Aggregator(CHANNEL).add_fragments(places, values)
+
+
+def test_a_report_about_the_whole_has_no_fragments():
+    channel = Channel("privunit-g", LAYOUT, Norm(1.0), budget=2.0)
+    with pytest.raises(ValueError, match="no fragments"):
+        Aggregator(channel).add_fragments([0], [0.0])
+
+
+def test_memory_does_not_grow_with_clients():
+    layout = Layout.of(np.zeros(20_000))
+    channel = Channel("privunit-g", layout, Norm(1.0), budget=8.0)
+    update = np.zeros(layout.dims)
+
+    def peak(clients):
+        aggregator = Aggregator(channel)
+        tracemalloc.start()
+        for client in range(clients):
+            aggregator.add(channel.privatize(update, rng=client).payload, sender=client)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    few = peak(5)
+    assert peak(100) < few + 50_000  # a report is 80,000 bytes, and 95 more of them came
+
+
+def test_shrinking_lowers_the_error_of_a_quiet_layer_and_leaves_small_layers_alone():
+    layout = Layout(("large", "tiny"), ((2000,), (3,)))
+    channel = Channel("privunit-g", layout, Norm(1.0), budget=4.0)
+    aggregator = Aggregator(channel)
+    update = np.zeros(layout.dims)
+    update[:50] = 0.1
+    for client in range(30):
+        aggregator.add(channel.privatize(update, rng=client).payload)
+    estimate = aggregator.estimate()
+    shrunk = enhanced(estimate, channel)
+    assert np.sum((shrunk - update) ** 2) < 0.5 * np.sum((estimate.value - update) ** 2)
+    assert np.array_equal(shrunk[2000:], estimate.value[2000:])
+    assert np.array_equal(enhanced(estimate, channel, "none"), estimate.value)

@@ -1,0 +1,197 @@
+"""What leaves a client: clipped, private, packed without loss, and unbiased once unpacked."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from noisette.federated import Channel, Layout, Length, Norm, Ranges, RejectedReport, channel_from
+from noisette.federated.families import names
+
+DIMS = 6
+LAYOUT = Layout(("weight", "bias"), ((2, 2), (2,)))
+UPDATE = np.asarray([0.3, -0.2, 0.1, 0.4, 0.05, -0.35])
+RANGES = Ranges((0.0, 0.1), (0.5, 0.6))
+REPORTS = 1500
+FALSE_ALARM = 1e-6
+
+BOX = [name for name in names() if name not in ("privunit", "privunit-g", "angle-noise")]
+CASES = [(name, RANGES, 2.0) for name in BOX] + [
+    ("privunit", Norm(0.5), 4.0),
+    ("privunit-g", Norm(0.5), 4.0),
+    ("privunit-g", Length(1.5), 4.0),
+    ("tensor-gaussian", Norm(0.5), 2.0),
+]
+
+
+def clipped(clip, update=UPDATE):
+    vector = update.copy()
+    clip.inward(vector, LAYOUT)
+    return clip.outward(vector, LAYOUT)
+
+
+def worst_score(estimates, truth, deviation):
+    """Return the largest deviation of the means, in standard errors, and what it stays below."""
+    score = np.abs(np.mean(estimates, axis=0) - truth) / (deviation / math.sqrt(len(estimates)))
+    return score.max(), -ndtri(FALSE_ALARM / (2 * DIMS * len(CASES)))
+
+
+@pytest.mark.parametrize(("name", "clip", "budget"), CASES)
+def test_estimates_are_unbiased_and_noise_is_as_stated(name, clip, budget):
+    channel = Channel(name, LAYOUT, clip, budget)
+    rng = np.random.default_rng(7)
+    estimates = np.stack([channel.estimate(channel.privatize(UPDATE, rng=rng).payload) for _ in range(REPORTS)])
+    noise = LAYOUT.spread(channel.noise())
+    score, allowed = worst_score(estimates, clipped(clip), noise)
+    assert score < allowed
+    assert np.all(estimates.std(axis=0) < noise * 1.2)
+    wrong, _ = worst_score(estimates * 1.6 + 0.12, clipped(clip), noise)  # the test sees a wrong scale
+    assert wrong > allowed or noise.min() > 2
+
+
+def test_every_listed_mechanism_is_there():
+    wanted = {"laplace", "piecewise", "gaussian", "privunit", "privunit-g", "angle-noise", "adaptive-duchi"}
+    assert wanted | {"tensor-gaussian", "retain-or-noise"} <= set(names())
+    assert "square-wave" not in names()  # biased as published
+
+
+def test_angles_come_back_as_vectors_of_the_clipped_length():
+    channel = Channel("angle-noise", LAYOUT, Length(0.7), budget=20.0)
+    estimate = channel.estimate(channel.privatize(UPDATE, rng=1).payload)
+    assert np.linalg.norm(estimate) == pytest.approx(0.7)
+
+
+def test_one_of_two_numbers_travels_as_a_bit_and_lattices_of_powers_of_two_as_float32():
+    layout = Layout.of(np.zeros(1001))
+    update = np.zeros(1001)
+    bits = Channel("adaptive-duchi", layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload
+    assert (bits.dtype, bits.size) == (np.uint8, 126)
+    for name in ("privunit-g", "tensor-gaussian"):
+        assert Channel(name, layout, Norm(1.0), budget=1.0).privatize(update).payload.dtype == np.float32
+    assert Channel("laplace", layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload.dtype == np.float64
+
+
+def test_packing_loses_nothing():
+    for name, clip, budget in CASES:
+        channel = Channel(name, LAYOUT, clip, budget)
+        vector = UPDATE.copy()
+        clip.inward(vector, LAYOUT)
+        report = channel.whole.privatize(vector, rng=3)
+        assert np.array_equal(channel.unpack(channel.privatize(UPDATE, rng=3).payload), report)
+
+
+@pytest.mark.parametrize(
+    ("name", "clip", "spoil", "words"),
+    [
+        ("adaptive-duchi", RANGES, lambda p: p[:0], "report of 1 uint8"),
+        ("adaptive-duchi", RANGES, lambda p: p.astype(float), "report of 1 uint8"),
+        ("adaptive-duchi", RANGES, lambda p: p | 1, "zeros behind the last of 6 bits"),
+        ("privunit-g", Norm(1.0), lambda p: np.append(p, p), "report of 6 float32"),
+        ("privunit-g", Norm(1.0), lambda p: np.where(np.arange(6) == 2, np.nan, p).astype(np.float32), "finite"),
+        ("privunit-g", Norm(1.0), lambda p: p + np.float32(1e-7), "outside the support"),
+        ("tensor-gaussian", Norm(1.0), lambda p: p.astype(float) * 0 + 1e9, "farther than noise ever goes"),
+        ("laplace", RANGES, lambda p: p + 1e-12, "outside the support"),
+        ("piecewise", RANGES, lambda p: p * 0 + 50, "support|farther"),
+        ("laplace", RANGES, lambda p: p.astype(complex), "float64"),
+    ],
+)
+def test_what_the_mechanism_cannot_have_sent_is_refused(name, clip, spoil, words):
+    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    payload = channel.privatize(UPDATE, rng=5).payload
+    channel.unpack(payload)
+    with pytest.raises(RejectedReport, match=words):
+        channel.unpack(spoil(payload))
+
+
+def test_clipping_bounds_what_the_mechanism_sees_and_says_how_much_it_took():
+    vector = 10 * UPDATE
+    taken = Norm(0.5).inward(vector, LAYOUT)
+    assert np.linalg.norm(vector) <= 1 < np.linalg.norm(vector) * (1 + 1e-9)
+    assert taken == pytest.approx(1 - 0.5 / np.linalg.norm(10 * UPDATE))
+    vector = 10 * UPDATE
+    taken = RANGES.inward(vector, LAYOUT)
+    assert np.abs(vector).max() == 1
+    inside = np.clip(10 * UPDATE, [-0.5] * 4 + [-0.5] * 2, [0.5] * 4 + [0.7] * 2)
+    assert taken == pytest.approx(np.abs(10 * UPDATE - inside).sum() / np.abs(10 * UPDATE).sum())
+
+
+def test_a_short_update_with_one_large_entry_is_clipped_in_that_entry():
+    layout = Layout.of(np.zeros(100))
+    spike = np.zeros(100)
+    spike[3] = 1.0
+    clip = Ranges.around_zero(norm=1.0, dims=100)
+    vector = spike.copy()
+    assert clip.inward(vector, layout) == pytest.approx(0.9)
+    assert vector[3] == 1.0
+    assert clip.outward(vector, layout)[3] == pytest.approx(0.1)
+
+
+def test_a_zero_update_has_a_fixed_direction_and_extremes_do_not_overflow():
+    vector = np.zeros(DIMS)
+    Length(1.0).inward(vector, LAYOUT)
+    assert np.linalg.norm(vector) == pytest.approx(1)
+    for scale in (1e-300, 1e300):
+        vector = UPDATE * scale
+        Norm(1.0).inward(vector, LAYOUT)
+        assert np.isfinite(vector).all()
+        assert np.linalg.norm(vector) <= 1
+
+
+def test_ranges_follow_noisy_weights_layer_by_layer():
+    noisy = np.asarray([0.0, 1.0, 0.5, 0.2, 3.0, 3.0])
+    found = Ranges.adapted(LAYOUT, noisy, RANGES)
+    assert found.centre == (0.5, 0.1)
+    assert found.radius == (0.5, 0.6)  # a layer of equal weights keeps its range
+    assert Ranges.adapted(LAYOUT, noisy, RANGES, widest=0.2).radius[0] == 0.2
+
+
+def test_a_channel_is_rebuilt_from_its_description():
+    for name, clip, budget in CASES:
+        channel = Channel(name, LAYOUT, clip, budget)
+        again = channel_from(channel.spec(), LAYOUT)
+        assert np.array_equal(channel.privatize(UPDATE, rng=9).payload, again.privatize(UPDATE, rng=9).payload)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Channel("privunit-g", LAYOUT, RANGES, 1.0), r"Norm\(...\) or Length"),
+        (lambda: Channel("laplace", LAYOUT, Norm(1.0), 1.0), r"Clip with Ranges"),
+        (lambda: Channel("laplace", LAYOUT, RANGES, -1.0), "budget=-1.0 > 0"),
+        (lambda: Channel("grr", LAYOUT, RANGES, 1.0), "mechanism='grr'"),
+        (lambda: Norm(math.nan), "norm=nan"),
+        (lambda: Ranges(0.0, 0.0), "radius=0.0 > 0"),
+        (lambda: Channel("laplace", LAYOUT, Ranges((0, 0, 0), (1, 1, 1)), 1.0).privatize(UPDATE), "each of 2 layers"),
+    ],
+)
+def test_bad_terms_are_refused_with_the_remedy(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        ({"weight": np.zeros((2, 2))}, "layers weight, bias"),
+        ({"weight": np.zeros((4, 1)), "bias": np.zeros(2)}, r"shape \(2, 2\)"),
+        ({"weight": np.full((2, 2), np.nan), "bias": np.zeros(2)}, "nan in layer 'weight'"),
+        ({"weight": np.zeros((2, 2)), "bias": np.asarray([0.0, np.inf])}, "inf in layer 'bias'"),
+        (np.zeros(7), "layers weight, bias"),
+    ],
+)
+def test_an_update_of_another_model_is_refused(update, words):
+    channel = Channel("laplace", LAYOUT, RANGES, 1.0)
+    with pytest.raises(ValueError, match=words):
+        channel.privatize(update)
+
+
+def test_layers_and_a_flat_vector_are_the_same_update_and_input_is_left_alone():
+    channel = Channel("privunit-g", LAYOUT, Norm(1.0), 3.0)
+    layers = LAYOUT.unflatten(UPDATE)
+    kept = UPDATE.copy()
+    assert np.array_equal(channel.privatize(layers, rng=2).payload, channel.privatize(UPDATE, rng=2).payload)
+    assert np.array_equal(UPDATE, kept)
+    assert np.array_equal(layers["weight"].reshape(-1), kept[:4])

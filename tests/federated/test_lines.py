@@ -1,0 +1,165 @@
+"""The three lines against enumeration at small sizes, the spec's numbers, and calibration that meets its target."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from noisette.accounting import gdp_epsilon
+from noisette.federated import Channel, Layout, Norm, Ranges, calibrate, lines
+
+BOX = Ranges(0.0, 1.0)
+
+
+def layout(dims):
+    return Layout.of(np.zeros(dims))
+
+
+def enumerated_local_delta(dims, rounds, budget, epsilon):
+    """Return delta over all bit strings of the answers of two opposite corners."""
+    p_high = 1 / (1 + math.exp(-budget))
+    delta = 0.0
+    for bits in itertools.product([0, 1], repeat=dims * rounds):
+        high = sum(bits)
+        low = dims * rounds - high
+        first, second = p_high**high * (1 - p_high) ** low, p_high**low * (1 - p_high) ** high
+        delta += max(0.0, first - math.exp(epsilon) * second)
+    return delta
+
+
+def enumerated_shuffled_delta(dims, clients, budget, epsilon):
+    """Return delta over the counts of high answers in each position, the other clients as the worst case has them."""
+    p_high = 1 / (1 + math.exp(-budget))
+    worst = 0.0
+    for others in itertools.product([0, 1], repeat=clients - 1):
+        laws = []
+        for own in (0, 1):
+            counts = np.ones(1)
+            for client in (own, *others):
+                p = p_high if client else 1 - p_high
+                counts = np.convolve(counts, [1 - p, p])
+            laws.append(counts)
+        joint = []
+        for law in laws:
+            whole = np.ones(1)
+            for _ in range(dims):
+                whole = np.outer(whole, law).reshape(-1)
+            joint.append(whole)
+        for first, second in (joint, joint[::-1]):
+            worst = max(worst, float(np.maximum(first - math.exp(epsilon) * second, 0).sum()))
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("dims", "rounds", "budget", "delta"), [(3, 2, 0.7, 1e-3), (5, 2, 0.3, 1e-2), (1, 1, 1.0, 0.1)]
+)
+def test_the_local_line_is_the_enumerated_one(dims, rounds, budget, delta):
+    found = lines(Channel("adaptive-duchi", layout(dims), BOX, budget), rounds=rounds, clients=5, delta=delta).local
+    assert enumerated_local_delta(dims, rounds, budget, found.epsilon) <= delta * (1 + 1e-9)
+    assert enumerated_local_delta(dims, rounds, budget, found.epsilon * 0.99) > delta  # and not a looser one
+    assert (found.unit, found.model) == ("record", "local")
+
+
+@pytest.mark.parametrize(
+    ("dims", "clients", "budget", "delta"), [(1, 6, 1.0, 0.01), (2, 5, 0.8, 0.02), (3, 4, 0.5, 0.05)]
+)
+def test_the_shuffled_line_holds_for_the_enumerated_bags(dims, clients, budget, delta):
+    channel = Channel("adaptive-duchi", layout(dims), BOX, budget)
+    found = lines(channel, rounds=1, clients=clients, delta=delta)
+    assert enumerated_shuffled_delta(dims, clients, budget, found.shuffled.epsilon) <= delta
+    assert found.shuffled.epsilon <= found.local.epsilon
+    assert enumerated_shuffled_delta(dims, clients, budget, found.shuffled.epsilon / 3) > delta
+
+
+def test_one_weight_over_the_rounds_is_another_unit():
+    found = lines(Channel("adaptive-duchi", layout(50), BOX, 0.5), rounds=4, clients=10, delta=0.0, unit="element")
+    assert (found.local.epsilon, found.local.unit) == (pytest.approx(2.0), "element")
+
+
+def test_numbers_of_the_spec():
+    small = Channel("adaptive-duchi", layout(1000), BOX, 1.0)
+    assert lines(small, rounds=1, clients=1000, delta=1e-6).shuffled.epsilon == pytest.approx(6.37, abs=0.01)
+    large = Channel("adaptive-duchi", layout(100_000), BOX, 1.0)
+    found = lines(large, rounds=10, clients=1000, delta=1e-6)
+    assert found.shuffled.epsilon == pytest.approx(983, abs=1)
+    assert found.claimed.epsilon == 1.0
+    assert "not what holds" in str(found)
+
+
+def test_gaussian_noise_composes_exactly_over_rounds():
+    channel = Channel("tensor-gaussian", layout(30), Norm(1.0), 0.4)
+    found = lines(channel, rounds=9, clients=100, delta=1e-5)
+    assert found.local.epsilon == pytest.approx(gdp_epsilon(1.2, 1e-5), rel=1e-6)
+    assert found.shuffled.epsilon == found.local.epsilon
+    assert "adds nothing" in str(found)
+
+
+def test_noise_on_the_last_step_only_leaves_nothing():
+    channel = Channel("laplace", layout(4), BOX, 0.1)
+    found = lines(channel, rounds=1, clients=10, delta=1e-6, last_step=True)
+    assert found.local.epsilon == found.shuffled.epsilon == math.inf
+    assert found.claimed.epsilon == pytest.approx(0.4, rel=0.05)
+    assert "not what holds" in str(found)
+
+
+CASES = [
+    ("adaptive-duchi", BOX, 200),
+    ("laplace", BOX, 20),
+    ("piecewise", BOX, 20),
+    ("gaussian", BOX, 20),
+    ("retain-or-noise", BOX, 20),
+    ("privunit-g", Norm(1.0), 20),
+    ("tensor-gaussian", Norm(1.0), 20),
+    ("angle-noise", Norm(1.0), 3),
+]
+
+
+@pytest.mark.parametrize(("name", "clip", "dims"), CASES)
+def test_calibration_meets_the_local_target_and_hardly_more(name, clip, dims):
+    target = 4.0
+    channel = calibrate(name, layout(dims), clip, target_epsilon=target, target_delta=1e-5, rounds=3, clients=10)
+    epsilon = lines(channel, rounds=3, clients=1, delta=1e-5).local.epsilon
+    assert target * 0.99 < epsilon <= target
+
+
+@pytest.mark.parametrize(("name", "clip", "dims"), [("adaptive-duchi", BOX, 1), CASES[5]])
+def test_calibration_meets_the_shuffled_target(name, clip, dims):
+    terms = {"rounds": 1, "clients": 2000}
+    channel = calibrate(name, layout(dims), clip, target_epsilon=1.0, target_delta=1e-6, model="shuffled", **terms)
+    found = lines(channel, delta=1e-6, **terms)
+    assert 0.98 < found.shuffled.epsilon <= 1.0 < found.local.epsilon
+
+
+def test_a_pure_target_is_split_among_weights_and_rounds():
+    channel = calibrate("adaptive-duchi", layout(10), BOX, target_epsilon=5.0, rounds=2)
+    assert channel.budget == pytest.approx(0.25, rel=1e-3)
+    assert channel.budget <= 0.25 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"target_epsilon": -1.0}, "target_epsilon=-1.0 > 0"),
+        ({"target_epsilon": 1.0, "model": "central"}, "model='central'"),
+        ({"target_epsilon": 1.0, "unit": "example"}, "unit='example'"),
+        ({"target_epsilon": 1.0, "rounds": 0}, "rounds=0"),
+        ({"target_epsilon": 1.0, "model": "shuffled", "clients": 10}, "delta=0.0 > 0"),
+    ],
+)
+def test_targets_that_cannot_be_are_refused(terms, words):
+    with pytest.raises(ValueError, match=words):
+        calibrate("adaptive-duchi", layout(3), BOX, **terms)
+
+
+def test_gaussian_noise_needs_a_delta():
+    with pytest.raises(ValueError, match=r"delta=0\.0 > 0"):
+        calibrate("tensor-gaussian", layout(3), Norm(1.0), target_epsilon=1.0)
+
+
+def test_lines_are_json():
+    found = lines(Channel("adaptive-duchi", layout(3), BOX, 0.1), rounds=1, clients=10, delta=1e-6)
+    assert found.spec()["local"]["epsilon"] == found.local.epsilon
+    assert found.spec()["claimed"]["source"] == "sun2021ldpfl"
