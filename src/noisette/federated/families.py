@@ -94,7 +94,7 @@ class Coordinates(Family):
         return self.answer(budget, domain)
 
     def ends(self, mechanism: Any) -> tuple[float, float] | None:
-        points = getattr(mechanism.support, "values", ())
+        points: tuple[float, ...] = getattr(mechanism.support, "values", ())
         return (points[0], points[1]) if len(points) == 2 else None
 
 
