@@ -158,6 +158,34 @@ def test_falls_back_when_the_estimated_risk_says_so():
     assert found.expected_gain >= np.mean(s**2 - plain.risk) - 2 * np.sqrt(2 / 40) * 0.02**2
 
 
+def test_where_nothing_is_to_be_gained_nothing_is_risked():
+    """Poisson data and square wave at epsilon = 1,000: HDR4ME* keeps the raw estimate, and so does the projection.
+
+    The twin is what was averaged over: it loses by following the noise.
+    """
+    truth, users = thesis_data("poisson")
+    s = np.full(truth.size, 0.0013)
+    ours, averaged, raw = [], [], []
+    for seed in range(12):
+        y = truth + s * np.random.default_rng(seed).standard_normal(truth.size)
+        found = nz.enhance(nz.Estimate(y, s, np.full(truth.size, users), low=-1.0, high=1.0))
+        assert found.method == "auto: box"
+        for losses, value in ((ours, found.value), (averaged, bayes(y, s).value), (raw, y)):
+            losses.append(np.sum((value - truth) ** 2))
+    assert np.all(np.asarray(ours) <= raw)
+    assert np.mean(averaged) > np.mean(raw)
+
+
+def test_a_dimension_without_reports_is_told_by_the_others_all_the_same():
+    rng = np.random.default_rng(3)
+    y = np.append(rng.uniform(0.2, 0.6, 60), np.nan)
+    s = np.append(np.full(60, 1e-6), np.inf)
+    found = nz.enhance(nz.Estimate(y, s, np.append(np.full(60, 1_000), 0), low=-1.0, high=1.0))
+    assert found.method == "auto: box"
+    assert 0.2 < found.value[-1] < 0.6
+    assert found.std_error[-1] < 0.5
+
+
 def test_large_budgets_are_left_nearly_alone():
     """At epsilon = 200 over 50 dimensions the raw estimate is good: the change stays far below its error."""
     rng = np.random.default_rng(5)

@@ -16,13 +16,15 @@ from noisette.enhancement.stein import Enhanced, clipped, unbiased_risk
 
 _MANY = 30  # dimensions from which averaged priors were never measured above the raw error
 _NOISY = 0.8  # noise, in radii of the domain, from which the domain tells more than the other dimensions
+_WORTHWHILE = 0.01  # of the raw risk: a smaller gain is not worth the chance of a loss
 
 
 def automatic(problem: Problem) -> Enhanced:
     """Return the enhancement that suits the problem.
 
     With thirty dimensions or more: averaged priors, unless their estimated risk is above that of the flat prior (raw,
-    without a domain) by two standard errors. With fewer, the choice does not look at the values, so that nothing is
+    without a domain) by two standard errors; and where it is not 1 % below the raw one the projection on the domain,
+    which no truth can make worse than raw. With fewer, the choice does not look at the values, so that nothing is
     lost to chance: the flat prior for dimensions whose noise exceeds 0.8 of the domain's radius; for the others
     James-Stein, or halfway between flat prior and projection when fewer than four are left. Each of these is at most
     at the raw risk for every truth. Frequencies are projected on the simplex, from thirty categories on after
@@ -37,7 +39,11 @@ def automatic(problem: Problem) -> Enhanced:
         plain = replace(bounds.uniform_prior(problem.debiased, problem.std_error), name="uniform-prior")
     else:
         plain = _raw(problem)
-    return plain if _worse(problem.std_error, best.risk, plain.risk) else best
+    chosen = plain if _worse(problem.std_error, best.risk, plain.risk) else best
+    if np.sum(chosen.risk) <= (1 - _WORTHWHILE) * np.sum(problem.std_error**2):
+        return chosen
+    # Of a dimension that nobody reported the others still tell.
+    return replace(_projected(problem), blank_value=best.blank_value, blank_error=best.blank_error)
 
 
 def _average(problem: Problem) -> Enhanced:
@@ -48,6 +54,13 @@ def _average(problem: Problem) -> Enhanced:
 def _raw(problem: Problem) -> Enhanced:
     slope = np.ones_like(problem.observed)
     return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan, name="none")
+
+
+def _projected(problem: Problem) -> Enhanced:
+    """Return the raw values, moved into the domain where there is one."""
+    if not problem.bounded:
+        return _raw(problem)
+    return replace(bounds.box(problem.debiased, problem.std_error), name="box")
 
 
 def _few(problem: Problem) -> Enhanced:
