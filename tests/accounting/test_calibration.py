@@ -88,11 +88,27 @@ def test_one_sampled_release_in_closed_form() -> None:
     assert exact <= delta
 
 
-def test_noise_multiplier_is_the_least() -> None:
-    options = {"releases": 300, "sampling_prob": 0.02}
-    found = noise_multiplier(2.0, DELTA, **options)
-    assert sampled_gaussian(found, DELTA, **options).epsilon <= 2.0
-    assert sampled_gaussian(found * 0.997, DELTA, **options).epsilon > 2.0
+@pytest.mark.parametrize(
+    ("epsilon", "releases", "sampling_prob"),
+    [(2.0, 300, 0.02), (0.1, 50, 0.3), (30.0, 80, 0.25), (1.0, 1, 0.1), (8.0, 20, 0.999), (1e-3, 10, 0.5)],
+)
+def test_noise_multiplier_is_the_least(epsilon: float, releases: int, sampling_prob: float) -> None:
+    options = {"releases": releases, "sampling_prob": sampling_prob}
+    found = noise_multiplier(epsilon, DELTA, **options)
+    assert sampled_gaussian(found, DELTA, **options).epsilon <= epsilon
+    assert sampled_gaussian(found * 0.997, DELTA, **options).epsilon > epsilon
+
+
+def test_a_multiplier_takes_few_compositions() -> None:
+    """A dozen fine ones took seconds; all but one or two are now coarse."""
+    from noisette.accounting import calibration
+
+    calibration._sampled_epsilon.cache_clear()
+    multiplier = noise_multiplier(3.0, 1e-5, releases=1000, sampling_prob=0.01)
+    composed = calibration._sampled_epsilon.cache_info().misses
+    assert composed <= 10
+    sampled_gaussian(multiplier, 1e-5, releases=1000, sampling_prob=0.01)
+    assert calibration._sampled_epsilon.cache_info().misses == composed
 
 
 @pytest.mark.parametrize(

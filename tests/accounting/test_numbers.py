@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from noisette.accounting._numbers import binomial_window, largest_below, least_above, log_binomial
+from noisette.accounting._numbers import binomial_window, largest_below, least_above, least_meeting, log_binomial
 
 
 def _reference(k: int, n: int, p: float) -> float:
@@ -69,3 +69,22 @@ def test_a_search_sees_that_the_ends_already_hold() -> None:
     assert least_above(lambda x: True, 0.0, 1.0) == 0.0
     assert least_above(lambda x: True, 0.0, 1.0, guess=0.5) == 0.0
     assert largest_below(lambda x: True, 0.0, 1.0) == 1.0
+
+
+@given(st.floats(0.05, 500.0), st.floats(1.0, 8.0), st.floats(1e-3, 1e3), st.sampled_from([1e-2, 1e-3, 1e-6]))
+def test_secants_end_on_the_safe_side_and_soon(root: float, power: float, guess: float, tolerance: float) -> None:
+    """Of a falling function, infinite far below its root and zero far above it, as an epsilon is."""
+    places = []
+
+    def function(x: float) -> float:
+        places.append(x)
+        if x < root / 3:
+            return math.inf
+        return 0.0 if x > 30 * root else 2.0 * (root / x) ** power * (1 + 0.1 * math.tanh(root / x - 1))
+
+    found = least_meeting(function, 2.0, 1e3, guess=guess, tolerance=tolerance)
+    assert found == 1e3 or function(found) <= 2.0
+    assert root * (1 - 1e-12) <= found <= root * (1 + 2 * tolerance)
+    assert len(places) <= 80
+    if root / 1.5 < guess < 1.5 * root:
+        assert len(places) <= 12

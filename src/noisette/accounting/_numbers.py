@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from scipy.special import gammaln
 from noisette._validate import FloatArray
 
 _SERIES_FROM = 32.0  # from here on five terms of Stirling's series are exact in float64
+_SLOPE, _STEEPEST = 1.0, 50.0  # of ln epsilon against ln noise: the flattest that secants assume, and the steepest
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 
 
@@ -135,3 +137,35 @@ def largest_below(holds: Callable[[float], bool], low: float, high: float, *, to
             break
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
+
+
+def least_meeting(
+    function: Callable[[float], float], limit: float, high: float, *, guess: float, tolerance: float
+) -> float:
+    """Return a number at which a falling smooth function is at most ``limit``, about ``tolerance`` above the least one.
+
+    The function is at most ``limit`` at ``high``. Secants of the logarithms find the place in a few evaluations. Only
+    ``high`` or a number at which the function was evaluated and found to be low enough is returned.
+    """
+    low, slope, leap = 0.0, _SLOPE, 1.2
+    place, before = min(guess, high), None
+    for count in itertools.count(1):
+        value = function(place)
+        gap = math.log(value / limit) if 0 < value < math.inf else math.copysign(math.inf, value - limit)
+        low, high = (place, high) if gap > 0 else (low, place)
+        if before is not None and math.isfinite(gap):
+            steepness = (before[1] - gap) / math.log(place / before[0])
+            slope = min(max(steepness, _SLOPE), _STEEPEST)
+        if -tolerance * slope <= gap <= 0 or high - low <= tolerance * high:
+            break
+        if math.isfinite(gap):  # half a tolerance above the place where the secant meets the limit
+            before = place, gap
+            place *= math.exp(gap / slope + tolerance / 2)
+        else:  # no secant yet
+            place *= leap if gap > 0 else 1 / leap
+            leap *= leap
+        if low > 0 and (count % 3 == 0 or not low < place < high):
+            place = math.sqrt(low * high)
+        elif not low < place < high:
+            place = high / 2
+    return high

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from noisette import _validate
-from noisette.accounting._numbers import largest_below, least_above
+from noisette.accounting._numbers import largest_below, least_meeting
 from noisette.accounting.composition import epsilon_at, meets, repeated
 from noisette.accounting.conversions import gdp_epsilon, gdp_mu
 from noisette.accounting.shuffling import shuffled
@@ -20,8 +21,8 @@ from noisette.guarantees import Guarantee
 SampledRelation = Literal["add-remove", "replace"]
 
 _LEAST = 1e-6  # budgets below it are not searched for
-_INTERVAL = 1e-4
-_COARSE = 8.0  # how much coarser the first search is
+_INTERVAL = 1e-3
+_COARSEST, _COARSE = 12.0, 3.0  # how much coarser the first searches are
 
 
 def calibrate(
@@ -98,16 +99,15 @@ def sampled_gaussian(
     It holds for Poisson sampling only: shuffled epochs are another thing.
 
     >>> print(sampled_gaussian(1.0, 1e-6, releases=1000, sampling_prob=0.01))
-    (2.12452, 1e-06)-DP, unit example, model central, relation add-remove
+    (2.12459, 1e-06)-DP, unit example, model central, relation add-remove
     """
     noise_multiplier, delta, releases, sampling_prob = _checked(noise_multiplier, delta, releases, sampling_prob)
     _check_relation(relation)
-    if sampling_prob == 1:
-        reach = 1.0 if relation == "add-remove" else 2.0
-        epsilon = gdp_epsilon(reach * math.sqrt(releases) / noise_multiplier, delta)
-    else:
+    reach = 1.0 if relation == "add-remove" else 2.0
+    epsilon = gdp_epsilon(reach * math.sqrt(releases) / noise_multiplier, delta)
+    if sampling_prob < 1:  # what holds without sampling holds with it
         interval = _interval(noise_multiplier, sampling_prob)
-        epsilon = _sampled_epsilon(noise_multiplier, delta, releases, sampling_prob, relation, interval)
+        epsilon = min(epsilon, _sampled_epsilon(noise_multiplier, delta, releases, sampling_prob, relation, interval))
     return Guarantee(epsilon, delta, unit="example", model="central", relation=relation)
 
 
@@ -136,18 +136,19 @@ def noise_multiplier(
     if sampling_prob == 1:
         return full
 
-    def holds(multiplier: float, coarse: float) -> bool:
-        if multiplier <= 0:
-            return False
-        interval = coarse * _interval(multiplier, sampling_prob)
-        return _sampled_epsilon(multiplier, delta, releases, sampling_prob, relation, interval) <= epsilon
-
     # in the limit of many releases mu = q sqrt(releases (exp(1/z^2) - 1)): a guess
-    limit = 1 / math.sqrt(math.log1p((full * sampling_prob) ** -2))
-    rough = least_above(lambda z: holds(z, _COARSE), 0.0, full, tolerance=1e-3, guess=limit, trust=0.1)
-    return least_above(lambda z: holds(z, 1.0), 0.0, full, tolerance=tolerance, guess=rough, trust=2e-3)
+    found = 1 / math.sqrt(math.log1p((full * sampling_prob) ** -2))
+    for coarse, precision in ((_COARSEST, 5e-3), (_COARSE, tolerance / 2), (1.0, tolerance)):
+
+        def spent(multiplier: float, coarse: float = coarse) -> float:
+            interval = coarse * _interval(multiplier, sampling_prob)
+            return _sampled_epsilon(multiplier, delta, releases, sampling_prob, relation, interval)
+
+        found = least_meeting(spent, epsilon, full, guess=found, tolerance=precision)
+    return found
 
 
+@lru_cache(maxsize=256)
 def _sampled_epsilon(
     multiplier: float, delta: float, releases: int, sampling_prob: float, relation: SampledRelation, interval: float
 ) -> float:
@@ -169,9 +170,9 @@ def _sampled_epsilon(
 
 
 def _interval(multiplier: float, sampling_prob: float) -> float:
-    """Return a spacing that is fine for the spread of one loss."""
+    """Return a spacing that is fine for the spread of one loss: it costs less than 1e-4 of epsilon."""
     spread = sampling_prob * math.sqrt(math.expm1(min(1 / multiplier**2, 50.0)))
-    return min(_INTERVAL, max(spread / 20, 1e-6))
+    return min(_INTERVAL, max(spread / 40, 1e-6))
 
 
 def _checked(multiplier: float, delta: float, releases: int, sampling_prob: float) -> tuple[float, float, int, float]:

@@ -22,7 +22,7 @@ class Budget:
 
     >>> budget = Budget.for_target(3.0, 1e-5, steps=1000, sampling_prob=0.01)
     >>> round(budget.multiplier, 2)
-    0.82
+    0.81
     >>> budget.spent(1000).epsilon <= 3 < budget.spent(1010).epsilon
     True
     """
