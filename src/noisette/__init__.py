@@ -112,6 +112,7 @@ _MODULES = {
         "Reports",
         "Sampled",
     ),
+    "noisette.sgd": ("sgd",),  # needs torch, so it is not in __all__
     "noisette.testing": ("testing",),
     "noisette.utility": (
         "break_even",
