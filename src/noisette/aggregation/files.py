@@ -98,10 +98,13 @@ class ReportFile:
 
     def batches(self) -> Iterator[Any]:
         """Yield the reports, as ``mechanism.privatize`` returned them, some 8 MB at a time."""
-        rows = max(1, _VALUES // max(1, math.prod(self.shape)))
+        return read_reports(self.path, self.shape)
+
+    def row_groups(self) -> tuple[int, ...]:
+        """Return how many reports each row group holds: the pieces in which a file can be read."""
         with naming(self.path, _DAMAGED), _parquet(self.path) as source:
-            for batch in source.iter_batches(batch_size=rows):
-                yield _from_batch(batch, self.path, self.shape)
+            found = source.metadata
+            return tuple(found.row_group(number).num_rows for number in range(found.num_row_groups))
 
     def aggregate(self, *, on_progress: Callable[[int], None] | None = None) -> Aggregate:
         """Aggregate the file's reports; ``on_progress`` is told the users of each batch."""
@@ -119,15 +122,29 @@ class ReportFile:
         return named(total, self.names)
 
 
+def read_reports(path: Path, shape: tuple[int, ...], *, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
+    """Yield the reports of a file, or of some of its row groups, some 8 MB at a time."""
+    rows = max(1, _VALUES // max(1, math.prod(shape)))
+    with naming(path, _DAMAGED), _parquet(path) as source:
+        for batch in source.iter_batches(batch_size=rows, row_groups=row_groups):
+            yield _from_batch(batch, path, shape)
+
+
+def open_files(paths: Iterable[str | Path]) -> list[ReportFile]:
+    """Open report files, refusing those of different mechanisms or dimensions before any work."""
+    files = [ReportFile.open(path) for path in paths]
+    if not files:
+        raise ValueError("Expected at least one report file, got none.")
+    _check_alike(files)
+    return files
+
+
 def aggregate_files(paths: Iterable[str | Path], *, on_progress: Callable[[int], None] | None = None) -> Aggregate:
     """Aggregate any number of report files of any size, in constant memory.
 
     All files are opened and compared first: files of different mechanisms or dimensions are refused before any work.
     """
-    files = [ReportFile.open(path) for path in paths]
-    if not files:
-        raise ValueError("Expected at least one report file, got none.")
-    _check_alike(files)
+    files = open_files(paths)
     total = files[0].aggregate(on_progress=on_progress)
     for file in files[1:]:
         total += file.aggregate(on_progress=on_progress)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +21,36 @@ Distributions = Sequence[tuple[FloatArray, FloatArray]]
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--ray", metavar="ADDRESS", help="Sum on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local.")
 @click.option("--enhance", "method", default="none", metavar="METHOD", help="Free post-processing, e.g. auto.")
 @click.option("--distribution", "shape", is_flag=True, help="Reconstruct how the true numbers are distributed.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every dimension.")
-def estimate(files: tuple[Path, ...], method: str, shape: bool, level: float, as_json: bool) -> None:
+def estimate(
+    files: tuple[Path, ...],
+    ray: str | None,
+    method: str,
+    shape: bool,
+    level: float,
+    as_json: bool,
+) -> None:
     """Estimate means or frequencies from report FILES of one mechanism.
 
     Any number of files of any size, in constant memory. Intervals rest on the central limit theorem and hold for each
     dimension by itself. Methods for --enhance: auto, none, box, hdr4me-l1, hdr4me-l2, hdr4me-star, james-stein, sure,
     npmle, and for frequencies simplex and base-cut.
     """
-    from noisette._terminal import progress, to_json
-    from noisette.aggregation import ReportFile, aggregate_files
+    from noisette._terminal import to_json
 
     if not 0 < level < 1:
         raise ValueError(f"Expected --level {level:g} between 0 and 1, e.g. 0.95.")
-    opened = [ReportFile.open(path) for path in files]
-    total, done = sum(file.users for file in opened) * (2 if shape else 1), 0
-    with progress("Aggregating") as advance:
-
-        def count(users: int) -> None:
-            nonlocal done
-            done += users
-            advance(done / total)
-
-        aggregate = aggregate_files(files, on_progress=count)
-        found: Distributions = ()
-        if shape:
-            from noisette.cli._distribution import distributions
-
-            found = distributions(opened, on_progress=count)
+    found: Distributions = ()
+    if ray is None:
+        aggregate, found = _aggregate_here(files, shape)
+    elif shape:
+        raise ValueError("--distribution reads report files in this process. Leave out --ray.")
+    else:
+        aggregate = _aggregate_on_ray(files, ray)
     raw = result = aggregate.estimate()
     if method != "none":
         from noisette.enhancement import enhance
@@ -60,6 +60,46 @@ def estimate(files: tuple[Path, ...], method: str, shape: bool, level: float, as
         click.echo(to_json(_payload(aggregate, result, found, level)))
     else:
         _show(aggregate, raw, result, found, level)
+
+
+def _aggregate_here(files: Sequence[Path], shape: bool) -> tuple[Aggregate, Distributions]:
+    """Read files in this process."""
+    from noisette.aggregation import ReportFile, aggregate_files
+
+    opened = [ReportFile.open(path) for path in files]
+    with _counting(sum(file.users for file in opened) * (2 if shape else 1)) as count:
+        aggregate = aggregate_files(files, on_progress=count)
+        if not shape:
+            return aggregate, ()
+        from noisette.cli._distribution import distributions
+
+        return aggregate, distributions(opened, on_progress=count)
+
+
+def _aggregate_on_ray(files: Sequence[Path], address: str) -> Aggregate:
+    """Read files in partitions on a cluster."""
+    from noisette.aggregation import split_files
+    from noisette.scale import aggregate_on_ray
+
+    reports = split_files(files)
+    with _counting(reports.users) as count:
+        return aggregate_on_ray(reports, address=address, on_progress=count)
+
+
+@contextmanager
+def _counting(total: int) -> Iterator[Callable[[int], None]]:
+    """Show progress to so many users."""
+    from noisette._terminal import progress
+
+    done = 0
+    with progress("Aggregating") as advance:
+
+        def count(users: int) -> None:
+            nonlocal done
+            done += users
+            advance(done / total)
+
+        yield count
 
 
 def _payload(aggregate: Aggregate, result: Estimate, found: Distributions, level: float) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""Aggregation on a Ray cluster: a task for each partition, done again elsewhere if its worker is lost.
+
+A task gives integer sums of its partition and changes nothing, so it may run any number of times; its result is added
+once. So the result has the same bits on any number of nodes, whichever of them fail, as long as the head and one
+worker stay.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from itertools import islice
+from typing import Any
+
+from noisette.aggregation.partitions import Partition, Partitioned, S, added, summed
+
+_RETRIES = 5  # times that a partition may be lost with its worker
+_AHEAD = 2  # partitions handed out for each core, so that none waits for the next
+_PATIENCE = 60.0  # seconds without any core before the workers are given up
+_GLANCE = 5.0  # seconds between two looks at how many cores there are
+_CONNECTING = 5.0  # seconds for the head to answer
+_STORE = 200_000_000  # bytes that a cluster of our own may hold; sums are all that goes through it
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # RFC 9113, section 3.4
+_START = "Start it with `ray start --head`, or use --ray local for a cluster on this machine."
+
+
+def aggregate_on_ray(
+    reports: Partitioned[S], *, address: str | None, on_progress: Callable[[int], None] | None = None
+) -> S:
+    """Sum all partitions on a Ray cluster, to the same bits as `aggregate_partitions` in one process.
+
+    ``address`` is ``HOST:PORT`` of the head, ``ray://HOST:PORT`` from a machine outside the cluster, ``auto`` for the
+    one that this machine belongs to, or ``local`` for one that is started here and ends with the call; None takes the
+    cluster that this process is connected to. Each node reads its partitions itself, so all must see the same paths or
+    the same database. ``on_progress`` is told the users of each partition as it is done.
+    """
+    ray = _ray()
+    with _connected(ray, address):
+        return reports.finished(_collected(ray, reports, on_progress))
+
+
+def _collected(ray: Any, reports: Partitioned[S], on_progress: Callable[[int], None] | None) -> S | None:
+    """Keep every core busy and add up what comes back."""
+    task = ray.remote(num_cpus=1, max_retries=_RETRIES, scheduling_strategy="SPREAD")(_task)
+    shared = ray.put((reports.summing, version("noisette")))
+    waiting, running = iter(reports.partitions), dict[Any, Partition]()
+    total: S | None = None
+    cores, looked = _Cores(ray), 0.0
+    while True:
+        if time.monotonic() - looked > _GLANCE:
+            cores.look()
+            looked = time.monotonic()
+        for partition in islice(waiting, max(0, _AHEAD * cores.now - len(running))):
+            running[task.remote(shared, partition)] = partition
+        if not running:
+            if cores.now:
+                return total
+            time.sleep(_GLANCE)
+            continue
+        done, _ = ray.wait(list(running), num_returns=1, timeout=_GLANCE)
+        for one in done:
+            total = added(total, _result(ray, one, running.pop(one)), on_progress)
+
+
+class _Cores:
+    """How many cores the cluster has, and for how long it has had none."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray, self._last, self.now = ray, time.monotonic(), 0
+
+    def look(self) -> None:
+        """Count again; raise if there has been none for a while."""
+        self.now = int(self._ray.cluster_resources().get("CPU", 0))
+        if self.now:
+            self._last = time.monotonic()
+        elif time.monotonic() - self._last > _PATIENCE:
+            raise RuntimeError(
+                f"the cluster has had no core to work on for {_PATIENCE:.0f} s. "
+                "Add workers with `ray start --address=HEAD:PORT` and run it again"
+            )
+
+
+def _task(shared: tuple[Callable[[Any], S], str], partition: Partition) -> S | None:
+    """Sum a partition on a worker."""
+    summing, wanted = shared
+    if version("noisette") != wanted:
+        raise ValueError(f"{_here()} has noisette {version('noisette')}, expected {wanted} as where the run started.")
+    try:
+        return summed(summing, partition)
+    except ValueError as error:
+        raise ValueError(f"{error} ({_here()})") from error
+
+
+def _here() -> str:
+    return f"Node {_ray().util.get_node_ip_address()}"
+
+
+def _result(ray: Any, reference: Any, partition: Partition) -> Any:
+    """Return the sums of a partition, or say in our words what went wrong."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ValueError | OverflowError):
+            raise error.cause from None
+        reason = str(error).strip().splitlines()[-1]
+        raise RuntimeError(
+            f"{partition} failed on a worker: {reason}. Every node needs noisette {version('noisette')} and its extras"
+        ) from error
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise RuntimeError(
+            f"{partition} was lost {_RETRIES + 1} times with the worker that read it: {reason}. "
+            "Look at the memory and the logs of the nodes"
+        ) from error
+
+
+def _ray() -> Any:
+    """Import Ray, which reports to its makers and changes what devices a process sees unless told not to."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("A cluster needs ray: pip install 'noisette[scale]'.") from error
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any, address: str | None) -> Iterator[None]:
+    """Connect to a cluster, or start one, and leave it at the end."""
+    if address is None:
+        if not ray.is_initialized():
+            raise ValueError("This process is connected to no cluster. Give the address of one, or 'local'.")
+        yield
+        return
+    if ray.is_initialized():
+        raise ValueError(f"This process is connected to a cluster already, not to {address!r}. Pass address=None.")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        own = {"num_cpus": len(os.sched_getaffinity(0)), "include_dashboard": False, "object_store_memory": _STORE}
+        quiet |= own
+    elif address != "auto":
+        _check_reachable(address)
+    try:
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise ConnectionError(f"cannot join the Ray cluster at {address}: {reason}. {_START}") from error
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address at which nothing speaks as Ray does; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16) or "/" in host:
+        raise ValueError(f"Expected --ray {address} to be HOST:PORT, ray://HOST:PORT, auto or local.")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECTING) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") == "1":
+                return
+            connection.sendall(_PREFACE)
+            answer = connection.recv(4)
+    except OSError as error:
+        raise ConnectionError(f"no Ray cluster answers at {address}: {error}. {_START}") from error
+    if answer[3:] != b"\x04":  # the first frame of any such server is its settings
+        raise ConnectionError(f"what answers at {address} is no Ray cluster. {_START}")
