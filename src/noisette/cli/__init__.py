@@ -11,6 +11,7 @@ import click
 from noisette.cli.audit import audit
 from noisette.cli.demo import demo
 from noisette.cli.estimate import estimate
+from noisette.cli.federate import federate
 from noisette.cli.mechanisms import mechanisms
 from noisette.cli.plan import plan
 from noisette.cli.privatize import privatize
@@ -55,7 +56,7 @@ def verbs() -> None:
     """
 
 
-for _command in (mechanisms, plan, privatize, estimate, train, audit, reproduce, serve, demo):
+for _command in (mechanisms, plan, privatize, estimate, train, federate, audit, reproduce, serve, demo):
     verbs.add_command(_command)
 
 

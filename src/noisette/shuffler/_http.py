@@ -1,0 +1,82 @@
+"""What the shuffler and the server's receiver share: signed bodies in, reasons out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import Counter
+from starlette.concurrency import run_in_threadpool
+
+from noisette import _service
+from noisette._service import Observed, Problem, read_body
+from noisette.shuffler._database import Full
+from noisette.shuffler.clients import Clients, Forged
+from noisette.shuffler.store import Accepted, Refused
+from noisette.shuffler.wire import Malformed
+
+LARGEST_BODY = 4 * 2**20
+
+
+class Metrics(_service.Metrics):
+    """Counters of a service that takes packets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accepted = self.make(Counter, "packets_accepted", "Packets stored.")
+        self.repeated = self.make(Counter, "packets_repeated", "Packets that had been stored before.")
+        self.rejected = self.make(Counter, "posts_rejected", "Posts refused.", "reason")
+
+
+def new_app(title: str, metrics: Metrics, log: logging.Logger, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
+    """Return an app that logs and counts, tells its health, and turns what goes wrong into answers with a reason."""
+    app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(Observed, metrics=metrics, log=log)
+
+    def answer(status: int, reason: str, error: Exception, **more: Any) -> Response:
+        metrics.rejected.labels(reason).inc()
+        return JSONResponse({"reason": reason, "detail": str(error)} | more, status)
+
+    @app.exception_handler(Problem)
+    async def problem(_: Request, error: Problem) -> Response:
+        return answer(error.status, error.reason, error)
+
+    @app.exception_handler(Forged)
+    async def forged(_: Request, error: Forged) -> Response:
+        return answer(401, "forged", error)
+
+    @app.exception_handler(Malformed)
+    async def malformed(_: Request, error: Malformed) -> Response:
+        return answer(400, "malformed", error)
+
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        return answer(409, error.reason, error, blocks=error.blocks)
+
+    @app.exception_handler(Full)
+    async def full(_: Request, error: Full) -> Response:
+        return answer(507, "full", error)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Tell that the process answers."""
+        return {"status": "ok"}
+
+    return app
+
+
+async def take(
+    request: Request, clients: Clients, metrics: Metrics, most: int, store: Callable[[str, str, bytes], Accepted]
+) -> Response:
+    """Check a signed post and store it; the answer comes when it is on the disk."""
+    body = await read_body(request, most)
+    client, post = clients.verify(request.url.path, request.headers, body)
+    done = await run_in_threadpool(store, client, post, body)
+    metrics.accepted.inc(done.accepted)
+    metrics.repeated.inc(done.repeated)
+    told = {"accepted": done.accepted, "repeated": done.repeated}
+    request.state.told = told
+    return JSONResponse(told, 201 if done.accepted else 200)

@@ -1,0 +1,215 @@
+"""The client's side: seal, wait a random time, post; again and again until the shuffler has it."""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import httpx
+import numpy as np
+
+from noisette import _validate
+from noisette._random import Rng, generator
+from noisette._validate import FloatArray
+from noisette.shuffler.clients import Clients, sign
+from noisette.shuffler.layout import Layout
+from noisette.shuffler.sealing import OVERHEAD, PublicKey
+from noisette.shuffler.store import Refused
+from noisette.shuffler.wire import MEDIA_TYPE, Frame, Round, record_bytes
+
+PATH = "/posts"
+POST_BYTES = 2**20
+
+_FIRST_PAUSE = 0.2  # seconds before the second attempt; each pause is twice the one before
+_LONGEST_PAUSE = 30.0
+_PERHAPS_LATER = frozenset({408, 425, 429})
+_SLOTS = 16
+
+
+class NotSent(OSError):
+    """The shuffler did not answer, or refused; the message says what it said."""
+
+
+class Carrier(Protocol):
+    """What brings a post to the shuffler; it returns when the post is on the shuffler's disk."""
+
+    def post(self, number: str, body: bytes) -> None:
+        """Deliver a post, or raise `NotSent` or `noisette.shuffler.store.Refused`."""
+
+    def close(self) -> None:
+        """Close whatever is open."""
+
+
+class Http:
+    """Signed posts over HTTP or HTTPS; ``authority`` is the file of the certificate that signed the other side's."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        client: str,
+        secret: str,
+        path: str = PATH,
+        attempts: int = 6,
+        timeout: float = 30.0,
+        authority: Path | None = None,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        Clients({client: secret})  # checks both
+        self._client, self._secret, self._path = client, secret, path
+        self._attempts, self._sleep = _validate.integer(attempts, "attempts", low=1), sleep
+        verify = ssl.create_default_context(cafile=str(authority)) if authority else True
+        self._http = httpx.Client(base_url=url, timeout=timeout, verify=verify, transport=transport)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def post(self, number: str, body: bytes) -> None:
+        """Send a post until it is decided, with growing pauses; the same number every time, so it counts once."""
+        headers = sign(self._secret, self._path, self._client, number, body) | {"Content-Type": MEDIA_TYPE}
+        said = "no answer"
+        for attempt in range(self._attempts):
+            if attempt:
+                self._sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0))
+            try:
+                answer = self._http.post(self._path, content=body, headers=headers)
+            except httpx.TransportError as error:
+                said = type(error).__name__
+                continue
+            if answer.is_success:
+                return
+            said = f"{answer.status_code} {answer.text[:300]}"
+            if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
+                raise _refusal(answer) or NotSent(f"{self._http.base_url} refused a post: {said}.")
+        raise NotSent(f"{self._http.base_url} took no post in {self._attempts} attempts: {said}.")
+
+
+def _refusal(answer: httpx.Response) -> Refused | None:
+    """Return the refusal that an answer tells of blocks that came before, if it does."""
+    if answer.status_code != 409:
+        return None
+    try:
+        told = answer.json()
+        return Refused(str(told["reason"]), str(told["detail"]), list(map(int, told["blocks"])))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How many packets the shuffler accepted, how many it had before from this client, and how many posts it took."""
+
+    packets: int
+    known: int
+    posts: int
+
+
+class Sender:
+    """Seals a client's privatised values to the server's key and posts them after random delays.
+
+    Values must be privatised before: the seal hides them from the shuffler, the shuffler hides the client from the
+    server, and what the server opens is protected by the mechanism alone.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        server: PublicKey,
+        *,
+        post_bytes: int = POST_BYTES,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        self._carrier, self._server, self._sleep = carrier, server, sleep
+        self._post_bytes = _validate.integer(post_bytes, "post_bytes", low=1)
+
+    @classmethod
+    def over_http(cls, url: str, *, client: str, secret: str, server: str, **options: Any) -> Self:
+        """Return a sender to the shuffler at a URL; ``server`` is the text of the server's public key."""
+        return cls(Http(url, client=client, secret=secret, **options), PublicKey(server))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection to the shuffler."""
+        self._carrier.close()
+
+    def send(
+        self,
+        values: Any,
+        layout: Layout,
+        *,
+        context: str,
+        number: int,
+        spread: float = 0.0,
+        slowest: float = 0.0,
+        elapsed: float = 0.0,
+        slots: int | None = _SLOTS,
+        rng: Rng = None,
+    ) -> Sent:
+        """Send one client's values of a round, and return when the shuffler has them all.
+
+        Each packet waits max(0, slowest - elapsed) + U(0, spread) seconds: ``slowest`` is the time that the slowest
+        client of the round needs for training and sending, ``elapsed`` what this one has needed, so that all clients
+        send over the same interval (LDP-FL, "Parameter Shuffling"). ``spread`` is cut into ``slots``, and the packets
+        of a slot travel at its end in one post; with ``slots=None`` each packet travels alone at its own time. If this
+        client has sent some blocks of the round before, say before it was restarted, those stand and the others are
+        sent.
+        """
+        round_ = Round(context, number, layout.blocks)
+        packets = [
+            (block, self._server.seal(payload, round_.label(block)))
+            for block, payload in enumerate(layout.split(values))
+        ]
+        started, posts, known = time.monotonic(), 0, 0
+        for due, chosen in self._schedule(layout, _waits(layout.blocks, spread, slowest, elapsed, slots, rng)):
+            left = due - (time.monotonic() - started)
+            if left > 0:
+                self._sleep(left)
+            again = self._post(round_, [packets[block] for block in chosen])
+            posts, known = posts + 1, known + again
+        return Sent(layout.blocks - known, known, posts)
+
+    def _schedule(self, layout: Layout, waits: FloatArray) -> Iterator[tuple[float, list[int]]]:
+        """Yield when to send and which blocks, in the order of time, no post larger than allowed."""
+        per_post = max(1, self._post_bytes // record_bytes(layout.packet_bytes + OVERHEAD))
+        for due in np.unique(waits):
+            chosen = np.flatnonzero(waits == due).tolist()
+            for start in range(0, len(chosen), per_post):
+                yield float(due), chosen[start : start + per_post]
+
+    def _post(self, round_: Round, packets: list[tuple[int, bytes]]) -> int:
+        """Post packets and return how many of their blocks the shuffler had before."""
+        try:
+            self._carrier.post(secrets.token_hex(16), Frame(round_, packets).encode())
+        except Refused as refused:
+            if refused.reason != "already-sent":
+                raise NotSent(str(refused)) from refused
+            rest = [one for one in packets if one[0] not in set(refused.blocks)]
+            if len(rest) == len(packets):
+                raise NotSent(str(refused)) from refused
+            return len(packets) - len(rest) + (self._post(round_, rest) if rest else 0)
+        return 0
+
+
+def _waits(blocks: int, spread: float, slowest: float, elapsed: float, slots: int | None, rng: Rng) -> FloatArray:
+    """Return for each packet in how many seconds it is sent: the end of its slot, or a time of its own."""
+    for name, value in (("spread", spread), ("slowest", slowest), ("elapsed", elapsed)):
+        if not 0 <= _validate.number(value, name) < math.inf:
+            raise ValueError(f"Expected {name}={value!r} >= 0 seconds and finite.")
+    drawn = generator(rng).random(blocks)
+    if slots is not None:
+        drawn = (np.floor(drawn * _validate.integer(slots, "slots", low=1)) + 1) / slots
+    return np.asarray(max(0.0, slowest - elapsed) + drawn * spread, dtype=np.float64)

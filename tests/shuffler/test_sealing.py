@@ -1,0 +1,198 @@
+"""Seals, frames, layouts and signatures, against independent computations and against whoever tampers with them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.shuffler.helpers import KEY, LAYOUT, post_of
+
+from noisette.shuffler import Clients, Layout, PublicKey, Round, ServerKey, new_secret
+from noisette.shuffler.clients import CLIENT, POST, SIGNATURE, Forged, enrol, read_credentials, sign
+from noisette.shuffler.sealing import OVERHEAD, CannotOpen
+from noisette.shuffler.wire import Frame, Malformed
+
+
+def _extract(salt: bytes, suite: bytes, label: bytes, key: bytes) -> bytes:
+    return hmac.new(salt or bytes(32), b"HPKE-v1" + suite + label + key, hashlib.sha256).digest()
+
+
+def _expand(secret: bytes, suite: bytes, label: bytes, info: bytes, length: int) -> bytes:
+    told = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
+    return hmac.new(secret, told + b"\x01", hashlib.sha256).digest()[:length]
+
+
+def _open_by_hand(private: X25519PrivateKey, sealed: bytes, label: bytes) -> bytes:
+    """RFC 9180, base mode, from X25519, HMAC and ChaCha20-Poly1305 alone."""
+    kem = b"KEM" + (0x20).to_bytes(2, "big")
+    suite = b"HPKE" + b"".join(n.to_bytes(2, "big") for n in (0x20, 1, 3))
+    sent = sealed[:32]
+    shared = private.exchange(X25519PublicKey.from_public_bytes(sent))
+    both = sent + private.public_key().public_bytes_raw()
+    secret = _expand(_extract(b"", kem, b"eae_prk", shared), kem, b"shared_secret", both, 32)
+    context = b"\x00" + _extract(b"", suite, b"psk_id_hash", b"") + _extract(b"", suite, b"info_hash", label)
+    root = _extract(secret, suite, b"secret", b"")
+    key, nonce = (_expand(root, suite, name, context, size) for name, size in ((b"key", 32), (b"base_nonce", 12)))
+    return ChaCha20Poly1305(key).decrypt(nonce, sealed[32:], b"")
+
+
+def test_a_seal_is_hpke(tmp_path: Path) -> None:
+    key = ServerKey.generate()
+    key.write(tmp_path / "server.pem")
+    private = load_pem_private_key((tmp_path / "server.pem").read_bytes(), None)
+    assert isinstance(private, X25519PrivateKey)
+    for size in (0, 1, 800):
+        payload = os.urandom(size)
+        sealed = key.public.seal(payload, b"label")
+        assert len(sealed) == size + OVERHEAD
+        assert _open_by_hand(private, sealed, b"label") == payload
+
+
+def test_a_key_of_its_own_in_a_file_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "server.pem"
+    KEY.write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert ServerKey.read(path).public.text == KEY.public.text
+    with pytest.raises(FileExistsError):
+        ServerKey.generate().write(path)  # never over another key
+    path.write_text("something else", encoding="utf-8")
+    with pytest.raises(ValueError, match="not a private key"):
+        ServerKey.read(path)
+    for text in ("", "short", "é" * 44, KEY.public.text + "=="):
+        with pytest.raises(ValueError, match="public key"):
+            PublicKey(text)
+
+
+def test_a_seal_opens_for_one_key_round_and_block() -> None:
+    own = Round("run", 1, 3)
+    sealed = KEY.public.seal(b"value", own.label(0))
+    assert KEY.open(sealed, own.label(0)) == b"value"
+    others = [own.label(1), Round("run", 2, 3).label(0), Round("run", 1, 4).label(0), Round("ruN", 1, 3).label(0)]
+    for label in others:
+        with pytest.raises(CannotOpen):
+            KEY.open(sealed, label)
+    with pytest.raises(CannotOpen):
+        ServerKey.generate().open(sealed, own.label(0))
+    for index in range(len(sealed)):
+        with pytest.raises(CannotOpen):
+            KEY.open(sealed[:index] + bytes([sealed[index] ^ 1]) + sealed[index + 1 :], own.label(0))
+    for cut in (b"", sealed[:10], sealed[:40], sealed + b"x"):
+        with pytest.raises(CannotOpen):
+            KEY.open(cut, own.label(0))
+
+
+def test_labels_of_different_rounds_differ() -> None:
+    names = ("a", "ab", "a\x00", "b")
+    labels = [Round(n, r, k).label(b) for n in names for r in (0, 1, 97) for k in (100, 101) for b in (0, 1, 97)]
+    assert len(set(labels)) == len(labels)
+
+
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**32 - 1))
+def test_blocks_are_a_partition(dims: int, batch: int, seed: int) -> None:
+    layout = Layout(dims, batch)
+    values = np.random.default_rng(seed).normal(size=dims)
+    payloads = layout.split(values)
+    assert len(payloads) == layout.blocks
+    assert {len(one) for one in payloads} == {layout.packet_bytes}  # the length tells nothing
+    joined = [layout.join([one], block=block)[0] for block, one in enumerate(payloads)]
+    assert np.concatenate(joined).tolist() == values.tolist()
+    assert [layout.start(b) for b in range(layout.blocks)] == list(range(0, dims, batch))
+
+
+@pytest.mark.parametrize("values", [[1.0], np.zeros(11), np.zeros((2, 5)), [np.nan] * 10, [np.inf] * 10, ["a"] * 10])
+def test_values_that_cannot_be_sent(values: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="Expected"):
+        LAYOUT.split(values)
+
+
+@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (-1, 1), (1.5, 1), (True, 1)])
+def test_bad_layouts(sizes: tuple[int, int]) -> None:
+    with pytest.raises((TypeError, ValueError), match="Expected"):
+        Layout(*sizes)
+
+
+def test_frames_go_there_and_back() -> None:
+    frame = Frame(Round("run/é", 7, 3), [(2, b"abc"), (0, b"def")])
+    assert Frame.decode(frame.encode()) == frame
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_frame_or_malformed(body: bytes) -> None:
+    for content in (body, post_of(1)[:22] + body, b"NZSH\x01" + body):
+        with suppress(Malformed):
+            assert Frame.decode(content).encode() == content
+
+
+def test_every_cut_and_every_change_of_the_head_is_seen() -> None:
+    body = post_of(1)
+    for size in range(len(body)):
+        with pytest.raises(Malformed):
+            Frame.decode(body[:size])
+    with pytest.raises(Malformed, match="version 1"):
+        Frame.decode(body[:4] + b"\x02" + body[5:])
+    with pytest.raises(Malformed):
+        Frame.decode(body + b"\x00")
+
+
+@pytest.mark.parametrize(("context", "number", "blocks"), [("", 1, 1), ("x" * 201, 1, 1), ("a", -1, 1), ("a", 1, 0)])
+def test_bad_rounds(context: str, number: int, blocks: int) -> None:
+    with pytest.raises(ValueError, match="Expected"):
+        Round(context, number, blocks)
+
+
+def test_only_an_enrolled_client_can_sign() -> None:
+    secret = new_secret()
+    clients = Clients({"phone": secret, "other": new_secret()})
+    good = sign(secret, "/posts", "phone", "post-1", b"body")
+    assert clients.verify("/posts", good, b"body") == ("phone", "post-1")
+    forgeries = [
+        ("/posts", good, b"Body"),
+        ("/other", good, b"body"),
+        ("/posts", good | {CLIENT: "other"}, b"body"),
+        ("/posts", good | {CLIENT: "nobody"}, b"body"),
+        ("/posts", good | {POST: "post-2"}, b"body"),
+        ("/posts", good | {SIGNATURE: "0" * 64}, b"body"),
+        ("/posts", good | {SIGNATURE: "é"}, b"body"),
+        ("/posts", sign(new_secret(), "/posts", "phone", "post-1", b"body"), b"body"),
+        ("/posts", sign("0" * 64, "/posts", "nobody", "post-1", b"body"), b"body"),
+        ("/posts", sign(secret, "/posts", "phone", "post\n1", b"body"), b"body"),
+        ("/posts", {}, b"body"),
+    ]
+    for path, headers, body in forgeries:
+        with pytest.raises(Forged):
+            clients.verify(path, headers, body)
+
+
+@pytest.mark.parametrize("content", ['{"a": "short"}', "{}", "[]", "nonsense", '{"a b": "' + "0" * 64 + '"}'])
+def test_bad_files_of_clients(tmp_path: Path, content: str) -> None:
+    (tmp_path / "clients.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"clients\.json") as caught:
+        Clients.read(tmp_path / "clients.json")
+    assert "short" not in str(caught.value)
+    assert "nonsense" not in str(caught.value)
+
+
+def test_enrolling(tmp_path: Path) -> None:
+    path = tmp_path / "clients.json"
+    made = enrol(path, ["a", "b"], folder=tmp_path / "own")
+    enrol(path, ["c"], folder=tmp_path / "own")
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert list(stored) == ["a", "b", "c"]
+    assert read_credentials(made[1]) == ("b", stored["b"])
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (path, *made)} == {0o600}
+    with pytest.raises(ValueError, match="enrolled already"):
+        enrol(path, ["a"], folder=tmp_path)
+    with pytest.raises(ValueError, match="expected one name"):
+        read_credentials(path)

@@ -1,0 +1,89 @@
+"""The service over HTTP: who may send, what is refused and why, what an operator sees, and what the server gets."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import httpx
+import numpy as np
+import pytest
+from tests.shuffler.conftest import Running
+from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of
+
+from noisette.shuffler import new_secret
+from noisette.shuffler.clients import SIGNATURE, sign
+
+
+def _post(url: str, path: str, client: str, secret: str, body: bytes, number: str | None = None) -> httpx.Response:
+    return httpx.post(url + path, content=body, headers=sign(secret, path, client, number or fresh(), body))
+
+
+def _counter(url: str, line: str) -> float:
+    text = httpx.get(url + "/metrics").text
+    return next((float(one.rsplit(" ", 1)[1]) for one in text.splitlines() if one.startswith(line + " ")), 0.0)
+
+
+def test_from_clients_to_the_server(running: Running) -> None:
+    for number in range(2):
+        running.send(number)
+    assert not running.receipt.wait("run", 1, timeout=0.7)  # two of three: nothing leaves
+    running.send(2)
+    assert running.receipt.wait("run", 1, timeout=10)
+    for one in running.receipt.read("run", 1, LAYOUT, KEY):
+        got = np.sort(one.values, axis=0)
+        positions = one.position + np.arange(one.values.shape[1])
+        assert got.tolist() == [[1000.0 * client + p for p in positions] for client in range(3)]
+    assert _counter(running.shuffler, "noisette_packets_accepted_total") == 9
+    assert _counter(running.shuffler, "noisette_packets_forwarded_total") == 9
+    assert _counter(running.shuffler, 'noisette_packets_stored{state="waiting"}') == 0
+    assert _counter(running.receiver, "noisette_packets_accepted_total") == 9
+
+
+def test_what_is_refused(running: Running) -> None:
+    secret, body = running.secret_of["client-0"], post_of(0)
+    number = fresh()
+    url = running.shuffler
+    assert _post(url, "/posts", "client-0", secret, body, number).status_code == 201
+    again = _post(url, "/posts", "client-0", secret, body, number)
+    assert (again.status_code, again.json()) == (200, {"accepted": 0, "repeated": 3})
+    cases = [
+        (_post(url, "/posts", "client-0", new_secret(), body), 401, "forged"),
+        (_post(url, "/posts", "stranger", secret, body), 401, "forged"),
+        (_post(url, "/posts", "client-0", secret, body), 409, "already-sent"),
+        (_post(url, "/posts", "client-0", secret, post_of(0, number=2), number), 409, "post-reused"),
+        (_post(url, "/posts", "client-0", secret, b"nonsense"), 400, "malformed"),
+        (_post(url, "/posts", "client-0", secret, b""), 400, "malformed"),
+        (_post(url, "/posts", "client-0", secret, bytes(100_001)), 413, "too-large"),
+        (_post(running.receiver, "/shuffled", "client-0", secret, body), 401, "forged"),
+        (_post(running.receiver, "/shuffled", "shuffler", running.own["shuffler"], body), 400, "malformed"),
+    ]
+    for answer, status, reason in cases:
+        assert (answer.status_code, answer.json()["reason"]) == (status, reason)
+    assert httpx.post(url + "/posts", content=body).status_code == 401
+    assert httpx.get(url + "/posts").status_code == 405
+    for reason, count in (("forged", 3), ("already-sent", 1), ("malformed", 2), ("too-large", 1)):
+        assert _counter(url, f'noisette_posts_rejected_total{{reason="{reason}"}}') == count
+    assert _counter(url, 'noisette_packets_stored{state="waiting"}') == 3
+
+
+def test_health(running: Running) -> None:
+    assert httpx.get(running.shuffler + "/health").json() == {"status": "ok"}
+    assert httpx.get(running.shuffler + "/ready").json() == {"status": "ready"}
+    assert httpx.get(running.receiver + "/health").json() == {"status": "ok"}
+
+
+def test_logs_and_metrics_tell_no_origin(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="noisette")
+    for number in range(3):
+        running.send(number)
+    headers = sign(running.secret_of["client-4"], "/posts", "client-4", "number-of-the-post", b"x")
+    httpx.post(running.shuffler + "/posts", content=b"x", headers=headers)
+    assert running.receipt.wait("run", 1, timeout=10)
+    told = [vars(record).get("told", {}) for record in caplog.records if record.name.startswith("noisette")]
+    posts = [one for one in told if one.get("route") == "/posts"]
+    assert [one["status"] for one in posts] == [201, 201, 201, 400]
+    assert {"context": "run", "round": 1, "smallest_set": 3} in told
+    written = json.dumps(told) + httpx.get(running.shuffler + "/metrics").text
+    for secret in ("client-", "number-of-the-post", headers[SIGNATURE], *running.secret_of.values()):
+        assert secret not in written
