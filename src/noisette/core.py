@@ -85,6 +85,18 @@ class Mechanism(Protocol):
 
 
 @runtime_checkable
+class Portable(Protocol):
+    """A mechanism whose law is so few numbers that a device in another language draws the same reports from them.
+
+    ``table`` is JSON: its ``kind`` names the steps, which ``collector/static/noisette.js`` follows draw by draw;
+    chances are integers or float64 that are used as they are, so that nothing is computed twice.
+    """
+
+    def table(self) -> dict[str, Any] | None:
+        """Return the numbers, or None where this one has too many."""
+
+
+@runtime_checkable
 class Estimating(Mechanism, Protocol):
     """A mechanism whose reports add up to an estimate of a mean or of frequencies."""
 
@@ -182,7 +194,7 @@ class Aggregate:
             )
         if self.names != other.names:
             raise ValueError(f"Expected the same dimension names, got {self.names} and {other.names}.")
-        sums = {n: _checked_sum(getattr(self, n), getattr(other, n)) for n in ("count", "total", "squares")}
+        sums = {n: add_sums(getattr(self, n), getattr(other, n)) for n in ("count", "total", "squares")}
         return Aggregate(self.mechanism, self.users + other.users, names=self.names, **sums)
 
     def estimate(self) -> Estimate:
@@ -271,7 +283,7 @@ def _encode(array: IntArray) -> str:
     return base64.b64encode(np.ascontiguousarray(array, dtype="<i8").tobytes()).decode("ascii")
 
 
-def _checked_sum(first: IntArray, second: IntArray) -> IntArray:
+def add_sums(first: IntArray, second: IntArray) -> IntArray:
     """Add, refusing to wrap around."""
     if first.shape != second.shape:
         raise ValueError(f"Expected sums of shape {first.shape}, got {second.shape}. Compare the specs.")

@@ -224,7 +224,8 @@ class AsyncClient:
             except httpx.TransportError as error:
                 answer = error
             wanted, result = await self._on_disk(partial(_step, conversation, answer))
-        return result
+        done: Result = result
+        return done
 
 
 def hold(http: httpx.Client, conversation: Conversation[Result]) -> Result:
@@ -238,7 +239,8 @@ def hold(http: httpx.Client, conversation: Conversation[Result]) -> Result:
         except httpx.TransportError as error:
             answer = error
         wanted, result = _step(conversation, answer)
-    return result
+    done: Result = result
+    return done
 
 
 def _step(conversation: Conversation[Result], answer: Any) -> tuple[_Request | None, Any]:

@@ -89,6 +89,10 @@ class KeepOrReplace:
         """Probability of each other report."""
         return Fraction(self.other, self.total)
 
+    def table(self) -> dict[str, Any]:
+        """Return the weights."""
+        return {"kind": "keep-or-replace", "size": self.size, "keep": self.keep, "other": self.other}
+
     def sample(self, values: IntArray, reports: IntArray, rng: np.random.Generator) -> None:
         """Write one report for each value."""
         uniform = rng.random(values.size)

@@ -61,6 +61,10 @@ class GeneralizedRandomizedResponse(CountingMechanism):
         for part in blocks(codes.size):
             self._response.sample(codes[part], reports[part], rng)
 
+    def table(self) -> dict[str, Any]:
+        """Return the weights."""
+        return self._response.table()
+
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         return np.bincount(reports, minlength=self.domain.size).astype(np.int64, copy=False)
 

@@ -67,6 +67,10 @@ class HadamardResponse(CountingMechanism):
             # turning a bit that the row has, too, pairs the columns of either sign with each other
             reports[part] = np.where(_positive(rows, columns) == wanted, columns, columns ^ (rows & -rows))
 
+    def table(self) -> dict[str, Any]:
+        """Return the order of the matrix and the weight of columns with the own row +1, of 2^53 in all."""
+        return {"kind": "hadamard", "order": self.order, "own": int(self._support_law[0] * UNIT)}
+
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         columns = np.bincount(reports, minlength=self.order).astype(np.int64, copy=False)
         return (len(reports) + walsh_hadamard(columns)[1 : self.domain.size + 1]) // 2

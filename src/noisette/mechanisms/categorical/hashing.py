@@ -167,6 +167,10 @@ class LocalHashing(CountingMechanism):
             reports[part, 0] = seeds
             self._response.sample(self._hash.bucket(seeds, codes[part]), reports[part, 1], rng)
 
+    def table(self) -> dict[str, Any]:
+        """Return the prime of the maps and the weights of the buckets."""
+        return {"kind": "hash", "prime": self._hash.prime, "response": self._response.table()}
+
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         seeds, values = reports.astype(np.int64, copy=False).T
         return self._hash.count(seeds, values, self.domain.size)

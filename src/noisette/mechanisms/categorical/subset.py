@@ -133,6 +133,11 @@ class SubsetSelection(CountingMechanism):
         chosen.sort(axis=-1)
         return chosen, sound
 
+    def table(self) -> dict[str, Any]:
+        """Return the length of a set and the weight of those with the own category, of 2^53 in all."""
+        own = int(self._support_law[0] * UNIT)
+        return {"kind": "subset", "size": self.domain.size, "length": self.length, "own": own}
+
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         return np.bincount(reports.reshape(-1), minlength=self.domain.size).astype(np.int64, copy=False)
 

@@ -122,6 +122,11 @@ class UnaryEncoding(CountingMechanism):
             self._others.fill(rows, scratch, rng)
             rows[starts[: part.stop - part.start] + codes[part]] = turned[part] ^ 1
 
+    def table(self) -> dict[str, Any]:
+        """Return the chances of the bits in units of 2^-61, as texts: they are too long for a float64."""
+        weights = {"others": str(self._others.weight), "turned": str(self._turned.weight)}
+        return {"kind": "bits", "size": self.domain.size} | weights
+
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         rows = reports.astype(np.uint8, copy=False)
         # add 255 rows byte by byte, many rows apart so that the inner loops are long

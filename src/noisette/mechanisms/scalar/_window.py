@@ -92,6 +92,11 @@ class Window:
         np.rint(place, out=place)
         return np.clip(place, 0, self.moves, out=place)
 
+    def table(self, mapping: tuple[float, float]) -> dict[str, Any]:
+        """Return the integers, the chance and the map from inputs to places."""
+        own = {name: getattr(self, name) for name in ("first", "step", "width", "moves", "p_window")}
+        return {"kind": "window", "map": list(mapping)} | own
+
     def sample(self, place: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw one report for each place."""
         size = place.size
@@ -176,6 +181,10 @@ class WindowMechanism(ScalarMechanism):
 
     def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         return self._window.sample(self._window.place(x, self._map), rng)
+
+    def table(self) -> dict[str, Any]:
+        """Return the integer table."""
+        return self._window.table(self._map)
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of a report."""

@@ -60,6 +60,10 @@ class TwoPoint:
         high = [Fraction(float(p)) for p in self.masses(np.asarray(pair))[1]]
         return [(1 - high[0], 1 - high[1]), (high[0], high[1])]
 
+    def table(self) -> dict[str, Any]:
+        """Return the two reports."""
+        return {"kind": "two-point", "low": self.low, "high": self.high}
+
     def sample(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw one report for each value."""
         report = (rng.random(x.size) < self.p_high(x)).astype(np.float64)
@@ -100,6 +104,10 @@ class Duchi(ScalarMechanism):
 
     def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         return self._pair.sample(x, rng)
+
+    def table(self) -> dict[str, Any]:
+        """Return the two reports."""
+        return self._pair.table()
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments: variance (high - x)(x - low)."""

@@ -79,6 +79,13 @@ class Hybrid(ScalarMechanism):
         report += window
         return report
 
+    def table(self) -> dict[str, Any]:
+        """Return both parts and the share of Piecewise, or Duchi's two reports."""
+        if self._alone is not None:
+            return self._alone.table()
+        window = self._window.table(self._window.unbiased_map)
+        return {"kind": "mixture", "share": self.p_piecewise, "window": window, "pair": self._pair.table()}
+
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of the mixture."""
         if self._alone is not None:

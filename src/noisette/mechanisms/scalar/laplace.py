@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from noisette.domains import Grid, Interval
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, LaplaceNoise
@@ -42,6 +42,10 @@ class Laplace(AdditiveMechanism):
     @cached_property
     def _noise(self) -> LaplaceNoise:
         return LaplaceNoise(self.epsilon / self._steps * _SHY)
+
+    def table(self) -> dict[str, Any]:
+        """Return the lattice and the rate of the noise in its steps."""
+        return {"kind": "laplace", "origin": self._origin, "step": self._step, "rate": self._noise.rate}
 
 
 @dataclass(frozen=True)

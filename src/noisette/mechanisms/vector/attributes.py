@@ -16,7 +16,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells
-from noisette.core import Aggregate, Moments, Readout, Tail, Tally
+from noisette.core import Aggregate, Moments, Portable, Readout, Tail, Tally
 from noisette.domains import Attributes, BoolArray, Categorical
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BaseMechanism, blocks
@@ -247,6 +247,14 @@ class SampledAttributes(BaseMechanism):
                 place = reports[part]
                 place[own, 1 : 1 + width] = sent
         return reports.reshape(*values.shape[:-1], *self.report_shape)
+
+    def table(self) -> dict[str, Any] | None:
+        """Return the tables of the distinct mechanisms and which attribute has which, if each of them has one."""
+        tables = [inner.table() if isinstance(inner, Portable) else None for inner in self.distinct]
+        if None in tables:
+            return None
+        shape = {"report": self.report, "width": self.report_shape[1]}
+        return {"kind": "record"} | shape | {"owners": self.owners.tolist(), "parts": tables}
 
     def _admit(self, rows: npt.NDArray[Any], *, clip: bool) -> FloatArray:
         """Return admissible records, clipped where asked."""

@@ -1,0 +1,218 @@
+// A device in a web page: it answers campaigns privately, keeps its own budget and its own queue, and needs nothing
+// but the browser. Its reports are those of Python's Client.
+//
+//   import { Client } from "./noisette.js";
+//   const client = await Client.open("https://collector.example", { apiKey: "...", epsilon: 2 });
+//   await client.answer("commute", { minutes: 35, by: "bike" });
+//   await client.send();
+
+import { draw, encode, known, spends } from "./laws.js";
+
+const VERSION = 1;
+const SLACK = 1 + 1e-9; // floats of a budget that was split and added up again
+const UNITS = 1e12; // a budget is counted in whole 1e-12 of epsilon
+const LATER = new Set([408, 425, 429]);
+const FIRST_PAUSE = 200, LONGEST_PAUSE = 30000; // milliseconds
+
+/** Refuse a campaign that this device cannot answer, or whose table spends more than the campaign says. */
+export function check(campaign, id) {
+  if (campaign.version !== VERSION) throw new Error(`Expected a campaign of version ${VERSION}. Reload the page.`);
+  if (campaign.id !== id) throw new Error(`Expected campaign '${id}', the collector sent '${campaign.id}'.`);
+  if (campaign.table === null || !known(campaign.table)) {
+    throw new Error(`A web page cannot answer with mechanism '${campaign.spec.mechanism}'. ` +
+      "Choose another for this campaign, e.g. hybrid, piecewise, duchi, laplace, grr, oue, olh, subset-selection or " +
+      "hadamard, or answer from Python.");
+  }
+  const spent = spends(campaign.table, campaign.attributes);
+  if (!(spent <= campaign.epsilon * SLACK)) {
+    throw new Error(`Campaign '${id}' promises epsilon=${campaign.epsilon}, but its mechanism spends ${spent}. ` +
+      "Do not answer it.");
+  }
+  return campaign;
+}
+
+/** Return values as the mechanism takes them: numbers, and codes of categories. */
+export function row(campaign, values) {
+  const names = campaign.attributes.map(one => one.name), given = Object.keys(values);
+  if (given.length !== names.length || !names.every(name => Object.hasOwn(values, name))) {
+    throw new Error(`Expected a value for each of ${names.join(", ")}, got ${given.join(", ") || "none"}.`);
+  }
+  return campaign.attributes.map(({ name, range, categories }) => {
+    const value = values[name];
+    if (categories) {
+      const code = categories.indexOf(value);
+      if (code < 0) throw new Error(`Expected ${name}='${value}' to be one of ${categories.join(", ")}.`);
+      return code;
+    }
+    if (typeof value !== "number" || !(value >= range[0] && value <= range[1])) {
+      throw new Error(`Expected ${name}=${value} to be a number in [${range[0]}, ${range[1]}].`);
+    }
+    return value;
+  });
+}
+
+/** Return the name of the period that a moment falls into, in UTC. */
+export function periodAt(kind, moment = new Date()) {
+  if (kind === "once") return "once";
+  const day = moment.toISOString().slice(0, 10);
+  if (kind === "day") return day;
+  if (kind === "month") return day.slice(0, 7);
+  const date = new Date(`${day}T00:00:00Z`); // a week belongs to the year of its Thursday
+  date.setUTCDate(date.getUTCDate() + 3 - ((date.getUTCDay() + 6) % 7));
+  const week = 1 + Math.floor((date - Date.UTC(date.getUTCFullYear(), 0, 1)) / 6048e5);
+  return `${date.getUTCFullYear()}-W${String(week).padStart(2, "0")}`;
+}
+
+// ---- the device -----------------------------------------------------------------------------------------------------
+
+const hex = bytes => Array.from(new Uint8Array(bytes), byte => byte.toString(16).padStart(2, "0")).join("");
+const random = count => hex(crypto.getRandomValues(new Uint8Array(count)));
+const bytes = text => new TextEncoder().encode(text);
+const sleep = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
+
+/** The budget does not allow another answer. */
+export class BudgetExceeded extends Error {}
+
+/**
+ * One user's device. Its budget, secret, answers and queue are one entry of the page's localStorage, written at once,
+ * so that no report exists without its debit. In one period a campaign gets one report, whatever is answered later;
+ * permanent answers are made once and sent again in every period. Whoever clears the storage makes a new device.
+ */
+export class Client {
+  #url;
+  #key;
+  #place;
+  #attempts;
+  #timeout;
+
+  static async open(url, { apiKey, epsilon, name = "device", attempts = 4, timeout = 10000 }) {
+    if (!globalThis.crypto?.subtle) throw new Error("Noisette needs a page served over https, or from this machine.");
+    const client = new Client();
+    [client.#url, client.#key, client.#place] = [url.replace(/\/$/, ""), apiKey, `noisette:${name}`];
+    [client.#attempts, client.#timeout] = [attempts, timeout];
+    const limit = Math.floor(epsilon * UNITS);
+    if (!(limit > 0)) throw new Error(`Expected epsilon=${epsilon} > 0.`);
+    await client.#change(state => {
+      if (state.limit !== undefined && state.limit !== limit) {
+        throw new Error(`This device has a budget of epsilon=${state.limit / UNITS}, not ${epsilon}.`);
+      }
+      state.limit = limit;
+    });
+    return client;
+  }
+
+  /** What is left of the budget. */
+  get left() {
+    const state = this.#read();
+    return (state.limit - state.spent) / UNITS;
+  }
+
+  /** Fetch a campaign; while the collector does not answer, return it as it was last seen. */
+  async campaign(id) {
+    let answer = null;
+    try {
+      answer = await this.#ask(`/campaigns/${encodeURIComponent(id)}/table`);
+    } catch (error) {
+      if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
+    }
+    if (answer === null || answer.status >= 500) {
+      const seen = this.#read().campaigns[id];
+      if (seen === undefined) throw new Error(`The collector does not answer, and campaign '${id}' was never seen.`);
+      return check(seen, id);
+    }
+    if (!answer.ok) throw new Error(`The collector does not show campaign '${id}': ${await reason(answer)}`);
+    const found = check(await answer.json(), id);
+    await this.#change(state => { state.campaigns[id] = found; });
+    return found;
+  }
+
+  /** Answer for the current period and queue the report; tell whether a new one was made. */
+  async answer(id, values) {
+    const campaign = await this.campaign(id), inputs = row(campaign, values), period = periodAt(campaign.period);
+    const asked = hex(await crypto.subtle.digest("SHA-256", bytes(JSON.stringify([id, campaign.table]))));
+    const question = campaign.answers === "permanent" ? asked : `${asked}/${period}`;
+    return this.#change(state => {
+      if (state.queue.some(one => one.campaign === id && one.period === period)) return false;
+      const fresh = !(question in state.answers);
+      if (fresh) {
+        const cost = Math.ceil(campaign.epsilon * UNITS);
+        if (state.spent + cost > state.limit) {
+          throw new BudgetExceeded(`This device has epsilon=${(state.limit - state.spent) / UNITS} left, campaign ` +
+            `'${id}' costs ${campaign.epsilon}.`);
+        }
+        state.spent += cost;
+        state.answers[question] = encode(draw(campaign.table, inputs));
+      }
+      state.queue.push({ campaign: id, period, question, key: random(16), state: "waiting", reason: "" });
+      return fresh;
+    });
+  }
+
+  /** Send what waits, trying again with growing pauses; return how many were sent, refused, and still wait. */
+  async send() {
+    for (const one of this.#read().queue.filter(entry => entry.state === "waiting")) {
+      const answer = await this.#post(one);
+      if (answer === null) break;
+      const why = answer.ok ? "" : await reason(answer);
+      await this.#change(state => {
+        const own = state.queue.find(entry => entry.key === one.key);
+        [own.state, own.reason] = [answer.ok ? "sent" : "refused", why];
+      });
+    }
+    const counts = { sent: 0, refused: 0, waiting: 0 };
+    for (const { state } of this.#read().queue) counts[state] += 1;
+    return counts;
+  }
+
+  /** Campaign, period and reason of the reports that the collector refused. */
+  get refusals() {
+    return this.#read().queue.flatMap(one => (one.state === "refused" ? [[one.campaign, one.period, one.reason]] : []));
+  }
+
+  async #post({ campaign, period, key, question }) {
+    const state = this.#read(), secret = Uint8Array.from(state.secret.match(/../g), pair => parseInt(pair, 16));
+    const hmac = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+    const token = hex(await crypto.subtle.sign("HMAC", hmac, bytes(`${campaign}\n${period}`)));
+    const head = JSON.stringify({ version: VERSION, key, period, token });
+    const body = `${head.slice(0, -1)},"report":${state.answers[question]}}`;
+    for (let attempt = 0; attempt < this.#attempts; attempt++) {
+      if (attempt) await sleep(Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2));
+      try {
+        const answer = await this.#ask(`/campaigns/${encodeURIComponent(campaign)}/reports`, body);
+        if (answer.status < 500 && !LATER.has(answer.status)) return answer;
+      } catch (error) {
+        if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
+      }
+    }
+    return null;
+  }
+
+  #ask(path, body) {
+    const headers = { Authorization: `Bearer ${this.#key}`, ...(body && { "Content-Type": "application/json" }) };
+    const signal = AbortSignal.timeout(this.#timeout);
+    return fetch(this.#url + path, { method: body ? "POST" : "GET", headers, body, signal, credentials: "omit" });
+  }
+
+  #read() {
+    const stored = localStorage.getItem(this.#place);
+    return stored ? JSON.parse(stored) : { secret: random(32), spent: 0, campaigns: {}, answers: {}, queue: [] };
+  }
+
+  /** Change the state, alone among all tabs of this page, and write it before anything else happens. */
+  #change(work) {
+    const change = () => {
+      const state = this.#read(), result = work(state);
+      localStorage.setItem(this.#place, JSON.stringify(state));
+      return result;
+    };
+    return navigator.locks ? navigator.locks.request(this.#place, change) : change();
+  }
+}
+
+async function reason(answer) {
+  try {
+    return String((await answer.json()).detail);
+  } catch {
+    return `status ${answer.status}`;
+  }
+}

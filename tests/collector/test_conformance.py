@@ -1,0 +1,107 @@
+"""The same random words give the same report in Python and in a real browser, which also finds the same epsilon."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, Route
+from scipy.special import chdtri
+from tests.collector.vectors import FILE, vectors
+
+from noisette.domains import Categorical
+from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
+
+STATIC = files("noisette.collector").joinpath("static")
+HOST = "http://noisette.test"
+
+REPLAY = """vectors => vectors.map(({ table, attributes, draws }) => ({
+  spends: laws.spends(table, attributes),
+  reports: draws.map(({ row, words }) => {
+    let used = 0;
+    const source = () => BigInt("0x" + words[used++]);
+    const report = laws.encode(laws.draw(table, row, new random.Words(source)));
+    return { report, used };
+  }),
+}))"""
+
+
+@pytest.fixture(scope="module")
+def stored() -> Any:
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that has loaded the modules, and nothing else."""
+
+    def serve(route: Route) -> None:
+        name = route.request.url.removeprefix(f"{HOST}/")
+        if not name:
+            route.fulfill(body="<!doctype html><title>test</title>", content_type="text/html")
+        else:
+            route.fulfill(body=STATIC.joinpath(name).read_text(encoding="utf-8"), content_type="text/javascript")
+
+    shown = browser.new_page()
+    shown.route("**/*", serve)
+    shown.goto(f"{HOST}/")
+    for name in ("random", "laws", "noisette"):
+        shown.evaluate(f"import('/{name}.js').then(found => {{ globalThis.{name} = found; }})")
+    yield shown
+    shown.close()
+
+
+def _same(report: str, expected: str) -> bool:
+    """Tell whether two texts hold the same numbers, to the bit; 1 and 1.0 are one number."""
+    return bool(json.loads(report) == json.loads(expected))
+
+
+def test_the_vectors_are_what_python_does(stored: Any) -> None:
+    assert vectors() == stored
+
+
+def test_a_browser_draws_the_same_reports(page: Page, stored: Any) -> None:
+    found = page.evaluate(REPLAY, stored)
+    for law, done in zip(stored, found, strict=True):
+        for draw, made in zip(law["draws"], done["reports"], strict=True):
+            assert _same(made["report"], draw["report"]), (law["mechanism"], draw)
+            assert made["used"] == len(draw["words"]), (law["mechanism"], draw)
+
+
+def test_other_words_give_other_reports(page: Page, stored: Any) -> None:
+    """The twin: with their words exchanged, vectors of every mechanism fail."""
+    changed = copy.deepcopy(stored)
+    for law in changed:
+        words = [draw["words"] for draw in law["draws"]]
+        for draw, other in zip(law["draws"], words[-1:] + words[:-1], strict=True):
+            draw["words"] = other + draw["words"] * 2
+    failed = {
+        law["mechanism"]
+        for law, done in zip(stored, page.evaluate(REPLAY, changed), strict=True)
+        for draw, made in zip(law["draws"], done["reports"], strict=True)
+        if not _same(made["report"], draw["report"])
+    }
+    assert failed == {law["mechanism"] for law in stored}
+
+
+def test_words_of_the_browser_itself(page: Page) -> None:
+    """Reports from WebCrypto's words follow the law: a chi-square that an honest page exceeds once in a million."""
+    law = GeneralizedRandomizedResponse(epsilon=1.0, domain=Categorical(20))
+    draws = "(table) => Array.from({ length: 20000 }, () => laws.draw(table, [3]))"
+    counts = np.bincount(page.evaluate(draws, law.table()), minlength=20)
+    expected = 20000 * np.exp(law.log_prob(np.arange(20), 3))
+    assert np.square(counts - expected) @ (1 / expected) < chdtri(19, 1e-6)
+    assert np.square(counts - 1000) @ np.full(20, 1e-3) > chdtri(19, 1e-6), "the twin: it is no uniform law"
+
+
+def test_a_browser_reckons_what_a_table_spends(page: Page, stored: Any) -> None:
+    """The epsilon that the page computes from the table is the one that Python states, to nine digits."""
+    for law, done in zip(stored, page.evaluate(REPLAY, stored), strict=True):
+        assert math.isclose(done["spends"], law["epsilon"], rel_tol=1e-6), law["mechanism"]
+        assert done["spends"] <= law["epsilon"] * (1 + 1e-9), law["mechanism"]
