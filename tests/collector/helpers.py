@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
+
+from noisette.collector import Campaign, Store
+from noisette.collector.intake import Arrived, parse
+from noisette.collector.seen import lookup, pieces, token_digests
+from noisette.collector.store import Accepted
+from noisette.collector.sums import Layout, Sums
+from noisette.collector.writer import store_all
 
 KEYS = {role: f"key-of-the-{role}-in-tests" for role in ("device", "analyst", "auditor")}
 COMMUTE: dict[str, Any] = {
@@ -29,3 +40,42 @@ def auth(role: str) -> dict[str, str]:
 def entry(report: Any, **changes: Any) -> dict[str, Any]:
     """Return a report as it is sent in a batch, with a key and a token of its own."""
     return {"key": secrets.token_hex(16), "period": "once", "token": secrets.token_hex(32), "report": report} | changes
+
+
+def entries(campaign: Campaign, count: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Return reports of many users as they are sent in a batch."""
+    rng = np.random.default_rng(seed)
+    return [entry(campaign.privatize(PERSON, rng=rng)) for _ in range(count)]
+
+
+def arrived(campaign: Campaign, *batch: dict[str, Any]) -> Arrived:
+    """Return a batch as the service reads it."""
+    return parse(campaign, json.dumps({"version": 1, "reports": batch}).encode())
+
+
+def accept(store: Store, campaign: Campaign, *batch: dict[str, Any]) -> Accepted:
+    """Store a batch, or raise why not."""
+    (outcome,) = store_all(store, [arrived(campaign, *batch)])
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def tally(campaign: Campaign, reports: Iterable[Any]) -> Sums:
+    """Sum reports that were JSON."""
+    return Layout(campaign).tally(campaign.decode(list(reports)))
+
+
+def reconcile(store: Store, campaign: Campaign, period: str = "once") -> int:
+    """Check that reports, sums and digests of tokens agree exactly, and return how many reports there are."""
+    blocks = list(store.blocks(campaign, period))
+    total = store.layout(campaign).nothing()
+    tokens = set()
+    for block in blocks:
+        total += store.layout(campaign).tally(block.rows)
+        tokens.update(pieces(token_digests(campaign.id, period, block.tokens)))
+    assert store.aggregate(campaign, period) == total
+    assert len(tokens) == total.users
+    with store._reading() as connection:
+        assert len(lookup(connection, sorted(tokens))) == total.users
+    return total.users

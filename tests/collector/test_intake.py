@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from tests.collector.helpers import COMMUTE, PERSON, entry
 
 from noisette.collector import Campaign
-from noisette.collector.intake import check, parse
+from noisette.collector.intake import outside, parse, settle
 from noisette.collector.store import Refusal, Refused
+from noisette.collector.sums import Layout
 
 CAMPAIGNS = [
     Campaign.from_dict(COMMUTE),
@@ -35,14 +36,18 @@ def _outcome(campaign: Campaign, body: bytes) -> bool:
     """Tell whether a body is taken; anything but a refusal with its reasons is an error of ours."""
     refusals: tuple[Refusal, ...] = ()
     try:
-        batch = parse(body)
-        check(campaign, batch)
+        (settled,) = settle([parse(campaign, body)])
+        if isinstance(settled, Refused):
+            raise settled
+        if wrong := outside(settled):
+            raise Refused(wrong)
     except Refused as refused:
         refusals = refused.refusals
     if refusals:
         assert all(one.reason and one.detail for one in refusals)
         return False
-    assert campaign.aggregate(campaign.decode([one.report for one in batch])).users == len(batch)
+    for block in settled.blocks:
+        assert Layout(campaign).tally(block.rows).users == len(block)
     return True
 
 
@@ -56,8 +61,9 @@ def test_any_bytes(body: bytes, place: int) -> None:
 @given(changes=FIELDS, place=st.integers(0, len(CAMPAIGNS) - 1))
 def test_any_field(changes: dict[str, Any], place: int) -> None:
     campaign = CAMPAIGNS[place]
-    names = campaign.attributes.names or ()
-    sound = {"version": 1} | entry(campaign.privatize({name: PERSON[name] for name in names}, rng=1))
+    sound = {"version": 1} | entry(
+        campaign.privatize({one.name: PERSON[one.name] for one in campaign.attributes}, rng=1)
+    )
     assert _outcome(campaign, json.dumps(sound).encode())
     _outcome(campaign, json.dumps(sound | changes).encode())
 
@@ -75,6 +81,6 @@ def test_a_crash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise IndexError("not a refusal")
 
-    monkeypatch.setattr(Campaign, "decode", broken)
+    monkeypatch.setattr(Campaign, "rows", broken)
     with pytest.raises(IndexError):
         _outcome(CAMPAIGNS[0], json.dumps({"version": 1} | entry([[0, 1.0]])).encode())

@@ -1,8 +1,7 @@
-"""A campaign: what is asked, of how many, at which budget, and the mechanism that answers."""
+"""A campaign: what is asked, of how many, at which budget, and the mechanisms that answer."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,29 +13,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisette import _validate
+from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
+from noisette.collector import schema
+from noisette.collector.parts import Part, Together, read_parts
 from noisette.collector.periods import PERIODS
-from noisette.core import Aggregate
-from noisette.domains import Attributes, Categorical, Interval
-from noisette.mechanisms import by_name, from_spec
-from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.utility import combine, deviation, plan
+from noisette.collector.schema import Attribute
 
 VERSION = 1  # of campaigns and reports on the wire
 ANSWERS = ("permanent", "fresh")
+TOKENS = ("open", "blind")
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _REQUIRED = frozenset({"id", "attributes", "epsilon", "users"})
-_OPTIONAL = frozenset({"title", "delta", "period", "answers", "mechanism", "report"})
-_LONGEST_NAME = 200
+_OPTIONAL = frozenset(
+    {"title", "delta", "period", "answers", "mechanism", "report", "public_group", "breakdown", "tokens"}
+)
+_MADE = frozenset({"version", "spec", "guarantee", "predicted"})  # what `to_wire` and the service add to the terms
+_MOST_GROUPS = 1000
 _SLACK = 1 + 1e-9  # floats of a budget that was split and added up again
+
+Rows = npt.NDArray[Any]  # structured: one row a user, one field a part
+
+
+@dataclass(frozen=True)
+class PublicGroup:
+    """A group that users state in the clear with their reports, and the values it may have."""
+
+    name: str
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Campaign:
-    """What an analyst asks, with the mechanism through which every device answers.
+    """What an analyst asks, with the mechanisms through which every device answers.
 
     ``epsilon`` and ``delta`` are spent by one user in one period. With ``answers="permanent"`` a device makes one
     report and sends the same one in every period, so the budget is spent once; with ``"fresh"`` every period costs it
@@ -56,13 +67,13 @@ class Campaign:
     >>> campaign.quantities
     ('minutes', 'by=car', 'by=bike', 'by=bus')
     >>> reports = [campaign.privatize({"minutes": 35, "by": "bike"}, rng=seed) for seed in range(5)]
-    >>> campaign.aggregate(campaign.decode(reports)).users
-    5
+    >>> campaign.decode(reports).shape
+    (5,)
     """
 
     id: str
     title: str
-    attributes: Attributes
+    attributes: tuple[Attribute, ...]
     epsilon: float
     delta: float
     users: int
@@ -70,7 +81,10 @@ class Campaign:
     answers: str
     asked: str | dict[str, str]
     report: int | None
-    mechanism: Any
+    public_group: PublicGroup | None
+    breakdown: tuple[str, ...]
+    tokens: str
+    parts: tuple[Part, ...] = ()
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Campaign:
@@ -88,36 +102,35 @@ class Campaign:
 
     @classmethod
     def from_dict(cls, fields: Any) -> Campaign:
-        """Check a campaign as it was written, and choose its mechanism."""
+        """Check a campaign as it was written, and choose its mechanisms."""
+        from noisette.collector.choosing import Budget, choose  # a device chooses nothing
+
         terms = _terms(fields)
-        return replace(terms, mechanism=terms._choose())
+        budget = Budget(terms.epsilon, terms.delta, terms.users)
+        return replace(terms, parts=choose(terms.attributes, budget, terms.asked, terms.report, terms.breakdown))
 
     @classmethod
     def from_wire(cls, fields: Any) -> Campaign:
         """Read back `to_wire`, and refuse a mechanism that does not keep what the campaign promises."""
         if not isinstance(fields, Mapping) or fields.get("version") != VERSION:
             raise ValueError(f"Expected a campaign of version {VERSION}. Update noisette on the older side.")
-        own = {key: value for key, value in fields.items() if key not in ("version", "spec", "guarantee", "predicted")}
-        terms = _terms(own)
-        mechanism = from_spec(fields.get("spec", {}))
-        if mechanism.domain.spec() != terms.domain.spec():
-            raise ValueError(f"Campaign {terms.id!r} asks for {terms.domain}, its mechanism for {mechanism.domain}.")
-        guarantee = mechanism.guarantee
+        terms = _terms({key: value for key, value in fields.items() if key not in _MADE})
+        made = replace(terms, parts=read_parts(terms.attributes, fields.get("spec", {})))
+        guarantee = made.mechanism.guarantee
         if guarantee.epsilon > terms.epsilon * _SLACK or guarantee.delta > terms.delta * _SLACK:
             raise ValueError(
                 f"Campaign {terms.id!r} promises epsilon={terms.epsilon:g}, delta={terms.delta:g}, "
                 f"but its mechanism spends {guarantee}. Do not answer it."
             )
-        return replace(terms, mechanism=mechanism)
+        return made
 
     def terms(self) -> dict[str, Any]:
         """Return the campaign as an analyst would write it, with every default spelt out."""
-        names = self.attributes.names or ()
-        asked = [_written(name, part) for name, part in zip(names, self.attributes.parts, strict=True)]
+        group = self.public_group
         return {
             "id": self.id,
             "title": self.title,
-            "attributes": asked,
+            "attributes": [one.written() for one in self.attributes],
             "epsilon": self.epsilon,
             "delta": self.delta,
             "users": self.users,
@@ -125,6 +138,9 @@ class Campaign:
             "answers": self.answers,
             "mechanism": self.asked,
             "report": self.report,
+            "public_group": None if group is None else {"name": group.name, "values": list(group.values)},
+            "breakdown": list(self.breakdown),
+            "tokens": self.tokens,
         }
 
     def to_wire(self) -> dict[str, Any]:
@@ -132,23 +148,15 @@ class Campaign:
         made = {"spec": self.mechanism.spec(), "guarantee": self.mechanism.guarantee.spec()}
         return {"version": VERSION} | self.terms() | made
 
-    @property
-    def domain(self) -> Any:
-        """What one user holds: the one attribute itself, or the record of all."""
-        return self.attributes if self.attributes.dims > 1 else self.attributes.parts[0]
+    @cached_property
+    def mechanism(self) -> Any:
+        """The one mechanism, or all of them together."""
+        return self.parts[0].mechanism if len(self.parts) == 1 else Together(self.parts)
 
-    @property
+    @cached_property
     def quantities(self) -> tuple[str, ...]:
-        """Names of the means and frequencies that are estimated."""
-        return self.attributes.quantities
-
-    @cached_property
-    def _report_shape(self) -> tuple[int, ...]:
-        return tuple(getattr(self.mechanism, "report_shape", ()))
-
-    @cached_property
-    def _report_dtype(self) -> np.dtype[Any]:
-        return np.dtype(getattr(self.mechanism, "report_dtype", np.float64))
+        """Names of the means and frequencies that are estimated, part by part."""
+        return tuple(name for part in self.parts for name in part.quantities)
 
     def predict(self, users: int | None = None) -> FloatArray:
         """Return the standard error of each quantity for so many reporting users, the target population by default.
@@ -156,186 +164,85 @@ class Campaign:
         It is that of the worst distribution: of the numbers, or of the categories on average. A single category that
         many users share can have a somewhat larger error, the others then have a smaller one.
         """
-        found = deviation(self.mechanism, users=self.users if users is None else users)
-        return np.broadcast_to(np.asarray(found.std, dtype=np.float64), (len(self.quantities),))
+        from noisette.utility import deviation
 
-    def encode(self, values: Mapping[str, Any], *, clip: bool = False) -> npt.NDArray[Any]:
-        """Return a user's values as the row that the mechanism takes, labels as codes, numbers clipped where asked."""
-        names = self.attributes.names or ()
+        count = self.users if users is None else users
+        found = [(deviation(part.mechanism, users=count).std, len(part.quantities)) for part in self.parts]
+        return np.concatenate([np.broadcast_to(np.asarray(std, dtype=np.float64), (size,)) for std, size in found])
+
+    def encode(self, values: Mapping[str, Any], *, clip: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """Return a user's values as mechanisms take them: labels as codes, numbers clipped where asked."""
+        names = [one.name for one in self.attributes]
         if not isinstance(values, Mapping) or set(values) != set(names):
             got = sorted(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
             raise ValueError(f"Expected a value for each of {', '.join(names)}, got {got}.")
-        parts = zip(names, self.attributes.parts, strict=True)
-        return np.asarray([_code(values[name], name, part, clip=clip) for name, part in parts])
+        return {one.name: one.code(values[one.name], clip=clip) for one in self.attributes}
 
     def privatize(self, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> Any:
-        """Return one user's report as JSON: a number, or lists of numbers."""
-        row = self.encode(values, clip=clip)
-        reports = self.mechanism.privatize(row[None] if self.attributes.dims > 1 else row, rng=rng)
-        return np.asarray(reports)[0].tolist()
+        """Return one user's report as JSON: a number, or lists of numbers, or a list of these where parts differ."""
+        coded = {name: value[None] for name, value in self.encode(values, clip=clip).items()}
+        row = self.privatize_coded(coded, rng=rng)[0]
+        sent = [row[name].tolist() for name in self.row.names or ()]
+        return sent[0] if len(sent) == 1 else sent
 
-    def decode(self, reports: Sequence[Any]) -> npt.NDArray[Any]:
-        """Return reports that were JSON as an array, refusing what this mechanism cannot have sent."""
-        found = np.stack([self._array(report) for report in reports])
-        self.mechanism.tally(found)  # checks the support, and how far noise can go
+    def privatize_coded(self, coded: Mapping[str, npt.NDArray[Any]], *, rng: Rng = None) -> Rows:
+        """Return the reports of many users as rows; each attribute has its values, labels as codes, along one axis."""
+        source = _random.generator(rng)
+        sent = [part.privatize([coded[one.name] for one in part.attributes], rng=source) for part in self.parts]
+        found = np.zeros(len(sent[0]), dtype=self.row)
+        for name, reports in zip(self.row.names or (), sent, strict=True):
+            found[name] = reports
         return found
 
-    def _array(self, report: Any) -> npt.NDArray[Any]:
-        """Return one report as an array of the mechanism's shape and type."""
-        if not _numeric(report, len(self._report_shape)):
-            raise ValueError(f"Expected a report of shape {self._report_shape}, of numbers alone.")
-        try:
-            found = np.asarray(report)
-        except ValueError as error:
-            raise ValueError("Expected the lists of a report to have one length.") from error
-        if found.shape != self._report_shape:
-            raise ValueError(f"Expected a report of shape {self._report_shape}, got {found.shape}.")
-        if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
-            raise ValueError("Expected the numbers of a report to be finite and within 64 bits.")
-        if self._report_dtype.kind in "iu" and found.dtype.kind == "f":
-            raise ValueError("Expected a report of whole numbers.")
-        cast = found.astype(self._report_dtype)
-        if not np.array_equal(cast, found):
-            raise ValueError(f"Report {found.tolist()} is outside the support: {self.mechanism.support}.")
-        return cast
+    @cached_property
+    def row(self) -> np.dtype[Any]:
+        """The type of one user's report in memory, in a binary batch and in the database."""
+        return np.dtype([(f"part{place}", part.dtype, part.shape) for place, part in enumerate(self.parts)])
 
-    def aggregate(self, reports: npt.NDArray[Any]) -> Aggregate:
-        """Sum decoded reports."""
-        made: Aggregate = self.mechanism.aggregate(reports)
-        return replace(made, names=self.quantities)
+    def rows(self, reports: Sequence[Any]) -> Rows:
+        """Return reports that were JSON as rows, refusing what has another shape or type."""
+        found = np.zeros(len(reports), dtype=self.row)
+        several = len(self.parts) > 1
+        if several and not all(isinstance(one, list) and len(one) == len(self.parts) for one in reports):
+            raise ValueError(f"Expected a report to be a list of {len(self.parts)}, one for each part of the campaign.")
+        for place, part in enumerate(self.parts):
+            own = [one[place] for one in reports] if several else reports
+            found[f"part{place}"] = _array(part, own)
+        return found
 
-    def _choose(self) -> Any:
-        """Return the mechanism that was asked for, or for "auto" the unbiased one of least predicted error.
+    def decode(self, reports: Sequence[Any]) -> Rows:
+        """Return reports that were JSON as rows, refusing what the mechanisms cannot have sent."""
+        found = self.rows(reports)
+        self.check(found)
+        return found
 
-        The plan is made with every range scaled to one unit, so that no attribute counts for more because its
-        numbers are large.
-        """
-        units = tuple(part if isinstance(part, Categorical) else Interval(0, 1) for part in self.attributes.parts)
-        domain: Any = Attributes(units, names=self.attributes.names) if len(units) > 1 else units[0]
-        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta}
-        if isinstance(self.asked, dict):
-            names = self.attributes.names or ()
-            if set(self.asked) != set(names):
-                raise ValueError(f"Expected a mechanism for each of {', '.join(names)}, got {sorted(self.asked)}.")
-            inner = tuple(self.asked[name] for name in names)
-            return SampledAttributes(inner, domain=self.attributes, report=self.report, **budget)  # type: ignore[arg-type]
-        if self.asked == "auto" and len(units) > 1:
-            quick = [name for part in domain.distinct[0] for name in self._unbiased(part)]
-            spec = combine(domain, users=self.users, report=self.report, mechanisms=quick, **budget).mechanism.spec()
-        else:
-            wanted = None if self.asked == "auto" else [self.asked]
-            made = plan(users=self.users, domain=domain, report=self.report, mechanisms=wanted, **budget)
-            if made.best_unbiased is None:
-                raise ValueError(
-                    f"Expected mechanism={self.asked!r} to be unbiased: its intervals would not cover the truth. "
-                    "Name another one, or auto."
-                )
-            spec = made.best_unbiased.spec
-        return from_spec(spec | {"domain": self.domain.spec()})
-
-    def _unbiased(self, part: Any) -> list[str]:
-        """Return the mechanisms for one attribute whose averages are unbiased and which take no time to build."""
-        made = plan(users=self.users, domain=part, epsilon=self.epsilon, delta=self.delta)
-        return [
-            one.mechanism
-            for one in made.candidates
-            if one.unbiased and not getattr(by_name(one.mechanism), "slow_start", False)
-        ]
+    def check(self, rows: Rows) -> None:
+        """Refuse rows that the mechanisms cannot have sent."""
+        for place, part in enumerate(self.parts):
+            values = rows[f"part{place}"]
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise ValueError("Expected the numbers of a report to be finite.")
+            part.aggregate(values)
 
 
-def _terms(fields: Any) -> Campaign:
-    """Check all that an analyst wrote; the mechanism is still to come."""
-    if not isinstance(fields, Mapping):
-        raise TypeError(f"Expected a campaign with the fields {', '.join(sorted(_REQUIRED))}, got {fields!r}.")
-    if unknown := sorted(map(str, set(fields) - _REQUIRED - _OPTIONAL)):
-        known = ", ".join(sorted(_REQUIRED | _OPTIONAL))
-        raise ValueError(f"Unknown field {unknown[0]!r} in a campaign; expected some of {known}.")
-    if lacking := sorted(_REQUIRED - set(fields)):
-        raise ValueError(f"Expected a field {lacking[0]!r} in the campaign.")
-    name, title = fields["id"], fields.get("title", fields["id"])
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise ValueError(f"Expected id={name!r} to be small letters, digits and dashes, at most 63, e.g. commute-2026.")
-    if not isinstance(title, str) or not 0 < len(title) <= _LONGEST_NAME:
-        raise ValueError(f"Expected title={title!r} to be a text of at most {_LONGEST_NAME} characters.")
-    period, answers = fields.get("period", "once"), fields.get("answers", "permanent")
-    for key, value, allowed in (("period", period, PERIODS), ("answers", answers, ANSWERS)):
-        if value not in allowed:
-            raise ValueError(f"Expected {key}={value!r} to be one of {', '.join(allowed)}.")
-    asked = fields.get("mechanism", "auto")
-    if isinstance(asked, Mapping):
-        asked = {str(key): value for key, value in asked.items()}
-    elif not isinstance(asked, str):
-        raise TypeError(f"Expected mechanism={asked!r} to be auto, a name, or a name for each attribute.")
-    attributes = _attributes(fields["attributes"])
-    report = fields.get("report")
-    return Campaign(
-        id=name,
-        title=title,
-        attributes=attributes,
-        epsilon=_validate.epsilon(fields["epsilon"]),
-        delta=_validate.delta(fields.get("delta", 0.0)),
-        users=_validate.integer(fields["users"], "users", low=1),
-        period=period,
-        answers=answers,
-        asked=asked,
-        report=None if report is None else _validate.integer(report, "report", low=1, high=attributes.dims),
-        mechanism=None,
-    )
-
-
-def _attributes(entries: Any) -> Attributes:
-    """Return the domain of what is asked."""
-    if not isinstance(entries, list) or not entries:
-        raise ValueError(f"Expected attributes={entries!r} to be a list of at least one attribute.")
-    parts = [_attribute(entry) for entry in entries]
-    return Attributes(tuple(part for _, part in parts), names=tuple(name for name, _ in parts))
-
-
-def _attribute(entry: Any) -> tuple[str, Any]:
-    """Return the name and the domain of one attribute."""
-    if not isinstance(entry, Mapping) or set(entry) not in ({"name", "range"}, {"name", "categories"}):
-        raise ValueError(f"Expected an attribute with a name and a range or categories, got {entry!r}.")
-    name = entry["name"]
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-        raise ValueError(f"Expected name={name!r} of an attribute to be a text, at most {_LONGEST_NAME} characters.")
-    if "range" in entry:
-        limits = entry["range"]
-        if not isinstance(limits, list) or len(limits) != 2:
-            raise ValueError(f"Expected range={limits!r} of {name!r} to be two numbers, e.g. [0, 120].")
-        return name, Interval(*(_validate.number(limit, f"range of {name}") for limit in limits))
-    labels = entry["categories"]
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise ValueError(
-            f"Expected categories={labels!r} of {name!r} to be texts. YAML reads yes, no and 1 as something else: "
-            'put them in quotes, as in ["yes", "no"].'
-        )
-    if max(map(len, labels), default=0) > _LONGEST_NAME:
-        raise ValueError(f"Expected categories of {name!r} of at most {_LONGEST_NAME} characters.")
-    return name, Categorical(labels=tuple(labels))
-
-
-def _written(name: str, part: Any) -> dict[str, Any]:
-    """Return an attribute as it is written in a file."""
-    if isinstance(part, Categorical):
-        return {"name": name, "categories": list(part.labels or ())}
-    return {"name": name, "range": [part.low, part.high]}
-
-
-def _code(value: Any, name: str, part: Any, *, clip: bool) -> float | int:
-    """Return one value as an admissible number."""
-    if isinstance(part, Categorical):
-        labels = part.labels or ()
-        if value not in labels:
-            raise ValueError(f"Expected {name}={value!r} to be one of {', '.join(labels)}.")
-        return labels.index(value)
-    number = _validate.number(value, name)
-    if math.isnan(number):
-        raise ValueError(f"Expected a number for {name}, got {value!r}. Leave the question unanswered instead.")
-    if clip:
-        return float(min(max(number, part.low), part.high))
-    if not part.low <= number <= part.high:
-        raise ValueError(f"Expected {name}={value!r} in {part}. Pass clip=True to move it to the nearest end.")
-    return number
+def _array(part: Part, reports: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return reports about one part as an array of its shape and type."""
+    if not all(_numeric(report, len(part.shape)) for report in reports):
+        raise ValueError(f"Expected a report of shape {part.shape}, of numbers alone.")
+    try:
+        found = np.asarray(reports)
+    except (ValueError, OverflowError) as error:
+        raise ValueError("Expected the lists of a report to have one length.") from error
+    if found.shape[1:] != part.shape:
+        raise ValueError(f"Expected a report of shape {part.shape}, got {found.shape[1:]}.")
+    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        raise ValueError("Expected the numbers of a report to be finite and within 64 bits.")
+    if part.dtype.kind in "iu" and found.dtype.kind == "f":
+        raise ValueError("Expected a report of whole numbers.")
+    cast = found.astype(part.dtype)
+    if not np.array_equal(cast, found):
+        raise ValueError(f"A report is outside the support: {part.mechanism.support}.")
+    return cast
 
 
 def _numeric(report: Any, depth: int) -> bool:
@@ -343,3 +250,78 @@ def _numeric(report: Any, depth: int) -> bool:
     if depth:
         return isinstance(report, list) and all(_numeric(entry, depth - 1) for entry in report)
     return type(report) in (int, float)
+
+
+def _terms(fields: Any) -> Campaign:
+    """Check all that an analyst wrote; the mechanisms are still to come."""
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"Expected a campaign with the fields {', '.join(sorted(_REQUIRED))}, got {fields!r}.")
+    if unknown := sorted(map(str, set(fields) - _REQUIRED - _OPTIONAL)):
+        known = ", ".join(sorted(_REQUIRED | _OPTIONAL))
+        raise ValueError(f"Unknown field {unknown[0]!r} in a campaign; expected some of {known}.")
+    if lacking := sorted(_REQUIRED - set(fields)):
+        raise ValueError(f"Expected a field {lacking[0]!r} in the campaign.")
+    name = fields["id"]
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        raise ValueError(f"Expected id={name!r} to be small letters, digits and dashes, at most 63, e.g. commute-2026.")
+    choices = {"period": ("once", PERIODS), "answers": ("permanent", ANSWERS), "tokens": ("open", TOKENS)}
+    chosen = {key: fields.get(key, default) for key, (default, _) in choices.items()}
+    for key, (_, allowed) in choices.items():
+        if chosen[key] not in allowed:
+            raise ValueError(f"Expected {key}={chosen[key]!r} to be one of {', '.join(allowed)}.")
+    attributes = _attributes(fields["attributes"])
+    plain = sum(one.plain for one in attributes)
+    report = fields.get("report")
+    return Campaign(
+        id=name,
+        title=schema.text(fields.get("title", name), "title"),
+        attributes=attributes,
+        epsilon=_validate.epsilon(fields["epsilon"]),
+        delta=_validate.delta(fields.get("delta", 0.0)),
+        users=_validate.integer(fields["users"], "users", low=1),
+        asked=_asked(fields.get("mechanism", "auto")),
+        report=None if report is None else _validate.integer(report, "report", low=1, high=plain or None),
+        public_group=_public_group(fields.get("public_group")),
+        breakdown=_breakdown(fields.get("breakdown", []), attributes),
+        **chosen,
+    )
+
+
+def _attributes(entries: Any) -> tuple[Attribute, ...]:
+    """Return what is asked."""
+    if not isinstance(entries, list) or not entries:
+        raise ValueError(f"Expected attributes={entries!r} to be a list of at least one attribute.")
+    found = tuple(Attribute.read(entry) for entry in entries)
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"Expected attributes of distinct names, got {names}.")
+    return found
+
+
+def _asked(mechanism: Any) -> str | dict[str, str]:
+    if isinstance(mechanism, Mapping) and all(isinstance(value, str) for value in mechanism.values()):
+        return {str(key): value for key, value in mechanism.items()}
+    if not isinstance(mechanism, str):
+        raise TypeError(f"Expected mechanism={mechanism!r} to be auto, a name, or a name for each attribute.")
+    return mechanism
+
+
+def _public_group(group: Any) -> PublicGroup | None:
+    if group is None:
+        return None
+    if not isinstance(group, Mapping) or set(group) != {"name", "values"}:
+        raise ValueError(f"Expected public_group={group!r} to have a name and values.")
+    values = schema.labels(group["values"], "values of public_group")
+    if not 0 < len(set(values)) == len(values) <= _MOST_GROUPS:
+        raise ValueError(f"Expected 1 to {_MOST_GROUPS} distinct values of public_group, got {len(values)}.")
+    return PublicGroup(schema.text(group["name"], "name of public_group"), values)
+
+
+def _breakdown(names: Any, attributes: tuple[Attribute, ...]) -> tuple[str, ...]:
+    """Return the categories by which numbers are broken down."""
+    known = [one.name for one in attributes if one.kind == "category"]
+    if not isinstance(names, list) or not all(name in known for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"Expected breakdown={names!r} to be a list of categorical attributes, of {known}.")
+    if names and not any(one.kind == "number" for one in attributes):
+        raise ValueError(f"Expected a number to break down by {', '.join(names)}.")
+    return tuple(names)

@@ -1,15 +1,19 @@
-"""What arrives: the JSON of reports, and what is wrong with it."""
+"""What arrives: the JSON or the bytes of reports, and what is wrong with them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from noisette.collector.campaigns import Campaign
+from noisette.collector import batches, seen
+from noisette.collector.batches import Block
+from noisette.collector.campaigns import Campaign, Rows
 from noisette.collector.periods import check_period
-from noisette.collector.store import Received, Refusal, Refused
+from noisette.collector.store import Refusal, Refused, Submission
 
 LARGEST_BATCH = 10_000
 
@@ -23,76 +27,200 @@ class _Strict(BaseModel):
 
 
 class Entry(_Strict):
-    """One report: the key of its sending, the period, the user's token of that period, and what was sent."""
+    """One report: the key of its sending, the period, the user's token of that period, and what was sent.
+
+    ``group`` is the public group, where the campaign has one; ``signature`` that of a blind token.
+    """
 
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$")]
     period: Annotated[str, Field(max_length=16)]
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     report: _Value
+    group: Annotated[str | None, Field(max_length=200)] = None
+    signature: Annotated[str | None, Field(max_length=1024)] = None
 
 
 class One(Entry):
-    """One report, with the version of the format."""
+    """One report, with the version of the format; ``campaign`` is checked where it is given."""
 
     version: Literal[1]
+    campaign: Annotated[str | None, Field(max_length=63)] = None
 
 
 class Batch(_Strict):
     """Several reports, stored all or none."""
 
     version: Literal[1]
+    campaign: Annotated[str | None, Field(max_length=63)] = None
     reports: Annotated[list[Entry], Field(min_length=1, max_length=LARGEST_BATCH)]
 
 
 def body_schema() -> dict[str, Any]:
-    """Return the OpenAPI description of a body: one report or a batch."""
+    """Return the OpenAPI description of a body: one report or a batch, or a binary batch."""
     parts = [model.model_json_schema(ref_template="#/components/schemas/{model}") for model in (One, Batch)]
-    entry = Entry.model_json_schema()
     batch = parts[1]
     batch.pop("$defs")
-    batch["properties"]["reports"]["items"] = entry
-    return {"required": True, "content": {"application/json": {"schema": {"oneOf": [parts[0], batch]}}}}
+    batch["properties"]["reports"]["items"] = Entry.model_json_schema()
+    return {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"oneOf": parts}},
+            batches.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
 
 
-def parse(body: bytes) -> list[Received]:
-    """Read one report or a batch, or raise `Refused` with what is wrong and where."""
+@dataclass(frozen=True, eq=False)
+class Arrived:
+    """A body that could be read: entries of JSON, or a binary block."""
+
+    campaign: Campaign
+    entries: tuple[Entry, ...]
+    block: Block | None = None
+
+    @property
+    def size(self) -> int:
+        """How many reports it holds."""
+        return len(self.entries) if self.block is None else len(self.block)
+
+
+def parse(campaign: Campaign, body: bytes) -> Arrived:
+    """Read one report or a batch, in JSON or binary, or raise `Refused` with what is wrong and where."""
+    if body[:4] == batches.MAGIC:
+        try:
+            return Arrived(campaign, (), batches.unpack(campaign, body, most=LARGEST_BATCH))
+        except (batches.Malformed, batches.WrongCampaign) as error:
+            reason = "wrong-campaign" if isinstance(error, batches.WrongCampaign) else "malformed"
+            raise Refused([Refusal(0, reason, str(error))]) from error
     model = Batch if b'"reports"' in body else One
     try:
         found: Any = model.model_validate_json(body)
     except (ValidationError, RecursionError) as error:
         raise Refused([Refusal(0, "malformed", _explain(error))]) from error
-    entries: list[Entry] = found.reports if isinstance(found, Batch) else [found]
-    return [Received(one.key, one.period, one.token, one.report) for one in entries]
+    if found.campaign not in (None, campaign.id):
+        detail = f"This report is for another campaign than {campaign.id!r}. Send it there."
+        raise Refused([Refusal(0, "wrong-campaign", detail)])
+    return Arrived(campaign, tuple(found.reports) if isinstance(found, Batch) else (found,))
 
 
-def check(campaign: Campaign, batch: Sequence[Received]) -> None:
-    """Raise `Refused` with every report that this campaign cannot have received."""
-    refusals = [found for index, one in enumerate(batch) if (found := _wrong_period(campaign, index, one))]
-    if refusals:
-        raise Refused(refusals)
+def settle(arrived: Sequence[Arrived]) -> list[Submission | Refused]:
+    """Turn what arrived into rows, and refuse what names a wrong period, group or shape.
+
+    Reports of one campaign that came in many bodies are turned into rows at once. Whether they are in the support is
+    seen when they are summed.
+    """
+    outcomes: dict[int, Submission | Refused] = {}
+    plain: dict[str, list[int]] = {}
+    for place, one in enumerate(arrived):
+        refusals = _misplaced(one)
+        if refusals:
+            outcomes[place] = Refused(refusals)
+        elif one.block is not None:
+            outcomes[place] = Submission(one.campaign, (one.block,))
+        else:
+            plain.setdefault(one.campaign.id, []).append(place)
+    for places in plain.values():
+        outcomes |= dict(zip(places, _rowed([arrived[place] for place in places]), strict=True))
+    return [outcomes[place] for place in range(len(arrived))]
+
+
+def _rowed(alike: list[Arrived]) -> list[Submission | Refused]:
+    """Turn the entries of one campaign into rows, one arrival after the other if they do not all fit."""
+    campaign = alike[0].campaign
     try:
-        campaign.decode([one.report for one in batch])
+        rows = campaign.rows([entry.report for one in alike for entry in one.entries])
     except (TypeError, ValueError, OverflowError):
-        raise Refused(list(_outside(campaign, batch))) from None
+        if len(alike) == 1:
+            return [Refused(_impossible(alike[0]))]
+        return [outcome for one in alike for outcome in _rowed([one])]
+    ends = np.cumsum([one.size for one in alike])
+    return [_submission(one, rows[end - one.size : end]) for one, end in zip(alike, ends.tolist(), strict=True)]
 
 
-def _wrong_period(campaign: Campaign, index: int, one: Received) -> Refusal | None:
+def _submission(one: Arrived, rows: Rows) -> Submission:
+    """Return entries and their rows as blocks, one for each period."""
+    campaign, entries = one.campaign, one.entries
+    tokens = np.frombuffer(bytes.fromhex("".join(entry.token[:32] for entry in entries)), np.uint8).reshape(-1, 16)
+    keys = seen.key_digests(campaign.id, [entry.key for entry in entries])
+    codes = {value: code for code, value in enumerate(campaign.public_group.values if campaign.public_group else ())}
+    groups = np.asarray([0 if entry.group is None else codes[entry.group] for entry in entries], dtype=np.uint16)
+    periods = list(dict.fromkeys(entry.period for entry in entries))
+    whole = Block(periods[0], tokens, keys, groups, rows, np.arange(len(rows)))
+    if len(periods) == 1:
+        return Submission(campaign, (whole,))
+    named = np.asarray([entry.period for entry in entries])
+    parts = (Block(period, *_columns(whole.take(named == period))) for period in periods)
+    return Submission(campaign, tuple(parts))
+
+
+def _columns(block: Block) -> tuple[Any, ...]:
+    return block.tokens, block.keys, block.groups, block.rows, block.index
+
+
+def _misplaced(one: Arrived) -> list[Refusal]:
+    """Return the reports of a wrong period or group."""
+    campaign = one.campaign
+    if one.block is not None:
+        return _wrong_period(campaign, one.block.period, 0) or _wrong_codes(campaign, one.block)
+    found: list[Refusal] = []
+    sound: set[tuple[str, str | None]] = set()
+    for index, entry in enumerate(one.entries):
+        if (entry.period, entry.group) in sound:
+            continue
+        wrong = _wrong_period(campaign, entry.period, index) or _wrong_group(campaign, entry.group, index)
+        found += wrong
+        if not wrong:
+            sound.add((entry.period, entry.group))
+    return found
+
+
+def _wrong_period(campaign: Campaign, period: str, index: int) -> list[Refusal]:
     try:
-        check_period(campaign.period, one.period)
+        check_period(campaign.period, period)
     except ValueError as error:
-        return Refusal(index, "wrong-period", str(error))
-    return None
+        return [Refusal(index, "wrong-period", str(error))]
+    return []
 
 
-def _outside(campaign: Campaign, batch: Sequence[Received]) -> list[Refusal]:
-    """Return the reports that the mechanism cannot have sent, looking at one after the other."""
+def _wrong_group(campaign: Campaign, group: str | None, index: int) -> list[Refusal]:
+    known = campaign.public_group
+    if known is None and group is not None:
+        return [Refusal(index, "wrong-group", "This campaign has no public group. Leave it out.")]
+    if known is not None and group not in known.values:
+        return [Refusal(index, "wrong-group", f"Expected the group to be one of the values of {known.name!r}.")]
+    return []
+
+
+def _wrong_codes(campaign: Campaign, block: Block) -> list[Refusal]:
+    known = campaign.public_group
+    if known is None:
+        return []
+    wrong = np.flatnonzero(block.groups >= len(known.values)).tolist()
+    detail = f"Expected the number of a group of {known.name!r}, below {len(known.values)}."
+    return [Refusal(index, "wrong-group", detail) for index in wrong]
+
+
+def outside(submission: Submission) -> list[Refusal]:
+    """Return the reports that the mechanisms cannot have sent, looking at one after the other."""
+    campaign, found = submission.campaign, []
+    for block in submission.blocks:
+        for place, index in enumerate(block.index.tolist()):
+            try:
+                campaign.check(block.rows[place : place + 1])
+            except (TypeError, ValueError, OverflowError) as error:
+                found.append(Refusal(index, "out-of-support", str(error)))
+    return found
+
+
+def _impossible(one: Arrived) -> list[Refusal]:
+    """Return the entries that are not of the right shape or type."""
     found = []
-    for index, one in enumerate(batch):
+    for index, entry in enumerate(one.entries):
         try:
-            campaign.decode([one.report])
+            one.campaign.rows([entry.report])
         except (TypeError, ValueError, OverflowError) as error:
             found.append(Refusal(index, "out-of-support", str(error)))
-    return found or [Refusal(0, "out-of-support", "The sums of this batch no longer fit 64 bits. Send fewer at once.")]
+    return found or [Refusal(0, "out-of-support", "Reports of different types in one batch. Send them apart.")]
 
 
 def _explain(error: ValidationError | RecursionError) -> str:

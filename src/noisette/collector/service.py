@@ -2,171 +2,219 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Request, Response
+from fastapi import Query as Parameter
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from noisette._service import Observed, Problem, read_body
 from noisette._terminal import to_json
-from noisette.collector import intake
+from noisette.collector import exports, intake
 from noisette.collector.campaigns import Campaign
+from noisette.collector.distributions import Shapes
+from noisette.collector.estimates import Query, estimates
 from noisette.collector.keys import Keys
+from noisette.collector.limits import RateLimit
 from noisette.collector.periods import check_period, period_at
 from noisette.collector.store import Refusal, Refused, Store
 from noisette.collector.telemetry import Metrics, log
-from noisette.enhancement import METHODS, enhance
+from noisette.collector.writer import Writer
+from noisette.enhancement import METHODS
 
 LARGEST_BODY = 4 * 2**20
+RATE = 2000.0  # requests a second from one address
 
 _STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400}
 _SHOWN = 100  # refusals of a batch that the answer lists
+_SMALL = 1 << 16  # bytes of a body that is read without another thread
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
+Period = Annotated[str | None, Parameter(max_length=16, description="The current period by default.")]
+Level = Annotated[float, Parameter(gt=0, lt=1, description="Confidence of the intervals.")]
+Method = Annotated[str, Parameter(alias="enhance", description="Free post-processing, e.g. auto.")]
+Format = Annotated[Literal["json", "csv", "parquet"], Parameter(description="CSV and Parquet hold the estimates only.")]
 
 
-def create_app(campaigns: Iterable[Campaign], store: Store, keys: Keys, *, largest_body: int = LARGEST_BODY) -> FastAPI:
-    """Return the service for some campaigns; it closes the store when it ends."""
+@dataclass(frozen=True, eq=False)
+class Service:
+    """What the routes share: the campaigns by id, where reports are kept, who may come in, and what is counted."""
+
+    campaigns: dict[str, Campaign]
+    store: Store
+    keys: Keys
+    limit: RateLimit | None
+    metrics: Metrics
+    shapes: Shapes
+
+    def find(self, campaign_id: str) -> Campaign:
+        """Return a campaign, or say that there is none."""
+        if campaign_id not in self.campaigns:
+            raise Problem(404, "unknown-campaign", "There is no such campaign here.")
+        return self.campaigns[campaign_id]
+
+    def needs(self, *roles: str) -> Any:
+        """Return a dependency that lets only these roles through, and none too often."""
+
+        async def check(request: Request) -> None:
+            if self.limit is not None:
+                pause = self.limit.wait(request.client.host if request.client else "")
+                if pause > 0:
+                    raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            own = self.keys.roles(key.strip()) if scheme.lower() == "bearer" else frozenset()
+            if not own:
+                raise Problem(401, "unauthorised", "Expected a header 'Authorization: Bearer KEY' with a known key.")
+            if not own & set(roles):
+                raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
+
+        return Depends(check)
+
+    def estimates(self, campaign: Campaign, period: str | None, level: float, method: str) -> dict[str, Any]:
+        """Return what the reports of a period say."""
+        chosen = period_at(campaign.period) if period is None else period
+        try:
+            check_period(campaign.period, chosen)
+            if method not in METHODS:
+                raise ValueError(f"Expected enhance to be one of {', '.join(sorted(METHODS))}.")
+            query = Query(chosen, level, method)
+            return estimates(campaign, self.store.layout(campaign), self.store.sums(campaign), query, self.shapes)
+        except ValueError as error:
+            raise Problem(422, "bad-query", str(error)) from error
+
+
+def create_app(
+    campaigns: Iterable[Campaign],
+    store: Store,
+    keys: Keys,
+    *,
+    largest_body: int = LARGEST_BODY,
+    rate: float | None = RATE,
+) -> FastAPI:
+    """Return the service for some campaigns; it closes the store when it ends.
+
+    ``rate`` is how many requests a second one address may make, None for any number.
+    """
     known = {campaign.id: store.register(campaign) for campaign in campaigns}
-    metrics = Metrics()
+    limit = None if rate is None else RateLimit(rate)
+    service = Service(known, store, keys, limit, Metrics(), Shapes())
+    writer = Writer(store)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         log.info("started", extra={"told": {"campaigns": sorted(known)}})
         yield
+        await run_in_threadpool(writer.close)
         store.close()
         log.info("stopped")
 
     app = FastAPI(title="Noisette collector", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_middleware(Observed, metrics=metrics, log=log)
-    _handle_errors(app, metrics)
+    app.add_middleware(Observed, metrics=service.metrics, log=log)
+    _handle_errors(app, service.metrics)
+    _add_state(app, service)
+    _add_campaigns(app, service)
 
-    def find(campaign_id: str) -> Campaign:
-        if campaign_id not in known:
-            raise Problem(404, "unknown-campaign", "There is no such campaign here.")
-        return known[campaign_id]
+    @app.post(
+        "/campaigns/{campaign_id}/reports",
+        dependencies=[service.needs("device")],
+        openapi_extra={"requestBody": intake.body_schema()},
+        status_code=201,
+        responses=_answers(200, 400, 401, 403, 404, 409, 413, 422, 429, 503),
+    )
+    async def receive(campaign_id: CampaignId, request: Request) -> Response:
+        """Store one report or a batch; the answer comes when they are on the disk."""
+        campaign = service.find(campaign_id)
+        body = await read_body(request, largest_body)
+        small = len(body) <= _SMALL
+        arrived = intake.parse(campaign, body) if small else await run_in_threadpool(intake.parse, campaign, body)
+        done = await writer.write(arrived)
+        service.metrics.accepted.labels(campaign.id).inc(done.accepted)
+        service.metrics.repeated.labels(campaign.id).inc(done.repeated)
+        told = {"accepted": done.accepted, "repeated": done.repeated}
+        request.state.told = {"campaign": campaign.id} | told
+        return JSONResponse(told, 201 if done.accepted else 200)
 
-    readers, all_roles = _needs(keys, "analyst", "auditor"), _needs(keys, "device", "analyst", "auditor")
+    return app
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    """Add what operators and their programs look at."""
 
     @app.get("/health")
     async def health() -> dict[str, str]:
         """Tell that the process answers."""
         return {"status": "ok"}
 
-    @app.get("/ready")
+    @app.get("/ready", responses=_answers(503))
     def ready() -> dict[str, str]:
         """Tell that reports can be stored now."""
-        store.ping()
+        service.store.ping()
         return {"status": "ready"}
 
-    @app.get("/metrics", dependencies=[readers])
+    @app.get("/metrics", dependencies=[service.needs("analyst", "auditor")], responses=_answers(401, 403, 429))
     def prometheus() -> Response:
         """Return the counters in Prometheus' text format."""
-        for campaign in known.values():
-            for period, users in store.periods(campaign).items():
-                metrics.users.labels(campaign.id, period).set(users)
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        for campaign in service.campaigns.values():
+            for period, users in service.store.periods(campaign).items():
+                service.metrics.users.labels(campaign.id, period).set(users)
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/campaigns", dependencies=[readers])
+
+def _add_campaigns(app: FastAPI, service: Service) -> None:
+    """Add what analysts read, and devices before they answer."""
+    readers = service.needs("analyst", "auditor")
+
+    @app.get("/campaigns", dependencies=[readers], responses=_answers(401, 403, 429))
     def list_campaigns() -> Response:
         """List the campaigns."""
-        return _json({"campaigns": [{"id": one.id, "title": one.title} for one in known.values()]})
+        listed = [{"id": one.id, "title": one.title} for one in service.campaigns.values()]
+        return _json({"campaigns": listed})
 
-    @app.get("/campaigns/{campaign_id}", dependencies=[all_roles])
+    @app.get(
+        "/campaigns/{campaign_id}",
+        dependencies=[service.needs("device", "analyst", "auditor")],
+        responses=_answers(401, 403, 404, 422, 429),
+    )
     def show_campaign(campaign_id: CampaignId) -> Response:
         """Return what a campaign asks, its mechanism and guarantee, and the error predicted for its target."""
-        campaign = find(campaign_id)
+        campaign = service.find(campaign_id)
         predicted = dict(zip(campaign.quantities, campaign.predict(), strict=True))
         return _json(campaign.to_wire() | {"predicted": predicted})
 
-    @app.get("/campaigns/{campaign_id}/estimates", dependencies=[readers])
+    @app.get(
+        "/campaigns/{campaign_id}/estimates",
+        dependencies=[readers],
+        responses=_answers(401, 403, 404, 422, 429, 503),
+    )
     def show_estimates(
         campaign_id: CampaignId,
-        period: Annotated[str | None, Query(max_length=16, description="The current period by default.")] = None,
-        level: Annotated[float, Query(gt=0, lt=1, description="Confidence of the intervals.")] = 0.95,
-        method: Annotated[str, Query(alias="enhance", description="Free post-processing, e.g. auto.")] = "none",
+        period: Period = None,
+        level: Level = 0.95,
+        method: Method = "none",
+        shape: Annotated[Format, Parameter(alias="format")] = "json",
     ) -> Response:
-        """Return what the reports of a period say so far, with intervals."""
-        campaign = find(campaign_id)
-        if method not in METHODS:
-            raise Problem(422, "bad-query", f"Expected enhance to be one of {', '.join(sorted(METHODS))}.")
-        return _json(_estimates(campaign, store, period, level, method))
-
-    @app.post(
-        "/campaigns/{campaign_id}/reports",
-        dependencies=[_needs(keys, "device")],
-        openapi_extra={"requestBody": intake.body_schema()},
-    )
-    async def receive(campaign_id: CampaignId, request: Request) -> Response:
-        """Store one report or a batch; the answer comes when they are on the disk."""
-        campaign = find(campaign_id)
-        body = await read_body(request, largest_body)
-        done = await run_in_threadpool(_take, campaign, store, body)
-        metrics.accepted.labels(campaign.id).inc(done.accepted)
-        metrics.repeated.labels(campaign.id).inc(done.repeated)
-        told = {"accepted": done.accepted, "repeated": done.repeated}
-        request.state.told = {"campaign": campaign.id} | told
-        return _json(told, 201 if done.accepted else 200)
-
-    return app
+        """Return what the reports of a period say so far: estimates, distributions, groups, drift."""
+        campaign = service.find(campaign_id)
+        found = service.estimates(campaign, period, level, method)
+        if shape == "json":
+            return _json(found)
+        content = exports.to_csv(found) if shape == "csv" else exports.to_parquet(found)
+        headers = {"Content-Disposition": f'attachment; filename="{campaign.id}.{shape}"'}
+        return Response(content, media_type=exports.FORMATS[shape], headers=headers)
 
 
-def _take(campaign: Campaign, store: Store, body: bytes) -> Any:
-    """Check a body and store what it holds."""
-    batch = intake.parse(body)
-    intake.check(campaign, batch)
-    return store.accept(campaign, batch)
-
-
-def _estimates(campaign: Campaign, store: Store, period: str | None, level: float, method: str) -> dict[str, Any]:
-    """Return the estimates of a period as JSON."""
-    counts = store.periods(campaign)
-    chosen = period_at(campaign.period) if period is None else period
-    try:
-        check_period(campaign.period, chosen)
-    except ValueError as error:
-        raise Problem(422, "bad-query", str(error)) from error
-    aggregate = store.aggregate(campaign, chosen)
-    found = aggregate.estimate()
-    if method != "none" and aggregate.users:
-        try:
-            found = enhance(found, method=method)
-        except ValueError as error:
-            raise Problem(422, "bad-query", str(error)) from error
-    low, high = found.interval(level)
-    expected = campaign.predict(aggregate.users) if aggregate.users else [None] * len(campaign.quantities)
-    rows = zip(campaign.quantities, found.value, found.std_error, low, high, found.count, expected, strict=True)
-    keys = ("name", "value", "std_error", "low", "high", "reports", "predicted_std_error")
-    return {
-        "campaign": campaign.id,
-        "period": chosen,
-        "periods": counts,
-        "users": aggregate.users,
-        "target_users": campaign.users,
-        "level": level,
-        "enhance": found.method,
-        "expected_gain": found.expected_gain,
-        "guarantee": campaign.mechanism.guarantee.spec(),
-        "dimensions": [dict(zip(keys, row, strict=True)) for row in rows],
-    }
-
-
-def _needs(keys: Keys, *roles: str) -> Any:
-    """Return a dependency that lets only these roles through."""
-
-    def check(request: Request) -> None:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        own = keys.roles(key.strip()) if scheme.lower() == "bearer" else frozenset()
-        if not own:
-            raise Problem(401, "unauthorised", "Expected a header 'Authorization: Bearer KEY' with a known key.")
-        if not own & set(roles):
-            raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
-
-    return Depends(check)
+def _answers(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the answers that are not a success: a reason in one word, and in a sentence."""
+    told = {"type": "object", "properties": {"reason": {"type": "string"}, "detail": {"type": "string"}}}
+    content = {"application/json": {"schema": told}}
+    return {code: {"description": "Refused." if code >= 300 else "Known before.", "content": content} for code in codes}
 
 
 def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
@@ -175,8 +223,15 @@ def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(Problem)
     async def problem(_: Request, error: Problem) -> Response:
         metrics.rejected.labels(error.reason).inc()
-        headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+        headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(error.status)
         return JSONResponse({"reason": error.reason, "detail": str(error)}, error.status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        metrics.rejected.labels("bad-query").inc()
+        first = error.errors()[0]
+        detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}."
+        return JSONResponse({"reason": "bad-query", "detail": detail}, 422)
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:

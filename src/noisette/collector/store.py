@@ -1,6 +1,6 @@
 """What the collector keeps: campaigns, reports and running sums, in SQLite or PostgreSQL.
 
-A report, the keys that make it unique and the sums that it adds to are one transaction. When `Store.accept` returns,
+A report, the digests that make it unique and the sums that it adds to are one transaction. When `Store.accept` returns,
 that transaction is on the disk; when it raises, nothing of it is.
 """
 
@@ -8,63 +8,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from noisette._validate import IntArray
-from noisette.aggregation.streams import quantities
-from noisette.collector.campaigns import Campaign
-from noisette.core import Aggregate
-
-SCHEMA = 1
-_WRITES = "noisette_writes"  # the execution option of a transaction that will write
-_AT_ONCE = 500  # keys looked up in one query
-_SUMS = ("count", "total", "squares")
-
-metadata = sa.MetaData()
-_meta = sa.Table("noisette_collector", metadata, sa.Column("version", sa.Integer, primary_key=True))
-_campaigns = sa.Table(
-    "campaigns",
-    metadata,
-    sa.Column("id", sa.String(63), primary_key=True),
-    sa.Column("definition", sa.Text, nullable=False),
-)
-_reports = sa.Table(
-    "reports",
-    metadata,
-    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), nullable=False),
-    sa.Column("key", sa.String(64), nullable=False),
-    sa.Column("period", sa.String(16), nullable=False),
-    sa.Column("token", sa.String(64), nullable=False),
-    sa.Column("report", sa.Text, nullable=False),
-    sa.UniqueConstraint("campaign", "key", name="once_a_key"),
-    sa.UniqueConstraint("campaign", "period", "token", name="once_a_period"),
-)
-_aggregates = sa.Table(
-    "aggregates",
-    metadata,
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
-    sa.Column("period", sa.String(16), primary_key=True),
-    sa.Column("users", sa.BigInteger, nullable=False),
-    *(sa.Column(name, sa.LargeBinary, nullable=False) for name in _SUMS),
-)
-
-
-@dataclass(frozen=True)
-class Received:
-    """One report as it came, with the key of its sending and the user's token of the period."""
-
-    key: str
-    period: str
-    token: str
-    report: Any
+from noisette.collector import seen, tables
+from noisette.collector.batches import Block
+from noisette.collector.campaigns import Campaign, Rows
+from noisette.collector.migrations import migrate
+from noisette.collector.sums import Layout, Sums
 
 
 @dataclass(frozen=True)
@@ -92,6 +49,14 @@ class Accepted:
     repeated: int
 
 
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """A batch for one campaign, stored all or none; its reports are possible, whether they are new is still to see."""
+
+    campaign: Campaign
+    blocks: tuple[Block, ...]
+
+
 class Store:
     """Campaigns, reports and sums in the database at a URL: ``sqlite:///file`` or ``postgresql://host/name``.
 
@@ -100,23 +65,12 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        try:
-            parsed = sa.make_url(url)
-            backend = parsed.get_backend_name()
-            if backend not in ("sqlite", "postgresql") or (backend == "sqlite" and not parsed.database):
-                raise ArgumentError("unknown")
-            options = {"timeout": 30} if backend == "sqlite" else {"options": "-c synchronous_commit=on"}
-            self._engine = sa.create_engine(parsed, connect_args=options, pool_pre_ping=backend != "sqlite")
-        except (ArgumentError, NoSuchModuleError) as error:
-            raise ValueError(
-                "Expected the database to be sqlite:///FILE or postgresql://USER@HOST/NAME, got another URL."
-            ) from error
+        self._engine = tables.open_engine(url)
         # SQLite has one writer, and its own way of waiting is a sleep: threads of this process queue here instead.
-        self._turn: Any = threading.Lock() if backend == "sqlite" else nullcontext()
-        if backend == "sqlite":
-            sa.event.listen(self._engine, "connect", _prepare)
-            sa.event.listen(self._engine, "begin", _begin)
-        self._create()
+        self._turn: Any = threading.Lock() if self._engine.dialect.name == "sqlite" else nullcontext()
+        self._layouts: dict[str, Layout] = {}
+        with self._writing() as connection:
+            migrate(connection)
 
     def close(self) -> None:
         """Close all connections."""
@@ -125,7 +79,14 @@ class Store:
     def ping(self) -> None:
         """Raise unless the database answers and has our tables."""
         with self._reading() as connection:
-            connection.execute(sa.select(_meta.c.version)).one()
+            connection.execute(sa.select(tables.meta.c.version)).one()
+
+    def layout(self, campaign: Campaign) -> Layout:
+        """Return where the sums of a campaign lie, which is found once."""
+        known = self._layouts.get(campaign.id)
+        if known is None or known.campaign is not campaign:
+            known = self._layouts[campaign.id] = Layout(campaign)
+        return known
 
     def register(self, campaign: Campaign) -> Campaign:
         """Store a campaign, or return the stored one if its terms are the same.
@@ -133,11 +94,12 @@ class Store:
         What was stored wins: the mechanism was chosen once, whatever a later version of the planner would choose.
         """
         with self._writing() as connection:
-            self._lock_all(connection)
-            stored = self._definition(connection, campaign.id)
+            connection.execute(sa.select(tables.meta.c.version).with_for_update()).one()
+            query = sa.select(tables.campaigns.c.definition).where(tables.campaigns.c.id == campaign.id)
+            stored = connection.execute(query).scalar_one_or_none()
             if stored is None:
                 text = json.dumps(campaign.to_wire())
-                connection.execute(sa.insert(_campaigns).values(id=campaign.id, definition=text))
+                connection.execute(sa.insert(tables.campaigns).values(id=campaign.id, definition=text))
                 return campaign
         known = Campaign.from_wire(json.loads(stored))
         if known.terms() != campaign.terms():
@@ -148,113 +110,98 @@ class Store:
             )
         return known
 
-    def accept(self, campaign: Campaign, batch: Sequence[Received]) -> Accepted:
-        """Store the reports of a batch that are new and add them to the sums, all in one transaction.
+    def accept(self, submissions: Sequence[Submission]) -> list[Accepted | Refused]:
+        """Store all that is new and add it to the sums in one transaction, and tell how each submission fared.
 
-        A key that was stored with the same report is no news. Raises `Refused`, and stores nothing, if a key comes
-        with another report or a token has another report in the same period.
+        A token or key that was stored with the same report is no news. A submission with one that came with another
+        report is refused as a whole, and does not hinder the others.
         """
+        tallied = _together([(one.campaign, block) for one in submissions for block in one.blocks])
+        sums = [self._tally(campaign, block) for campaign, block in tallied]
         with self._writing() as connection:
-            connection.execute(sa.select(_campaigns.c.id).where(_campaigns.c.id == campaign.id).with_for_update()).one()
-            new = self._news(connection, campaign, batch)
-            by_period: dict[str, list[Received]] = {}
-            for one in new:
-                by_period.setdefault(one.period, []).append(one)
-            for period, members in by_period.items():
-                rows = [_row(campaign, one) for one in members]
-                connection.execute(sa.insert(_reports), rows)
-                added = campaign.aggregate(campaign.decode([one.report for one in members]))
-                self._add(connection, campaign, period, added)
-        return Accepted(len(new), len(batch) - len(new))
-
-    def _news(self, connection: sa.Connection, campaign: Campaign, batch: Sequence[Received]) -> list[Received]:
-        """Return the reports that are not stored yet, or raise with all that contradict what is."""
-        columns = (_reports.c.key, _reports.c.period, _reports.c.token, _reports.c.report)
-        keys: dict[str, tuple[str, str, str]] = {}
-        used: set[tuple[str, str]] = set()
-        for start in range(0, len(batch), _AT_ONCE):
-            part = batch[start : start + _AT_ONCE]
-            same_key = _reports.c.key.in_([one.key for one in part])
-            same_token = _reports.c.token.in_([one.token for one in part])
-            query = sa.select(*columns).where(_reports.c.campaign == campaign.id, sa.or_(same_key, same_token))
-            for key, period, token, report in connection.execute(query):
-                keys[key] = (period, token, report)
-                used.add((period, token))
-        new, refusals = [], []
-        for index, one in enumerate(batch):
-            own = (one.period, one.token, _text(one.report))
-            if one.key in keys:
-                if keys[one.key] != own:
-                    detail = "This key came before with another report. Give each report a key of its own."
-                    refusals.append(Refusal(index, "key-reused", detail))
-            elif (one.period, one.token) in used:
-                detail = f"This user has already answered in period {one.period}."
-                refusals.append(Refusal(index, "already-answered", detail))
+            self._lock(connection, {one.campaign.id for one in submissions})
+            if seen.insert(connection, *_identities(tallied)):
+                outcomes: list[Accepted | Refused] = [Accepted(sum(map(len, one.blocks)), 0) for one in submissions]
             else:
-                keys[one.key] = own
-                used.add((one.period, one.token))
-                new.append(one)
-        if refusals:
-            raise Refused(refusals)
-        return new
+                outcomes, news = _sift(connection, submissions)
+                tallied = _together(news)
+                sums = [self._tally(campaign, block) for campaign, block in tallied]
+                if tallied and not seen.insert(connection, *_identities(tallied)):
+                    raise RuntimeError("A digest appeared within a transaction that holds its campaign.")
+            for (campaign, block), added in zip(tallied, sums, strict=True):
+                self._write(connection, campaign, block, added)
+        return outcomes
 
-    def _add(self, connection: sa.Connection, campaign: Campaign, period: str, added: Aggregate) -> None:
-        """Add to the sums of a period."""
-        place = (_aggregates.c.campaign == campaign.id) & (_aggregates.c.period == period)
-        row = connection.execute(sa.select(_aggregates).where(place)).mappings().one_or_none()
-        merged = added if row is None else _load(campaign, row).merge(added)
-        sums = {name: np.ascontiguousarray(getattr(merged, name), dtype="<i8").tobytes() for name in _SUMS}
-        if row is None:
-            connection.execute(
-                sa.insert(_aggregates).values(campaign=campaign.id, period=period, users=merged.users, **sums)
-            )
-        else:
-            connection.execute(sa.update(_aggregates).where(place).values(users=merged.users, **sums))
+    def _tally(self, campaign: Campaign, block: Block) -> dict[int, Sums]:
+        """Sum the reports of each public group."""
+        layout = self.layout(campaign)
+        if campaign.public_group is None:
+            return {0: layout.tally(block.rows)}
+        return {group: layout.tally(block.rows[block.groups == group]) for group in np.unique(block.groups).tolist()}
+
+    def _lock(self, connection: sa.Connection, names: set[str]) -> None:
+        """Wait for other processes that write to these campaigns, always in one order."""
+        query = sa.select(tables.campaigns.c.id).where(tables.campaigns.c.id.in_(names))
+        found = connection.execute(query.order_by(tables.campaigns.c.id).with_for_update()).all()
+        if len(found) != len(names):
+            raise LookupError("A campaign is not in this database. Register it first.")
+
+    def _write(self, connection: sa.Connection, campaign: Campaign, block: Block, added: dict[int, Sums]) -> None:
+        """Write the reports of a block, and add to the sums of its period."""
+        connection.execute(sa.insert(tables.blocks).values(**block.stored(campaign)))
+        for group, sums in added.items():
+            place = {"campaign": campaign.id, "period": block.period, "group": group}
+            here = sa.and_(*(tables.sums.c[name] == value for name, value in place.items()))
+            row = connection.execute(sa.select(tables.sums).where(here)).one_or_none()
+            total = sums if row is None else self._load(campaign, row) + sums
+            new = {"users": total.users, "vector": total.to_bytes()}
+            if row is None:
+                connection.execute(sa.insert(tables.sums).values(**place, **new))
+            else:
+                connection.execute(sa.update(tables.sums).where(here).values(**new))
+
+    def _load(self, campaign: Campaign, row: Any) -> Sums:
+        """Return stored sums."""
+        return Sums(self.layout(campaign), row.users, np.frombuffer(row.vector, dtype="<i8").astype(np.int64))
+
+    def sums(self, campaign: Campaign) -> dict[str, dict[int, Sums]]:
+        """Return the sums of each period, in order, and public group."""
+        query = sa.select(tables.sums).where(tables.sums.c.campaign == campaign.id)
+        found: dict[str, dict[int, Sums]] = defaultdict(dict)
+        with self._reading() as connection:
+            for row in connection.execute(query.order_by(tables.sums.c.period, tables.sums.c.group)):
+                found[row.period][row.group] = self._load(campaign, row)
+        return dict(found)
+
+    def aggregate(self, campaign: Campaign, period: str) -> Sums:
+        """Return the sums of a period over all groups; of zero users if nothing came."""
+        total = self.layout(campaign).nothing()
+        for one in self.sums(campaign).get(period, {}).values():
+            total += one
+        return total
 
     def periods(self, campaign: Campaign) -> dict[str, int]:
         """Return the periods that have reports, in order, and how many users answered in each."""
-        query = sa.select(_aggregates.c.period, _aggregates.c.users).where(_aggregates.c.campaign == campaign.id)
+        period, users = tables.sums.c.period, sa.func.sum(tables.sums.c.users)
+        query = sa.select(period, users).where(tables.sums.c.campaign == campaign.id).group_by(period).order_by(period)
         with self._reading() as connection:
-            return {row.period: row.users for row in connection.execute(query.order_by(_aggregates.c.period))}
+            return {name: int(count) for name, count in connection.execute(query)}
 
-    def aggregate(self, campaign: Campaign, period: str) -> Aggregate:
-        """Return the sums of a period; of zero users if nothing came."""
-        place = (_aggregates.c.campaign == campaign.id) & (_aggregates.c.period == period)
-        with self._reading() as connection:
-            row = connection.execute(sa.select(_aggregates).where(place)).mappings().one_or_none()
-        if row is not None:
-            return _load(campaign, row)
-        weights = campaign.mechanism.readout.weights
-        nothing = np.zeros(quantities(campaign.domain) if weights is None else weights.size, dtype=np.int64)
-        return Aggregate(campaign.mechanism, 0, nothing, nothing, nothing, campaign.quantities)
-
-    def reports(self, campaign: Campaign, period: str) -> Iterator[Received]:
+    def blocks(self, campaign: Campaign, period: str) -> Iterator[Block]:
         """Yield the stored reports of a period in the order in which they came, without holding them all."""
-        columns = (_reports.c.key, _reports.c.period, _reports.c.token, _reports.c.report)
-        query = sa.select(*columns).where(_reports.c.campaign == campaign.id, _reports.c.period == period)
+        table = tables.blocks
+        query = sa.select(table).where(table.c.campaign == campaign.id, table.c.period == period)
         with self._reading() as connection:
-            for row in connection.execute(query.order_by(_reports.c.number).execution_options(yield_per=1000)):
-                yield Received(row[0], row[1], row[2], json.loads(row[3]))
+            for row in connection.execute(query.order_by(table.c.number).execution_options(yield_per=1)):
+                tokens = np.frombuffer(row.tokens, dtype=np.uint8).reshape(row.users, -1)
+                groups = np.frombuffer(row.groups or bytes(2 * row.users), dtype="<u2").astype(np.uint16)
+                rows = np.frombuffer(row.rows, dtype=campaign.row)
+                yield Block(period, tokens, None, groups, rows, np.arange(row.users))
 
-    def _definition(self, connection: sa.Connection, name: str) -> str | None:
-        query = sa.select(_campaigns.c.definition).where(_campaigns.c.id == name)
-        return connection.execute(query).scalar_one_or_none()
-
-    def _create(self) -> None:
-        """Make the tables if there are none, and refuse those of another version."""
-        with self._writing() as connection:
-            if self._engine.dialect.name == "postgresql":
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": 0x4E5A434F})
-            metadata.create_all(connection)
-            versions = connection.execute(sa.select(_meta.c.version)).scalars().all()
-            if not versions:
-                connection.execute(sa.insert(_meta).values(version=SCHEMA))
-            elif versions != [SCHEMA]:
-                raise ValueError(f"This database has version {versions} of the collector's tables, expected {SCHEMA}.")
-
-    def _lock_all(self, connection: sa.Connection) -> None:
-        """Wait for whoever registers a campaign at the same time."""
-        connection.execute(sa.select(_meta.c.version).with_for_update()).one()
+    def rows(self, campaign: Campaign, period: str) -> Rows:
+        """Return all stored reports of a period; for checks, it holds them all."""
+        found = [block.rows for block in self.blocks(campaign, period)]
+        return np.concatenate(found) if found else np.zeros(0, dtype=campaign.row)
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -264,43 +211,90 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
         """Give a transaction that commits at the end and rolls back on an error."""
-        with self._turn, self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
+        writes = self._engine.connect().execution_options(**{tables.WRITES: True})
+        with self._turn, writes as connection, connection.begin():
             yield connection
 
 
-def _prepare(connection: Any, _: Any) -> None:
-    """Set up one SQLite connection: transactions are ours to begin, and a commit waits for the disk."""
-    connection.isolation_level = None
-    for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-        connection.execute(f"PRAGMA {setting}")
+def _together(blocks: list[tuple[Campaign, Block]]) -> list[tuple[Campaign, Block]]:
+    """Join the blocks of each campaign and period, those with keys apart from those without."""
+    joined: dict[tuple[str, str, bool], list[tuple[Campaign, Block]]] = defaultdict(list)
+    for campaign, block in blocks:
+        if len(block):
+            joined[campaign.id, block.period, block.keys is None].append((campaign, block))
+    return [(same[0][0], _joined([block for _, block in same])) for same in joined.values()]
 
 
-def _begin(connection: sa.Connection) -> None:
-    """Begin a transaction of SQLite, with the right to write where it is wanted."""
-    writes = connection.get_execution_options().get(_WRITES)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+def _joined(blocks: list[Block]) -> Block:
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    keys = None if first.keys is None else np.concatenate([one.keys for one in blocks if one.keys is not None])
+    tokens, groups, rows = (
+        np.concatenate([getattr(one, name) for one in blocks]) for name in ("tokens", "groups", "rows")
+    )
+    return Block(first.period, tokens, keys, groups, rows, np.arange(len(rows)))
 
 
-def _text(report: Any) -> str:
-    """Return the one way in which a report is written."""
-    return json.dumps(report, separators=(",", ":"), allow_nan=False)
+def _identities(blocks: list[tuple[Campaign, Block]]) -> tuple[Any, Any]:
+    """Return all digests of tokens and keys with their marks, in order of their bytes, which a tree takes faster."""
+    digests, marks = [], []
+    for campaign, block in blocks:
+        own = block.marks
+        digests.append(seen.token_digests(campaign.id, block.period, block.tokens))
+        marks.append(own)
+        if block.keys is not None:
+            digests.append(block.keys)
+            marks.append(block.key_marks)
+    every, all_marks = np.concatenate(digests), np.concatenate(marks)
+    order = np.argsort(every.view(">u8").reshape(len(every), -1)[:, 0])
+    return every[order], all_marks[order]
 
 
-def _row(campaign: Campaign, one: Received) -> dict[str, Any]:
-    return {
-        "campaign": campaign.id,
-        "key": one.key,
-        "period": one.period,
-        "token": one.token,
-        "report": _text(one.report),
-    }
+def _sift(
+    connection: sa.Connection, submissions: Sequence[Submission]
+) -> tuple[list[Accepted | Refused], list[tuple[Campaign, Block]]]:
+    """Look at every report, and return how each submission fares and the reports that are new."""
+    every = [(one.campaign, block) for one in submissions for block in one.blocks]
+    known = seen.lookup(connection, seen.pieces(_identities(every)[0]))
+    outcomes: list[Accepted | Refused] = []
+    news: list[tuple[Campaign, Block]] = []
+    for one in submissions:
+        here: dict[bytes, int] = {}  # what this submission adds; it counts only if nothing in it is refused
+        refusals: list[Refusal] = []
+        fresh = [(block, _fresh(one.campaign, block, known, here, refusals)) for block in one.blocks]
+        if refusals:
+            outcomes.append(Refused(sorted(refusals, key=lambda refusal: refusal.index)))
+            continue
+        known |= here
+        accepted = sum(int(chosen.sum()) for _, chosen in fresh)
+        outcomes.append(Accepted(accepted, sum(map(len, one.blocks)) - accepted))
+        news += [(one.campaign, block.take(chosen)) for block, chosen in fresh]
+    return outcomes, news
 
 
-def _load(campaign: Campaign, row: Mapping[Any, Any]) -> Aggregate:
-    """Return stored sums as an aggregate."""
-    count, total, squares = (_integers(row[name]) for name in _SUMS)
-    return Aggregate(campaign.mechanism, row["users"], count, total, squares, campaign.quantities)
-
-
-def _integers(stored: bytes) -> IntArray:
-    return np.frombuffer(stored, dtype="<i8").astype(np.int64)
+def _fresh(
+    campaign: Campaign, block: Block, known: dict[bytes, int], here: dict[bytes, int], refusals: list[Refusal]
+) -> Any:
+    """Tell which reports of a block are new, and note those that contradict what is known."""
+    tokens = seen.pieces(seen.token_digests(campaign.id, block.period, block.tokens))
+    marks = block.marks.tolist()
+    keys = [None] * len(tokens) if block.keys is None else seen.pieces(block.keys)
+    key_marks = marks if block.keys is None else block.key_marks.tolist()
+    fresh = np.zeros(len(tokens), dtype=bool)
+    for place, (token, mark, key, key_mark) in enumerate(zip(tokens, marks, keys, key_marks, strict=True)):
+        index = int(block.index[place])
+        key_before = None if key is None else here.get(key, known.get(key))
+        before = here.get(token, known.get(token))
+        if key_before is not None and key_before != key_mark:
+            detail = "This key came before with another report. Give each report a key of its own."
+            refusals.append(Refusal(index, "key-reused", detail))
+        elif before is not None and (before != mark or (key is not None and key_before is None)):
+            detail = f"This user has already answered in period {block.period}."
+            refusals.append(Refusal(index, "already-answered", detail))
+        elif before is None and key_before is None:
+            fresh[place] = True
+            here[token] = mark
+            if key is not None:
+                here[key] = key_mark
+    return fresh

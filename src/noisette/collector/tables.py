@@ -1,0 +1,85 @@
+"""The collector's tables, and how a database is opened so that what is committed is on the disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+SCHEMA = 2
+WRITES = "noisette_writes"  # the execution option of a transaction that will write
+
+metadata = sa.MetaData()
+meta = sa.Table("noisette_collector", metadata, sa.Column("version", sa.Integer, primary_key=True))
+campaigns = sa.Table(
+    "campaigns",
+    metadata,
+    sa.Column("id", sa.String(63), primary_key=True),
+    sa.Column("definition", sa.Text, nullable=False),
+)
+# What was accepted: a digest of each token in its period, and of each key that came with one. ``mark`` tells a report
+# that is sent again from another one under the same token or key.
+seen = sa.Table(
+    "seen",
+    metadata,
+    sa.Column("digest", sa.LargeBinary(16), primary_key=True),
+    sa.Column("mark", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+# The reports themselves, as many to a row as were committed together, in the order of their arrival.
+blocks = sa.Table(
+    "blocks",
+    metadata,
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), nullable=False),
+    sa.Column("period", sa.String(16), nullable=False),
+    sa.Column("users", sa.Integer, nullable=False),
+    sa.Column("tokens", sa.LargeBinary, nullable=False),
+    sa.Column("groups", sa.LargeBinary, nullable=False),
+    sa.Column("rows", sa.LargeBinary, nullable=False),
+    sa.Index("blocks_of", "campaign", "period"),
+)
+sums = sa.Table(
+    "sums",
+    metadata,
+    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
+    sa.Column("period", sa.String(16), primary_key=True),
+    sa.Column("group", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("users", sa.BigInteger, nullable=False),
+    sa.Column("vector", sa.LargeBinary, nullable=False),
+)
+
+
+def open_engine(url: str) -> sa.Engine:
+    """Open ``sqlite:///file`` or ``postgresql://host/name``, whose commits wait for the disk."""
+    try:
+        parsed = sa.make_url(url)
+        backend = parsed.get_backend_name()
+        if backend not in ("sqlite", "postgresql") or (backend == "sqlite" and not parsed.database):
+            raise ArgumentError("unknown")
+        if backend == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        options = {"timeout": 30} if backend == "sqlite" else {"options": "-c synchronous_commit=on"}
+        engine = sa.create_engine(parsed, connect_args=options, pool_pre_ping=backend != "sqlite")
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise ValueError(
+            "Expected the database to be sqlite:///FILE or postgresql://USER@HOST/NAME, got another URL."
+        ) from error
+    if backend == "sqlite":
+        sa.event.listen(engine, "connect", _prepare)
+        sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    """Set up one SQLite connection: transactions are ours to begin, and a commit waits for the disk."""
+    connection.isolation_level = None
+    for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Begin a transaction of SQLite, with the right to write where it is wanted."""
+    writes = connection.get_execution_options().get(WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
