@@ -80,6 +80,20 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
     assert resumed["spent"] == whole["spent"]
 
 
+def test_an_advised_norm_is_in_the_record_and_in_the_budget(tmp_path):
+    file = str(tmp_path / "run.pt")
+    made = record("--epochs", "2", "--seed", "1", "--clip", "advised", "--checkpoint", file)
+    assert made["advice"]["steps"] == 1
+    assert made["advice"]["l2_clip_norm"] == made["advice"]["quantiles"]["0.5"] > 0
+    assert made["curve"][-1]["steps"] == 21
+    assert 7.9 < made["spent"]["epsilon"] <= 8.0
+    again = record("--epochs", "2", "--seed", "1", "--clip", "advised", "--checkpoint", file)
+    assert again["advice"] == made["advice"]  # of a run that is over: nothing is asked again
+    assert again["spent"] == made["spent"]
+    shown = run("--epochs", "1", "--seed", "1", "--clip", "advised").stdout
+    assert "paid for as a step" in " ".join(shown.split())
+
+
 def test_an_attack_is_recorded_on_request():
     made = record("--epochs", "1", "--seed", "1", "--attack")
     assert (len(made["attack"]["members"]), len(made["attack"]["others"])) == (600, 200)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+_ADVISED = "advised"
 _ATTACKED = 5000  # examples on each side that a membership attack is tried on
 
 
@@ -23,7 +24,12 @@ _ATTACKED = 5000  # examples on each side that a membership attack is tried on
 @click.option("--batch", type=int, default=512, show_default=True, help="Expected size of a Poisson sample.")
 @click.option("--lr", type=float, default=0.5, show_default=True, help="Learning rate of SGD.")
 @click.option("--momentum", type=float, default=0.9, show_default=True)
-@click.option("--clip", default="auto-s", show_default=True, help="A norm, or l2, linf, auto-s, psac, quantile, ...")
+@click.option(
+    "--clip",
+    default="auto-s",
+    show_default=True,
+    help="A norm; l2, linf, auto-s, psac, quantile, ...; or advised: a private median.",
+)
 @click.option("--perturb", default="gaussian", show_default=True, help="gaussian, geodp, layered or tensor.")
 @click.option("--limit", type=int, help="Train on the first so many images only.")
 @click.option("--attack", is_flag=True, help="Try a membership attack; its result is not covered by the guarantee.")
@@ -78,17 +84,21 @@ def command(
         DataLoader(train, batch_size=batch),
         target=(epsilon, delta),
         epochs=epochs,
-        clip=_clip(clip),
+        clip="l2" if clip == _ADVISED else _clip(clip),
         perturb=perturb,
+        advice_steps=1 if clip == _ADVISED else 0,
         rng=seed,
     )
     curve: list[dict[str, Any]] = []
+    advice: dict[str, Any] | None = None
     if checkpoint is not None and checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)
         network.load_state_dict(saved["model"])
         private.optimizer.load_state_dict(saved["optimizer"])
-        curve = json.loads(saved["curve"])
+        curve, advice = json.loads(saved["curve"]), json.loads(saved["advice"])
     started = time.monotonic()
+    if clip == _ADVISED and advice is None:
+        advice = asdict(sgd.advise_clip(private, torch.nn.functional.cross_entropy))
     with progress(f"Training {model} on {data}") as advance:
 
         def keep(epoch: training.Epoch) -> None:
@@ -98,6 +108,7 @@ def command(
                     "model": network.state_dict(),
                     "optimizer": private.optimizer.state_dict(),
                     "curve": json.dumps(curve),
+                    "advice": json.dumps(advice),
                 }
                 with whole_file(checkpoint) as stream:
                     torch.save(whole, stream)
@@ -118,6 +129,7 @@ def command(
             "noise_multiplier": private.optimizer.budget.multiplier,
             "sampling_prob": private.loader.sampling_prob,
         },
+        "advice": advice,
         "guarantee": private.guarantee.spec(),
         "spent": private.optimizer.guarantee.spec(),
         "accuracy": curve[-1]["accuracy"],
@@ -163,4 +175,9 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
         shown.add_row(str(row["epoch"]), f"{row['steps']:,}", f"{row['epsilon']:.3f}", f"{row['accuracy']:.2%}")
     out.print(f"{record['model']} on {record['data']}: {record['parameters']:,} parameters", style="bold")
     out.print(shown)
+    if record["advice"] is not None:
+        norm, error = record["advice"]["l2_clip_norm"], record["advice"]["rank_error"]
+        out.print(
+            f"Clipped to {norm:.3g}, half of the norms at the start give or take {error:.1%}; paid for as a step."
+        )
     out.print(f"\nTest accuracy {record['accuracy']:.2%} under {describe(guarantee)}.")

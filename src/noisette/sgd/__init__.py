@@ -1,5 +1,6 @@
 """Private learning in PyTorch: bounded gradients, noise, Poisson samples and a budget that is kept."""
 
+from noisette.sgd.advice import Advice, advise_clip
 from noisette.sgd.budget import Budget, BudgetSpent
 from noisette.sgd.canaries import TrainingAudit, audit_training
 from noisette.sgd.clipping import CLIPS, L2, AutoS, Clip, Curvature, LInf, PerLayer, Psac, Quantile
@@ -17,6 +18,7 @@ __all__ = [
     "CLIPS",
     "L2",
     "PERTURBATIONS",
+    "Advice",
     "AutoS",
     "Budget",
     "BudgetSpent",
@@ -36,6 +38,7 @@ __all__ = [
     "Recorder",
     "TensorGaussian",
     "TrainingAudit",
+    "advise_clip",
     "audit_training",
     "check_model",
     "make_private",

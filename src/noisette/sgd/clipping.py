@@ -50,14 +50,7 @@ class Clip:
         }
 
     def _checked(self, parts: Mapping[str, Part], scale: float) -> Tensor:
-        squares = torch.stack([part.squares() for part in parts.values()]) * scale**2
-        broken = ~torch.isfinite(squares).all(0)
-        if bool(broken.any()):
-            raise FloatingPointError(
-                f"The gradients of {int(broken.sum())} of {len(broken)} examples are not finite, so nothing bounds "
-                "them; no step was made. Check the data, lower the learning rate or start from smaller weights."
-            )
-        return self.weights(squares) * _ROUNDING
+        return self.weights(_layer_squares(parts, scale)) * _ROUNDING
 
     def start(self, dims: Mapping[str, int]) -> None:
         """Learn how many numbers each layer has."""
@@ -76,9 +69,26 @@ class Clip:
         """Take up what `state` gave."""
 
 
+def _layer_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
+    """Return the squared norms of the gradients (layers, examples), each ``scale`` times what was recorded."""
+    squares = torch.stack([part.squares() for part in parts.values()]) * scale**2
+    broken = ~torch.isfinite(squares).all(0)
+    if bool(broken.any()):
+        raise FloatingPointError(
+            f"The gradients of {int(broken.sum())} of {len(broken)} examples are not finite, so nothing bounds "
+            "them; no step was made. Check the data, lower the learning rate or start from smaller weights."
+        )
+    return squares
+
+
+def total_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
+    """Return the squared norm of each example's gradient."""
+    return _layer_squares(parts, scale).sum(0)
+
+
 @dataclass
-class L2(Clip):
-    """Scale a gradient down to norm C: min(1, C / ||g||) (Abadi et al. 2016, Algorithm 1)."""
+class Normed(Clip):
+    """A rule with one norm, which can be set anew."""
 
     l2_clip_norm: float = 1.0
 
@@ -88,6 +98,17 @@ class L2(Clip):
     @property
     def bound(self) -> float:
         return self.l2_clip_norm
+
+    def state(self) -> dict[str, Any]:
+        return {"l2_clip_norm": self.l2_clip_norm}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.l2_clip_norm = float(state["l2_clip_norm"])
+
+
+@dataclass
+class L2(Normed):
+    """Scale a gradient down to norm C: min(1, C / ||g||) (Abadi et al. 2016, Algorithm 1)."""
 
     def weights(self, squares: Tensor) -> Tensor:
         return (self.l2_clip_norm / squares.sum(0).sqrt()).clamp(max=1.0)
@@ -111,19 +132,14 @@ class AutoS(Clip):
 
 
 @dataclass
-class Psac(Clip):
+class Psac(Normed):
     """Normalise, small gradients less: C g / (||g|| + r / (||g|| + r)) (Xia et al. 2023, DP-PSAC)."""
 
-    l2_clip_norm: float = 1.0
     r: float = 0.1
 
     def __post_init__(self) -> None:
-        _validate.positive(self.l2_clip_norm, "l2_clip_norm")
+        super().__post_init__()
         _validate.positive(self.r, "r")
-
-    @property
-    def bound(self) -> float:
-        return self.l2_clip_norm
 
     def weights(self, squares: Tensor) -> Tensor:
         norms = squares.sum(0).sqrt()
@@ -235,29 +251,24 @@ class Curvature(PerLayer):
 
 
 @dataclass
-class Quantile(Clip):
+class Quantile(Normed):
     """Move the threshold to a quantile of the norms (Andrew et al. 2021, Algorithm 1).
 
     C <- C exp(-rate (b - quantile)), where b is the noisy share of examples with a norm of at most C. The count, less
     one half each, changes by one half with an example; its noise takes ``share`` of the squared mu.
     """
 
-    l2_clip_norm: float = 1.0
     quantile: float = 0.5
     rate: float = 0.2
     share: float = 0.01
 
     def __post_init__(self) -> None:
-        _validate.positive(self.l2_clip_norm, "l2_clip_norm")
+        super().__post_init__()
         _validate.positive(self.rate, "rate")
         for name in ("quantile", "share"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"Expected {name}={getattr(self, name)!r} between 0 and 1.")
         self._within = 0.0
-
-    @property
-    def bound(self) -> float:
-        return self.l2_clip_norm
 
     def weights(self, squares: Tensor) -> Tensor:
         norms = squares.sum(0).sqrt()
@@ -269,12 +280,6 @@ class Quantile(Clip):
         self._within = 0.0
         inside = min(max(noisy / expected + 0.5, 0.0), 1.0)
         self.l2_clip_norm *= math.exp(-self.rate * (inside - self.quantile))
-
-    def state(self) -> dict[str, Any]:
-        return {"l2_clip_norm": self.l2_clip_norm}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.l2_clip_norm = float(state["l2_clip_norm"])
 
 
 CLIPS: dict[str, type[Clip]] = {

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
+from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import Clip, Sums
@@ -99,10 +100,26 @@ class PrivateOptimizer(Optimizer):
             self.steps += 1
         return loss
 
+    @property
+    def scale(self) -> float:
+        """What recorded gradients are multiplied with to be those of one example's own loss."""
+        return float(self.recorder.examples) if self._loss_reduction == "mean" else 1.0
+
+    def release_counts(self, norms: Callable[[], FloatArray], edges: FloatArray) -> FloatArray:
+        """Return noisy counts of a sample's gradient norms between public edges; to the budget this is a step.
+
+        An example adds one to one count: noise of the multiplier's size makes this as private as a step.
+        """
+        self.budget.check(self.steps)
+        if self._sums is not None:
+            raise RuntimeError("A batch is half summed. Count norms before training, or after a batch's last piece.")
+        counts = np.bincount(np.searchsorted(edges, norms()), minlength=len(edges) + 1)
+        self.steps += 1
+        return np.asarray(counts + self.budget.multiplier * self._rng.standard_normal(counts.shape))
+
     def _collect(self) -> None:
         parts = self.recorder.parts()
-        examples = self.recorder.examples
-        added = self.perturb.collect(self.clip, parts, examples if self._loss_reduction == "mean" else 1.0)
+        added = self.perturb.collect(self.clip, parts, self.scale)
         self.recorder.clear()
         if self._sums is None:
             self._sums = added

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from noisette import _random
+from noisette import _random, _validate
 from noisette._random import Rng
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.sgd.budget import Budget
@@ -54,13 +54,15 @@ def make_private(
     clip: float | str | Clip = 1.0,
     perturb: str | Perturbation = "gaussian",
     physical_batch: int = 1024,
+    advice_steps: int = 0,
     loss_reduction: Literal["mean", "sum"] = "mean",
     rng: Rng = None,
 ) -> Private:
     """Return the model, an optimiser and a loader for which the usual loop trains under ``target`` = (epsilon, delta).
 
     ``clip`` is a norm, a name of `CLIPS` or a rule; ``perturb`` a name of `PERTURBATIONS` or a perturbation. The loader
-    draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``.
+    draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``. The
+    budget is for all epochs and for ``advice_steps`` rounds of `advise_clip`.
 
     *Guarantee*: (epsilon, delta) of the whole run for one example, central model, relation add-remove, computed from
     privacy loss distributions of both directions. When its steps are made, `BudgetSpent` is raised. With ``rng=None``
@@ -85,14 +87,13 @@ def make_private(
     >>> print(private.guarantee)
     (2, 1e-05)-DP, unit example, model central, relation add-remove
     """
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise ValueError(f"Expected epochs={epochs!r} to be a whole number of at least 1.")
+    epochs = _validate.integer(epochs, "epochs", low=1)
     seeded = rng is not None
     noise = _random.generator(rng)
     sampling = _random.generator(None if rng is None else int(noise.integers(2**63)))
     private_loader = PoissonLoader.like(loader, physical_batch=physical_batch, rng=sampling)
     epsilon, delta = target
-    steps = epochs * private_loader.steps
+    steps = epochs * private_loader.steps + _validate.integer(advice_steps, "advice_steps", low=0)
     noise_kind: Perturbation = _named(perturb, PERTURBATIONS, "perturb") if isinstance(perturb, str) else perturb
     budget = Budget.for_target(epsilon, delta, steps=steps, sampling_prob=private_loader.sampling_prob)
     budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
@@ -75,14 +76,23 @@ class PoissonLoader:
 
     def __iter__(self) -> Iterator[Any]:
         while self.position < self.steps:
-            chosen = np.flatnonzero(self.rng.random(self.size) < self.sampling_prob)
-            pieces = np.array_split(chosen, max(-(-len(chosen) // self.physical_batch), 1))
+            pieces = self._pieces()
             for place, piece in enumerate(pieces):
                 self.complete = place == len(pieces) - 1
                 if self.complete:
                     self.position += 1
                 yield self.fetch(piece)
         self.position = 0
+
+    def draw(self) -> Iterator[Any]:
+        """Yield one more batch in its pieces, which is no part of the epoch."""
+        for piece in self._pieces():
+            yield self.fetch(piece)
+
+    def _pieces(self) -> list[npt.NDArray[np.intp]]:
+        """Draw the examples of a batch, in pieces."""
+        chosen = np.flatnonzero(self.rng.random(self.size) < self.sampling_prob)
+        return np.array_split(chosen, max(-(-len(chosen) // self.physical_batch), 1))
 
     def fetch(self, indices: Any) -> Any:
         """Return some examples as a batch."""
