@@ -25,6 +25,11 @@ _GLANCE = 5.0  # seconds between two looks at how many cores there are
 _CONNECTING = 5.0  # seconds for the head to answer
 _STORE = 200_000_000  # bytes that a cluster of our own may hold; sums are all that goes through it
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # RFC 9113, section 3.4
+_MANNERS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # no word to Ray's makers
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no word on standard output of a worker that was lost: results go there
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no hiding of GPUs, and no warning about it
+}
 _START = "Start it with `ray start --head`, or use --ray local for a cluster on this machine."
 
 
@@ -119,9 +124,9 @@ def _result(ray: Any, reference: Any, partition: Partition) -> Any:
 
 
 def _ray() -> Any:
-    """Import Ray, which reports to its makers and changes what devices a process sees unless told not to."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    """Import Ray with manners that it reads from the environment."""
+    for name, value in _MANNERS.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError as error:
