@@ -90,6 +90,13 @@ async def read_body(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
+def answers(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the answers that are not a success: a reason in one word, and in a sentence."""
+    told = {"type": "object", "properties": {"reason": {"type": "string"}, "detail": {"type": "string"}}}
+    content = {"application/json": {"schema": told}}
+    return {code: {"description": "Refused." if code >= 300 else "Known before.", "content": content} for code in codes}
+
+
 class Metrics:
     """The counters of one service, of which every service has those of its requests."""
 

@@ -215,6 +215,7 @@ def test_openapi_describes_the_reports(service: httpx.Client) -> None:
         "/campaigns/{campaign_id}",
         "/campaigns/{campaign_id}/estimates",
         "/campaigns/{campaign_id}/reports",
+        "/campaigns/{campaign_id}/table",
     }
     body = document["paths"]["/campaigns/{campaign_id}/reports"]["post"]["requestBody"]["content"]["application/json"]
     one, batch = body["schema"]["oneOf"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
-from noisette._service import Observed, Problem, read_body
+from noisette._service import Observed, Problem, answers, read_body
 from noisette._terminal import to_json
 from noisette.collector import exports, intake
 from noisette.collector.campaigns import Campaign
@@ -23,6 +23,7 @@ from noisette.collector.distributions import Shapes
 from noisette.collector.estimates import Query, estimates
 from noisette.collector.keys import Keys
 from noisette.collector.limits import RateLimit
+from noisette.collector.pages import add_pages
 from noisette.collector.periods import check_period, period_at
 from noisette.collector.store import Refusal, Refused, Store
 from noisette.collector.telemetry import Metrics, log
@@ -97,10 +98,12 @@ def create_app(
     *,
     largest_body: int = LARGEST_BODY,
     rate: float | None = RATE,
+    origins: Sequence[str] = (),
 ) -> FastAPI:
     """Return the service for some campaigns; it closes the store when it ends.
 
-    ``rate`` is how many requests a second one address may make, None for any number.
+    ``rate`` is how many requests a second one address may make, None for any number. ``origins`` are the sites whose
+    pages may answer campaigns, such as https://example.org.
     """
     known = {campaign.id: store.register(campaign) for campaign in campaigns}
     limit = None if rate is None else RateLimit(rate)
@@ -120,13 +123,14 @@ def create_app(
     _handle_errors(app, service.metrics)
     _add_state(app, service)
     _add_campaigns(app, service)
+    add_pages(app, service, origins)
 
     @app.post(
         "/campaigns/{campaign_id}/reports",
         dependencies=[service.needs("device")],
         openapi_extra={"requestBody": intake.body_schema()},
         status_code=201,
-        responses=_answers(200, 400, 401, 403, 404, 409, 413, 422, 429, 503),
+        responses=answers(200, 400, 401, 403, 404, 409, 413, 422, 429, 503),
     )
     async def receive(campaign_id: CampaignId, request: Request) -> Response:
         """Store one report or a batch; the answer comes when they are on the disk."""
@@ -152,13 +156,13 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """Tell that the process answers."""
         return {"status": "ok"}
 
-    @app.get("/ready", responses=_answers(503))
+    @app.get("/ready", responses=answers(503))
     def ready() -> dict[str, str]:
         """Tell that reports can be stored now."""
         service.store.ping()
         return {"status": "ready"}
 
-    @app.get("/metrics", dependencies=[service.needs("analyst", "auditor")], responses=_answers(401, 403, 429))
+    @app.get("/metrics", dependencies=[service.needs("analyst", "auditor")], responses=answers(401, 403, 429))
     def prometheus() -> Response:
         """Return the counters in Prometheus' text format."""
         for campaign in service.campaigns.values():
@@ -171,7 +175,7 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
     """Add what analysts read, and devices before they answer."""
     readers = service.needs("analyst", "auditor")
 
-    @app.get("/campaigns", dependencies=[readers], responses=_answers(401, 403, 429))
+    @app.get("/campaigns", dependencies=[readers], responses=answers(401, 403, 429))
     def list_campaigns() -> Response:
         """List the campaigns."""
         listed = [{"id": one.id, "title": one.title} for one in service.campaigns.values()]
@@ -180,7 +184,7 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
     @app.get(
         "/campaigns/{campaign_id}",
         dependencies=[service.needs("device", "analyst", "auditor")],
-        responses=_answers(401, 403, 404, 422, 429),
+        responses=answers(401, 403, 404, 422, 429),
     )
     def show_campaign(campaign_id: CampaignId) -> Response:
         """Return what a campaign asks, its mechanism and guarantee, and the error predicted for its target."""
@@ -191,7 +195,7 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
     @app.get(
         "/campaigns/{campaign_id}/estimates",
         dependencies=[readers],
-        responses=_answers(401, 403, 404, 422, 429, 503),
+        responses=answers(401, 403, 404, 422, 429, 503),
     )
     def show_estimates(
         campaign_id: CampaignId,
@@ -208,13 +212,6 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
         content = exports.to_csv(found) if shape == "csv" else exports.to_parquet(found)
         headers = {"Content-Disposition": f'attachment; filename="{campaign.id}.{shape}"'}
         return Response(content, media_type=exports.FORMATS[shape], headers=headers)
-
-
-def _answers(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers that are not a success: a reason in one word, and in a sentence."""
-    told = {"type": "object", "properties": {"reason": {"type": "string"}, "detail": {"type": "string"}}}
-    content = {"application/json": {"schema": told}}
-    return {code: {"description": "Refused." if code >= 300 else "Known before.", "content": content} for code in codes}
 
 
 def _handle_errors(app: FastAPI, metrics: Metrics) -> None:

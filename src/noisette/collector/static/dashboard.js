@@ -1,0 +1,248 @@
+// The dashboard: it asks the collector every two seconds and draws what it says. The key stays in this tab.
+
+import { columns, count, errorChart, histogram, html, number, strip, svg } from "./charts.js";
+
+const PAUSE = 2000, SHOWN = 40; // milliseconds between questions; quantities of one attribute that are listed
+const find = selector => document.querySelector(selector);
+const PLACE = "noisette:key";
+const view = { campaign: null, period: "", quantity: 0, paused: false, detail: null, round: 0 };
+
+async function ask(path) {
+  const answer = await fetch(path, { headers: { Authorization: `Bearer ${sessionStorage.getItem(PLACE)}` } });
+  const found = await answer.json();
+  if (!answer.ok) throw Object.assign(new Error(found.detail), { status: answer.status });
+  return found;
+}
+
+function show(element, ...children) {
+  element.replaceChildren(...children);
+}
+
+const facts = rows => rows.map(([name, value, more = "", kind = ""]) =>
+  html("div", kind ? { class: kind } : {}, html("dt", {}, name), html("dd", {}, value, html("small", {}, more))));
+
+// ---- asking ---------------------------------------------------------------------------------------------------------
+
+async function refresh() {
+  const round = ++view.round; // an answer to an older question is not drawn
+  try {
+    const overview = await ask("/dashboard/overview");
+    if (round !== view.round) return;
+    open(overview);
+    if (view.campaign === null) return;
+    const query = new URLSearchParams({ enhance: find("#enhance").value, ...(view.period && { period: view.period }) });
+    const detail = await ask(`/dashboard/campaigns/${encodeURIComponent(view.campaign)}?${query}`);
+    if (round !== view.round) return;
+    view.detail = detail;
+    draw();
+    say(view.paused ? "Updates are paused." : "Live.");
+  } catch (error) {
+    if (round !== view.round) return;
+    if (error.status === 401 || error.status === 403) lock(error.message);
+    else say(`No answer: ${error.message} Trying again.`);
+  }
+}
+
+function say(text) { // only when it changes: a screen reader reads it aloud
+  if (find("#state").textContent !== text) find("#state").textContent = text;
+}
+
+async function loop() {
+  for (;;) {
+    if (sessionStorage.getItem(PLACE) && !view.paused && !document.hidden) await refresh();
+    await new Promise(resolve => setTimeout(resolve, PAUSE));
+  }
+}
+
+function open({ campaigns, rejected }) {
+  for (const place of ["#campaigns", "#content"]) find(place).hidden = false;
+  find("#door").hidden = true;
+  if (!campaigns.some(one => one.id === view.campaign)) view.campaign = campaigns[0]?.id ?? null;
+  const list = find("#campaigns ul");
+  if (list.children.length !== campaigns.length) show(list, ...campaigns.map(entry));
+  campaigns.forEach((one, at) => {
+    const button = list.children[at].firstChild, bar = button.querySelector("progress");
+    button.setAttribute("aria-current", String(one.id === view.campaign));
+    button.querySelector("span").textContent = `${count(one.users)} of ${count(one.target_users)} users`;
+    [bar.max, bar.value] = [one.target_users, one.users];
+  });
+  const reasons = Object.entries(rejected).sort((a, b) => b[1] - a[1]);
+  const rows = reasons.map(([name, times]) => html("tr", {}, html("td", {}, name), html("td", {}, count(times))));
+  const head = html("tr", {}, html("th", { scope: "col" }, "reason"), html("th", { scope: "col" }, "times"));
+  show(find("#refused div"), rows.length ? html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows))
+    : html("p", { class: "hint" }, "Nothing."));
+}
+
+function entry(one) {
+  const button = html("button", { type: "button" }, html("b", {}, one.title), html("span"),
+    html("progress", { "aria-label": `Users of ${one.title}` }));
+  button.addEventListener("click", () => {
+    Object.assign(view, { campaign: one.id, period: "", quantity: 0 });
+    refresh().then(() => find("#content").focus({ preventScroll: false }));
+  });
+  return html("li", {}, button);
+}
+
+function lock(message = "") {
+  sessionStorage.removeItem(PLACE);
+  Object.assign(view, { campaign: null, detail: null, round: view.round + 1 });
+  for (const place of ["#campaigns", "#content"]) find(place).hidden = true;
+  show(find("#campaigns ul"));
+  find("#door").hidden = false;
+  find("#wrong").textContent = message;
+  find("#key").focus();
+}
+
+// ---- drawing --------------------------------------------------------------------------------------------------------
+
+function draw() {
+  const { estimates, terms } = view.detail;
+  find("#head h2").textContent = terms.title;
+  find("#head .hint").textContent =
+    `${terms.id}: ${[...new Set(estimates.attributes.map(one => one.mechanism))].join(", ")}, ${terms.answers} answers, ` +
+    (terms.period === "once" ? "asked once." : `one in each ${terms.period}.`);
+  const share = estimates.users / estimates.target_users;
+  show(find("#head dl"), ...facts([
+    ["users so far", count(estimates.users), `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} % of ${count(estimates.target_users)}`],
+    ["privacy of one answer", `ε = ${number(estimates.guarantee.epsilon)}`,
+      `${estimates.guarantee.delta > 0 ? `δ = ${number(estimates.guarantee.delta)}, ` : ""}${estimates.guarantee.model} model`],
+    ["period", estimates.period, `${Object.keys(estimates.periods).length} with reports`],
+  ]));
+  choices("#period", [["", "now"], ...Object.keys(estimates.periods).reverse().map(name => [name, name])], view.period);
+  choices("#quantity", estimates.dimensions.slice(0, 50).map((row, at) => [String(at), row.name]), String(view.quantity));
+  drawErrors();
+  drawEstimates();
+  drawComparison();
+  drawPromise();
+}
+
+function choices(place, options, chosen) { // made anew only when they change, so that an open list stays open
+  const select = find(place), wanted = JSON.stringify(options);
+  if (select.dataset.options !== wanted) {
+    show(select, ...options.map(([value, text]) => html("option", { value }, text)));
+    select.dataset.options = wanted;
+  }
+  select.value = chosen;
+}
+
+const width = element => Math.max(element.clientWidth, 240);
+
+function drawErrors() {
+  const { estimates, plan, track } = view.detail, place = view.quantity, row = estimates.dimensions[place];
+  const points = list => list.map(one => [one.users, one.std_errors[place]]);
+  const ratio = row.std_error / row.predicted_std_error;
+  find("#errors .hint").textContent = estimates.users && Number.isFinite(ratio) && row.std_error !== null
+    ? `${row.name}: standard error ${number(row.std_error, row.std_error)} now, ` +
+      `${number(row.predicted_std_error, row.predicted_std_error)} by the plan for as many users (${(100 * ratio).toFixed(0)} %).`
+    : `${row.name}: nothing to estimate from yet.`;
+  const figure = find("#errors figure"), target = estimates.target_users;
+  const title = `Standard error of ${row.name} against the number of users: the plan, and what was seen. ` +
+    find("#errors .hint").textContent;
+  const legend = (name, text) =>
+    html("li", {}, svg("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, svg("polyline", { class: name, points: "0,5 28,5" })), text);
+  show(figure, errorChart(width(figure), { plan: points(plan), track: points(track), target, title }),
+    html("ul", { class: "legend" }, legend("plan", "planned, worst distribution"), legend("seen", "seen since the service started")));
+}
+
+function drawEstimates() {
+  const { estimates, terms } = view.detail, place = find(".attributes");
+  find("#estimates .hint").textContent = `Lines are ${Math.round(100 * estimates.level)} % intervals` +
+    (estimates.enhance === "none" ? "." : `, after ${estimates.enhance}.`);
+  show(place, ...estimates.attributes.map(one => attribute(one, estimates, terms.attributes.find(each => each.name === one.name))));
+  for (const [at, one] of estimates.attributes.entries()) {
+    if (!one.distribution?.edges) continue;
+    const box = place.children[at], title = `Distribution of ${one.name}. ${quantiles(one)}`;
+    box.append(html("p", { class: "hint" }, `Distribution behind the reports. ${quantiles(one)}`),
+      html("figure", {}, histogram(width(box), one.distribution, title)));
+  }
+}
+
+const quantiles = one => {
+  const at = chance => one.quantiles.find(row => row.probability === chance);
+  const middle = at(0.5);
+  return `Median ${number(middle.value, (middle.high - middle.low) / 4)}, half of all between ` +
+    `${number(at(0.25).value)} and ${number(at(0.75).value)}.`;
+};
+
+function attribute(one, estimates, asked) {
+  const own = estimates.dimensions.slice(one.first, one.first + one.size), share = one.kind === "category";
+  const listed = own.slice(0, SHOWN);
+  const span = share ? [0, Math.max(0.1, ...own.map(row => row.high ?? 0))] : asked.range ?? limits(asked, own);
+  const rows = listed.flatMap(row => [
+    html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : row.name),
+    strip(row, span, share),
+    html("span", { class: "figure" }, row.value === null ? "–" : `${number(row.value, row.std_error)} ± ${number(row.value - row.low, row.std_error)}`),
+  ]);
+  const box = html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...rows));
+  const more = own.length > SHOWN ? `${count(own.length - SHOWN)} more are in the export. ` : "";
+  if (more || one.reason) box.append(html("p", { class: "hint" }, more + (one.reason ?? "")));
+  return box;
+}
+
+const limits = (asked, own) => asked.levels
+  ? [asked.levels[0][0], asked.levels.at(-1)[1]]
+  : [Math.min(...own.map(row => row.low ?? 0)), Math.max(...own.map(row => row.high ?? 1))];
+
+function drawComparison() {
+  const { estimates } = view.detail, { drift, groups } = estimates, place = view.quantity, found = [];
+  const name = estimates.dimensions[place].name, box = find("#comparison .plots");
+  find("#comparison").hidden = drift.periods.length < 2 && groups.length === 0;
+  if (find("#comparison").hidden) return;
+  find("#comparison .hint").textContent = `${name}, with intervals of ±1.96 standard errors.`;
+  const plot = (title, rows, more) => found.push(html("div", {}, html("h3", {}, title),
+    html("figure", {}, columns(width(box), rows, `${name} ${title}: ` + rows.map(row => `${row.label} ${number(row.value, row.error)}`).join(", "))),
+    html("p", { class: "hint" }, more)));
+  if (drift.periods.length > 1) {
+    const row = drift.quantities[place];
+    const rows = drift.periods.map((label, at) => ({ label, value: row.values[at], error: row.std_errors[at] }));
+    plot("by period", rows, row.adjusted === null ? "" : row.adjusted < 0.05
+      ? `It has changed: such differences come by chance with probability ${number(row.adjusted)} or less.`
+      : `No change is seen beyond what chance does (${number(row.adjusted)}).`);
+  }
+  for (const group of groups) {
+    const rows = group.values.map(one => {
+      const own = (one.dimensions ?? []).find(row => row.name === name);
+      return { label: one.value, value: own?.value ?? null, error: own?.std_error ?? null };
+    });
+    if (rows.some(row => row.value !== null)) {
+      plot(`by ${group.name}`, rows, group.private ? "The group is private too: it is estimated." : "Users state this group openly.");
+    }
+  }
+  find("#comparison").hidden = found.length === 0;
+  show(box, ...found);
+}
+
+function drawPromise() {
+  const { audit, budget, terms } = view.detail;
+  const words = { holds: "holds", violated: "violated", computing: "computing …", unknown: "not computed" };
+  show(find("#promise dl"), ...facts([
+    ["one answer costs", `ε = ${number(budget.each)}`, budget.answers === "permanent" ? "once, for all periods" : "again in each period"],
+    ["spent by who always answered", `ε = ${number(budget.spent)}`, `${count(budget.periods)} period${budget.periods === 1 ? "" : "s"} so far`],
+    ["exact ε of the mechanism", audit.exact === undefined ? "–" : number(audit.exact), `promised ${number(terms.epsilon)}`],
+    ["audit", words[audit.verdict], audit.delta > 0 ? `at δ = ${number(audit.delta)}` : "", audit.verdict],
+  ]));
+  find("#promise .hint").textContent = audit.verdict === "unknown" ? audit.reason
+    : "The exact ε is computed from the probabilities of all reports, not taken from a paper's formula.";
+}
+
+// ---- controls -------------------------------------------------------------------------------------------------------
+
+find("#door").addEventListener("submit", event => {
+  event.preventDefault();
+  sessionStorage.setItem(PLACE, find("#key").value.trim());
+  find("#key").value = "";
+  find("#wrong").textContent = "";
+  refresh();
+});
+find("#lock").addEventListener("click", () => lock());
+find("#pause").addEventListener("click", () => {
+  view.paused = !view.paused;
+  find("#pause").setAttribute("aria-pressed", String(view.paused));
+  find("#pause").textContent = view.paused ? "Resume updates" : "Pause updates";
+  say(view.paused ? "Updates are paused." : "Live.");
+});
+find("#period").addEventListener("change", event => { view.period = event.target.value; refresh(); });
+find("#enhance").addEventListener("change", refresh);
+find("#quantity").addEventListener("change", event => { view.quantity = Number(event.target.value); draw(); });
+addEventListener("resize", () => { if (view.detail) draw(); });
+loop();
