@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from tests.collector.helpers import COMMUTE, accept, arrived, entries, entry, reconcile, tally
 from tests.collector.postgres import Postgres, found
 
-from noisette.collector import Campaign, Store
+from noisette.collector import Campaign, Store, tables
 from noisette.collector.store import Accepted, Refused
 from noisette.collector.writer import store_all
 
@@ -186,6 +187,61 @@ def test_labels_are_only_text(both: Store) -> None:
     odd = both.register(Campaign.from_dict(COMMUTE | {"id": "odder", "attributes": renamed, "mechanism": "grr"}))
     reports = [entry(odd.privatize({name: '"; --'}, rng=seed)) for seed in range(3)]
     assert accept(both, odd, *reports).accepted == 3
+
+
+OLD = (
+    "CREATE TABLE noisette_collector (version INTEGER PRIMARY KEY)",
+    "CREATE TABLE campaigns (id VARCHAR(63) PRIMARY KEY, definition TEXT NOT NULL)",
+    "CREATE TABLE reports (number INTEGER PRIMARY KEY, campaign VARCHAR(63) NOT NULL REFERENCES campaigns (id), "
+    "key VARCHAR(64) NOT NULL, period VARCHAR(16) NOT NULL, token VARCHAR(64) NOT NULL, report TEXT NOT NULL, "
+    "UNIQUE (campaign, key), UNIQUE (campaign, period, token))",
+    "CREATE TABLE aggregates (campaign VARCHAR(63) NOT NULL REFERENCES campaigns (id), period VARCHAR(16) NOT NULL, "
+    "users BIGINT NOT NULL, PRIMARY KEY (campaign, period))",
+    "INSERT INTO noisette_collector VALUES (1)",
+)
+
+
+def _old_database(url: str, campaign: Campaign, sent: list[dict[str, Any]]) -> None:
+    """Make a database as the first version of the collector left it."""
+    engine = tables.open_engine(url)
+    with engine.begin() as connection:
+        for statement in OLD:
+            connection.exec_driver_sql(statement)
+        wire = campaign.to_wire()
+        for unknown in ("public_group", "breakdown", "tokens"):
+            del wire[unknown]
+        connection.execute(sa.insert(tables.campaigns).values(id=campaign.id, definition=json.dumps(wire)))
+        insert = sa.text("INSERT INTO reports VALUES (:number, :campaign, :key, :period, :token, :report)")
+        for number, one in enumerate(sent):
+            row = one | {"number": number, "campaign": campaign.id, "report": json.dumps(one["report"])}
+            connection.execute(insert, row)
+    engine.dispose()
+
+
+def test_a_database_of_the_first_version_is_brought_along(
+    url: str, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost, nothing counts twice afterwards, and a step that fails leaves the old tables as they were."""
+    from noisette.collector import migrations
+
+    sent = entries(campaign, 57)
+    _old_database(url, campaign, sent)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "_AT_ONCE", 10)
+        patch.setattr(migrations.Block, "stored", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Store(url)
+    monkeypatch.setattr(migrations, "_AT_ONCE", 10)
+    store = Store(url)
+    assert store.register(campaign).mechanism.spec() == campaign.mechanism.spec()
+    assert reconcile(store, campaign) == 57
+    assert store.aggregate(campaign, "once") == tally(campaign, [one["report"] for one in sent])
+    assert accept(store, campaign, *sent) == Accepted(0, 57)
+    with pytest.raises(Refused, match="another report"):
+        accept(store, campaign, entries(campaign, 1)[0] | {"key": sent[5]["key"]})
+    assert not {"reports", "aggregates"} & set(sa.inspect(store._engine).get_table_names())
+    store.close()
+    Store(url).close()  # and once more finds nothing to do
 
 
 def test_sqlite_waits_for_the_disk(store: Store, tmp_path: Path) -> None:

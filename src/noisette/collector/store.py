@@ -69,8 +69,12 @@ class Store:
         # SQLite has one writer, and its own way of waiting is a sleep: threads of this process queue here instead.
         self._turn: Any = threading.Lock() if self._engine.dialect.name == "sqlite" else nullcontext()
         self._layouts: dict[str, Layout] = {}
-        with self._writing() as connection:
-            migrate(connection)
+        try:
+            with self._writing() as connection:
+                migrate(connection)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close all connections."""
