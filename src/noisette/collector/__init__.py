@@ -1,7 +1,8 @@
 """The collector: campaigns that ask, devices that answer privately, and a service that loses and doubles nothing.
 
 `Campaign` says what is asked and with which mechanism, `Client` and `AsyncClient` answer on a device, `create_app`
-serves, `Store` keeps. They need the packages of ``noisette[collector]``.
+serves, `Store` keeps, `split_campaign` cuts what is kept into partitions. They need the packages of
+``noisette[collector]``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from noisette.collector.campaigns import Campaign
 
 if TYPE_CHECKING:
     from noisette.collector.client import AsyncClient, Client
+    from noisette.collector.partitions import split_campaign
     from noisette.collector.service import create_app
     from noisette.collector.store import Store
 
-__all__ = ["AsyncClient", "Campaign", "Client", "Store", "create_app"]
+__all__ = ["AsyncClient", "Campaign", "Client", "Store", "create_app", "split_campaign"]
 
-_HOMES = {"AsyncClient": "client", "Client": "client", "Store": "store", "create_app": "service"}
+_HOMES = {
+    "AsyncClient": "client",
+    "Client": "client",
+    "Store": "store",
+    "create_app": "service",
+    "split_campaign": "partitions",
+}
 
 
 def __getattr__(name: str) -> Any:
