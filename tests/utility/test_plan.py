@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import noisette as nz
 from noisette.utility import Plan, best_report, break_even, compare, deviation, plan, report_rules
@@ -234,6 +235,24 @@ def test_slow_mechanisms_must_be_named(dims: int, monkeypatch: pytest.MonkeyPatc
     assert asked.report == report_rules(9.0, dims)["minimax"]
     assert len(set(SLOW_BUDGETS)) == 1  # no search over the number of dimensions
     assert "slow" in errors(plan(users=100, dims=dims, epsilon=0.5))
+
+
+def test_mechanisms_for_tensors_take_part_where_they_are_named() -> None:
+    """A vector is a tensor of one mode: its predicted error is what its noise gives."""
+    names = ["tensor-gaussian", "retain-or-noise", "laplace"]
+    made = plan(users=1_000, dims=6, epsilon=2.0, delta=1e-5, mechanisms=names, domain=nz.Interval(0, 4))
+    assert not set(errors(plan(users=1_000, dims=6, epsilon=2.0, delta=1e-5))) & set(names[:2])
+    found = errors(made)
+    own = nz.TensorGaussian(nz.TensorDomain((6,), 0, 4), epsilon=2.0, delta=1e-5)
+    assert found["tensor-gaussian"] == pytest.approx(own.sigma**2 / 1_000, rel=1e-6)
+    candidate = next(one for one in made.candidates if one.mechanism == "retain-or-noise")
+    assert candidate.build().guarantee.unit == "record"
+    rng = np.random.default_rng(4)
+    mean = candidate.build().privatize(np.full((40_000, 6), 2.0), rng=rng).mean(axis=0)
+    # The mean of six squares of normal variables: one false alarm in a million.
+    assert np.sum((mean - 2.0) ** 2) / (candidate.mse * 1_000 / 40_000) < chi2.isf(1e-6, 6)
+    with pytest.raises(ValueError, match="answers for a curator"):
+        plan(users=10, dims=3, epsilon=1.0, delta=1e-6, mechanisms=["matrix"])
 
 
 BAD = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
-from noisette.domains import Attributes, Box, Categorical, Domain, Interval, L2Ball
+from noisette.domains import Attributes, Box, Categorical, Domain, Interval, L2Ball, TensorDomain
 from noisette.mechanisms import CATALOGUE, by_name
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
@@ -62,12 +62,15 @@ class Setting:
     domain: Domain
 
     def offers(self, names: Sequence[str] | None) -> list[Offer]:
-        """Return the mechanisms asked for, or all that apply and are quick to build."""
+        """Return the mechanisms asked for, or all that apply, are quick to build and are made for such values.
+
+        Those for tensors take a vector as a tensor of one mode, where they are asked for.
+        """
         if names is not None:
             if not names:
                 raise ValueError("Expected at least one mechanism, got none. Leave mechanisms out to compare all.")
             return [self._asked(name) for name in dict.fromkeys(names)]
-        found = [self._offer(name, cls) for name, cls in CATALOGUE.items()]
+        found = [self._offer(name, cls) for name, cls in CATALOGUE.items() if not _takes_tensors(cls)]
         offers = [offer for offer in found if isinstance(offer, Offer) and not self._is_slow(offer)]
         if not offers:
             raise ValueError(f"No mechanism of the catalogue collects dims={self.dims} of {self.domain}.")
@@ -99,10 +102,9 @@ class Setting:
         fixed = bool(getattr(cls, "slow_start", False))
         if issubclass(cls, Fitting) and (self.dims > 1 or not isinstance(self.domain, Interval)):
             return f"its levels are those of one number, got dims={self.dims} of {self.domain}."
-        declared = getattr(cls, "__dataclass_fields__", {}).get("domain")
-        if declared is not None and str(declared.type).startswith("Tensor"):  # an example may take long to calibrate
-            return f"it takes tensors, got dims={self.dims} of {self.domain}."
         example = example_of(cls)
+        if example.guarantee.model != "local":
+            return "it answers for a curator who holds the records, not for each user."
         budget: dict[str, Any] = {"epsilon": self.epsilon}
         if not is_pure(cls):
             if self.delta == 0:
@@ -161,6 +163,13 @@ class Setting:
             return None
         if isinstance(like, Box):
             return Box(self.dims, self.domain.low, self.domain.high)
+        if isinstance(like, TensorDomain):
+            return TensorDomain((self.dims,), self.domain.low, self.domain.high)
         if isinstance(like, L2Ball) and self.domain.low == -self.domain.high:
             return L2Ball(self.dims, self.domain.high * math.sqrt(self.dims))
         return None
+
+
+def _takes_tensors(cls: Any) -> bool:
+    declared = getattr(cls, "__dataclass_fields__", {}).get("domain")
+    return declared is not None and str(declared.type).startswith("Tensor")

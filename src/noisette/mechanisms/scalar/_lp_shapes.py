@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
+from noisette.mechanisms._search import golden_section
 from noisette.mechanisms.scalar._lp_table import Table
 
 PROGRAMME_ABOVE = 0.75  # up to it `exponential` solves the programme
@@ -98,16 +99,8 @@ def _sine(angle: float, epsilon: float) -> tuple[float, float, float, float, flo
 
 def _sine_angle(epsilon: float) -> float:
     """Return the angle of least variance, by golden section up to the angle at which outputs turn back."""
-    golden = (math.sqrt(5) - 1) / 2
     high = (1.5 * math.pi / math.expm1(epsilon)) ** (1 / 3)
-    low = 0.7 * high
-    while high - low > 1e-9 * high:
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        if _sine(left, epsilon)[0] < _sine(right, epsilon)[0]:
-            high = right
-        else:
-            low = left
-    return float((low + high) / 2)
+    return golden_section(lambda angle: _sine(angle, epsilon)[0], 0.7 * high, high)
 
 
 def _fit(epsilon: float, codes: IntArray, masses: FloatArray, share: float) -> Table:

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from noisette.domains import Interval
+from noisette.mechanisms._search import golden_section
 from noisette.mechanisms.scalar._window import Window, WindowMechanism
 
 
@@ -127,15 +128,7 @@ def log_worst_variance(log_t: float, epsilon: float) -> float:
 @lru_cache(maxsize=256)
 def optimal_log_t(epsilon: float) -> float:
     """Return the ln t of least worst-case variance, by golden section: the variance is unimodal in ln t."""
-    golden = (math.sqrt(5) - 1) / 2
-    low, high = 0.0, epsilon / 2 + 2
-    while high - low > 1e-9 * max(1.0, high):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        if log_worst_variance(left, epsilon) < log_worst_variance(right, epsilon):
-            high = right
-        else:
-            low = left
-    return (low + high) / 2
+    return golden_section(lambda log_t: log_worst_variance(log_t, epsilon), 0.0, epsilon / 2 + 2, floor=1.0)
 
 
 def _log_add(first: float, second: float) -> float:

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from noisette._validate import FloatArray
+from noisette.mechanisms._search import golden_section
 from noisette.mechanisms.scalar.gaussian import lattice_sigma
 from noisette.mechanisms.tensor.retain_laws import KeptGaussian, KeptLaplace, chance
 
@@ -181,14 +182,12 @@ def _at(request: Request, plain: Law, scale: float, fallback: Choice) -> Choice:
 
 def _refined(request: Request, plain: Law, best: Choice, fallback: Choice) -> Choice:
     """Return the best choice near one that was scanned."""
-    from scipy.optimize import minimize_scalar
-
     own, reference = (law.sigma if isinstance(law, KeptGaussian) else 1 / law.rate for law in (best.law, plain))
-    middle, width = math.log(own / reference), math.log(2 * _WIDEST) / (_SCANNED - 1)
-    found = minimize_scalar(
-        lambda log_scale: _at(request, plain, math.exp(log_scale), fallback).error,
-        bounds=(middle - width, middle + width),
-        method="bounded",
-        options={"xatol": 1e-6},
+    width = (2 * _WIDEST) ** (1 / (_SCANNED - 1))
+    scale = golden_section(
+        lambda scale: _at(request, plain, scale, fallback).error,
+        own / reference / width,
+        own / reference * width,
+        tolerance=1e-6,
     )
-    return min(best, _at(request, plain, math.exp(found.x), fallback), key=lambda choice: choice.error)
+    return min(best, _at(request, plain, scale, fallback), key=lambda choice: choice.error)
