@@ -171,6 +171,70 @@ def test_every_mechanism_estimates_the_truth(name: str, people: Path, tmp_path: 
     assert all(entry["name"] in shown for entry in found["dimensions"])
 
 
+RECORD = ("--columns", "colour,age,count", "--range", "age=0,100", "--categories", "colour=red,green,blue")
+
+
+def test_records_of_numbers_and_categories(people: Path, tmp_path: Path) -> None:
+    """Fifteen quantities of one row, each within what one false alarm in a million allows."""
+    output = tmp_path / "r.parquet"
+    options = (*RECORD, "--categories", "count=11", "-m", "oue", "-m", "hybrid", "-e", 6, "--seed", 3)
+    told = _json("privatize", people, *options, "-o", output)
+    domain = nz.Attributes(
+        (nz.Categorical(labels=("red", "green", "blue")), nz.Interval(0, 100), 11), names=("colour", "age", "count")
+    )
+    mechanism = nz.SampledAttributes(("oue", "hybrid", "oue"), epsilon=6.0, domain=domain)
+    assert told["mechanism"] == json.loads(json.dumps(mechanism.spec()))
+    codes = np.asarray([("red", "green", "blue").index(colour) for colour in COLOURS])
+    sent = mechanism.privatize(np.column_stack([codes, AGES, COUNTS]), rng=3)
+    expected = mechanism.aggregate(sent).estimate()
+    found = _json("estimate", output)
+    assert [entry["name"] for entry in found["dimensions"]] == list(domain.quantities)
+    assert [entry["value"] for entry in found["dimensions"]] == expected.value.tolist()
+    truth = [*(np.mean(codes == k) for k in range(3)), AGES.mean(), *(np.mean(k == COUNTS) for k in range(11))]
+    level = float(ndtri(1 - 1e-6 / 2 / len(truth)))
+    for entry, true in zip(found["dimensions"], truth, strict=True):
+        assert abs(entry["value"] - true) < level * entry["std_error"], entry
+    shown = _run("estimate", output, "--enhance", "auto").stdout
+    assert shown.startswith("Means and frequencies of 3,000 users, oue and hybrid\n")
+    wrong = nz.SampledAttributes(("hybrid", "oue", "oue"), epsilon=6.0, domain=nz.Attributes((nz.Interval(), 3, 11)))
+    assert told["mechanism"] != json.loads(json.dumps(wrong.spec()))
+
+
+def test_records_of_categories_alone(people: Path, tmp_path: Path) -> None:
+    output = tmp_path / "r.parquet"
+    told = _run(
+        *("privatize", people, "--columns", "colour,count", "--categories", "colour=red,green,blue"),
+        *("--categories", "count=11", "-m", "grr", "-e", 2, "--report", 1, "-o", output),
+    )
+    assert "grr on 1 of 2 columns a row" in told.stdout
+    assert _run("estimate", output).stdout.startswith("Frequencies of 3,000 users, grr\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-m", "oue"], "Column 'age' holds numbers, which oue does not take"),
+        (["-m", "oue", "-m", "grr", "-m", "hybrid"], "oue and grr are both for categories"),
+        (["-m", "oue", "-m", "privunit"], "privunit does not go with columns of categories and numbers"),
+        (["-m", "oue", "-m", "levelled"], "levelled does not go with"),
+        (["-m", "oue", "-m", "hybrid", "--range", "colour=0,1"], "'colour' has --categories and a --range"),
+        (["-m", "oue", "-m", "hybrid", "--delta", "1e-6"], "oue has a pure guarantee"),
+        (["-m", "oue", "-m", "gaussian"], "Expected delta > 0 for 'gaussian'"),
+        (["-m", "oue", "-m", "hybrid", "--levels", "0,1", "--budgets", "1"], "Levels are those of one number"),
+        (["-m", "oue", "-m", "hybrid", "--categories", "count=5"], "is not among the categories 0, 1, 2, 3, 4"),
+        (["-m", "oue", "-m", "hybrid", "--categories", "size=2,3"], "names none of the columns colour, age, count"),
+    ],
+)
+def test_records_that_cannot_be_built(options: list[str], message: str, people: Path, tmp_path: Path) -> None:
+    _fails(2, message, "privatize", people, *RECORD, *options, "-e", 2, "-o", tmp_path / "r.parquet")
+
+
+def test_two_mechanisms_are_for_two_kinds(people: Path, tmp_path: Path) -> None:
+    common = ("privatize", people, "-e", 2, "-o", tmp_path / "r.parquet")
+    _fails(2, "Expected one --mechanism", *common, "-m", "hybrid", "-m", "duchi", "--columns", "age,score")
+    _fails(2, "give --categories COLUMN=A,B,... for each", *common, "-m", "sampled-attributes", "--columns", "age")
+
+
 def test_tensors_share_one_range(people: Path, tmp_path: Path) -> None:
     common = ("privatize", people, "-m", "retain-or-noise", "-e", 1, "-o", tmp_path / "r.parquet")
     _fails(2, "give one --range LOW,HIGH for all columns", *common, "--columns", "age,score", "--range", "age=0,100")
@@ -296,7 +360,7 @@ def test_categories_of_all_kinds(people: Path, tmp_path: Path) -> None:
     _fails(2, "Expected at least two categories", *common, "colour", "--categories", "red")
     _fails(2, "Expected distinct labels", *common, "colour", "--categories", "red,red")
     _fails(2, "needs a public list of categories", *common, "colour")
-    _fails(2, "takes one column, got 2", *common, "colour,count", "--categories", 3)
+    _fails(2, "names none of the columns colour, count", *common, "colour,count", "--categories", 3)
 
 
 def test_clip_and_no_header(tmp_path: Path) -> None:

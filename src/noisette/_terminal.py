@@ -65,6 +65,12 @@ def describe(guarantee: Guarantee) -> str:
     return f"{budget} per {guarantee.unit}, {guarantee.model} model, relation {guarantee.relation}"
 
 
+def inner_name(mechanism: Any) -> str:
+    """Name a mechanism, or those that it applies to parts of a record."""
+    inner = getattr(mechanism, "inner", mechanism.name)
+    return inner if isinstance(inner, str) else " and ".join(dict.fromkeys(inner))
+
+
 def to_json(payload: Mapping[str, Any]) -> str:
     """Return JSON that any reader takes: numbers that are not finite become null."""
     return json.dumps(_plain(payload), indent=2, ensure_ascii=False, allow_nan=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,30 +67,29 @@ class Table:
 
     def numbers(self) -> Iterator[FloatArray]:
         """Yield arrays of shape (rows, columns)."""
-        for batch in self._batches():
-            values = np.empty((batch.num_rows, len(self.columns)))
-            for place, (name, column) in enumerate(zip(self.columns, batch.columns, strict=True)):
-                values[:, place] = self._as_numbers(column, name)
-            self._check_finite(values)
+        for values, _ in self.records(()):
             yield values
-            self.rows_read += len(values)
 
     def labels(self) -> Iterator[npt.NDArray[np.str_]]:
         """Yield arrays of shape (rows,): the text of the only column."""
-        import pyarrow as pa
-        import pyarrow.compute as compute
-
         (name,) = self.columns
         for batch in self._batches():
-            column = batch.column(0)
-            if pa.types.is_dictionary(column.type):
-                column = column.cast(column.type.value_type)
-            text = compute.utf8_trim_whitespace(column.cast(pa.string()))
-            empty = np.asarray(compute.fill_null(compute.equal(text, ""), True))
-            if empty.any():
-                raise ValueError(f"{self._place(int(np.argmax(empty)), name)}: the value is missing. {_IMPUTE}")
-            yield np.asarray(text.to_pylist())
+            text = self._as_text(batch.column(0), name)
+            yield text
             self.rows_read += len(text)
+
+    def records(self, text: Collection[str]) -> Iterator[tuple[FloatArray, dict[str, npt.NDArray[np.str_]]]]:
+        """Yield arrays of shape (rows, columns), zero in the columns that hold text, and the text of those."""
+        for batch in self._batches():
+            values, texts = np.zeros((batch.num_rows, len(self.columns))), {}
+            for place, (name, column) in enumerate(zip(self.columns, batch.columns, strict=True)):
+                if name in text:
+                    texts[name] = self._as_text(column, name)
+                else:
+                    values[:, place] = self._as_numbers(column, name)
+            self._check_finite(values)
+            yield values, texts
+            self.rows_read += len(values)
 
     def _batches(self) -> Iterator[Any]:
         """Yield record batches of the chosen columns: a CSV's as text, so that a bad value can be shown."""
@@ -113,6 +112,19 @@ class Table:
                         yield batch
         if self.rows_read == 0:
             raise ValueError(f"{self.path} has a header but no rows. Give one row a user.")
+
+    def _as_text(self, column: Any, name: str) -> npt.NDArray[np.str_]:
+        """Convert a column to text, or name the first value that is missing."""
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        text = compute.utf8_trim_whitespace(column.cast(pa.string()))
+        empty = np.asarray(compute.fill_null(compute.equal(text, ""), True))
+        if empty.any():
+            raise ValueError(f"{self._place(int(np.argmax(empty)), name)}: the value is missing. {_IMPUTE}")
+        return np.asarray(text.to_pylist())
 
     def _as_numbers(self, column: Any, name: str) -> FloatArray:
         """Convert a column, or name the first value that is no number."""

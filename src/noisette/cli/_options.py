@@ -78,6 +78,24 @@ def parse_categories(text: str | None) -> Categorical | None:
     return Categorical(labels=tuple(names))
 
 
+def parse_column_categories(texts: Sequence[str], columns: Sequence[str]) -> dict[str, Categorical]:
+    """Return the public categories of each column that has some; a list without a column is that of the only one."""
+    result: dict[str, Categorical] = {}
+    for text in texts:
+        name, mark, values = text.partition("=")
+        if not (mark and name in columns):
+            if len(columns) > 1:
+                raise ValueError(
+                    f"--categories {text!r} names none of the columns {', '.join(columns)}. Of several columns write "
+                    "COLUMN=A,B,... for each that holds categories, or choose one with --columns."
+                )
+            name, values = columns[0], text
+        found = parse_categories(values)
+        if found is not None:
+            result[name] = found
+    return result
+
+
 def parse_levels(levels: str | None, budgets: str | None) -> tuple[list[float], list[float]] | None:
     """Return the edges of levels and their budgets, which go together."""
     if levels is None and budgets is None:
@@ -107,7 +125,7 @@ def build(
 ) -> Any:
     """Return the mechanism ``name`` for some columns of a table, from what kind of input its example takes.
 
-    ``levels`` are edges and budgets, where the mechanism has levels.
+    ``categories`` are those of the only column, ``levels`` edges and budgets, where the mechanism has levels.
     """
     cls = find(name)
     example: Any = cls.example(epsilon)
@@ -123,7 +141,8 @@ def build(
         )
     if (categories is not None) != (kind == "categorical"):
         if categories is None:
-            raise ValueError(f"{name} needs a public list of categories: --categories A,B,... or @FILE.")
+            column = "COLUMN=" if dims > 1 else ""
+            raise ValueError(f"{name} needs a public list of categories: --categories {column}A,B,... or @FILE.")
         raise ValueError(f"{name} takes numbers: leave --categories out, or choose a mechanism for frequencies.")
     if ranges and kind == "categorical":
         raise ValueError(f"{name} takes categories: leave --range out.")
@@ -150,7 +169,10 @@ def build(
     if kind == "interval":
         return CATALOGUE["sampled"](name, dims=dims, report=report, domain=_box(columns, ranges), **budget)
     if hasattr(example, "inner"):
-        raise ValueError(f"{name} needs a mechanism for one number: name that one, e.g. --mechanism hybrid.")
+        raise ValueError(
+            f"{name} needs a mechanism for one number: name that one, e.g. --mechanism hybrid. For categories in "
+            "several columns give --categories COLUMN=A,B,... for each, and --mechanism oue."
+        )
     if example.guarantee.model != "local":
         raise ValueError(f"{name} answers for a curator who holds the whole table, not row by row: use it from Python.")
     if cls.kind == "direction":

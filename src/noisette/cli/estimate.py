@@ -126,12 +126,11 @@ def _names(result: Estimate) -> list[str]:
 
 
 def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distributions, level: float) -> None:
-    from noisette._terminal import console, describe, literal, number, table
+    from noisette._terminal import console, describe, inner_name, literal, number, table
 
     out = console()
     mechanism: Any = aggregate.mechanism
-    what = "Frequencies" if mechanism.kind == "frequency" else "Means"
-    out.print(f"[bold]{what}[/] of {aggregate.users:,} users, {getattr(mechanism, 'inner', mechanism.name)}")
+    out.print(f"[bold]{_what(mechanism)}[/] of {aggregate.users:,} users, {inner_name(mechanism)}")
     out.print(f"Guarantee: {describe(mechanism.guarantee)}")
     if result.method != "none":
         out.print(f"Enhanced by {result.method}{_gain(raw, result)}")
@@ -147,6 +146,14 @@ def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distribu
     out.print(shown)
     if result.value.size > _ROWS:
         out.print(f"... and {result.value.size - _ROWS:,} more: --json prints all.", style="dim")
+
+
+def _what(mechanism: Any) -> str:
+    """Say what is estimated."""
+    if mechanism.kind == "attributes":
+        kinds = {part.kind for part in mechanism.domain.parts}
+        return "Frequencies" if kinds == {"categorical"} else "Means and frequencies" if len(kinds) > 1 else "Means"
+    return "Frequencies" if mechanism.kind == "frequency" else "Means"
 
 
 def _gain(raw: Estimate, result: Estimate) -> str:

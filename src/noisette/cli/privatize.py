@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
-from noisette._validate import FloatArray
-from noisette.cli._options import build, parse_categories, parse_levels, parse_ranges, split_list
+from noisette._validate import FloatArray, IntArray
+from noisette.cli._options import build, parse_column_categories, parse_levels, parse_ranges, split_list
+from noisette.domains import Categorical
 
 _PUBLIC = (
     "A range must be known beforehand, from what the numbers mean: one that is read off the data tells something "
@@ -21,7 +23,15 @@ _PUBLIC = (
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--mechanism", "-m", "name", required=True, metavar="NAME", help="See `noisette mechanisms`.")
+@click.option(
+    "--mechanism",
+    "-m",
+    "names",
+    required=True,
+    multiple=True,
+    metavar="NAME",
+    help="See `noisette mechanisms`. Two of them for rows that hold numbers and categories.",
+)
 @click.option("--epsilon", "-e", type=float, required=True, help="Budget of one row, over all its columns.")
 @click.option("--delta", type=float, default=0.0, help="Only for Gaussian noise, e.g. 1e-6.")
 @click.option("--report", type=int, help="Columns each row reports, the budget split; the best number by default.")
@@ -35,8 +45,9 @@ _PUBLIC = (
 )
 @click.option(
     "--categories",
-    metavar="A,B,...",
-    help="Public list of categories; @FILE has one a line; a number K means 0 to K-1.",
+    multiple=True,
+    metavar="[COLUMN=]A,B,...",
+    help="Public list of categories; @FILE has one a line; a number K means 0 to K-1. May be repeated.",
 )
 @click.option("--levels", metavar="A,B,...", help="Edges of the levels of a graded mechanism, from end to end.")
 @click.option("--budgets", metavar="A,B,...", help="Budget of each level; scaled so that --epsilon holds in total.")
@@ -47,13 +58,13 @@ _PUBLIC = (
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def privatize(
     file: Path,
-    name: str,
+    names: tuple[str, ...],
     epsilon: float,
     delta: float,
     report: int | None,
     columns: str | None,
     ranges: tuple[str, ...],
-    categories: str | None,
+    categories: tuple[str, ...],
     levels: str | None,
     budgets: str | None,
     clip: bool,
@@ -65,8 +76,9 @@ def privatize(
     """Privatise the rows of FILE (CSV or Parquet), each one person, into a file of reports.
 
     Numbers go through the mechanism column by column, a few columns a row where that is better; mechanisms for vectors
-    take the row as a whole, mechanisms for categories one column. The guarantee is that of a whole row. Any size of
-    file is read in constant memory; the report file appears whole or not at all.
+    take the row as a whole, mechanisms for categories one column, or several that each have their --categories, also
+    beside numbers: --mechanism oue --mechanism hybrid. The guarantee is that of a whole row. Any size of file is read
+    in constant memory; the report file appears whole or not at all.
     """
     from noisette._random import generator
     from noisette._terminal import progress, to_json
@@ -75,15 +87,15 @@ def privatize(
     table = Table.open(file, None if columns is None else split_list(columns), header=not no_header)
     if output.exists() and output.resolve() == file.resolve():
         raise ValueError(f"The output {output} is the input: it would replace the raw data. Name another file.")
-    mechanism = build(
-        name,
+    mechanism = _mechanism(
+        names,
         table.columns,
+        parse_column_categories(categories, table.columns),
+        parse_levels(levels, budgets),
         epsilon=epsilon,
         delta=delta,
         report=report,
         ranges=parse_ranges(ranges, table.columns, why=_PUBLIC),
-        categories=parse_categories(categories),
-        levels=parse_levels(levels, budgets),
     )
     source = _Source(table, mechanism, clip=clip, asked=bool(ranges))
     rng = generator(seed)
@@ -94,8 +106,9 @@ def privatize(
                 yield mechanism.privatize(batch, clip=clip, rng=rng)
                 advance(table.share_read)
 
-        names = table.columns if mechanism.kind != "frequency" else mechanism.domain.labels
-        users = write_reports(output, mechanism, reports(), names=names)
+        labels = {"frequency": "labels", "attributes": "quantities"}.get(mechanism.kind)
+        named = table.columns if labels is None else getattr(mechanism.domain, labels)
+        users = write_reports(output, mechanism, reports(), names=named)
     if as_json:
         payload = {
             "output": str(output),
@@ -113,6 +126,28 @@ def privatize(
         click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
 
 
+def _mechanism(
+    names: Sequence[str],
+    columns: Sequence[str],
+    categories: Mapping[str, Categorical],
+    levels: tuple[list[float], list[float]] | None,
+    **options: Any,
+) -> Any:
+    """Return the mechanism for the columns: one for all of them, or one for each kind where some hold categories."""
+    if categories and len(columns) > 1:
+        from noisette.cli._records import build_record
+
+        if levels is not None:
+            raise ValueError("Levels are those of one number: choose a column with --columns.")
+        return build_record(names, columns, categories=categories, **options)
+    if len(names) > 1:
+        raise ValueError(
+            f"Expected one --mechanism for the columns, got {' and '.join(names)}. Two are for rows that hold numbers "
+            "and categories: give --categories COLUMN=A,B,... for the latter."
+        )
+    return build(names[0], columns, categories=categories.get(columns[0]), levels=levels, **options)
+
+
 @dataclass(frozen=True)
 class _Source:
     """Batches of a table in the form that a mechanism takes, each value checked against the public domain."""
@@ -126,7 +161,11 @@ class _Source:
         """Yield what `privatize` takes."""
         domain = self.mechanism.domain
         if domain.kind == "categorical":
-            yield from self._codes(domain)
+            for labels in self.table.labels():
+                yield self._coded(labels, domain, 0)
+            return
+        if domain.kind == "attributes":
+            yield from self._records(domain.parts)
             return
         for batch in self.table.numbers():
             if domain.kind == "box":
@@ -138,21 +177,31 @@ class _Source:
                 self._check_whole(batch)
             yield batch if domain.shape else batch[:, 0]
 
-    def _codes(self, domain: Any) -> Iterator[Any]:
-        """Yield category codes, naming the row of a value that is no category."""
+    def _records(self, parts: Sequence[Any]) -> Iterator[FloatArray]:
+        """Yield rows of numbers and category codes."""
+        coded = {place: part for place, part in enumerate(parts) if part.kind == "categorical"}
+        lows = np.asarray([0.0 if place in coded else part.low for place, part in enumerate(parts)])
+        highs = np.asarray([part.size - 1 if place in coded else part.high for place, part in enumerate(parts)])
+        for batch, labels in self.table.records([self.table.columns[place] for place in coded]):
+            for place, part in coded.items():
+                batch[:, place] = self._coded(labels[self.table.columns[place]], part, place)
+            self._check(batch, lows, highs)
+            yield batch
+
+    def _coded(self, values: npt.NDArray[np.str_], domain: Any, column: int) -> IntArray:
+        """Return category codes, naming the row of a value that is no category."""
         labels = [str(code) for code in range(domain.size)] if domain.labels is None else list(domain.labels)
         codes = {label: code for code, label in enumerate(labels)}
-        for batch in self.table.labels():
-            names, inverse = np.unique(batch, return_inverse=True)
-            known = np.asarray([codes.get(name, -1) for name in names.tolist()], dtype=np.int64)[inverse]
-            if known.min() < 0:
-                row = int(np.argmin(known))
-                few = ", ".join(labels[:8]) + (", ..." if len(labels) > 8 else "")
-                raise ValueError(
-                    f"{self._place(row, 0)}: {str(batch[row])!r} is not among the categories {few}. "
-                    "Add it to --categories, or map it to one such as 'other' first."
-                )
-            yield known
+        names, inverse = np.unique(values, return_inverse=True)
+        known = np.asarray([codes.get(name, -1) for name in names.tolist()], dtype=np.int64)[inverse]
+        if known.min() < 0:
+            row = int(np.argmin(known))
+            few = ", ".join(labels[:8]) + (", ..." if len(labels) > 8 else "")
+            raise ValueError(
+                f"{self._place(row, column)}: {str(values[row])!r} is not among the categories {few}. "
+                "Add it to --categories, or map it to one such as 'other' first."
+            )
+        return known
 
     def _check(self, batch: FloatArray, lows: FloatArray, highs: FloatArray) -> None:
         """Refuse the first value outside its public range, unless values are to be clipped."""
@@ -184,12 +233,12 @@ class _Source:
 
 
 def _show(output: Path, users: int, columns: tuple[str, ...], mechanism: Any) -> None:
-    from noisette._terminal import console, describe, literal
+    from noisette._terminal import console, describe, inner_name, literal
 
     out = console()
     size = output.stat().st_size
     out.print(f"[bold]{literal(output)}[/]: {users:,} reports, {size / 1e6:,.2f} MB")
-    what = f"{getattr(mechanism, 'inner', mechanism.name)} on "
+    what = f"{inner_name(mechanism)} on "
     if len(columns) == 1:
         what += literal(columns[0])
     elif hasattr(mechanism, "report"):

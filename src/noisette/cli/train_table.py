@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from noisette import _validate
-from noisette.cli._options import parse_categories, parse_ranges, split_list
+from noisette.cli._options import parse_column_categories, parse_ranges, split_list
 from noisette.cli._rows import Rows
 from noisette.domains import Categorical, Interval
 
@@ -171,12 +171,7 @@ def command(
 
 def _domains(columns: Sequence[str], ranges: Sequence[str], categories: Sequence[str]) -> dict[str, Any]:
     """Return what is declared of each column."""
-    result: dict[str, Any] = {}
-    for text in categories:
-        name, mark, values = text.partition("=")
-        if not mark or name not in columns:
-            raise ValueError(f"Expected --categories COLUMN=A,B,... for a column in use, got {text!r}.")
-        result[name] = parse_categories(values)
+    result: dict[str, Any] = dict(parse_column_categories(categories, columns))
     numbers = [name for name in columns if name not in result]
     for name, ends in parse_ranges(ranges, numbers, why=_PUBLIC).items():
         result[name] = Interval(*ends)
