@@ -64,36 +64,48 @@ def test_a_round_below_the_minimum_is_not_released():
         aggregator.estimate()
 
 
-def test_fragments_without_origin_give_the_same_mean():
+def test_blocks_without_origin_give_the_same_mean():
     sent = payloads(6)
     whole, bags = Aggregator(CHANNEL), Aggregator(CHANNEL, minimum=6)
-    fragments = []
     for payload in sent:
         whole.add(payload)
-        fragments += list(enumerate(CHANNEL.unpack(payload)))
-    order = np.random.default_rng(1).permutation(len(fragments))
-    shuffled = [fragments[i] for i in order]
-    bags.add_fragments([place for place, _ in shuffled[:100]], [value for _, value in shuffled[:100]])
-    with pytest.raises(TooFew, match="Some weight has"):
+    reports = np.stack([CHANNEL.unpack(payload) for payload in sent])
+    rng = np.random.default_rng(1)
+    for start in (0, 15):
+        assert bags.add_block(start, rng.permutation(reports[:, start : start + 15])) == 0
+    with pytest.raises(TooFew, match="Some weight has 0 answers"):
         bags.estimate()
-    bags.add_fragments([place for place, _ in shuffled[100:]], [value for _, value in shuffled[100:]])
+    bags.add_block(30, rng.permutation(reports[:, 30:]))
     assert bags.estimate().value == pytest.approx(whole.estimate().value)
     assert bags.estimate().std_error == pytest.approx(whole.estimate().std_error)
 
 
 @pytest.mark.parametrize(
-    ("places", "values", "words"),
-    [([40], [1.0], "positions below 40"), ([0], [0.123], "outside the support"), ([0, 1], [1.0], "as many values")],
+    ("name", "clip"),
+    [("adaptive-duchi", Ranges(0.0, 0.5)), ("retain-or-noise", Ranges(0.0, 0.5)), ("privunit-g", Norm(1.0))],
 )
-def test_fragments_that_nobody_can_have_sent_are_refused(places, values, words):
-    with pytest.raises(RejectedReport, match=words):
-        Aggregator(CHANNEL).add_fragments(places, values)
+def test_rows_that_nobody_can_have_sent_are_left_out(name, clip):
+    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    rows = np.stack([channel.unpack(channel.privatize(np.zeros(40), rng=k).payload) for k in range(4)])
+    spoiled = np.concatenate([rows, rows[:1] * 1.37, np.full((1, 40), np.nan)])
+    clean, dirty = Aggregator(channel), Aggregator(channel)
+    assert clean.add_block(0, rows) == 0
+    assert dirty.add_block(0, spoiled) == 2
+    assert np.array_equal(clean.estimate().value, dirty.estimate().value)
 
 
-def test_a_report_about_the_whole_has_no_fragments():
-    channel = Channel("privunit-g", LAYOUT, Norm(1.0), budget=2.0)
-    with pytest.raises(ValueError, match="no fragments"):
-        Aggregator(channel).add_fragments([0], [0.0])
+@pytest.mark.parametrize(
+    ("name", "clip", "start", "width"),
+    [
+        ("adaptive-duchi", Ranges(0.0, 0.5), 35, 6),
+        ("adaptive-duchi", Ranges(0.0, 0.5), -1, 3),
+        ("privunit-g", Norm(1.0), 0, 39),
+    ],
+)
+def test_blocks_of_another_model_are_refused(name, clip, start, width):
+    aggregator = Aggregator(Channel(name, LAYOUT, clip, budget=2.0))
+    with pytest.raises(RejectedReport, match="Expected rows"):
+        aggregator.add_block(start, np.ones((2, width)))
 
 
 def test_memory_does_not_grow_with_clients():

@@ -49,10 +49,23 @@ class Aggregator:
 
     def add(self, payload: Any, *, sender: Any = None, weight: float = 1.0) -> None:
         """Add one client's report; raise `RejectedReport` and change nothing if it is not one, or a second one."""
-        share = _validate.positive(weight, "weight")
+        self._check_sender(sender)
+        self._add(self.channel.estimate(payload), sender, _validate.positive(weight, "weight"))
+
+    def add_plain(self, update: Any, *, sender: Any = None, weight: float = 1.0) -> None:
+        """Add an update in which only the last step is private: any finite vector could be one."""
+        self._check_sender(sender)
+        vector = np.array(update, dtype=np.float64)
+        if vector.shape != self._total.shape or not np.isfinite(vector).all():
+            raise RejectedReport(f"Expected {self._total.size} finite numbers, got shape {vector.shape}.")
+        self._add(vector, sender, _validate.positive(weight, "weight"))
+
+    def _check_sender(self, sender: Any) -> None:
         if sender is not None and sender in self.senders:
             raise RejectedReport(f"Client {sender} has sent a report in this round already: only the first counts.")
-        estimate = self.channel.estimate(payload)
+
+    def _add(self, estimate: FloatArray, sender: Any, share: float) -> None:
+        """Add an estimate of one client's update."""
         if sender is not None:
             self.senders.add(sender)
         if share != 1:
@@ -62,29 +75,41 @@ class Aggregator:
         self.weight += share
         self.squared_weight += share**2
 
-    def add_fragments(self, positions: Any, values: Any) -> None:
-        """Add answers without origin: which weight, and the number reported for it on the clip's domain.
+    def add_block(self, start: int, rows: Any) -> int:
+        """Add answers without origin, as a shuffler forwards them, and return how many rows were refused.
 
-        Only for mechanisms that answer about each weight on its own.
+        A row holds what one client reports about the weights from ``start`` on, on the clip's domain; a mechanism that
+        answers about the update at once has rows of the whole length. The mean counts each weight's own answers.
         """
-        if self.channel.answers != self.channel.layout.dims:
-            raise ValueError(f"{self.channel.mechanism} answers about the update at once: it has no fragments.")
-        places, numbers = _validate.integers(positions, "positions"), _validate.reals(values, "values")
-        dims = self.channel.layout.dims
-        if places.shape != numbers.shape or places.min() < 0 or places.max() >= dims:
-            raise RejectedReport(f"Expected as many values as positions below {dims}, got {numbers.shape}.")
-        inside = self.channel.answer.support.contains(numbers.reshape(-1, *self._answer_shape))
-        if not np.all(inside):
-            bad = numbers.reshape(-1)[~np.asarray(inside).reshape(-1)][0]
-            raise RejectedReport(f"Value {bad} is outside the support of {self.channel.mechanism}.")
+        values, dims = _validate.reals(rows, "rows"), self.channel.layout.dims
+        whole = self.channel.answers != dims
+        if values.ndim != 2 or start < 0 or start + values.shape[1] > dims or (whole and values.shape[1] != dims):
+            wanted = f"rows of {dims}" if whole else f"rows that end before {dims}"
+            raise RejectedReport(f"Expected {wanted}, got shape {values.shape} from {start} on.")
+        inside = np.asarray(self._possible(values))
+        kept = values[inside]
+        if whole:
+            kept = (
+                np.stack([self.channel.family.decode(self.channel.whole, row) for row in kept]) if len(kept) else kept
+            )
         if self._counts is None:
             self._counts = np.zeros(dims)
-        self._total += np.bincount(places, numbers, minlength=dims)
-        self._counts += np.bincount(places, minlength=dims)
+        part = slice(start, start + values.shape[1])
+        self._total[part] += kept.sum(axis=0)
+        self._counts[part] += len(kept)
+        return int(len(values) - len(kept))
+
+    def _possible(self, rows: FloatArray) -> Any:
+        """Tell which rows hold nothing but reports of the mechanism."""
+        if self.channel.answers != self.channel.layout.dims:
+            return self.channel.whole.support.contains(rows)
+        shape = (*rows.shape, *self.channel.answer.domain.shape)
+        return np.asarray(self.channel.answer.support.contains(rows.reshape(shape))).reshape(rows.shape).all(axis=1)
 
     @property
-    def _answer_shape(self) -> tuple[int, ...]:
-        return tuple(self.channel.answer.domain.shape)
+    def counted(self) -> int:
+        """Reports that the mean is made of; of a mixed round, the least number of answers about a weight."""
+        return self.clients if self._counts is None else int(self._counts.min())
 
     def estimate(self) -> Estimate:
         """Return the weighted mean of the clipped updates with the standard error that the noise gives it.

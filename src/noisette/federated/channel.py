@@ -56,7 +56,9 @@ class Channel:
         if self.clip.shape not in self.family.shapes:
             wanted = " or ".join(_RULES[shape] for shape in self.family.shapes)
             raise ValueError(f"{self.mechanism} answers about another domain than {self.clip}. Clip with {wanted}.")
-        _ = self.whole  # a budget that cannot be kept is refused now
+        stated = self.whole.guarantee  # a budget that cannot be kept is refused now
+        if stated.model != "local" or stated.relation != "any-pair":
+            raise ValueError(f"Expected options that protect a client from everybody, got {stated}.")
 
     @cached_property
     def family(self) -> Family:

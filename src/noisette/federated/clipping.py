@@ -137,10 +137,14 @@ class Ranges:
         return cls((0.0,), (radius,), norm)
 
     @classmethod
-    def adapted(cls, layout: Layout, noisy: FloatArray, last: Ranges, *, widest: float | None = None) -> Ranges:
+    def adapted(
+        cls, layout: Layout, noisy: FloatArray, last: Ranges, *, margin: float = 1.0, widest: float | None = None
+    ) -> Ranges:
         """Return the ranges that the *noisy* weights of a round span, layer by layer, for the next round.
 
-        A layer whose weights are all equal keeps its last range; ``widest`` bounds the radius, as noise may run away.
+        The radius is ``margin`` times half of what they span: weights that are averaged never leave the range they
+        were clipped to, so that with a margin of 1, as published, a range never grows. ``widest`` bounds the radius, as
+        noise may run away. A layer whose weights are all equal keeps its last range.
         Sun, Qian, Chen 2021, Algorithm 1.
         """
         vector = _validate.reals(noisy, "noisy")
@@ -149,7 +153,7 @@ class Ranges:
             values = vector[part]
             if values.size and float(values.min()) < float(values.max()):
                 found = adaptive_range(values)
-                centres[number], radii[number] = (found.low + found.high) / 2, (found.high - found.low) / 2
+                centres[number], radii[number] = (found.low + found.high) / 2, margin * (found.high - found.low) / 2
                 if widest is not None:
                     radii[number] = min(radii[number], widest)
         return cls(tuple(centres), tuple(radii), last.norm)

@@ -19,6 +19,10 @@ from noisette.federated.channel import Channel
 from noisette.federated.clipping import Clip
 from noisette.federated.layout import Layout
 from noisette.guarantees import Claim, Guarantee
+from noisette.shuffler import Layout as Packets
+from noisette.shuffler import shuffled_blocks
+
+_LARGEST = 30.0  # budgets of an answer above it hide nothing
 
 TrustModel = Literal["local", "shuffled"]
 PrivateUnit = Literal["record", "element"]
@@ -56,11 +60,19 @@ class Lines:
 
 
 def lines(
-    channel: Channel, *, rounds: int, clients: int, delta: float, unit: PrivateUnit = "record", last_step: bool = False
+    channel: Channel,
+    *,
+    rounds: int,
+    clients: int,
+    delta: float,
+    unit: PrivateUnit = "record",
+    batch: int = 1,
+    last_step: bool = False,
 ) -> Lines:
     """Return the three lines of a run through ``channel``.
 
-    ``rounds`` are those in which one client takes part, ``clients`` those whose reports are mixed in each of them.
+    ``rounds`` are those in which one client takes part, ``clients`` those whose reports are mixed in each of them, and
+    ``batch`` how many weights travel in one packet, which stay linked (`noisette.shuffler.shuffled_blocks`).
     ``last_step`` says that only the last local step was privatised: then no finite epsilon holds for the client.
 
     *Guarantee*: answers of all rounds are composed as they are: exactly for randomised response and Gaussian noise,
@@ -84,7 +96,7 @@ def lines(
         nothing = Guarantee(math.inf, unit=unit)
         return Lines(claim, nothing, replace(nothing, model="shuffled"), rounds, clients)
     local = replace(_local(channel.answer, times, delta), unit=unit)
-    mixed = replace(_mixed(channel, times, clients, delta, local), unit=unit)
+    mixed = replace(_mixed(channel, times, clients, delta, local, batch if unit == "record" else 1), unit=unit)
     return Lines(claim, local, mixed, rounds, clients)
 
 
@@ -99,6 +111,7 @@ def calibrate(
     model: TrustModel = "local",
     rounds: int = 1,
     clients: int = 1,
+    batch: int = 1,
     options: Mapping[str, Any] | None = None,
 ) -> Channel:
     """Return the channel with the largest budget an answer at which a whole run meets the target.
@@ -120,6 +133,8 @@ def calibrate(
     rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
     probe = Channel(mechanism, layout, clip, 1.0, dict(options or {}))
     times = rounds * (probe.answers if unit == "record" else 1)
+    if model == "shuffled" and unit == "record" and batch > 1 and probe.answers > 1:
+        return _calibrated_by_packets(probe, target_epsilon, target_delta, rounds, clients, batch)
     if probe.family.gaussian:
         target_delta = _validate.delta(target_delta, positive=True)
         mu = gdp_mu(target_epsilon, target_delta) / math.sqrt(times)
@@ -134,16 +149,35 @@ def calibrate(
     return replace(probe, budget=float(found.epsilon))
 
 
+def _calibrated_by_packets(
+    probe: Channel, epsilon: float, delta: float, rounds: int, clients: int, batch: int
+) -> Channel:
+    """Return the largest budget found by halving at which packets of linked answers meet the target."""
+    low, high = epsilon / (probe.answers * rounds), min(epsilon, _LARGEST)
+
+    def holds(budget: float) -> bool:
+        found = lines(replace(probe, budget=budget), rounds=rounds, clients=clients, delta=delta, batch=batch)
+        return found.shuffled.epsilon <= epsilon
+
+    while high / low > 1.01:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return replace(probe, budget=low * (1 - 1e-9))
+
+
 @lru_cache(maxsize=64)
 def _local(answer: Any, times: int, delta: float) -> Guarantee:
     return compose(answer, times, delta=delta)
 
 
-def _mixed(channel: Channel, times: int, clients: int, delta: float, local: Guarantee) -> Guarantee:
+def _mixed(channel: Channel, times: int, clients: int, delta: float, local: Guarantee, batch: int) -> Guarantee:
     """Return what holds behind a shuffler, never more than what holds without."""
     if delta == 0 or channel.family.gaussian:
         return replace(local, model="shuffled", relation="replace")
-    return _shuffled(channel.answer, clients, delta, times)
+    if batch == 1 or channel.answers == 1:
+        return _shuffled(channel.answer, clients, delta, times)
+    packets = Packets(channel.layout.dims, min(batch, channel.layout.dims))
+    return shuffled_blocks(channel.answer, packets, clients=clients, delta=delta, rounds=times // channel.layout.dims)
 
 
 @lru_cache(maxsize=64)

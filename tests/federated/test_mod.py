@@ -1,0 +1,181 @@
+"""The node's side: its budget, its ledger, what it refuses, and a black-box audit of what leaves it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from tests.federated.flower import DIMS, LocalGrid, model, moving_app
+
+import noisette as nz
+from noisette.accounting import Ledger
+from noisette.federated import Layout, Norm, Ranges
+from noisette.federated.mod import BEFORE_LAST_STEP, LocalPrivacy
+from noisette.federated.strategy import PrivateFedAvg
+from noisette.federated.terms import Terms
+
+LAYOUT = Layout.of({name: array.numpy() for name, array in model().items()})
+
+
+def terms(**changes):
+    own = {"run": "run", "mechanism": "privunit-g", "budget": 2.0, "clip": Norm(1.0), "rounds": 3}
+    return Terms(**(own | changes))
+
+
+def ask(
+    mod, asked, number=1, *, node=1, step=0.05, message_type=MessageType.TRAIN, config=None, calls=None, extra=None
+):
+    """Send one message to a client that runs the mod, and return its reply."""
+    grid = LocalGrid(moving_app([mod], step, calls=calls, extra=extra), [node])
+    plain = {"server-round": number, "noisette": asked.to_json()} if config is None else config
+    content = RecordDict({"arrays": model(), "config": ConfigRecord(plain)})
+    (reply,) = grid.send_and_receive([Message(content, node, message_type)])
+    return reply
+
+
+def reason(reply):
+    assert reply.has_error()
+    assert not reply.has_content()
+    return reply.error.reason
+
+
+def test_a_run_is_debited_whole_and_once_and_rounds_are_counted(tmp_path):
+    mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
+    for number in (1, 2, 3):
+        assert not ask(mod, terms(), number).has_error()
+    with Ledger(tmp_path / "budget.db") as ledger:
+        assert float(ledger.balance("node-1").left["epsilon"]) == pytest.approx(1.0)
+    assert "asks for epsilon=1" in reason(ask(mod, terms(), 4))  # a fourth release of three
+    assert "asks for epsilon=6" in reason(ask(mod, terms(run="another"), 1))
+    assert not ask(mod, terms(run="small", budget=0.9, rounds=1), 1).has_error()
+
+
+def test_terms_that_change_during_a_run_are_another_run(tmp_path):
+    mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
+    assert not ask(mod, terms(), 1).has_error()
+    assert "has epsilon=1" in reason(ask(mod, terms(budget=200.0), 2))
+    assert not ask(mod, terms(clip=Norm(0.1)), 2).has_error()  # a clip may change: it costs nothing
+
+
+def test_asked_again_a_client_sends_the_same_report_without_training(tmp_path):
+    mod, calls = LocalPrivacy(100.0, ledger=tmp_path / "budget.db"), []
+    first = ask(mod, terms(), 1, calls=calls).content["arrays"]["report"].numpy()
+    again = ask(pickle.loads(pickle.dumps(mod)), terms(), 1, step=0.9, calls=calls)
+    assert np.array_equal(again.content["arrays"]["report"].numpy(), first)
+    assert len(calls) == 1
+    assert not ask(mod, terms(), 2).has_error()
+    for kept in (tmp_path / "budget.db-reports").rglob("*.npy"):
+        kept.unlink()
+    assert "answered before" in reason(ask(mod, terms(), 2))
+
+
+def test_evaluation_and_other_questions_are_not_answered(tmp_path):
+    mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
+    assert "only training" in reason(ask(mod, terms(), message_type=MessageType.EVALUATE))
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"server-round": 1}, "no terms"),
+        ({"noisette": terms().to_json()}, "no terms"),
+        ({"server-round": 1, "noisette": "{}"}, "cannot be read"),
+        ({"server-round": 1, "noisette": "[1"}, "cannot be read"),
+        ({"server-round": 1, "noisette": terms().to_json().replace("privunit-g", "grr")}, "mechanism='grr'"),
+        ({"server-round": 1, "noisette": terms().to_json().replace('"rounds": 3', '"rounds": -3')}, "rounds=-3"),
+        ({"server-round": 1, "noisette": terms().to_json().replace('"budget": 2.0', '"budget": NaN')}, "budget=nan"),
+    ],
+)
+def test_a_server_that_asks_wrongly_gets_a_reason_and_nothing_else(tmp_path, config, words):
+    mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
+    assert words in reason(ask(mod, terms(), config=config))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "clip", "options"),
+    [
+        ("tensor-gaussian", Norm(1.0), {"relation": "l2:0.001"}),
+        ("tensor-gaussian", Ranges(0.0, 1.0), {"relation": "element"}),
+    ],
+)
+def test_options_that_protect_less_than_the_client_are_refused(tmp_path, mechanism, clip, options):
+    asked = terms(mechanism=mechanism, clip=clip, options=options, budget=0.1, delta=1e-6)
+    mod = LocalPrivacy(7.0, 1e-5, ledger=tmp_path / "budget.db")
+    assert "protect a client from everybody" in reason(ask(mod, asked))
+
+
+@pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
+def test_a_mechanism_as_published_has_no_budget_to_fit_in(tmp_path):
+    asked = terms(mechanism="angle-noise", options={"as_published": True, "noise": "laplace"}, rounds=1)
+    assert "no finite epsilon" in reason(ask(LocalPrivacy(7.0, ledger=tmp_path / "budget.db"), asked))
+
+
+def test_a_wrong_or_spoiled_model_of_the_app_is_not_sent(tmp_path):
+    mod = LocalPrivacy(700.0, ledger=tmp_path / "budget.db")
+    assert "nan in layer" in reason(ask(mod, terms(), step=np.nan))
+    extra = {"more": ArrayRecord({"x": Array(np.zeros(3))})}
+    assert "Expected the app to return one" in reason(ask(mod, terms(), extra=extra))
+    with Ledger(tmp_path / "budget.db") as ledger:
+        assert list(ledger.accounts()) == []  # nothing was released, nothing is debited
+
+
+def test_noise_on_the_last_step_warns_and_must_be_wanted_by_both_sides(tmp_path):
+    with pytest.warns(nz.PrivacyWarning, match="no finite epsilon holds"):
+        mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db", placement="last-step")
+    extra = {BEFORE_LAST_STEP: model(0.03)}
+    reply = ask(mod, terms(placement="last-step", budget=1e4), extra=extra)
+    report = reply.content["arrays"]["report"].numpy()
+    assert report == pytest.approx(np.full(DIMS, 0.05), abs=0.02)  # 0.03 in the clear, 0.02 with little noise
+    assert "before-last-step" in reason(ask(mod, terms(placement="last-step"), 2))
+    assert "placement" in reason(ask(mod, terms(), extra=extra))
+    sound = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
+    assert "placement" in reason(ask(sound, terms(placement="last-step"), extra=extra))
+
+
+@pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
+def test_the_strategy_says_that_noise_on_the_last_step_keeps_nothing(tmp_path):
+    mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db", placement="last-step")
+    app = moving_app([mod], extra={BEFORE_LAST_STEP: model(0.03)})
+    strategy = PrivateFedAvg("privunit-g", target_epsilon=1e4, clip=Norm(1.0), placement="last-step", enhance="none")
+    result = strategy.start(LocalGrid(app, [1, 2, 3]), model(), num_rounds=1)
+    assert result.arrays["bias"].numpy() == pytest.approx(np.full(3, 0.05), abs=0.02)
+    assert strategy.guarantee().local.epsilon == np.inf
+    assert "not what holds" in str(strategy.guarantee())
+
+
+def test_a_client_that_trusts_a_shuffler_needs_one(tmp_path):
+    with pytest.raises(ValueError, match="Expected shuffler with model='shuffled'"):
+        LocalPrivacy(1.0, 1e-6, ledger=tmp_path / "budget.db", model="shuffled", minimum_set=100)
+    with pytest.raises(ValueError, match="epsilon=-1"):
+        LocalPrivacy(-1.0, ledger=tmp_path / "budget.db")
+
+
+def leaving(tmp_path, mechanism, budget):
+    """Return f(x, n, rng): the n numbers that leave a client whose n weights all moved by x.
+
+    Each weight is answered on its own, so one message holds n samples of one answer. Randomness is the client's own,
+    not ``rng``'s.
+    """
+    runs = iter(range(100))
+
+    def reports(x, n, rng):
+        mod = LocalPrivacy(1e6, 0.5, ledger=tmp_path / "budget.db")
+        asked = terms(mechanism=mechanism, budget=budget, clip=Ranges(0.0, 0.1), rounds=1, run=f"{next(runs)}")
+        start = ArrayRecord({"weight": Array(np.zeros(n, np.float32))})
+        config = ConfigRecord({"server-round": 1, "noisette": asked.to_json()})
+        message = Message(RecordDict({"arrays": start, "config": config}), 1, MessageType.TRAIN)
+        (reply,) = LocalGrid(moving_app([mod], x), [1]).send_and_receive([message])
+        return asked.channel(Layout.of(np.zeros(n))).unpack(reply.content["arrays"]["report"].numpy())
+
+    return reports
+
+
+@pytest.mark.parametrize("mechanism", ["adaptive-duchi", "laplace"])
+def test_black_box_audit_of_what_leaves_the_client(tmp_path, mechanism):
+    pair = {"inputs": (-0.1, 0.1), "claimed": 0.5, "samples": 100_000, "rng": 7}
+    sound = nz.audit(leaving(tmp_path, mechanism, 0.5), **pair)
+    assert sound.verdict == "holds"
+    assert sound.lower_bound > 0.4  # the audit sees nearly all there is
+    assert nz.audit(leaving(tmp_path, mechanism, 0.7), **pair).verdict == "violated"

@@ -1,0 +1,293 @@
+"""The strategy and the mod together, on real Flower messages: right means, faults, sampling, restart."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord
+from tests.federated.flower import DIMS, LocalGrid, model, moving_app
+
+from noisette.federated import Length, Norm, Ranges
+from noisette.federated.mod import LocalPrivacy
+from noisette.federated.strategy import PrivateFedAvg
+
+NEARLY_EXACT = {"target_epsilon": 1e5, "target_delta": 1e-6, "clip": Ranges(0.0, 0.1), "enhance": "none"}
+
+
+def mod(tmp_path, **terms):
+    return LocalPrivacy(**({"epsilon": 1e6, "delta": 1e-3, "ledger": tmp_path / "budget.db"} | terms))
+
+
+def federate(tmp_path, *, nodes=4, rounds=2, tamper=None, app=None, timeout=5.0, mechanism="laplace", **terms):
+    strategy = PrivateFedAvg(mechanism, **(NEARLY_EXACT | terms))
+    grid = LocalGrid(app or moving_app([mod(tmp_path)]), range(1, nodes + 1), tamper)
+    result = strategy.start(grid, model(), num_rounds=rounds, timeout=timeout)
+    return strategy, grid, result
+
+
+def flat(arrays):
+    return np.concatenate([array.numpy().reshape(-1) for array in arrays.values()])
+
+
+def test_the_model_moves_by_the_mean_of_the_updates(tmp_path):
+    strategy, _, result = federate(tmp_path)
+    assert flat(result.arrays) == pytest.approx(np.full(DIMS, 0.1), abs=2e-3)
+    assert [entry["counted"] for entry in strategy.run.rounds] == [4, 4]
+    assert result.arrays["bias"].numpy().dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "clip"),
+    [
+        ("piecewise", Ranges(0.0, 0.1)),
+        ("gaussian", Ranges(0.0, 0.1)),
+        ("adaptive-duchi", Ranges(0.0, 0.1)),
+        ("retain-or-noise", Ranges(0.0, 0.1)),
+        ("privunit", Norm(1.0)),
+        ("privunit-g", Norm(1.0)),
+        ("tensor-gaussian", Norm(1.0)),
+        ("angle-noise", Length(1.0)),
+    ],
+)
+def test_every_listed_mechanism_federates_within_its_target(tmp_path, mechanism, clip):
+    strategy, _, _ = federate(tmp_path, mechanism=mechanism, clip=clip, target_epsilon=8.0, rounds=1, nodes=2)
+    lines = strategy.guarantee()
+    assert 7.5 < lines.local.epsilon <= 8
+    assert strategy.run.rounds[0]["lines"]["local"]["epsilon"] == lines.local.epsilon
+
+
+def test_nothing_but_the_report_leaves_the_client(tmp_path):
+    seen = []
+
+    def look(reply, node):
+        seen.append(reply.content)
+        return reply
+
+    federate(tmp_path, tamper=look, rounds=1)
+    for content in seen:
+        assert list(content.array_records) == ["arrays"]
+        assert list(content["arrays"]) == ["report"]
+        assert dict(content["metrics"]) == {}
+        assert set(content["noisette"]) == {"round", "run"}
+
+
+def test_weights_that_clients_publish_weight_the_mean(tmp_path):
+    private = mod(tmp_path, public_metrics=["num-examples"])
+    steps = {1: 0.02, 2: 0.08}
+    apps = {node: moving_app([private], step, {"num-examples": 3 if node == 1 else 1}) for node, step in steps.items()}
+    strategy, _, result = federate(tmp_path, nodes=2, app=_by_node(apps), weighted=True, rounds=1)
+    assert flat(result.arrays) == pytest.approx(np.full(DIMS, (3 * 0.02 + 0.08) / 4), abs=2e-3)
+    strategy, _, _ = federate(tmp_path, nodes=2, weighted=True, rounds=1)
+    assert all("has no weight" in one["reason"] for one in strategy.run.rounds[0]["rejected"])
+
+
+def _by_node(apps):
+    return lambda message, context: apps[context.node_id](message, context)
+
+
+FAULTS = {
+    "wrong shape": (lambda p: np.append(p, p), "report of 15"),
+    "not a number": (lambda p: np.where(np.arange(p.size) == 2, np.nan, p), "finite"),
+    "outside the support": (lambda p: p + 1e-13, "outside the support"),
+    "far away": (lambda p: p * 0 + 1e9, "farther than noise"),
+    "another type": (lambda p: p.astype(np.int32), "float64"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_report_is_left_out_and_the_rest_is_right(tmp_path, caplog, fault):
+    spoil, words = FAULTS[fault]
+
+    def tamper(reply, node):
+        if node == 2:
+            report = reply.content["arrays"]["report"].numpy()
+            reply.content["arrays"] = ArrayRecord({"report": Array(spoil(report))})
+        return reply
+
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        strategy, _, result = federate(tmp_path, tamper=tamper, rounds=1)
+    (entry,) = strategy.run.rounds
+    assert (entry["counted"], entry["released"]) == (3, True)
+    assert [one["client"] for one in entry["rejected"]] == [2]
+    assert words in entry["rejected"][0]["reason"]
+    assert "report of client 2 left out" in caplog.text
+    assert flat(result.arrays) == pytest.approx(np.full(DIMS, 0.05), abs=2e-3)
+
+
+def test_raw_weights_of_a_client_without_the_mod_are_never_added(tmp_path):
+    bare = moving_app([])
+    apps = {1: bare} | {node: moving_app([mod(tmp_path)]) for node in (2, 3)}
+    strategy, _, result = federate(tmp_path, nodes=3, app=_by_node(apps), rounds=1)
+    assert "no private report" in strategy.run.rounds[0]["rejected"][0]["reason"]
+    assert flat(result.arrays) == pytest.approx(np.full(DIMS, 0.05), abs=2e-3)
+
+
+def test_a_second_reply_and_one_of_another_round_do_not_count(tmp_path, caplog):
+    strategy = PrivateFedAvg("laplace", **NEARLY_EXACT)
+    grid = LocalGrid(moving_app([mod(tmp_path)]), [1, 2, 3])
+    arrays = strategy.begin(model(), 2)
+    first = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
+    arrays, _ = strategy.aggregate_train(1, [*first, first[0]])
+    assert "already" in strategy.run.rounds[0]["rejected"][0]["reason"]
+    assert strategy.run.rounds[0]["counted"] == 3
+    second = grid.send_and_receive(strategy.configure_train(2, arrays, ConfigRecord(), grid))
+    arrays, _ = strategy.aggregate_train(2, [first[1], *second])
+    assert "belongs to round 1" in strategy.run.rounds[1]["rejected"][0]["reason"]
+    assert flat(arrays) == pytest.approx(np.full(DIMS, 0.1), abs=2e-3)
+
+
+def test_a_client_that_never_answers_is_waited_for_and_then_left_out(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        strategy, _, result = federate(
+            tmp_path, tamper=lambda reply, node: None if node == 3 else reply, rounds=1, timeout=0.2
+        )
+    (entry,) = strategy.run.rounds
+    assert (entry["counted"], entry["missing"], entry["released"]) == (3, 1, True)
+    assert "never answered" in caplog.text
+    assert flat(result.arrays) == pytest.approx(np.full(DIMS, 0.05), abs=2e-3)
+
+
+def test_a_round_below_the_minimum_is_not_released(tmp_path, caplog):
+    strategy, _, result = federate(
+        tmp_path, tamper=lambda reply, node: reply if node == 1 else None, rounds=1, minimum=2, timeout=0.2
+    )
+    (entry,) = strategy.run.rounds
+    assert not entry["released"]
+    assert not result.arrays  # Flower keeps the model it had
+    assert np.array_equal(strategy.run.weights, np.zeros(DIMS))
+    assert "not released: 1 reports came, and 2" in caplog.text
+
+
+def test_clients_that_cannot_afford_the_run_send_nothing(tmp_path, caplog):
+    poor = mod(tmp_path, epsilon=5.0, account="poor", ledger=tmp_path / "poor.db")
+    rich = mod(tmp_path, epsilon=20.0, ledger=tmp_path / "rich.db")
+    apps = {1: moving_app([poor])} | {node: moving_app([rich]) for node in (2, 3)}
+    cheap = {"mechanism": "privunit-g", "clip": Norm(1.0), "target_epsilon": 8.0}
+    strategy, _, _ = federate(tmp_path, nodes=3, app=_by_node(apps), rounds=1, **cheap)
+    (entry,) = strategy.run.rounds
+    assert (entry["failed"], entry["counted"]) == (1, 2)
+    assert "has epsilon=5" in caplog.text
+
+
+def test_k_of_n_clients_take_part_equally_often_and_no_more_than_promised(tmp_path):
+    strategy, _, _ = federate(tmp_path, nodes=6, rounds=4, clients_per_round=3, rounds_per_client=2)
+    assert sorted(strategy.run.taken_part.values()) == [2] * 6
+    assert strategy.guarantee().rounds == 2
+    assert all(entry["asked"] == 3 for entry in strategy.run.rounds)
+
+
+def test_ranges_follow_the_noisy_model_and_reach_the_clients(tmp_path):
+    strategy, _, _ = federate(
+        tmp_path,
+        mechanism="adaptive-duchi",
+        target_epsilon=50.0,
+        sends="weights",
+        adapt_ranges=True,
+        range_margin=2.0,
+        widest=0.5,
+        rounds=3,
+        nodes=10,
+    )
+    clips = [entry["clip"] for entry in strategy.run.rounds]
+    assert clips[0]["radius"] == [0.1]
+    assert len(clips[1]["radius"]) == 2  # one for each layer
+    assert clips[1] != clips[2]
+    assert len({entry["lines"]["local"]["epsilon"] for entry in strategy.run.rounds}) == 3  # rounds add up
+
+
+def test_a_restarted_server_goes_on_where_it_stopped(tmp_path):
+    state = tmp_path / "run.npz"
+    federate(tmp_path, rounds=4, state=state, tamper=None)
+    whole = np.load(state)["weights"]
+    calls = []
+    half = tmp_path / "half.npz"
+
+    class Killed(RuntimeError):
+        pass
+
+    def die(reply, node):
+        if len(calls) >= 10:
+            raise Killed
+        return reply
+
+    app = moving_app([mod(tmp_path, ledger=tmp_path / "second.db")], calls=calls)
+    with pytest.raises(Killed):
+        federate(tmp_path, rounds=4, state=half, app=app, tamper=die)
+    made = list(calls)
+    strategy, _, result = federate(tmp_path, rounds=4, state=half, app=app)
+    assert [entry["round"] for entry in strategy.run.rounds] == [1, 2, 3, 4]
+    assert all(entry["counted"] == 4 for entry in strategy.run.rounds)
+    assert len(calls) == 16  # a report that was made before the crash was sent again, not made again
+    assert made == calls[:10]
+    assert flat(result.arrays) == pytest.approx(whole, abs=4e-3)
+    strategy, _, result = federate(tmp_path, rounds=4, state=half, app=app)
+    assert len(calls) == 16  # all rounds are done
+    assert flat(result.arrays) == pytest.approx(whole, abs=4e-3)
+
+
+def test_a_state_of_other_terms_is_refused(tmp_path):
+    state = tmp_path / "run.npz"
+    federate(tmp_path, rounds=1, state=state)
+    with pytest.raises(ValueError, match="other terms"):
+        federate(tmp_path, rounds=1, state=state, target_epsilon=3.0)
+    state.write_bytes(b"spoiled")
+    with pytest.raises(ValueError, match="no run that can be resumed"):
+        federate(tmp_path, rounds=1, state=state)
+
+
+def test_no_more_messages_than_allowed_are_under_way(tmp_path):
+    _, grid, _ = federate(tmp_path, nodes=20, rounds=1, in_flight=3)
+    assert grid.most_waiting <= 3
+
+
+def test_mixed_reports_come_without_senders(tmp_path):
+    from noisette.federated.mixing import Simulated
+
+    strategy, _, result = federate(
+        tmp_path,
+        mechanism="adaptive-duchi",
+        nodes=5,
+        rounds=2,
+        model="shuffled",
+        mixer=Simulated(minimum=4),
+        minimum=4,
+        batch=4,
+        target_epsilon=1e3,
+    )
+    assert [entry["counted"] for entry in strategy.run.rounds] == [5, 5]
+    assert np.all(np.abs(flat(result.arrays)) < 0.3)
+    lines = strategy.guarantee()
+    assert lines.shuffled.epsilon <= lines.local.epsilon
+    few, _, _ = federate(
+        tmp_path,
+        mechanism="adaptive-duchi",
+        nodes=3,
+        rounds=1,
+        model="shuffled",
+        mixer=Simulated(minimum=4),
+        minimum=3,
+        target_epsilon=1e3,
+    )
+    assert not few.run.rounds[0]["released"]
+
+
+def test_history_is_json(tmp_path):
+    strategy, _, _ = federate(tmp_path, rounds=1)
+    assert json.loads(json.dumps(strategy.run.rounds))[0]["round"] == 1
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"adapt_ranges": True, "clip": Norm(1.0)}, "to be Ranges"),
+        ({"model": "shuffled"}, "a mixer with model"),
+        ({"minimum": 0}, "minimum=0"),
+        ({"server_rate": -1.0}, "server_rate"),
+    ],
+)
+def test_bad_terms_are_refused(terms, words):
+    with pytest.raises(ValueError, match=words):
+        PrivateFedAvg("laplace", **(NEARLY_EXACT | terms))
