@@ -9,7 +9,10 @@ from noisette.cli.shuffler import enrol, key, shuffler
 
 @click.group()
 def federate() -> None:
-    """Learn across devices without collecting their data."""
+    """Learn across devices without collecting their data.
+
+    Every command has --help and --json.
+    """
 
 
 for _command in (shuffler, enrol, key):

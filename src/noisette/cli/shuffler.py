@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def shuffler(
 @click.argument("file", type=_FILE)
 @click.argument("names", nargs=-1, required=True)
 @click.option("--to", "folder", type=_FILE, help="Folder for the clients' own files; that of FILE by default.")
-def enrol(file: Path, names: tuple[str, ...], folder: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
+def enrol(file: Path, names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
     """Add clients to FILE, with a new secret each.
 
     FILE is for the shuffler. Each client gets NAME.json, which holds its own secret alone. The same command makes the
@@ -93,13 +95,14 @@ def enrol(file: Path, names: tuple[str, ...], folder: Path | None) -> None:
     _need_packages()
     from noisette.shuffler.clients import enrol as add
 
-    for path in add(file, names, folder=folder or file.parent):
-        click.echo(path)
+    made = [str(path) for path in add(file, names, folder=folder or file.parent)]
+    click.echo(json.dumps({"files": made}) if as_json else "\n".join(made))
 
 
 @click.command()
 @click.argument("file", type=_FILE)
-def key(file: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the key as JSON.")
+def key(file: Path, as_json: bool) -> None:
     """Show the server's public key, for which clients seal.
 
     FILE holds the private key; it is made if it is not there, and never leaves the server.
@@ -109,7 +112,8 @@ def key(file: Path) -> None:
 
     if not file.exists():
         ServerKey.generate().write(file)
-    click.echo(ServerKey.read(file).public.text)
+    public = ServerKey.read(file).public.text
+    click.echo(json.dumps({"public_key": public}) if as_json else public)
 
 
 def _need_packages() -> None:
