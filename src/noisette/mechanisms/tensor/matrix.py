@@ -195,13 +195,14 @@ class MatrixMechanism(WholeTensorMechanism):
     @cached_property
     def error(self) -> float:
         """Sum of the variances of all answers."""
-        return float(self._strategy.answer_variances().sum()) * self.sigma**2
+        return self._strategy.total_variance() * self.sigma**2
 
     @cached_property
     def gap(self) -> float:
         """How far the strategy may be from the best one, relatively: its error over a dual bound, less 1.
 
-        Both are for a record that comes or goes: that is what strategies are optimised for.
+        Along several modes that is for their whole product. Both are for a record that comes or goes: that is what
+        strategies are optimised for.
         """
         return max(error_of(self._strategy) / self._strategy.bound - 1, 0.0)
 

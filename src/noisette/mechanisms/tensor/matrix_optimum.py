@@ -88,9 +88,9 @@ def optimum(root: FloatArray, *, gap: float = GAP) -> Optimum:
 
 
 @lru_cache(maxsize=16)
-def named_optimum(name: str, size: int) -> Optimum:
+def named_optimum(name: str, size: int, gap: float = GAP) -> Optimum:
     """Return the optimum of a workload that has a name; it is worth remembering."""
-    return optimum(workload_of(name, size).root)
+    return optimum(workload_of(name, size).root, gap=gap)
 
 
 def symmetric(strategy: FloatArray) -> FloatArray:

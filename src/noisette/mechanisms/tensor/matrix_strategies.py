@@ -12,7 +12,7 @@ import numpy as np
 
 from noisette._random import ULP
 from noisette._validate import FloatArray
-from noisette.mechanisms.tensor.matrix_optimum import Optimum, named_optimum, optimum, symmetric
+from noisette.mechanisms.tensor.matrix_optimum import GAP, Optimum, named_optimum, optimum, symmetric
 from noisette.mechanisms.tensor.matrix_workloads import Workload, workload_of
 from noisette.mechanisms.tensor.modes import dense
 
@@ -49,6 +49,9 @@ class Strategy(Protocol):
     def answer_variances(self) -> FloatArray:
         """Return the variance of each answer under noise of variance 1."""
 
+    def total_variance(self) -> float:
+        """Return the sum of the answers' variances under noise of variance 1."""
+
     def cell_variances(self) -> FloatArray:
         """Return the variance of each reconstructed cell under noise of variance 1."""
 
@@ -61,7 +64,7 @@ class Strategy(Protocol):
 
 def error_of(strategy: Strategy) -> float:
     """Return the sum of the variances of all answers, at noise of variance 1 and a change of 1 by a record."""
-    return float(strategy.answer_variances().sum()) * strategy.change(replaced=False)[0] ** 2
+    return strategy.total_variance() * strategy.change(replaced=False)[0] ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +106,10 @@ class Kronecker:
 
     @staticmethod
     def _optima(entries: tuple[Any, ...], workloads: tuple[Workload, ...]) -> list[Optimum]:
+        # errors and bounds multiply, so the modes share the allowance; the rounding of the product has a part of it
+        gap = (0.9 if len(entries) > 1 else 1.0) * GAP / len(entries)
         return [
-            named_optimum(entry, workload.size) if isinstance(entry, str) else optimum(workload.root)
+            named_optimum(entry, workload.size, gap) if isinstance(entry, str) else optimum(workload.root, gap=gap)
             for entry, workload in zip(entries, workloads, strict=True)
         ]
 
@@ -157,10 +162,19 @@ class Kronecker:
             result = workload.answer(result, x.ndim - order + mode)
         return result.reshape(*x.shape[: x.ndim - order], -1)
 
+    @cached_property
+    def _variances(self) -> list[FloatArray]:
+        """Variances of the answers along each mode."""
+        pairs = zip(self.workloads, self._covariances, strict=True)
+        return [workload.variances(covariance) for workload, covariance in pairs]
+
     def answer_variances(self) -> FloatArray:
         """Return the outer product of the modes' variances."""
-        pairs = zip(self.workloads, self._covariances, strict=True)
-        return _outer([workload.variances(covariance) for workload, covariance in pairs]).reshape(-1)
+        return _outer(self._variances).reshape(-1)
+
+    def total_variance(self) -> float:
+        """Return the product of the modes' sums, however many queries there are."""
+        return math.prod(float(variances.sum()) for variances in self._variances)
 
     def cell_variances(self) -> FloatArray:
         """Return the outer product of the modes' variances."""
@@ -253,7 +267,7 @@ class Marginals:
     @property
     def bound(self) -> float:
         """The error itself: tr(V^1/2)^2 / n is the dual bound at equal weights."""
-        return float(self.answer_variances().sum())
+        return self.total_variance()
 
     def _spectral(self, x: FloatArray, *, power: int) -> FloatArray:
         """Return A^power x, from means over sets of modes: a tensor varies in T by what its means over the rest do."""
@@ -297,6 +311,10 @@ class Marginals:
             )
             parts.append(np.full(inside, one))
         return np.concatenate(parts)
+
+    def total_variance(self) -> float:
+        """Return the sum over all tables."""
+        return float(self.answer_variances().sum())
 
     def cell_variances(self) -> FloatArray:
         """Return the variance that all cells share."""

@@ -38,8 +38,8 @@ class Workload(Protocol):
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Every cell."""
+class _OneACell:
+    """As many queries as there are cells."""
 
     size: int
 
@@ -47,6 +47,11 @@ class Identity:
     def rows(self) -> int:
         """Number of queries."""
         return self.size
+
+
+@dataclass(frozen=True)
+class Identity(_OneACell):
+    """Every cell."""
 
     @property
     def root(self) -> FloatArray:
@@ -84,15 +89,8 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Prefix:
+class Prefix(_OneACell):
     """The sums of the first 1, 2, ..., n cells."""
-
-    size: int
-
-    @property
-    def rows(self) -> int:
-        """Number of queries."""
-        return self.size
 
     @property
     def root(self) -> FloatArray:
