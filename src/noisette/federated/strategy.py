@@ -107,10 +107,7 @@ class PrivateFedAvg(FedAvg):
         self.weighted = weighted
         self.enhance = enhance
         self.adapt_ranges = adapt_ranges
-        self.range_limits: dict[str, Any] = {
-            "margin": _validate.positive(range_margin, "range_margin"),
-            "widest": widest,
-        }
+        self.range_margin, self.widest = _validate.positive(range_margin, "range_margin"), widest
         self.server_rate = _validate.positive(server_rate, "server_rate")
         self.mixer = mixer
         self.delays = {"noisette-spread": float(spread), "noisette-slowest": float(slowest)}
