@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
 from tests.collector.helpers import COMMUTE, accept, entry
 from tests.collector.postgres import Postgres, found
 
 from noisette.aggregation import aggregate_partitions
 from noisette.aggregation.partitions import summed
+from noisette.cli import verbs
 from noisette.collector import Campaign, Store
 from noisette.collector.partitions import BlockPartition, split_campaign
 
@@ -190,3 +192,38 @@ def test_the_spec_in_the_database_is_what_sums(url: str) -> None:
     reports = split_campaign(url, "commute")
     layout = aggregate_partitions(reports).layout
     assert json.dumps(layout.campaign.to_wire()) == json.dumps(CAMPAIGNS["commute"].to_wire())
+
+
+def test_the_command_estimates_a_campaign(url: str) -> None:
+    one = _command(url, "--campaign", "commute", "--json")
+    assert one["users"] == 360
+    names = [entry["name"] for entry in one["dimensions"]]
+    assert names == ["minutes", "by=car", "by=bike", "by=bus", "by=foot"]
+    several = _command(url, "--campaign", "mood", "--period", "2026-02", "--json")["parts"]
+    assert [part["users"] for part in several] == [120, 120]
+    assert [len(part["dimensions"]) for part in several] == [3, 7]
+    store = Store(url)
+    for part, kept in zip(several, store.aggregate(CAMPAIGNS["mood"], "2026-02").estimates(), strict=True):
+        assert [entry["value"] for entry in part["dimensions"]] == kept.value.tolist()
+    store.close()
+    shown = CliRunner().invoke(verbs, ["estimate", url, "--campaign", "commute"])
+    assert "by=bike" in shown.output
+
+
+def _command(*arguments: str) -> Any:
+    done = CliRunner().invoke(verbs, ["estimate", *arguments])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_command_says_what_is_missing() -> None:
+    for arguments, why in (
+        (["sqlite:///r.db"], "Name one: --campaign ID"),
+        (["r.parquet", "--period", "once"], "Name one: --campaign ID"),
+        (["sqlite:///r.db", "sqlite:///s.db", "--campaign", "mood"], "Expected one database"),
+        (["sqlite:///r.db", "--campaign", "mood"], "There is no file"),
+        (["sqlite:///r.db", "--campaign", "mood", "--distribution"], "Leave out --ray and --campaign"),
+    ):
+        refused = CliRunner().invoke(verbs, ["estimate", *arguments])
+        assert refused.exit_code == 2
+        assert why in refused.output

@@ -1,5 +1,6 @@
 """Sums on a Ray cluster: the bits of one process, whatever dies meanwhile; and what goes wrong is said."""
 
+import json
 import os
 import signal
 import socket
@@ -13,10 +14,12 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tests.collector.helpers import COMMUTE, accept, entries
 from tests.scale.cluster import ENVIRONMENT, Cluster, children, free_port, title
 
 import noisette as nz
 from noisette.aggregation import aggregate_files, split_files, write_reports
+from noisette.collector import Campaign, Store
 from noisette.scale import aggregate_on_ray
 
 RUN = Path(__file__).with_name("run.py")
@@ -59,6 +62,20 @@ def test_the_command_has_the_bits_of_one_process(cluster: Cluster, files: list[P
     assert there.returncode == 0, there.stderr
     assert there.stderr == ""
     assert here.stdout == there.stdout != ""
+
+
+def test_the_command_reads_a_database_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'reports.db'}"
+    campaign, store = Campaign.from_dict(COMMUTE), Store(url)
+    store.register(campaign)
+    for seed in range(3):
+        accept(store, campaign, *entries(campaign, 100, seed))
+    store.close()
+    command = ["estimate", url, "--campaign", "commute", "--json"]
+    here, there = (_run(*command, *more) for more in ([], ["--ray", cluster.address]))
+    assert there.returncode == 0, there.stderr
+    assert here.stdout == there.stdout
+    assert json.loads(there.stdout)["users"] == 300
 
 
 def test_a_damaged_partition_is_named(cluster: Cluster, files: list[Path], tmp_path: Path) -> None:

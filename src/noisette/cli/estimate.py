@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
 from noisette._validate import FloatArray
+from noisette.cli._sources import Distributions, aggregate_campaign, aggregate_here, aggregate_on_cluster
 from noisette.core import Aggregate, Estimate
 
 _ROWS = 50  # of a table on a terminal; JSON has all
 _SPARKS = "▁▂▃▄▅▆▇█"
 
-Distributions = Sequence[tuple[FloatArray, FloatArray]]
-
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True)
+@click.option("--campaign", metavar="ID", help="Read this campaign of a collector; FILES is its database's URL.")
+@click.option("--period", help="Of the campaign, where it has reports of several.")
 @click.option("--ray", metavar="ADDRESS", help="Sum on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local.")
 @click.option("--enhance", "method", default="none", metavar="METHOD", help="Free post-processing, e.g. auto.")
 @click.option("--distribution", "shape", is_flag=True, help="Reconstruct how the true numbers are distributed.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every dimension.")
 def estimate(
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
+    campaign: str | None,
+    period: str | None,
     ray: str | None,
     method: str,
     shape: bool,
@@ -44,62 +44,31 @@ def estimate(
 
     if not 0 < level < 1:
         raise ValueError(f"Expected --level {level:g} between 0 and 1, e.g. 0.95.")
+    if campaign is None and (period is not None or any("://" in file for file in files)):
+        raise ValueError("A database has reports of several campaigns. Name one: --campaign ID.")
+    if shape and (campaign or ray):
+        raise ValueError("--distribution reads report files in this process. Leave out --ray and --campaign.")
     found: Distributions = ()
-    if ray is None:
-        aggregate, found = _aggregate_here(files, shape)
-    elif shape:
-        raise ValueError("--distribution reads report files in this process. Leave out --ray.")
+    if campaign is not None:
+        aggregates = aggregate_campaign(files, campaign, period, ray)
+    elif ray is not None:
+        aggregates = (aggregate_on_cluster(files, ray),)
     else:
-        aggregate = _aggregate_on_ray(files, ray)
-    raw = result = aggregate.estimate()
-    if method != "none":
-        from noisette.enhancement import enhance
+        aggregate, found = aggregate_here(files, shape)
+        aggregates = (aggregate,)
+    payloads = []
+    for aggregate in aggregates:
+        raw = result = aggregate.estimate()
+        if method != "none":
+            from noisette.enhancement import enhance
 
-        result = enhance(raw, method=method)
+            result = enhance(raw, method=method)
+        if as_json:
+            payloads.append(_payload(aggregate, result, found, level))
+        else:
+            _show(aggregate, raw, result, found, level)
     if as_json:
-        click.echo(to_json(_payload(aggregate, result, found, level)))
-    else:
-        _show(aggregate, raw, result, found, level)
-
-
-def _aggregate_here(files: Sequence[Path], shape: bool) -> tuple[Aggregate, Distributions]:
-    """Read files in this process."""
-    from noisette.aggregation import ReportFile, aggregate_files
-
-    opened = [ReportFile.open(path) for path in files]
-    with _counting(sum(file.users for file in opened) * (2 if shape else 1)) as count:
-        aggregate = aggregate_files(files, on_progress=count)
-        if not shape:
-            return aggregate, ()
-        from noisette.cli._distribution import distributions
-
-        return aggregate, distributions(opened, on_progress=count)
-
-
-def _aggregate_on_ray(files: Sequence[Path], address: str) -> Aggregate:
-    """Read files in partitions on a cluster."""
-    from noisette.aggregation import split_files
-    from noisette.scale import aggregate_on_ray
-
-    reports = split_files(files)
-    with _counting(reports.users) as count:
-        return aggregate_on_ray(reports, address=address, on_progress=count)
-
-
-@contextmanager
-def _counting(total: int) -> Iterator[Callable[[int], None]]:
-    """Show progress to so many users."""
-    from noisette._terminal import progress
-
-    done = 0
-    with progress("Aggregating") as advance:
-
-        def count(users: int) -> None:
-            nonlocal done
-            done += users
-            advance(done / total)
-
-        yield count
+        click.echo(to_json(payloads[0] if len(payloads) == 1 else {"parts": payloads}))
 
 
 def _payload(aggregate: Aggregate, result: Estimate, found: Distributions, level: float) -> dict[str, Any]:

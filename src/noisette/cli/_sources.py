@@ -1,0 +1,79 @@
+"""Where reports come from, files or a collector's database, and where they are summed, here or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from noisette._validate import FloatArray
+from noisette.core import Aggregate
+
+if TYPE_CHECKING:
+    from noisette.aggregation.partitions import Partitioned, S
+
+Distributions = Sequence[tuple[FloatArray, FloatArray]]
+
+
+def aggregate_here(files: Sequence[str], shape: bool) -> tuple[Aggregate, Distributions]:
+    """Sum report files in this process, and reconstruct distributions where that is asked."""
+    from noisette.aggregation import ReportFile, aggregate_files
+
+    opened = [ReportFile.open(path) for path in files]
+    with _counting(sum(file.users for file in opened) * (2 if shape else 1)) as count:
+        aggregate = aggregate_files(files, on_progress=count)
+        if not shape:
+            return aggregate, ()
+        from noisette.cli._distribution import distributions
+
+        return aggregate, distributions(opened, on_progress=count)
+
+
+def aggregate_on_cluster(files: Sequence[str], address: str) -> Aggregate:
+    """Sum report files on a Ray cluster."""
+    from noisette.aggregation import split_files
+
+    return _summed(split_files(map(Path, files)), address)
+
+
+def aggregate_campaign(
+    databases: Sequence[str], campaign: str, period: str | None, address: str | None
+) -> tuple[Aggregate, ...]:
+    """Sum what a collector has stored of a campaign, here or on a Ray cluster; one aggregate for each mechanism."""
+    if len(databases) != 1:
+        raise ValueError(f"Expected one database for --campaign {campaign}, got {len(databases)}.")
+    if find_spec("sqlalchemy") is None:
+        raise ValueError("Reading a database needs sqlalchemy: pip install 'noisette[collector]'.")
+    from noisette.collector import split_campaign
+
+    return _summed(split_campaign(databases[0], campaign, period=period), address).aggregates
+
+
+def _summed(reports: Partitioned[S], address: str | None) -> S:
+    """Sum partitions and show how far it is."""
+    from noisette.aggregation import aggregate_partitions
+
+    with _counting(reports.users) as count:
+        if address is None:
+            return aggregate_partitions(reports, on_progress=count)
+        from noisette.scale import aggregate_on_ray
+
+        return aggregate_on_ray(reports, address=address, on_progress=count)
+
+
+@contextmanager
+def _counting(total: int) -> Iterator[Callable[[int], None]]:
+    """Show progress to so many users."""
+    from noisette._terminal import progress
+
+    done = 0
+    with progress("Aggregating") as advance:
+
+        def count(users: int) -> None:
+            nonlocal done
+            done += users
+            advance(done / total)
+
+        yield count
