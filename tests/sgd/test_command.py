@@ -1,6 +1,7 @@
 """`noisette train --data mnist --model cnn`: a record with curve, seed and guarantee; saving and going on."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -92,6 +93,30 @@ def test_an_advised_norm_is_in_the_record_and_in_the_budget(tmp_path):
     assert again["spent"] == made["spent"]
     shown = run("--epochs", "1", "--seed", "1", "--clip", "advised").stdout
     assert "paid for as a step" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("perturb", ["gaussian", "geodp"])
+def test_an_analysis_is_recorded_on_request(perturb):
+    options = ("--epochs", "1", "--seed", "1", "--limit", "200", "--perturb", perturb)
+    made, plain = record(*options, "--analyse"), record(*options)
+    assert made["accuracy"] == plain["accuracy"]
+    assert plain["analysis"] is None
+    analysis = made["analysis"]
+    assert analysis["private"] is False
+    assert [step["step"] for step in analysis["steps"]] == [1, 2, 3]
+    for comparison in analysis["comparisons"]:
+        said, found = comparison["predicted"], comparison["measured"]
+        assert (said["direction"] is None) == (perturb == "geodp")  # its last entries are below any float
+        for place, name in enumerate(("direction", "cosine", "magnitude", "gradient")):
+            if said[name] is not None:  # six deviations of 30 draws
+                assert abs(said[name] - found[name]) < 6 * found["standard_errors"][place], name
+    assert all(math.isfinite(step["made"]["item_b"]) for step in analysis["steps"])
+
+
+def test_an_analysis_fits_a_terminal():
+    shown = run("--epochs", "1", "--seed", "1", "--limit", "200", "--analyse").stdout
+    assert "Efficiency difference, B, of all steps" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_an_attack_is_recorded_on_request():

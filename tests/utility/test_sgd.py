@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
+from scipy.integrate import dblquad, quad
 from scipy.special import ndtri
 
 import noisette as nz
 from noisette.guarantees import gaussian_mu
+from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.utility.angles import folded, normal_turns, wrapped
+from noisette.utility.lengths import length_and_cosine
 from noisette.utility.sgd import (
+    EntryNoise,
     SphericalNoise,
     VectorNoise,
     efficiency_difference,
@@ -91,10 +94,8 @@ def test_folded_and_wrapped_angles_are_those_of_an_integral(std: float) -> None:
 
 
 def test_the_quadrature_is_fine_enough() -> None:
-    """Two and three dimensions against integrals by quad; without any gradient all directions are alike."""
-    turns, cosine, length = normal_turns(np.full(500, 1e-12), 1.0)
-    assert cosine == pytest.approx(0.0, abs=1e-9)
-    assert length == pytest.approx(math.sqrt(2) * math.exp(math.lgamma(250.5) - math.lgamma(250.0)), rel=1e-9)
+    """Without any gradient all directions are alike."""
+    turns = normal_turns(np.full(500, 1e-12), 1.0)
     assert turns[-1] == pytest.approx(math.pi**2 / 3, rel=1e-9)  # uniform on the circle
     k = 3.0  # the first of many angles of a random direction has variance near 1 / (d - 2)
     spread = quad(lambda u: (u - math.pi / 2) ** 2 * math.sin(u) ** 498, 0, math.pi)[0]
@@ -102,6 +103,56 @@ def test_the_quadrature_is_fine_enough() -> None:
     clean = math.atan2(math.sqrt(499), 1.0)
     assert turns[0] == pytest.approx(spread + (clean - math.pi / 2) ** 2, rel=1e-5)
     assert turns[0] != pytest.approx(k / 500, rel=0.1)
+
+
+def test_lengths_and_cosines_are_those_of_integrals_over_the_plane() -> None:
+    length, cosine = length_and_cosine(np.full(500, 1e-12), np.ones(500))
+    assert cosine == pytest.approx(0.0, abs=1e-9)
+    assert length == pytest.approx(math.sqrt(2) * math.exp(math.lgamma(250.5) - math.lgamma(250.0)), rel=1e-12)
+    for g, variances in (([0.3, -0.8], [1.0, 0.2]), ([2.0, 0.0], [0.01, 4.0]), ([0.1, 0.1], [1e-4, 1e-4])):
+        x, y, (s, t) = *g, np.sqrt(variances)
+
+        def mean(f: Any, x: float = x, y: float = y, s: float = s, t: float = t) -> float:
+            density = lambda v, u: math.exp(-(u * u + v * v) / 2) / (2 * math.pi)  # noqa: E731
+            return dblquad(lambda v, u: f(x + s * u, y + t * v) * density(v, u), -9, 9, -9, 9, epsabs=1e-9)[0]
+
+        length, cosine = length_and_cosine(np.asarray(g), np.asarray(variances))
+        assert length == pytest.approx(mean(math.hypot), rel=1e-6)
+        facing = mean(lambda a, b, x=x, y=y: (a * x + b * y) / (math.hypot(a, b) * math.hypot(x, y)))
+        assert cosine == pytest.approx(facing, rel=1e-5)
+
+
+def test_noise_of_several_sizes_and_directions_is_predicted() -> None:
+    g = unit(40)
+    rng = np.random.default_rng(6)
+    variances = rng.uniform(0.001, 0.2, 40)
+    basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    draws = rng.standard_normal((8000, 40)) * np.sqrt(variances)
+    laws = {
+        "apart": (EntryNoise(variances), draws),
+        "turned": (EntryNoise(variances, basis.T.__matmul__), draws @ basis.T),
+    }
+    for law, noise in laws.values():
+        found, said = measured(g + noise, g), predicted(law, g)
+        assert math.isnan(said.direction)
+        assert found.standard_errors is not None
+        for name, error in zip(NAMES[1:], found.standard_errors[1:], strict=True):
+            assert abs(getattr(found, name) - getattr(said, name)) < LEVEL * error, name
+    straight = predicted(laws["apart"][0], g)
+    assert abs(measured(g + laws["turned"][1], g).cosine - straight.cosine) > 1e-3  # the twin: the basis counts
+
+
+def test_noise_around_another_centre_is_predicted() -> None:
+    g = unit(12)
+    rng = np.random.default_rng(7)
+    size, angles = 0.6, to_spherical(g)[1] + rng.uniform(-0.3, 0.3, 11)
+    law = SphericalNoise(0.1, 0.2, centre=(size, angles))
+    drawn = from_spherical(size + 0.1 * rng.standard_normal(8000), angles + 0.2 * rng.standard_normal((8000, 11)))
+    found, said = measured(drawn, g), predicted(law, g)
+    assert found.standard_errors is not None
+    for name, error in zip(NAMES, found.standard_errors, strict=True):
+        assert abs(getattr(found, name) - getattr(said, name)) < LEVEL * error, name
+    assert abs(found.direction - predicted(replace(law, centre=None), g).direction) > LEVEL * found.standard_errors[0]
 
 
 def test_theorem_6_is_the_difference_of_squared_distances() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 _ADVISED = "advised"
+_COMPARED = 10  # steps at which the errors of the noise are predicted and measured
 _ATTACKED = 5000  # examples on each side that a membership attack is tried on
 
 
@@ -33,6 +35,7 @@ _ATTACKED = 5000  # examples on each side that a membership attack is tried on
 @click.option("--perturb", default="gaussian", show_default=True, help="gaussian, geodp, layered or tensor.")
 @click.option("--limit", type=int, help="Train on the first so many images only.")
 @click.option("--attack", is_flag=True, help="Try a membership attack; its result is not covered by the guarantee.")
+@click.option("--analyse", is_flag=True, help="Tell what the noise does to each step; not covered by the guarantee.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save here after each epoch; go on from it.")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the record as JSON.")
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
@@ -50,6 +53,7 @@ def command(
     perturb: str,
     limit: int | None,
     attack: bool,
+    analyse: bool,
     checkpoint: Path | None,
     output: Path | None,
     seed: int | None,
@@ -78,9 +82,14 @@ def command(
     train, test = training.tensors(datasets.images(data), limit=limit)
     channels, side = train.tensors[0].shape[1:3]
     network = zoo.ZOO[model](channels, side)
+    optimum = copy.deepcopy(network)
+
+    def optimizer(trained: torch.nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(trained.parameters(), lr=lr, momentum=momentum)
+
     private = sgd.make_private(
         network,
-        torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum),
+        optimizer(network),
         DataLoader(train, batch_size=batch),
         target=(epsilon, delta),
         epochs=epochs,
@@ -99,6 +108,11 @@ def command(
     started = time.monotonic()
     if clip == _ADVISED and advice is None:
         advice = asdict(sgd.advise_clip(private, torch.nn.functional.cross_entropy))
+    observer = None
+    if analyse:
+        training.fit_plainly(optimum, train, optimizer(optimum), epochs=epochs, batch=batch)
+        every = max(epochs * len(private.loader) // _COMPARED, 1)
+        observer = sgd.Observer(private, optimum=optimum, every=every, rng=seed)
     with progress(f"Training {model} on {data}") as advance:
 
         def keep(epoch: training.Epoch) -> None:
@@ -135,6 +149,7 @@ def command(
         "accuracy": curve[-1]["accuracy"],
         "curve": curve,
         "attack": _attacked(training, network, train, test, delta) if attack else None,
+        "analysis": None if observer is None else observer.record(),
         "seed": seed,
         "seconds": time.monotonic() - started,
     }
@@ -180,4 +195,21 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
         out.print(
             f"Clipped to {norm:.3g}, half of the norms at the start give or take {error:.1%}; paid for as a step."
         )
+    if record["analysis"] is not None:
+        _show_analysis(out, record["analysis"])
     out.print(f"\nTest accuracy {record['accuracy']:.2%} under {describe(guarantee)}.")
+
+
+def _show_analysis(out: Any, analysis: Mapping[str, Any]) -> None:
+    """Print the errors of the noise at some steps, and the efficiency difference of all of them."""
+    from noisette._terminal import number, table
+
+    shown = table(">step", ">cosine, predicted", ">measured", ">magnitude, predicted", ">measured")
+    for row in analysis["comparisons"]:
+        cells = (row[kind][name] for name in ("cosine", "magnitude") for kind in ("predicted", "measured"))
+        shown.add_row(str(row["step"]), *map(number, cells))
+    out.print("\nNoisy against clipped gradient; magnitude is a mean squared error. Not private.", style="bold")
+    out.print(shown)
+    for name in ("item_a", "item_b"):
+        made, mean = (sum(step[kind][name] for step in analysis["steps"]) for kind in ("made", "expected"))
+        out.print(f"Efficiency difference, {name[-1].upper()}, of all steps: {number(made)}, expected {number(mean)}.")

@@ -7,6 +7,7 @@ from noisette.sgd.clipping import CLIPS, L2, AutoS, Clip, Curvature, LInf, PerLa
 from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
 from noisette.sgd.models import check_model, without_batch_norm
+from noisette.sgd.observer import Comparison, Observer, Step
 from noisette.sgd.optimizer import PrivateOptimizer
 from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
 from noisette.sgd.private import PERTURBATIONS, Private, make_private
@@ -23,11 +24,13 @@ __all__ = [
     "Budget",
     "BudgetSpent",
     "Clip",
+    "Comparison",
     "Curvature",
     "Gaussian",
     "Geo",
     "LInf",
     "Layered",
+    "Observer",
     "PerLayer",
     "Perturbation",
     "PoissonLoader",
@@ -36,6 +39,7 @@ __all__ = [
     "Psac",
     "Quantile",
     "Recorder",
+    "Step",
     "TensorGaussian",
     "TrainingAudit",
     "advise_clip",

@@ -81,6 +81,16 @@ def _layer_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
     return squares
 
 
+def added_up(total: Sums | None, added: Sums) -> Sums:
+    """Return the sum of what earlier pieces of a batch added and what this one adds."""
+    if total is None:
+        return added
+    for layer, entries in added.items():
+        for name, value in entries.items():
+            total[layer][name] += value
+    return total
+
+
 def total_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
     """Return the squared norm of each example's gradient."""
     return _layer_squares(parts, scale).sum(0)

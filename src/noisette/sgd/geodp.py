@@ -15,6 +15,7 @@ from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd.clipping import Clip, Sums
 from noisette.sgd.layers import Part
 from noisette.sgd.perturbation import Perturbation, Shapes, normal
+from noisette.utility.sgd import Noise, SphericalNoise
 
 Average = Literal["angles", "gradient"]
 
@@ -59,6 +60,11 @@ class Geo(Perturbation):
             raise ValueError("A model of one parameter has no direction: give perturb='gaussian'.")
 
     @property
+    def sums_gradients(self) -> bool:  # type: ignore[override]  # of each run its own
+        """Whether what is summed over the examples is their gradients."""
+        return self.average == "gradient"
+
+    @property
     def diameter(self) -> float:
         """How far apart two clipped directions can be, as vectors of angles."""
         return math.sqrt(self._dims + 2) * self.beta * math.pi
@@ -74,16 +80,31 @@ class Geo(Perturbation):
         return {"": {"magnitude": magnitudes.sum(), "angles": (self._clipped(angles) - self._middle(angles)).sum(0)}}
 
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
+        magnitude, angles = self._centre(sums, expected)
+        sizes = self._stds(clip, multiplier, expected)
+        magnitude = magnitude + sizes[0] * normal(magnitude, rng)
+        return self._shaped(from_spherical(magnitude, angles + sizes[1] * normal(angles, rng)))
+
+    def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
+        magnitude, angles = self._centre(sums, expected)
+        centre = float(magnitude), angles.double().numpy()
+        return SphericalNoise(*self._stds(clip, multiplier, expected), self.beta, centre)
+
+    def _centre(self, sums: Sums, expected: float) -> tuple[Tensor, Tensor]:
+        """Return the magnitude and the angles that noise is added to."""
         if self.average == "angles":
-            entries = sums[""]
-            magnitude, angles = entries["magnitude"] / expected, entries["angles"] / expected
-            angles, reach = angles + self._middle(angles), self.diameter / 2 / expected
-        else:
-            magnitude, angles = to_spherical(self._flat(sums, examples=False) / expected)
-            angles, reach = self._clipped(angles), self.diameter / (expected if self.as_published else 1.0)
-        spread = multiplier if self.as_published else multiplier * math.sqrt(2)
-        magnitude = magnitude + spread * clip.bound / expected * normal(magnitude, rng)
-        return self._shaped(from_spherical(magnitude, angles + spread * reach * normal(angles, rng)))
+            magnitude, angles = sums[""]["magnitude"] / expected, sums[""]["angles"] / expected
+            return magnitude, angles + self._middle(angles)
+        magnitude, angles = to_spherical(self._flat(sums, examples=False) / expected)
+        return magnitude, self._clipped(angles)
+
+    def _stds(self, clip: Clip, multiplier: float, expected: float) -> tuple[float, float]:
+        """Return the standard deviations of the noise on the magnitude and on each angle."""
+        if self.as_published:
+            return multiplier * clip.bound / expected, multiplier * self.diameter / expected
+        spread = multiplier * math.sqrt(2)  # two releases
+        reach = self.diameter / (2 * expected) if self.average == "angles" else self.diameter
+        return spread * clip.bound / expected, spread * reach
 
     def _clipped(self, angles: Tensor) -> Tensor:
         """Return angles within the share of their range that is kept."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -13,10 +13,21 @@ from torch.optim import Optimizer
 from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee
 from noisette.sgd.budget import Budget
-from noisette.sgd.clipping import Clip, Sums
+from noisette.sgd.clipping import Clip, Sums, added_up
 from noisette.sgd.gradients import Recorder
+from noisette.sgd.layers import Part
 from noisette.sgd.perturbation import Perturbation
 from noisette.sgd.sampling import PoissonLoader
+
+
+class Watcher(Protocol):
+    """Sees what no noise protects: for analysis."""
+
+    def collect(self, parts: Mapping[str, Part], scale: float) -> None:
+        """See the gradients of a piece of a batch."""
+
+    def release(self, sums: Sums, released: Sums, multiplier: float) -> None:
+        """See what a batch summed to and what was made of it, before the parameters move."""
 
 
 class PrivateOptimizer(Optimizer):
@@ -46,6 +57,7 @@ class PrivateOptimizer(Optimizer):
         self._rng, self._seeded = rng, seeded
         self.steps = 0
         self.stepped = False
+        self.watcher: Watcher | None = None
         self._sums: Sums | None = None
         known = {id(parameter) for _, _, parameter in recorder.parameters()}
         for group in inner.param_groups:
@@ -119,20 +131,19 @@ class PrivateOptimizer(Optimizer):
 
     def _collect(self) -> None:
         parts = self.recorder.parts()
+        if self.watcher is not None:
+            self.watcher.collect(parts, self.scale)
         added = self.perturb.collect(self.clip, parts, self.scale)
         self.recorder.clear()
-        if self._sums is None:
-            self._sums = added
-        else:
-            for layer, entries in added.items():
-                for name, value in entries.items():
-                    self._sums[layer][name] += value
+        self._sums = added_up(self._sums, added)
 
     def _release(self) -> None:
         assert self._sums is not None
         share, expected = self.clip.share, self.loader.expected_batch
         multiplier = self.budget.multiplier / math.sqrt(1 - share)
         released = self.perturb.release(self._sums, self.clip, multiplier, expected, self._rng)
+        if self.watcher is not None:
+            self.watcher.release(self._sums, released, multiplier)
         self._sums = None
         for layer, name, parameter in self.recorder.parameters():
             parameter.grad = released[layer][name].to(parameter)

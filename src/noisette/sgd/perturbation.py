@@ -16,12 +16,15 @@ from torch import Tensor
 
 from noisette.sgd.clipping import Clip, PerLayer, Sums
 from noisette.sgd.layers import Part
+from noisette.utility.sgd import EntryNoise, Noise, VectorNoise
 
 Shapes = Mapping[str, Mapping[str, torch.Size]]  # by layer, then by parameter
 
 
 class Perturbation:
     """Noise for a mean of gradients."""
+
+    sums_gradients: bool = True  # whether what is summed over the examples is their gradients
 
     def start(self, clip: Clip, shapes: Shapes) -> None:
         """Learn the shapes of the gradients, and refuse a rule of clipping that this noise does not fit."""
@@ -42,6 +45,10 @@ class Perturbation:
         """Return the standard deviation of an entry of the mean, where all have the same; NaN where they have not."""
         return math.nan
 
+    def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
+        """Return the law of what `release` would return, of which errors can be predicted."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Gaussian(Perturbation):
@@ -56,6 +63,9 @@ class Gaussian(Perturbation):
 
     def noise(self, clip: Clip, multiplier: float, expected: float) -> float:
         return multiplier * clip.bound / expected
+
+    def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
+        return VectorNoise(self.noise(clip, multiplier, expected))
 
 
 @dataclass(frozen=True)
@@ -76,20 +86,41 @@ class Layered(Perturbation):
         if not isinstance(clip, PerLayer):
             raise ValueError("Budgets by layer need clipping by layer: give clip='per-layer' or clip='curvature'.")
 
-    def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
+    def scales(self, sums: Sums, clip: Clip, multiplier: float) -> dict[str, float]:
+        """Return the standard deviation of the noise on each layer's sum."""
         assert isinstance(clip, PerLayer)
         shares = list(self.shares) if self.shares is not None else list(range(len(sums), 0, -1))
         if len(shares) != len(sums):
             raise ValueError(f"Expected {len(sums)} shares, one for each of {', '.join(sums)}; got {len(shares)}.")
         whole = math.fsum(shares)
-        released = {}
-        for (layer, entries), threshold, share in zip(sums.items(), clip.thresholds, shares, strict=True):
-            scale = multiplier * threshold / math.sqrt(share / whole)
-            released[layer] = {name: (total + scale * normal(total, rng)) / expected for name, total in entries.items()}
-        return released
+        return {
+            layer: multiplier * threshold / math.sqrt(share / whole)
+            for layer, threshold, share in zip(sums, clip.thresholds, shares, strict=True)
+        }
+
+    def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
+        scales = self.scales(sums, clip, multiplier)
+        return {
+            layer: {name: (total + scales[layer] * normal(total, rng)) / expected for name, total in entries.items()}
+            for layer, entries in sums.items()
+        }
+
+    def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
+        scales = self.scales(sums, clip, multiplier)
+        rows = [
+            np.full(total.numel(), (scales[layer] / expected) ** 2)
+            for layer, entries in sums.items()
+            for total in entries.values()
+        ]
+        return EntryNoise(np.concatenate(rows))
 
 
 def normal(like: Tensor, rng: np.random.Generator) -> Tensor:
     """Return standard normal noise of a tensor's shape and kind."""
     drawn = rng.standard_normal(like.shape, dtype=np.float32 if like.dtype == torch.float32 else np.float64)
     return torch.as_tensor(drawn).to(like)
+
+
+def full_name(layer: str, own: str) -> str:
+    """Return a parameter's name as the model has it."""
+    return f"{layer}.{own}" if layer else own

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from noisette._validate import FloatArray
 from noisette.mechanisms.tensor.calibration import optimal_mode, read_subspace
-from noisette.mechanisms.tensor.modes import Mode, multiply, per_mode
+from noisette.mechanisms.tensor.modes import Mode, dense, multiply, per_mode
 from noisette.mechanisms.tensor.neighbours import Neighbours
 from noisette.sgd.clipping import Clip, LInf, Sums
-from noisette.sgd.perturbation import Perturbation, Shapes, normal
+from noisette.sgd.perturbation import Perturbation, Shapes, full_name, normal
+from noisette.utility.sgd import EntryNoise, Noise
 
 PerParameter = Mapping[str, Sequence[Any]]
 
@@ -27,6 +30,36 @@ class _Noise:
     modes: tuple[Mode, ...]
     reach: float
     power: float
+
+    @property
+    def size(self) -> int:
+        """Entries of the parameter."""
+        return math.prod(mode.size for mode in self.modes)
+
+    @cached_property
+    def _axes(self) -> list[tuple[FloatArray, FloatArray | None]]:
+        """Variances along the modes, and the orthogonal map behind which they are uncorrelated."""
+        made: list[tuple[FloatArray, FloatArray | None]] = []
+        for mode in self.modes:
+            if mode.full:
+                values, vectors = np.linalg.eigh(mode.root @ mode.root.T)
+                made.append((values, vectors.T))
+            else:
+                made.append((mode.variances, None))
+        return made
+
+    @property
+    def spectrum(self) -> FloatArray:
+        """Variances of the entries once they are uncorrelated, in row-major order."""
+        made = np.ones(1)
+        for variances, _ in self._axes:
+            made = np.multiply.outer(made, variances).reshape(-1)
+        return made
+
+    def turned(self, gradient: FloatArray) -> FloatArray:
+        """Return a gradient, as one row, in the basis of `spectrum`."""
+        shaped = gradient.reshape([mode.size for mode in self.modes])
+        return dense(shaped, [turn for _, turn in self._axes]).reshape(-1)
 
     def draw(self, like: Tensor, rng: np.random.Generator) -> Tensor:
         """Return noise of scale one."""
@@ -59,7 +92,7 @@ class TensorGaussian(Perturbation):
     _noises: dict[str, dict[str, _Noise]] = field(default_factory=dict, init=False, repr=False)
 
     def start(self, clip: Clip, shapes: Shapes) -> None:
-        known = {_full(layer, own): shape for layer, entries in shapes.items() for own, shape in entries.items()}
+        known = {full_name(layer, own): shape for layer, entries in shapes.items() for own, shape in entries.items()}
         for argument, given in (("covariances", self.covariances), ("subspaces", self.subspaces)):
             for name in given:
                 if name not in known:
@@ -68,7 +101,7 @@ class TensorGaussian(Perturbation):
                     )
         self._noises = {
             layer: {
-                own: self._read(_full(layer, own), tuple(shape), box=isinstance(clip, LInf))
+                own: self._read(full_name(layer, own), tuple(shape), box=isinstance(clip, LInf))
                 for own, shape in entries.items()
             }
             for layer, entries in shapes.items()
@@ -120,7 +153,17 @@ class TensorGaussian(Perturbation):
             for layer, entries in sums.items()
         }
 
+    def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
+        scales = self.scales(clip, multiplier)
+        noises = [
+            (noise, (scales[layer][own] / expected) ** 2)
+            for layer, entries in self._noises.items()
+            for own, noise in entries.items()
+        ]
 
-def _full(layer: str, own: str) -> str:
-    """Return a parameter's name as the model has it."""
-    return f"{layer}.{own}" if layer else own
+        def turned(gradient: FloatArray) -> FloatArray:
+            ends = np.cumsum([noise.size for noise, _ in noises])[:-1]
+            parts = zip(np.split(gradient, ends), noises, strict=True)
+            return np.concatenate([noise.turned(part) for part, (noise, _) in parts])
+
+        return EntryNoise(np.concatenate([scale * noise.spectrum for noise, scale in noises]), turned)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import TensorDataset
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, TensorDataset
 
 from noisette.datasets import Images
 from noisette.sgd.private import Private
@@ -61,6 +62,17 @@ def fit(
         curve.append(Epoch(epoch + 1, optimizer.steps, optimizer.guarantee.epsilon, judged))
         each(curve[-1])
     return curve
+
+
+def fit_plainly(model: nn.Module, data: TensorDataset, optimizer: Optimizer, *, epochs: int, batch: int) -> None:
+    """Train a classifier without privacy, to have an optimum to compare with."""
+    model.train()
+    order = torch.Generator().manual_seed(1)  # its own, so that nothing else changes
+    for _ in range(epochs):
+        for inputs, targets in DataLoader(data, batch_size=batch, shuffle=True, generator=order):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
 
 
 @torch.no_grad()

@@ -54,11 +54,11 @@ def _terms(std: float) -> int:
     return math.ceil(9 / std)
 
 
-def normal_turns(gradient: FloatArray, std: float) -> tuple[FloatArray, float, float]:
-    """Return the mean squared errors of the angles of gradient + N(0, std^2 I), the expected cosine, and the length.
+def normal_turns(gradient: FloatArray, std: float) -> FloatArray:
+    """Return the mean squared errors of the angles of gradient + N(0, std^2 I).
 
     The entry x_z, the part of the rest along its mean, and the rest across it are independent: two normal variables and
-    the root of a chi-square one, of which angle, cosine and length are functions. Gauss quadrature over the three.
+    the root of a chi-square one, of which the angle is a function. Gauss quadrature over the three.
     """
     scaled = gradient / std
     dims = scaled.size
@@ -75,12 +75,7 @@ def normal_turns(gradient: FloatArray, std: float) -> tuple[FloatArray, float, f
         angle -= np.arctan2(behind[start + 1 : stop + 1], scaled[start:stop])[:, None, None, None]
         turns[start:stop] = np.einsum("zijk,i,j,zk->z", np.square(angle), entry[1], along[1], across[1], optimize=True)
     turns[-1] = _last_turn(float(behind[-2]))
-    fine = _FINE if dims <= _SMALL else _COARSE
-    (z, weight), (square, share) = _hermite(4 * fine[0]), _chi_squares(np.asarray([dims - 1]), 2 * fine[2])
-    forward = float(behind[0]) + z[:, None]
-    length = np.sqrt(forward**2 + square)
-    both = weight[:, None] * share
-    return turns, float((both * forward / length).sum()), std * float((both * length).sum())
+    return turns
 
 
 def _tiers(count: int, dims: int) -> list[tuple[int, int, tuple[int, int, int]]]:

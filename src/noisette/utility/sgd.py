@@ -1,14 +1,15 @@
 """What noise does to a gradient: its direction, its magnitude, and how far one step of descent ends up.
 
-Two ways of noise are compared. `VectorNoise` adds normal noise to every entry (DP-SGD); `SphericalNoise` adds it to the
-magnitude and to the angles (GeoDP). `predicted` gives the exact expected errors of either, `measured` those of a sample
-of noisy gradients, and `efficiency_difference` the thesis's measure of one step.
+`VectorNoise` adds normal noise to every entry (DP-SGD), `EntryNoise` more to some than to others, and `SphericalNoise`
+adds it to the magnitude and to the angles (GeoDP). `predicted` gives the exact expected errors of each, `measured`
+those of a sample of noisy gradients, and `efficiency_difference` the thesis's measure of one step.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from noisette._random import Rng, generator
 from noisette._validate import FloatArray
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.utility.angles import folded, normal_turns, wrapped
+from noisette.utility.lengths import length_and_cosine
 
 __all__ = [
     "EfficiencyDifference",
+    "EntryNoise",
     "GradientErrors",
     "SphericalNoise",
     "VectorNoise",
@@ -55,9 +58,34 @@ class VectorNoise:
         return float(gradient @ gradient) + gradient.size * self.std**2
 
     def errors(self, gradient: FloatArray) -> GradientErrors:
-        """Return the expected errors: integrals over a few independent variables, by Gauss quadrature."""
-        turns, cosine, length = normal_turns(gradient, self.std)
-        return _errors(self, gradient, float(turns.mean()), cosine, length)
+        """Return the expected errors: integrals over a few independent variables."""
+        length, cosine = length_and_cosine(gradient, np.full(gradient.size, self.std**2))
+        return _errors(self, gradient, float(normal_turns(gradient, self.std).mean()), cosine, length)
+
+
+@dataclass(frozen=True, eq=False)
+class EntryNoise:
+    """Normal noise with a variance for each entry: budgets by layer, or a covariance along each mode of a tensor.
+
+    Where entries are correlated, ``turned`` is an orthogonal map after which they are not, and ``variances`` are those
+    behind it. The error of the angles has no closed form: it is NaN.
+    """
+
+    variances: FloatArray
+    turned: Callable[[FloatArray], FloatArray] = lambda gradient: gradient
+
+    def mean(self, gradient: FloatArray) -> FloatArray:
+        """Return the expected noisy gradient."""
+        return gradient
+
+    def square(self, gradient: FloatArray) -> float:
+        """Return the expected squared length of the noisy gradient."""
+        return float(gradient @ gradient) + float(self.variances.sum())
+
+    def errors(self, gradient: FloatArray) -> GradientErrors:
+        """Return the expected errors, by integrals over one variable."""
+        length, cosine = length_and_cosine(self.turned(gradient), self.variances)
+        return _errors(self, gradient, math.nan, cosine, length)
 
 
 @dataclass(frozen=True)
@@ -65,12 +93,14 @@ class SphericalNoise:
     """Normal noise on the magnitude and on each angle, after a share ``beta`` of the angles' range was kept.
 
     GeoDP as printed (thesis, Algorithm 5) has C sigma / B and sqrt(d + 2) beta pi sigma / B; the standard deviations
-    of a sound one are the ``sigmas`` of `noisette.AngleGaussian`.
+    of a sound one are the ``sigmas`` of `noisette.AngleGaussian`. ``centre`` is a magnitude and angles to which the
+    noise is added in place of the gradient's own: means over examples, for one.
     """
 
     magnitude_std: float
     angle_std: float
     beta: float = 1.0
+    centre: tuple[float, FloatArray] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("magnitude_std", "angle_std"):
@@ -79,10 +109,12 @@ class SphericalNoise:
             raise ValueError(f"Expected beta={self.beta!r} in (0, 1]: the share of the angles' range that is kept.")
 
     def kept(self, gradient: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        """Return magnitude, angles, and the angles that are left after clipping."""
+        """Return the magnitude that gets noise, the gradient's angles, and the angles that get noise."""
         if gradient.size < 2:
             raise ValueError("Expected a gradient of two entries or more: one number has no direction.")
         magnitude, angles = to_spherical(gradient)
+        if self.centre is not None:
+            return self.centre[0], angles, self.centre[1]
         left = np.clip(angles, (1 - self.beta) * math.pi, math.pi)
         left[-1] = np.clip(angles[-1], -self.beta * math.pi, self.beta * math.pi)
         return float(magnitude), angles, left
@@ -124,13 +156,14 @@ class SphericalNoise:
         apart = left[-1] - angles[-1]
         even[-1], odd[-1] = (wrapped(apart + turn, self.angle_std) for turn in (0.0, math.pi))
         turns = straight * even + (1 - straight) * odd
-        unit = gradient / magnitude if magnitude > 0 else np.zeros_like(gradient)
+        own = math.sqrt(float(gradient @ gradient))
+        unit = gradient / own if own > 0 else np.zeros_like(gradient)
         reach = magnitude / self.magnitude_std
         length = self.magnitude_std * math.sqrt(2 / math.pi) * math.exp(-(reach**2) / 2) + magnitude * forward
         return _errors(self, gradient, float(turns.mean()), forward * float(unit @ self._direction(left)), length)
 
 
-Noise = VectorNoise | SphericalNoise
+Noise = VectorNoise | EntryNoise | SphericalNoise
 
 
 @dataclass(frozen=True)
