@@ -117,7 +117,7 @@ class Observer:
         step, rate = run.steps + 1, float(run.param_groups[0]["lr"])
         made, mean = self._made(self._flat(released), gradient, rate), self._mean(law, gradient, rate)
         self.steps.append(Step(step, made, mean))
-        if (step - 1) % self.every == 0:
+        if (len(self.steps) - 1) % self.every == 0:
             rows = np.stack(
                 [
                     self._flat(run.perturb.release(sums, run.clip, multiplier, expected, self._rng))
