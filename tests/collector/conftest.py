@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import httpx
 import pytest
-from tests.collector.helpers import COMMUTE, KEYS
+from tests.collector.helpers import COMMUTE, KEYS, running
 
-from noisette._service import listen, server
 from noisette.collector import Campaign, Store, create_app
 from noisette.collector.keys import Keys
 
@@ -32,11 +30,5 @@ def service(campaign: Campaign, store: Store) -> Iterator[httpx.Client]:
     """A client of the service, which listens on a port of this machine."""
     keys = Keys({role: [key] for role, key in KEYS.items()})
     app = create_app([campaign], store, keys, largest_body=200_000)
-    with listen("127.0.0.1", 0) as bound:
-        serving = server(app)
-        thread = Thread(target=serving.run, kwargs={"sockets": [bound]})
-        thread.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=30) as client:
-            yield client
-        serving.should_exit = True
-        thread.join()
+    with running(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client

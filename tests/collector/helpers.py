@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 import numpy as np
 
+from noisette._service import listen, server
 from noisette.collector import Campaign, Store
 from noisette.collector.intake import Arrived, parse
 from noisette.collector.seen import lookup, pieces, token_digests
@@ -79,3 +82,17 @@ def reconcile(store: Store, campaign: Campaign, period: str = "once") -> int:
     with store._reading() as connection:
         assert len(lookup(connection, sorted(tokens))) == total.users
     return total.users
+
+
+@contextmanager
+def running(app: Any) -> Iterator[str]:
+    """Serve an app on a port of this machine and give its address."""
+    with listen("127.0.0.1", 0) as bound:
+        serving = server(app)
+        thread = Thread(target=serving.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            serving.should_exit = True
+            thread.join()

@@ -20,6 +20,9 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--keys", "key_file", type=click.Path(path_type=Path), help="YAML: device, analyst and auditor keys.")
 @click.option("--max-body", type=click.IntRange(min=1), help="Largest body in bytes; 4 MiB by default.")
+@click.option(
+    "--allow-origin", "origins", multiple=True, metavar="URL", help="Site whose pages may answer."
+)
 @click.option("--plan", "only_plan", is_flag=True, help="Show the predicted errors and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the address as JSON.")
 def serve(
@@ -29,6 +32,7 @@ def serve(
     port: int,
     key_file: Path | None,
     max_body: int | None,
+    origins: tuple[str, ...],
     only_plan: bool,
     as_json: bool,
 ) -> None:
@@ -57,7 +61,7 @@ def serve(
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")
     store = Store(database)
-    app = create_app(campaigns, store, keys, largest_body=max_body or LARGEST_BODY)
+    app = create_app(campaigns, store, keys, origins=origins, largest_body=max_body or LARGEST_BODY)
     bound = listen(host, port)
     told: dict[str, Any] = {"url": address(host, bound)} | ({"keys": made} if made else {})
     _show(campaigns, as_json, told)
@@ -89,3 +93,4 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
         out.print(literal(f"Key for {role}: {keys[0]}"), soft_wrap=True)
     if told:
         out.print(literal(f"Listening on {told['url']}"), soft_wrap=True)
+        out.print(literal(f"Dashboard: {told['url']}/dashboard"), soft_wrap=True)

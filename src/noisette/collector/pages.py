@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noisette.collector.service import Service
 
 _STATIC = files("noisette.collector").joinpath("static")
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -46,8 +46,12 @@ CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id."
 def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     """Add the dashboard and what web pages need to a service; pages of ``origins`` may answer campaigns."""
     if origins:
-        headers = ["Authorization", "Content-Type"]
-        app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["POST"], allow_headers=headers)
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
     readers = service.needs("analyst", "auditor")
     watched = {campaign.id: Watched(campaign) for campaign in service.campaigns.values()}
 

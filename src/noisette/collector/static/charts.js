@@ -1,4 +1,4 @@
-// Small charts in SVG. Text is set as text, never as mark-up, and every chart has a sentence for those who do not see it.
+// Small charts in SVG. Text is set as text, never as mark-up; every chart has a sentence for those who do not see it.
 
 const SPACE = "http://www.w3.org/2000/svg";
 
@@ -34,8 +34,15 @@ function powers(low, high) { // ticks of a logarithmic axis: powers of ten, or 1
   const ticks = [];
   const many = Math.log10(high / low) < 2;
   for (let e = exponent(low); e <= exponent(high) + 1; e++) {
-    for (const step of many ? [1, 2, 5] : [1]) if (step * 10 ** e >= low && step * 10 ** e <= high) ticks.push(step * 10 ** e);
+    ticks.push(...(many ? [1, 2, 5] : [1]).map(step => step * 10 ** e));
   }
+  return ticks.filter(tick => tick >= low && tick <= high);
+}
+
+function evenly(low, high) { // ticks of a plain axis: three to six multiples of 1, 2 or 5 times a power of ten
+  const rough = (high - low) / 4, power = 10 ** exponent(rough);
+  const step = [1, 2, 5, 10].find(one => one * power >= rough) * power, ticks = [];
+  for (let k = Math.ceil(low / step); k * step <= high; k++) ticks.push(Number((k * step).toPrecision(12)));
   return ticks;
 }
 
@@ -77,7 +84,7 @@ export function strip({ value, low, high }, [from, to], share) {
   const made = svg("svg", { viewBox: "0 0 100 18", preserveAspectRatio: "none", "aria-hidden": "true" },
     svg("rect", { class: "track", x: 0, y: 7, width: 100, height: 4 }));
   if (value === null) return made;
-  if (share) made.append(svg("rect", { class: "bar", x: at(0), y: 3, width: Math.max(at(value) - at(0), 0), height: 12 }));
+  if (share) made.append(svg("rect", { class: "bar", x: at(0), y: 3, width: at(value) - at(0), height: 12 }));
   made.append(svg("rect", { class: "mark", x: at(low), y: 8, width: Math.max(at(high) - at(low), 0.3), height: 2 }),
     svg("rect", { class: "mark", x: Math.max(at(value) - 0.4, 0), y: 3, width: 0.8, height: 12 }));
   return made;
@@ -87,40 +94,47 @@ export function strip({ value, low, high }, [from, to], share) {
 export function histogram(width, { edges, probabilities, low, high }, title) {
   const height = 150, bottom = 22, span = edges.at(-1) - edges[0];
   const x = value => width * (value - edges[0]) / span;
-  const most = Math.max(...(high ?? probabilities), 1e-9), y = value => (height - bottom) * (1 - Math.max(value, 0) / most);
+  const most = Math.max(...(high ?? probabilities), 1e-9);
+  const y = value => (height - bottom) * (1 - Math.max(value, 0) / most);
   const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": title });
   probabilities.forEach((share, at) => {
     const [from, to] = [x(edges[at]), x(edges[at + 1])], middle = (from + to) / 2;
-    made.append(svg("rect", { class: "bar", x: from + 0.5, y: y(share), width: Math.max(to - from - 1, 0.5), height: y(0) - y(share) }));
+    const box = { x: from + 0.5, y: y(share), width: Math.max(to - from - 1, 0.5), height: y(0) - y(share) };
+    made.append(svg("rect", { class: "bar", ...box }));
     if (low) made.append(svg("line", { class: "band", x1: middle, x2: middle, y1: y(low[at]), y2: y(high[at]) }));
   });
   made.append(svg("line", { class: "axis", x1: 0, x2: width, y1: y(0), y2: y(0) }));
   for (const [place, anchor] of [[0, "start"], [0.5, "middle"], [1, "end"]]) {
-    made.append(svg("text", { x: width * place, y: height - 5, "text-anchor": anchor }, number(edges[0] + span * place)));
+    const at = { x: width * place, y: height - 5, "text-anchor": anchor };
+    made.append(svg("text", at, number(edges[0] + span * place)));
   }
   return made;
 }
 
+/** Write an estimate and its interval. */
+export const between = ({ value, low, high }) => {
+  const [middle, from, to] = [value, low, high].map(one => number(one, (high - low) / 4));
+  return value === null || low === null ? "–" : `${middle} (${from} to ${to})`;
+};
+
 /** Estimates with their intervals, one above each label: periods or groups. */
 export function columns(width, rows, title) {
   const height = 190, left = 56, bottom = 34, top = 10;
-  const known = rows.filter(row => row.value !== null && row.error !== null);
-  const low = Math.min(...known.map(row => row.value - 1.96 * row.error));
-  const high = Math.max(...known.map(row => row.value + 1.96 * row.error));
+  const known = rows.filter(row => row.value !== null && row.low !== null);
+  const [low, high] = [Math.min(...known.map(row => row.low)), Math.max(...known.map(row => row.high))];
   const y = value => top + (height - top - bottom) * (1 - (value - low) / (high - low || 1));
   const step = (width - left) / rows.length, each = Math.ceil(74 / step);
   const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": title });
-  for (const place of [0, 0.5, 1]) {
-    const value = low + (high - low) * place;
+  for (const value of evenly(low, high)) {
     made.append(svg("line", { class: "grid", x1: left, x2: width, y1: y(value), y2: y(value) }),
       svg("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, number(value)));
   }
   rows.forEach((row, at) => {
     const x = left + step * (at + 0.5);
-    if (row.value !== null && row.error !== null) {
-      made.append(
-        svg("line", { class: "band", x1: x, x2: x, y1: y(row.value - 1.96 * row.error), y2: y(row.value + 1.96 * row.error) }),
-        svg("circle", { class: "mark", cx: x, cy: y(row.value), r: 5 }, svg("title", {}, `${row.label}: ${number(row.value, row.error)}`)));
+    if (known.includes(row)) {
+      const title = svg("title", {}, `${row.label}: ${between(row)}`);
+      made.append(svg("line", { class: "band", x1: x, x2: x, y1: y(row.low), y2: y(row.high) }),
+        svg("circle", { class: "mark", cx: x, cy: y(row.value), r: 5 }, title));
     }
     if (at % each === 0) {
       const label = row.label.length > 14 ? `${row.label.slice(0, 13)}…` : row.label;

@@ -1,6 +1,6 @@
 // The dashboard: it asks the collector every two seconds and draws what it says. The key stays in this tab.
 
-import { columns, count, errorChart, histogram, html, number, strip, svg } from "./charts.js";
+import { between, columns, count, errorChart, histogram, html, number, strip, svg } from "./charts.js";
 
 const PAUSE = 2000, SHOWN = 40; // milliseconds between questions; quantities of one attribute that are listed
 const find = selector => document.querySelector(selector);
@@ -98,18 +98,20 @@ function lock(message = "") {
 function draw() {
   const { estimates, terms } = view.detail;
   find("#head h2").textContent = terms.title;
-  find("#head .hint").textContent =
-    `${terms.id}: ${[...new Set(estimates.attributes.map(one => one.mechanism))].join(", ")}, ${terms.answers} answers, ` +
+  const mechanisms = [...new Set(estimates.attributes.map(one => one.mechanism))].join(", ");
+  find("#head .hint").textContent = `${terms.id}: ${mechanisms}, ${terms.answers} answers, ` +
     (terms.period === "once" ? "asked once." : `one in each ${terms.period}.`);
-  const share = estimates.users / estimates.target_users;
+  const { users, target_users: target, guarantee } = estimates, share = 100 * users / target;
   show(find("#head dl"), ...facts([
-    ["users so far", count(estimates.users), `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} % of ${count(estimates.target_users)}`],
-    ["privacy of one answer", `ε = ${number(estimates.guarantee.epsilon)}`,
-      `${estimates.guarantee.delta > 0 ? `δ = ${number(estimates.guarantee.delta)}, ` : ""}${estimates.guarantee.model} model`],
+    ["users so far", count(users), `${share.toFixed(share < 10 ? 1 : 0)} % of ${count(target)}`],
+    ["privacy of one answer", `ε = ${number(guarantee.epsilon)}`,
+      `${guarantee.delta > 0 ? `δ = ${number(guarantee.delta)}, ` : ""}${guarantee.model} model`],
     ["period", estimates.period, `${Object.keys(estimates.periods).length} with reports`],
   ]));
-  choices("#period", [["", "now"], ...Object.keys(estimates.periods).reverse().map(name => [name, name])], view.period);
-  choices("#quantity", estimates.dimensions.slice(0, 50).map((row, at) => [String(at), row.name]), String(view.quantity));
+  const periods = Object.keys(estimates.periods).reverse().map(name => [name, name]);
+  choices("#period", [["", "now"], ...periods], view.period);
+  const quantities = estimates.dimensions.slice(0, 50).map((row, at) => [String(at), row.name]);
+  choices("#quantity", quantities, String(view.quantity));
   drawErrors();
   drawEstimates();
   drawComparison();
@@ -133,22 +135,27 @@ function drawErrors() {
   const ratio = row.std_error / row.predicted_std_error;
   find("#errors .hint").textContent = estimates.users && Number.isFinite(ratio) && row.std_error !== null
     ? `${row.name}: standard error ${number(row.std_error, row.std_error)} now, ` +
-      `${number(row.predicted_std_error, row.predicted_std_error)} by the plan for as many users (${(100 * ratio).toFixed(0)} %).`
+      `${number(row.predicted_std_error, row.predicted_std_error)} by the plan for as many users ` +
+      `(${(100 * ratio).toFixed(0)} %).`
     : `${row.name}: nothing to estimate from yet.`;
   const figure = find("#errors figure"), target = estimates.target_users;
   const title = `Standard error of ${row.name} against the number of users: the plan, and what was seen. ` +
     find("#errors .hint").textContent;
-  const legend = (name, text) =>
-    html("li", {}, svg("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, svg("polyline", { class: name, points: "0,5 28,5" })), text);
+  const legend = (name, text) => {
+    const drawn = svg("polyline", { class: name, points: "0,5 28,5" });
+    return html("li", {}, svg("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, drawn), text);
+  };
+  const legends = [legend("plan", "planned, worst distribution"), legend("seen", "seen since the service started")];
   show(figure, errorChart(width(figure), { plan: points(plan), track: points(track), target, title }),
-    html("ul", { class: "legend" }, legend("plan", "planned, worst distribution"), legend("seen", "seen since the service started")));
+    html("ul", { class: "legend" }, ...legends));
 }
 
 function drawEstimates() {
   const { estimates, terms } = view.detail, place = find(".attributes");
   find("#estimates .hint").textContent = `Lines are ${Math.round(100 * estimates.level)} % intervals` +
     (estimates.enhance === "none" ? "." : `, after ${estimates.enhance}.`);
-  show(place, ...estimates.attributes.map(one => attribute(one, estimates, terms.attributes.find(each => each.name === one.name))));
+  const asked = name => terms.attributes.find(one => one.name === name);
+  show(place, ...estimates.attributes.map(one => attribute(one, estimates, asked(one.name))));
   for (const [at, one] of estimates.attributes.entries()) {
     if (!one.distribution?.edges) continue;
     const box = place.children[at], title = `Distribution of ${one.name}. ${quantiles(one)}`;
@@ -171,7 +178,8 @@ function attribute(one, estimates, asked) {
   const rows = listed.flatMap(row => [
     html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : row.name),
     strip(row, span, share),
-    html("span", { class: "figure" }, row.value === null ? "–" : `${number(row.value, row.std_error)} ± ${number(row.value - row.low, row.std_error)}`),
+    html("span", { class: "figure" }, row.value === null ? "–"
+      : `${number(row.value, row.std_error)} ± ${number((row.high - row.low) / 2, row.std_error)}`),
   ]);
   const box = html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...rows));
   const more = own.length > SHOWN ? `${count(own.length - SHOWN)} more are in the export. ` : "";
@@ -188,13 +196,18 @@ function drawComparison() {
   const name = estimates.dimensions[place].name, box = find("#comparison .plots");
   find("#comparison").hidden = drift.periods.length < 2 && groups.length === 0;
   if (find("#comparison").hidden) return;
-  find("#comparison .hint").textContent = `${name}, with intervals of ±1.96 standard errors.`;
-  const plot = (title, rows, more) => found.push(html("div", {}, html("h3", {}, title),
-    html("figure", {}, columns(width(box), rows, `${name} ${title}: ` + rows.map(row => `${row.label} ${number(row.value, row.error)}`).join(", "))),
-    html("p", { class: "hint" }, more)));
+  find("#comparison .hint").textContent = `${name}, with 95 % intervals.`;
+  const plot = (title, rows, more) => {
+    const told = rows.map(row => `${row.label} ${between(row)}`).join(", ");
+    found.push(html("div", {}, html("h3", {}, title),
+      html("figure", {}, columns(width(box), rows, `${name} ${title}: ${told}`)), html("p", { class: "hint" }, more)));
+  };
   if (drift.periods.length > 1) {
     const row = drift.quantities[place];
-    const rows = drift.periods.map((label, at) => ({ label, value: row.values[at], error: row.std_errors[at] }));
+    const rows = drift.periods.map((label, at) => {
+      const value = row.values[at], far = row.std_errors[at] === null ? null : 1.96 * row.std_errors[at];
+      return { label, value, low: far === null ? null : value - far, high: value + far };
+    });
     plot("by period", rows, row.adjusted === null ? "" : row.adjusted < 0.05
       ? `It has changed: such differences come by chance with probability ${number(row.adjusted)} or less.`
       : `No change is seen beyond what chance does (${number(row.adjusted)}).`);
@@ -202,10 +215,11 @@ function drawComparison() {
   for (const group of groups) {
     const rows = group.values.map(one => {
       const own = (one.dimensions ?? []).find(row => row.name === name);
-      return { label: one.value, value: own?.value ?? null, error: own?.std_error ?? null };
+      return { label: one.value, value: own?.value ?? null, low: own?.low ?? null, high: own?.high ?? null };
     });
     if (rows.some(row => row.value !== null)) {
-      plot(`by ${group.name}`, rows, group.private ? "The group is private too: it is estimated." : "Users state this group openly.");
+      plot(`by ${group.name}`, rows,
+        group.private ? "The group is private too: it is estimated." : "Users state this group openly.");
     }
   }
   find("#comparison").hidden = found.length === 0;
@@ -216,9 +230,12 @@ function drawPromise() {
   const { audit, budget, terms } = view.detail;
   const words = { holds: "holds", violated: "violated", computing: "computing …", unknown: "not computed" };
   show(find("#promise dl"), ...facts([
-    ["one answer costs", `ε = ${number(budget.each)}`, budget.answers === "permanent" ? "once, for all periods" : "again in each period"],
-    ["spent by who always answered", `ε = ${number(budget.spent)}`, `${count(budget.periods)} period${budget.periods === 1 ? "" : "s"} so far`],
-    ["exact ε of the mechanism", audit.exact === undefined ? "–" : number(audit.exact), `promised ${number(terms.epsilon)}`],
+    ["one answer costs", `ε = ${number(budget.each)}`,
+      budget.answers === "permanent" ? "once, for all periods" : "again in each period"],
+    ["spent by who always answered", `ε = ${number(budget.spent)}`,
+      `${count(budget.periods)} period${budget.periods === 1 ? "" : "s"} so far`],
+    ["exact ε of the mechanism", audit.exact === undefined ? "–" : String(Number(audit.exact.toPrecision(12))),
+      `promised ${number(terms.epsilon)}`],
     ["audit", words[audit.verdict], audit.delta > 0 ? `at δ = ${number(audit.delta)}` : "", audit.verdict],
   ]));
   find("#promise .hint").textContent = audit.verdict === "unknown" ? audit.reason

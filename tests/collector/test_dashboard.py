@@ -1,0 +1,244 @@
+"""The dashboard in a real browser: it follows what arrives, keeps the key to itself, and serves people as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.collector.helpers import KEYS, auth, entry, running
+from tests.contrast import CONTRAST
+
+from noisette.collector import Campaign, Store, create_app
+from noisette.collector.keys import Keys
+from noisette.collector.periods import period_at
+
+EVIL = '<img src=x onerror="window.hacked=1">\'; DROP TABLE reports;--'
+TODAY, YESTERDAY = (period_at("day", datetime.now(UTC) - timedelta(days=back)) for back in (0, 1))
+COMMUTE = {
+    "id": "commute",
+    "title": f"How people get to work {EVIL}",
+    "epsilon": 4.0,
+    "users": 2000,
+    "period": "day",
+    "answers": "fresh",
+    "attributes": [
+        {"name": "minutes", "range": [0, 120]},
+        {"name": f"by {EVIL}", "categories": ["car", "bike", EVIL]},
+    ],
+    "mechanism": "auto",
+    "public_group": {"name": "town", "values": ["north", EVIL]},
+}
+SCREEN = {"id": "screen", "title": "Screen time", "epsilon": 1.0, "users": 500, "mechanism": "duchi"} | {
+    "attributes": [{"name": "hours", "range": [0, 10]}]
+}
+NAMES = """() => [...document.querySelectorAll("button, input, select, [role=img], progress")]
+  .filter(one => one.checkVisibility())
+  .filter(one => !(one.getAttribute("aria-label") || one.labels?.[0]?.textContent || one.textContent).trim())
+  .map(one => one.outerHTML)"""
+
+SMALL = """() => [...document.querySelectorAll("button, input, select")]
+  .filter(one => one.checkVisibility() && one.offsetHeight < 36).map(one => one.outerHTML)"""
+
+
+class Site:
+    """A collector with two campaigns, and a hand that reports to it."""
+
+    def __init__(self, url: str, campaigns: list[Campaign]) -> None:
+        self.url, self.campaigns = url, campaigns
+        self._rng = np.random.default_rng(5)
+
+    def report(self, users: int, period: str) -> None:
+        """Let users answer the first campaign."""
+        campaign = self.campaigns[0]
+        numbers, codes = self._rng.gamma(4, 8, users).clip(0, 120), self._rng.integers(0, 3, users)
+        names = [one.name for one in campaign.attributes]
+        rows = campaign.privatize_coded(dict(zip(names, (numbers, codes), strict=True)), rng=self._rng)
+        towns = ("north", EVIL)
+        sent = [entry(row["part0"].tolist(), period=period, group=towns[place % 2]) for place, row in enumerate(rows)]
+        path = f"{self.url}/campaigns/commute/reports"
+        answer = httpx.post(path, json={"version": 1, "reports": sent}, headers=auth("device"), timeout=60)
+        assert answer.status_code == 201, answer.text
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    campaigns = [Campaign.from_dict(COMMUTE), Campaign.from_dict(SCREEN)]
+    store = Store(f"sqlite:///{tmp_path_factory.mktemp('site') / 'reports.db'}")
+    app = create_app(campaigns, store, Keys({role: [key] for role, key in KEYS.items()}))
+    with running(app) as url:
+        made = Site(url, campaigns)
+        made.report(300, YESTERDAY)
+        made.report(200, TODAY)
+        yield made
+
+
+@pytest.fixture
+def show(browser: Browser, site: Site) -> Iterator[Any]:
+    """Open the dashboard; it may ask its own collector alone, without the key in an address, and may not complain."""
+    contexts, asked, said = [], [], []
+
+    def opened(*, key: str | None = KEYS["analyst"], **options: Any) -> Page:
+        context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(site.url)
+        if key is not None:
+            page.get_by_label("key").fill(key)
+            page.get_by_role("button", name="Open").click()
+            page.locator("#errors svg").first.wait_for()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert {urlsplit(url).netloc for url in asked} == {urlsplit(site.url).netloc}
+    assert not [url for url in asked if any(key in url for key in KEYS.values())]
+    assert not [text for text in said if "401" not in text and "403" not in text]
+
+
+def test_the_key_opens_it_and_is_forgotten(show: Any) -> None:
+    page = show(key=None)
+    expect(page.locator("#campaigns")).to_be_hidden()
+    page.get_by_label("key").fill("a-key-that-nobody-has")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("known key")
+    page.get_by_label("key").fill(KEYS["device"])
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("role of analyst or auditor")
+    page.get_by_label("key").fill(KEYS["auditor"])
+    page.keyboard.press("Enter")
+    expect(page.locator("#head h2")).to_contain_text("How people get to work")
+    assert page.get_by_label("key").input_value() == ""
+    page.reload()
+    expect(page.locator("#head h2")).to_contain_text("How people get to work")
+    page.get_by_role("button", name="Forget the key").click()
+    expect(page.locator("#content")).to_be_hidden()
+    assert page.evaluate("JSON.stringify({ ...sessionStorage, ...localStorage, cookie: document.cookie })") == (
+        '{"cookie":""}'
+    )
+
+
+def test_it_follows_what_arrives(show: Any, site: Site) -> None:
+    page = show()
+    users = page.locator("#head dd").first
+    expect(users).to_contain_text("200")
+    before = page.locator("#errors .hint").inner_text()
+    site.report(800, TODAY)
+    expect(users).to_contain_text("1,000", timeout=15_000)
+    expect(page.locator("#campaigns li").first).to_contain_text("1,000 of 2,000 users")
+    after = page.locator("#errors .hint").inner_text()
+    errors = [float(text.split("standard error ")[1].split()[0]) for text in (before, after)]
+    assert 1.5 < errors[0] / errors[1] < 3.2  # five times the users: the error falls by about 2.24
+    assert len(page.locator("#errors .seen").first.get_attribute("points").split()) >= 2
+    page.get_by_role("button", name="Pause updates").click()
+    site.report(100, TODAY)
+    page.wait_for_timeout(2500)
+    expect(users).to_contain_text("1,000")
+    page.get_by_role("button", name="Resume updates").click()
+    expect(users).to_contain_text("1,100", timeout=15_000)
+
+
+def test_numbers_are_those_of_the_service(show: Any, site: Site) -> None:
+    page = show()
+    query = {"params": {"period": YESTERDAY}, "headers": auth("analyst")}
+    found = httpx.get(f"{site.url}/campaigns/commute/estimates", **query).json()
+    page.get_by_label("Period", exact=True).select_option(YESTERDAY)
+    expect(page.locator("#head dd").first).to_contain_text("300")
+    shown = page.locator(".rows .figure").all_inner_texts()
+    assert len(shown) == len(found["dimensions"]) == 4
+    for text, row in zip(shown, found["dimensions"], strict=True):
+        value, radius = (float(part) for part in text.split(" ± "))
+        assert abs(value - row["value"]) <= 0.06 * row["std_error"]
+        assert abs(radius - (row["high"] - row["low"]) / 2) <= 0.06 * row["std_error"]
+    assert page.locator("#comparison .band").count() == 2 + 2  # two periods, two groups
+    page.get_by_label("Drawn in detail", exact=True).select_option("by " + EVIL + "=bike")
+    expect(page.locator("#errors .hint")).to_contain_text("=bike")
+    page.get_by_label("Estimates", exact=True).select_option("auto")
+    expect(page.locator("#estimates .hint").first).to_contain_text("after")
+
+
+def test_budget_audit_and_refusals(show: Any, site: Site) -> None:
+    for body in (b"x", json.dumps({"version": 1}).encode()):
+        httpx.post(f"{site.url}/campaigns/commute/reports", content=body, headers=auth("device"))
+    page = show()
+    facts = page.locator("#promise dl")
+    expect(facts).to_contain_text("holds", timeout=15_000)
+    expect(facts).to_contain_text("promised 4")
+    expect(facts).to_contain_text("ε = 8")  # two periods of fresh answers
+    exact = float(page.locator("#promise dd").nth(2).inner_text().split("\n")[0])
+    assert 3.9 < exact <= 4.0
+    row = page.locator("#refused tr", has_text="malformed")
+    assert int(row.locator("td").last.inner_text()) >= 2
+    page.locator("#campaigns li button").nth(1).click()
+    expect(page.locator("#head h2")).to_have_text("Screen time")
+    expect(page.locator("#errors .hint")).to_contain_text("nothing to estimate from yet")
+
+
+def test_names_are_inert(show: Any) -> None:
+    page = show()
+    expect(page.locator("#head h2")).to_have_text(COMMUTE["title"])
+    assert page.locator("img").count() == 0
+    assert page.evaluate("window.hacked") is None
+    expect(page.locator(".rows .name").nth(3)).to_have_text(EVIL)
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_it_fits_a_phone(show: Any, width: int) -> None:
+    page = show(viewport={"width": width, "height": 800}, has_touch=True, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(SMALL) == []
+    page.locator("#campaigns li button").nth(1).tap()
+    expect(page.locator("#head h2")).to_have_text("Screen time")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everyone_can_read_it(show: Any, scheme: str) -> None:
+    page = show(color_scheme=scheme)
+    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate(NAMES) == []
+    assert all(one.get_attribute("aria-label") for one in page.locator("svg[role=img]").all())
+    assert page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_the_keyboard_is_enough(show: Any) -> None:
+    page = show()
+    page.locator("#campaigns li button").nth(1).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#head h2")).to_have_text("Screen time")
+    expect(page.locator("#campaigns li button").nth(1)).to_have_attribute("aria-current", "true")
+    page.wait_for_function("document.activeElement.id === 'content'")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "period"
+
+
+def test_nothing_moves_for_who_asked_for_that(show: Any) -> None:
+    duration = "getComputedStyle(document.querySelector('.mark')).transitionDuration"
+    assert show(reduced_motion="reduce").evaluate(duration) == "0s"
+    assert show(reduced_motion="no-preference").evaluate(duration) != "0s"
+
+
+def test_pages_are_guarded(site: Site) -> None:
+    for path in ("/dashboard", "/static/dashboard.js", "/static/dashboard.css"):
+        answer = httpx.get(site.url + path)
+        assert answer.status_code == 200
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    for path in ("/dashboard/overview", "/dashboard/campaigns/commute", "/campaigns/commute/table"):
+        assert httpx.get(site.url + path).status_code == 401
+    for name in ("..%2fpages.py", "%2e%2e/pages.py", "nothing.js", "pages.py", ".js"):
+        assert httpx.get(f"{site.url}/static/{name}").status_code == 404
+    found = httpx.get(f"{site.url}/dashboard/campaigns/commute?period=never", headers=auth("analyst"))
+    assert found.status_code == 422

@@ -1,0 +1,221 @@
+"""The device of web pages, in a real browser and from another site: one answer, a budget, a queue, retries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from playwright.sync_api import Browser, Error, Page, Route
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, running
+
+from noisette.collector import Campaign, Store, create_app
+from noisette.collector.keys import Keys
+from noisette.collector.periods import period_at
+
+DAILY = COMMUTE | {"id": "daily", "period": "day", "attributes": COMMUTE["attributes"][:1], "mechanism": "piecewise"}
+CAMPAIGNS = [
+    COMMUTE,
+    DAILY | {"report": None},
+    DAILY | {"id": "fresh", "answers": "fresh", "report": None},
+    DAILY | {"id": "strange", "mechanism": "staircase", "report": None},
+]
+OPEN = """async ([url, apiKey, epsilon]) => {
+  const { Client } = await import(url + "/static/noisette.js");
+  globalThis.client = await Client.open(url, { apiKey, epsilon, attempts: 2 });
+}"""
+ASK_OFTEN = """async values => {
+  const all = await Promise.all(Array.from({ length: 5 }, () => client.answer("commute", values)));
+  return all.filter(Boolean).length;
+}"""
+QUEUE = "() => JSON.parse(localStorage.getItem('noisette:device'))"
+
+
+class Shop:
+    """A page of another site that has the client."""
+
+    def __init__(self, page: Page, url: str, site: str) -> None:
+        self.page, self.url, self.site = page, url, site
+
+    def open(self, *, epsilon: float = 2.0, key: str = KEYS["device"]) -> None:
+        """Load the page, and make or find its device."""
+        self.page.goto(self.site)
+        self.page.evaluate(OPEN, [self.url, key, epsilon])
+
+    def answer(self, campaign: str = "commute", values: Any = PERSON) -> bool:
+        """Answer a campaign."""
+        return bool(self.page.evaluate("([id, values]) => client.answer(id, values)", [campaign, values]))
+
+    def send(self) -> dict[str, int]:
+        """Send what waits."""
+        found: dict[str, int] = self.page.evaluate("client.send()")
+        return found
+
+    @property
+    def left(self) -> float:
+        """What is left of the budget."""
+        return float(self.page.evaluate("client.left"))
+
+
+@pytest.fixture(scope="module")
+def sites() -> Iterator[list[str]]:
+    """Two sites with a page and no more, of other origins than the collector's."""
+    page = FastAPI(openapi_url=None)
+    page.get("/")(lambda: HTMLResponse("<!doctype html><title>A shop</title>"))
+    page.get("/favicon.ico")(lambda: HTMLResponse(""))
+    with running(page) as one, running(page) as two:
+        yield [one, two]
+
+
+@pytest.fixture
+def shop(browser: Browser, store: Store, sites: list[str]) -> Iterator[Shop]:
+    keys = Keys({role: [key] for role, key in KEYS.items()})
+    app = create_app([Campaign.from_dict(one) for one in CAMPAIGNS], store, keys, origins=sites[:1])
+    with running(app) as url:
+        context = browser.new_context()
+        yield Shop(context.new_page(), url, sites[0])
+        context.close()
+
+
+def test_one_answer_however_often_it_is_asked(shop: Shop, store: Store, campaign: Campaign) -> None:
+    shop.open()
+    assert shop.answer()
+    assert not shop.answer(values=PERSON | {"minutes": 99})
+    assert shop.left == 0
+    assert shop.send() == shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
+    shop.open()  # the page is loaded again: the same device
+    assert not shop.answer()
+    assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
+    assert store.periods(campaign) == {"once": 1}
+
+
+def test_tabs_at_the_same_time_are_one_device(shop: Shop, store: Store, campaign: Campaign) -> None:
+    shop.open()
+    other = Shop(shop.page.context.new_page(), shop.url, shop.site)
+    other.open()
+    assert [one.page.evaluate(ASK_OFTEN, PERSON) for one in (shop, other)] == [1, 0]
+    assert shop.send()["sent"] == other.send()["sent"] == 1
+    assert store.periods(campaign) == {"once": 1}
+
+
+def test_an_answer_that_was_lost_counts_once(shop: Shop, store: Store, campaign: Campaign) -> None:
+    posted: list[str] = []
+
+    def lose(route: Route) -> None:
+        posted.append(route.request.post_data or "")
+        route.fetch()
+        route.abort()
+
+    shop.open()
+    shop.answer()
+    shop.page.route("**/reports", lose)
+    assert shop.send() == {"sent": 0, "refused": 0, "waiting": 1}
+    assert len(posted) == 2
+    assert len(set(posted)) == 1  # the same bytes, key included
+    shop.page.unroute("**/reports")
+    assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
+    assert store.periods(campaign) == {"once": 1}
+
+
+def test_without_a_collector_it_queues(shop: Shop, store: Store, campaign: Campaign) -> None:
+    shop.open()
+    shop.page.evaluate("client.campaign('commute')")
+    shop.page.context.set_offline(True)
+    assert shop.answer()
+    with pytest.raises(Error, match="was never seen"):
+        shop.answer("daily", {"minutes": 3})
+    assert shop.send()["waiting"] == 1
+    shop.page.context.set_offline(False)
+    assert shop.send()["sent"] == 1
+    assert store.periods(campaign) == {"once": 1}
+
+
+def test_what_the_budget_does_not_allow(shop: Shop) -> None:
+    shop.open(epsilon=1.9)
+    with pytest.raises(Error, match=r"has epsilon=1\.9 left, campaign 'commute' costs 2"):
+        shop.answer()
+    assert shop.send() == {"sent": 0, "refused": 0, "waiting": 0}
+    with pytest.raises(Error, match=r"has a budget of epsilon=1\.9, not 5"):
+        shop.open(epsilon=5)
+
+
+@pytest.mark.parametrize(("name", "left"), [("daily", 2), ("fresh", 0)])
+def test_over_the_days(shop: Shop, name: str, left: float) -> None:
+    """A permanent answer is the same every day and is paid once; fresh ones are paid daily until nothing is left."""
+    shop.page.clock.install(time="2026-01-01T12:00:00Z")
+    shop.open(epsilon=4)
+    reports = []
+    for day in ("2026-01-01", "2026-01-02"):
+        shop.page.clock.set_fixed_time(f"{day}T12:00:00Z")
+        shop.answer(name, {"minutes": 35})
+        state = shop.page.evaluate(QUEUE)
+        assert state["queue"][-1]["period"] == day
+        reports.append(state["answers"][state["queue"][-1]["question"]])
+    assert shop.left == left
+    assert (reports[0] == reports[1]) == (name == "daily")
+    shop.page.clock.set_fixed_time("2026-01-03T12:00:00Z")
+    if name == "fresh":
+        with pytest.raises(Error, match="has epsilon=0 left"):
+            shop.answer(name, {"minutes": 35})
+    else:
+        assert not shop.answer(name, {"minutes": 35})
+    assert shop.send() == {"sent": 3 if name == "daily" else 2, "refused": 0, "waiting": 0}
+
+
+def test_periods_are_those_of_python(shop: Shop) -> None:
+    shop.open()
+    shop.page.evaluate(
+        "url => import(url).then(found => { globalThis.periodAt = found.periodAt; })", shop.url + "/static/noisette.js"
+    )
+    days = [datetime(2019, 12, 20, 23, 59, tzinfo=UTC) + timedelta(days=step) for step in range(0, 2600, 3)]
+    for kind in ("day", "week", "month", "once"):
+        asked = [kind, [day.isoformat() for day in days]]
+        found = shop.page.evaluate("([kind, days]) => days.map(day => periodAt(kind, new Date(day)))", asked)
+        assert found == [period_at(kind, day) for day in days]
+
+
+def test_wrong_values_cost_nothing(shop: Shop) -> None:
+    shop.open()
+    wrong = [PERSON | {"minutes": 500}, PERSON | {"minutes": "35"}, PERSON | {"by": "plane"}, {}, PERSON | {"more": 1}]
+    for values in wrong:
+        with pytest.raises(Error, match="Expected"):
+            shop.answer(values=values)
+    assert shop.left == 2
+
+
+def test_a_mechanism_that_it_lacks_is_refused(shop: Shop) -> None:
+    shop.open()
+    with pytest.raises(Error, match=r"cannot answer with mechanism 'staircase'\..*hybrid"):
+        shop.answer("strange", {"minutes": 35})
+
+
+def test_a_table_that_spends_too_much_is_refused(shop: Shop) -> None:
+    """The page reckons the epsilon itself: it does not believe a collector that promises 2 and asks for more."""
+    shop.open()
+
+    def forge(route: Route) -> None:
+        told = route.fetch().json()
+        told["table"]["p_window"] = 0.9999
+        route.fulfill(json=told, headers={"Access-Control-Allow-Origin": shop.site})
+
+    shop.page.route("**/campaigns/daily/table", forge)
+    with pytest.raises(Error, match=r"promises epsilon=2, but its mechanism spends \d+"):
+        shop.answer("daily", {"minutes": 35})
+    assert shop.left == 2
+
+
+def test_what_the_collector_refuses_is_told(shop: Shop) -> None:
+    shop.open(key=KEYS["analyst"])
+    shop.answer()
+    assert shop.send() == {"sent": 0, "refused": 1, "waiting": 0}
+    assert shop.page.evaluate("client.refusals") == [["commute", "once", "This key has not the role of device."]]
+
+
+def test_other_sites_are_not_let_in(shop: Shop, sites: list[str]) -> None:
+    shop.site = sites[1]
+    shop.open()
+    with pytest.raises(Error, match="does not answer"):
+        shop.answer()
