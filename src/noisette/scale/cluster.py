@@ -153,7 +153,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     try:
         try:
             ray.init(address=address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             raise ConnectionError(f"cannot join the Ray cluster at {address}: {reason}. {_START}") from error
         yield
