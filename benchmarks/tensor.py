@@ -6,14 +6,18 @@ python benchmarks/tensor.py --small     what the tests run: prints the table, wr
 Every job runs in one thread, jobs take turns, and medians of the time the processor spent are compared. numpy's normal
 variables come from the same cryptographic generator as ours. "Products" multiplies the tensor by a dense matrix along
 each mode, by the quicker of tensordot and matmul. With a full covariance along every mode, noise is drawn and then
-multiplied along each; a release also whitens its input, which is as many products again.
+multiplied along each; a release also whitens its input, which is as many products again. Memory is measured in one
+process for each tensor of 1e8 entries: the largest resident size after a release in place, less that before it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,8 +120,9 @@ def table(rows: list[Row]) -> str:
     """Return the ratios as markdown."""
     lines = [
         "| tensor | identity: ns an entry | to numpy's normal | to torch's, float64 | to torch's, float32 "
-        "| all modes: noise to the products | release to the products | products, s | mvg with set-up, s |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| all modes: noise to the products | release to the products | release to its own products | products, s "
+        "| mvg with set-up, s |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     own, normals = "ours, identity", ("numpy normal", "torch normal, float64", "torch normal, float32")
     for row in rows:
@@ -126,9 +131,52 @@ def table(rows: list[Row]) -> str:
             f"{row.seconds[own] / np.prod(row.shape) * 1e9:.1f}",
             *(f"{row.ratio(own, other):.2f}" for other in normals),
             *(f"{row.ratio(job, 'products'):.2f}" for job in ("noise, all modes", "ours, all modes")),
+            f"{row.ratio('ours, all modes', 'products') / 2:.2f}",
             *(f"{row.seconds[job]:.3g}" for job in ("products", "mvg with set-up")),
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+MEMORY = {
+    "float64, identity": ((10_000, 10_000), np.float64, ()),
+    "float64, all modes": ((1_000, 400, 250), np.float64, (0, 1, 2)),
+    "float32, identity": ((10_000, 10_000), np.float32, ()),
+    "float32, first mode": ((1_000, 100_000), np.float32, (0,)),
+    "float32, last mode": ((100_000, 1_000), np.float32, (1,)),
+    "float32, middle mode": ((1_000, 100, 1_000), np.float32, (1,)),
+}
+
+
+def resident() -> float:
+    """Return the largest resident size of this process so far, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def memory_of(name: str) -> tuple[float, float, float]:
+    """Return the megabytes of a tensor, and the largest resident size before and after it is released in place."""
+    shape, kind, full = MEMORY[name]
+    covariances = tuple(covariance(size, mode) if mode in full else None for mode, size in enumerate(shape))
+    mechanism = nz.TensorGaussian(nz.TensorBall(shape, 1.0), 1.0, covariances=covariances if full else None)
+    small = nz.TensorGaussian(nz.TensorBall((4, 4), 1.0), 1.0, covariances=(covariance(4, 0), None))
+    small.privatize(np.zeros((4, 4)))  # compiles and imports what is used
+    x = np.ones(shape, dtype=kind)
+    x *= 1e-6
+    before = resident()
+    mechanism.privatize(x, out=x)
+    return x.nbytes / 2**20, before, resident()
+
+
+def memory_table() -> str:
+    """Measure each tensor of 1e8 entries in a process of its own."""
+    lines = ["| tensor of 1e8 entries | shape | input, MB | peak before, MB | peak after, MB | extra, MB |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    for name, (shape, _, _) in MEMORY.items():
+        told = subprocess.run([sys.executable, __file__, "--memory", name], capture_output=True, text=True, check=True)
+        size, before, after = map(float, told.stdout.split())
+        cells = "x".join(map(str, shape)), *(f"{value:,.0f}" for value in (size, before, after, after - before))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
     return "\n".join(lines)
 
 
@@ -137,9 +185,10 @@ Ours is `TensorGaussian.privatize` into a given array: it checks the range, roun
 cryptographic generator and puts the report on a public lattice. numpy's normal variables come from the same generator.
 torch's are quicker as float32, but not safe as noise: their last bits tell the input.
 
-With a full covariance along every mode, "noise" is drawing it and colouring it; a release whitens its input as well,
-which is as many products again. Both multiply by triangles, which take half the operations of the dense products that
-they are compared with.
+With a full covariance along every mode, "noise" is drawing it and colouring it: sampling. A release whitens its input
+as well, which is as many products again, so its own products are two sets; beside those it is
+the noise, the checks and the lattice that cost. Both multiply by triangles, which take half the
+operations of the dense products that they are compared with.
 
 The last column builds the published `mvg` mechanism from a utility subspace of ten directions of the first mode and
 uses it once: singular vectors, the covariance, its Cholesky factor and its inverse, the noise. A mechanism pays for its
@@ -147,18 +196,31 @@ set-up once, not for each tensor.
 """
 
 
-def page(rows: list[Row]) -> str:
+MEMORY_TEXT = """
+## Memory
+
+Released in place, in a process of its own: the largest resident size before and after. Modes that are named have a full
+covariance. A float32 tensor is cut along its first or last modes of identity covariance; with a covariance along both
+the first and the last mode it needs a float64 copy, which no row here shows.
+"""
+
+
+def page(rows: list[Row], memory: str) -> str:
     """Return the page of the documentation."""
     head = "`python benchmarks/tensor.py` writes this page. One thread; medians of processor time, jobs in turn."
-    return f"# Noise for tensors: speed\n\n{head}\n\n{table(rows)}\n{TEXT}"
+    return f"# Noise for tensors: speed and memory\n\n{head}\n\n{table(rows)}\n{TEXT}{MEMORY_TEXT}\n{memory}\n"
 
 
 def main() -> None:
     """Measure, print, and write the page unless small."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="small tensors; print only")
+    parser.add_argument("--memory", choices=tuple(MEMORY), help="print a tensor's megabytes and the peaks; no table")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.memory:
+        print(*memory_of(options.memory))
+        return
     shapes = SMALL if options.small else FULL
     rows = []
     for shape in shapes:
@@ -166,7 +228,7 @@ def main() -> None:
         rows.append(measure(shape, 2 if np.prod(shape) > 1e7 else 5))
         print(table(rows[-1:]), flush=True)
     if not options.small:
-        PAGE.write_text(page(rows), encoding="utf-8")
+        PAGE.write_text(page(rows, memory_table()), encoding="utf-8")
 
 
 if __name__ == "__main__":

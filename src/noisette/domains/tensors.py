@@ -98,16 +98,16 @@ class TensorBall(Described):
 
     def norms(self, x: Any) -> FloatArray:
         """Return the norm of each tensor, or of each of its slices, with axes of length one for what is summed."""
-        values = _validate.reals(x)
+        values = _validate.numbers(x)
         _validate.trailing(values, self.dims, "x")
         lead = values.shape[: values.ndim - len(self.dims)]
         if self.mode is None:
             flat, kept = values.reshape(*lead, 1, -1), [1] * len(self.dims)
-            squares = np.einsum("...ib,...ib->...i", flat, flat)
+            squares = np.einsum("...ib,...ib->...i", flat, flat, dtype=np.float64)
         else:
             kept = [size if axis == self.mode else 1 for axis, size in enumerate(self.dims)]
             flat = values.reshape(*lead, math.prod(self.dims[: self.mode]), self.dims[self.mode], -1)
-            squares = np.einsum("...aib,...aib->...i", flat, flat)
+            squares = np.einsum("...aib,...aib->...i", flat, flat, dtype=np.float64)
         return np.asarray(np.sqrt(squares).reshape(*lead, *kept))
 
 

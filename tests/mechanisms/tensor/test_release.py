@@ -143,22 +143,48 @@ def test_out_takes_the_reports_in_place_and_on_disk(tmp_path: Any) -> None:
         m.privatize(x, out=np.empty((5, 4, 3)).transpose(0, 2, 1))
 
 
-def test_extra_memory_is_a_block() -> None:
+MIDDLE = nz.TensorDomain((300, 40, 100))
+
+
+@pytest.mark.parametrize(
+    ("domain", "covariances", "kind"),
+    [
+        (nz.TensorDomain((6_000, 200)), None, np.float32),
+        (nz.TensorDomain((6_000, 200)), (None, spd(200, 0)), np.float32),
+        (nz.TensorDomain((6_000, 200)), (np.ones(6_000), None), np.float32),
+        (nz.TensorDomain((200, 6_000)), (spd(200, 0), None), np.float32),
+        (MIDDLE, (None, spd(40, 0), None), np.float32),
+        (MIDDLE, (spd(300, 0), spd(40, 1), spd(100, 2)), np.float64),
+        (nz.TensorBall((200, 6_000)), (spd(200, 0), None), np.float32),
+    ],
+)
+def test_extra_memory_is_a_block(domain: Any, covariances: Any, kind: Any) -> None:
     import tracemalloc
 
-    plain = nz.TensorGaussian(nz.TensorDomain((6_000, 200)), 1.0)
-    full = replace(plain, covariances=(None, spd(200, 0)))
-    x = np.zeros((6_000, 200), dtype=np.float32)
-    for m in (plain, full, nz.TensorGaussian(nz.TensorDomain((6_000, 200)), 1.0, covariances=(np.ones(6_000), None))):
-        values = x.astype(np.float64) if m.modes[0].covariance is not None else x
-        out = np.empty_like(values)
-        m.privatize(values, out=out, rng=1)
-        tracemalloc.start()
-        m.privatize(values, out=out, rng=1)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 6 * _noise._UNIT * 8  # six blocks, however large the tensor
-        assert out.std() == pytest.approx(math.sqrt(m.expected_error() / out.size), rel=0.02)
+    m = nz.TensorGaussian(domain, 1.0, covariances=covariances)
+    values = np.zeros(domain.dims, dtype=kind)
+    out = np.empty_like(values)
+    m.privatize(values, out=out, rng=1)
+    tracemalloc.start()
+    m.privatize(values, out=out, rng=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * _noise._UNIT * 8  # six blocks, however large the tensor
+    assert out.std() == pytest.approx(math.sqrt(m.expected_error() / out.size), rel=0.02)
+
+
+def test_cut_along_its_last_modes_a_tensor_has_the_same_law() -> None:
+    """Blocks of columns of a float32 tensor: covariances between rows as declared, none between columns."""
+    covariance = spd(3, 4)
+    m = nz.TensorGaussian(nz.TensorBall((3, 400_000)), 1.0, covariances=(covariance, None))
+    report = m.privatize(np.zeros((3, 400_000), dtype=np.float32), rng=5).astype(np.float64)
+    white = np.linalg.solve(np.linalg.cholesky(covariance), report) / m.sigma
+    spread = white @ white.T / white.shape[1]
+    # Means of products of standard normal variables: deviations of 1, and sqrt(2) on the diagonal, over sqrt(n).
+    limit = ndtri(1 - 1e-6 / 18) * math.sqrt(2 / white.shape[1])
+    assert np.abs(spread - np.eye(3)).max() < limit
+    assert abs(np.mean(white[:, 1:] * white[:, :-1])) < ndtri(1 - 1e-6 / 2) / math.sqrt(white.size)
+    assert np.abs(np.cov(report / m.sigma) - np.eye(3)).max() > 10 * limit  # the twin: rows are correlated
 
 
 # -- symmetries and reshaping

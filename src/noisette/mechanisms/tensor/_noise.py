@@ -112,8 +112,9 @@ class TensorNoise(TensorReports):
     def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Rng = None) -> Any:
         """Return one report for each tensor along the last axes, as an array or a torch tensor like ``x``.
 
-        ``out`` takes the reports, and may be ``x`` itself or a memory map. Beside it no more than a block is held where
-        the first modes have identity covariance or the type is float64; else a float64 copy is.
+        ``out`` takes the reports, and may be ``x`` itself or a memory map. Beside it no more than a block is held, for
+        float64 whatever the covariances, for other types where the first or the last modes have identity covariance so
+        that the tensor can be cut along them; else a float64 copy is.
         """
         values, target, restore = opened(x, out)
         _validate.trailing(values, self.domain.dims, "x")
@@ -124,30 +125,38 @@ class TensorNoise(TensorReports):
             if isinstance(self.domain, TensorBall):
                 values = self.domain.clip(values)
         source = _random.generator(rng)
-        uncut = 0 if self.symmetry else next((k for k, m in enumerate(self.modes) if m.covariance is not None), None)
-        rest = self.domain.dims[uncut:] if uncut is not None else ()
-        inputs, outputs = values.reshape(-1, *rest), target.reshape(-1, *rest)
-        step = max(1, _UNIT // math.prod(rest))
-        for start in range(0, len(inputs), step):
-            part = outputs[start : start + step]
+        first, last = self._tied
+        tied, free = self.domain.dims[first:last], math.prod(self.domain.dims[last:])
+        inputs, outputs = (array.reshape(-1, *tied, free) for array in (values, target))
+        factors = [*self.modes[first:last], None]
+        for place in _blocks(len(inputs), math.prod(tied), free, whole=target.dtype == np.float64):
+            part = outputs[place]
             work = part if part.dtype == np.float64 else np.empty(part.shape)
-            np.subtract(inputs[start : start + step], self._centre, out=work, dtype=np.float64)
+            np.subtract(inputs[place], self._centre, out=work, dtype=np.float64)
             if clip and isinstance(self.domain, TensorDomain):
                 np.clip(work, self.domain.low - self._centre, self.domain.high - self._centre, out=work)
-            self._release(work, uncut, source)
+            self._release(work, factors, source)
             if work is not part:
-                part[:] = work
+                part[...] = work
         return restore(target)
 
-    def _release(self, work: FloatArray, uncut: int | None, rng: np.random.Generator) -> None:
-        """Turn centred tensors into reports, in place."""
-        modes = () if uncut is None else self.modes[uncut:]
-        multiply(work, [None if mode.covariance is None else mode.whitener for mode in modes])
+    @cached_property
+    def _tied(self) -> tuple[int, int]:
+        """First mode along which noise is correlated, or scaled, and the one behind the last; all with a symmetry."""
+        if self.symmetry:
+            return 0, len(self.modes)
+        own = [number for number, mode in enumerate(self.modes) if mode.covariance is not None]
+        return (own[0], own[-1] + 1) if own else (len(self.modes), len(self.modes))
+
+    def _release(self, work: FloatArray, modes: Sequence[Mode | None], rng: np.random.Generator) -> None:
+        """Turn centred tensors into reports, in place; the last axes are these modes, None for free ones."""
+        shaped = [None if mode is None or mode.covariance is None else mode for mode in modes]
+        multiply(work, [None if mode is None else mode.whitener for mode in shaped])
         add_noise(work.reshape(-1), rng, sigma=self.sigma, unit=self._step)
-        multiply(work, [None if mode.covariance is None else mode.root for mode in modes])
+        multiply(work, [None if mode is None else mode.root for mode in shaped])
         np.rint(work, out=work)
         if self.symmetry:
-            average(work, self.symmetry, len(self.modes))
+            average(work[..., 0], self.symmetry, len(self.modes))
             np.rint(work, out=work)
         work *= self._step
         if self._centre:
@@ -290,6 +299,15 @@ class TensorNoise(TensorReports):
             tail=Tail(noise**2 + (half + self._step) ** 2, 0.0),
             coarse=coarse[0] if len(set(coarse)) == 1 else np.asarray(coarse)[np.unique(noise, return_inverse=True)[1]],
         )
+
+
+def _blocks(tensors: int, tied: int, free: int, *, whole: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield the places of some tensors at a time, or of some entries of each along the free modes unless ``whole``."""
+    rows = max(1, _UNIT // (tied * free))
+    columns = free if whole or rows > 1 else min(free, max(1, _UNIT // tied))
+    for row in range(0, tensors, rows):
+        for column in range(0, free, columns):
+            yield slice(row, row + rows), Ellipsis, slice(column, column + columns)
 
 
 def symmetric_variances(modes: Any, symmetry: tuple[tuple[int, ...], ...]) -> FloatArray:
