@@ -87,6 +87,7 @@ def test_numbers_of_the_spec():
     assert found.shuffled.epsilon == pytest.approx(983, abs=1)
     assert found.claimed.epsilon == 1.0
     assert "not what holds" in str(found)
+    assert not found.claim_holds
 
 
 def test_gaussian_noise_composes_exactly_over_rounds():
@@ -95,6 +96,7 @@ def test_gaussian_noise_composes_exactly_over_rounds():
     assert found.local.epsilon == pytest.approx(gdp_epsilon(1.2, 1e-5), rel=1e-6)
     assert found.shuffled.epsilon == found.local.epsilon
     assert "adds nothing" in str(found)
+    assert found.claim_holds  # its source claims for one report
 
 
 def test_noise_on_the_last_step_only_leaves_nothing():

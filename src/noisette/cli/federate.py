@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import click
 
+from noisette.cli.federate_run import run
 from noisette.cli.shuffler import enrol, key, shuffler
 
 
-@click.group()
+class _RunByDefault(click.Group):
+    """A group for which options without a command are those of `run`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command in where options come first."""
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = [run.name or "run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RunByDefault)
 def federate() -> None:
     """Learn across devices without collecting their data.
 
-    Every command has --help and --json.
+    Options without a command are those of `run`. Every command has --help and --json.
     """
 
 
-for _command in (shuffler, enrol, key):
+for _command in (run, shuffler, enrol, key):
     federate.add_command(_command)

@@ -23,13 +23,14 @@ from noisette.guarantees import Claim, Guarantee, gaussian_delta
 from noisette.mechanisms import CATALOGUE
 from noisette.mechanisms._base import ScalarMechanism
 
-_POINT = 6.0  # epsilon over mu at which Gaussian noise is asked for: a point of its curve
+_POINT = 6.0  # deviations of the privacy loss above its mean at which Gaussian noise is asked for
 _FARTHEST = 64.0  # standard deviations of an entry: a report out there was not sent by the mechanism
 
 
 def gaussian_point(mu: float) -> dict[str, float]:
     """Return an epsilon and delta on the curve of mu-GDP."""
-    return {"epsilon": _POINT * mu, "delta": float(gaussian_delta(mu, _POINT * mu))}
+    epsilon = mu**2 / 2 + _POINT * mu  # the mean of the loss, and so many of its deviations
+    return {"epsilon": epsilon, "delta": float(gaussian_delta(mu, epsilon))}
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Family(ABC):
     shapes: ClassVar[tuple[Shape, ...]]
     gaussian: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
+    claims_run: ClassVar[bool] = False  # its source claims the same for any number of rounds
 
     def count(self, dims: int) -> int:
         """Return how many answers tell one update."""
@@ -71,7 +73,7 @@ class Family(ABC):
         return 1 + _FARTHEST * deviation
 
     def claim(self, answer: Guarantee, update: Guarantee) -> Claim:
-        """Return what the source of the mechanism states for a client, whatever the number of rounds."""
+        """Return what the source of the mechanism states for a client, for a round or for the whole run."""
         return Claim(update.epsilon, update.delta, source=CATALOGUE[self.name].citation)
 
 
@@ -102,6 +104,7 @@ class TwoNumbers(Family):
     """LDP-FL: one of two numbers for each weight."""
 
     shapes = ("box",)
+    claims_run = True
 
     def answer(self, budget: float, domain: Domain) -> Any:
         return CATALOGUE["duchi"](epsilon=budget)

@@ -32,7 +32,8 @@ PrivateUnit = Literal["record", "element"]
 class Lines:
     """The three lines of a run: for one client, over the rounds in which it takes part.
 
-    ``unit`` "record" is everything that a client says in the run; "element" is one weight over all rounds.
+    The unit "record" is everything that a client says in the run; "element" is one weight over all rounds.
+    ``claims_run`` tells whether the claim is for the whole run or for a round.
     """
 
     claimed: Claim
@@ -40,15 +41,24 @@ class Lines:
     shuffled: Guarantee
     rounds: int
     clients: int
+    claims_run: bool = False
+
+    @property
+    def claim_holds(self) -> bool:
+        """Tell whether what is claimed is true of a client with nobody trusted: for a run, or for one round of it."""
+        if not math.isfinite(self.local.epsilon):
+            return False
+        return not self.claims_run or self.local.epsilon <= self.claimed.epsilon
 
     def __str__(self) -> str:
-        kept = self.local.epsilon <= self.claimed.epsilon and self.local.delta <= self.claimed.delta
-        remark = "" if kept and self.local.unit == self.claimed.unit else ", which is not what holds"
+        scope = "the whole run" if self.claims_run else "a round"
+        remark = "" if self.claim_holds else ", which is not what holds"
         mixed = "" if self.shuffled.epsilon < self.local.epsilon else " (a shuffler adds nothing here)"
+        rounds = f"{self.rounds} round{'s' * (self.rounds > 1)}"
         return "\n".join(
             [
-                f"claimed   {_budget(self.claimed)} a client, whatever the rounds ({self.claimed.source}){remark}",
-                f"local     {self.local}: {self.rounds} rounds of one client, nobody trusted",
+                f"claimed   {_budget(self.claimed)} for {scope} of a client ({self.claimed.source}){remark}",
+                f"local     {self.local}: {rounds} of a client, nobody trusted",
                 f"shuffled  {self.shuffled}: reports of {self.clients:,} clients a round mixed{mixed}",
             ]
         )
@@ -56,6 +66,7 @@ class Lines:
     def spec(self) -> dict[str, Any]:
         """Return a JSON description."""
         own = {"claimed": vars(self.claimed).copy(), "rounds": self.rounds, "clients": self.clients}
+        own |= {"claims_run": self.claims_run, "claim_holds": self.claim_holds}
         return own | {"local": self.local.spec(), "shuffled": self.shuffled.spec()}
 
 
@@ -83,8 +94,8 @@ def lines(
     >>> import numpy as np
     >>> channel = Channel("adaptive-duchi", Layout.of(np.zeros(1000)), Ranges(0.0, 0.1), budget=1.0)
     >>> print(lines(channel, rounds=1, clients=1000, delta=1e-6))
-    claimed   1-DP a client, whatever the rounds (sun2021ldpfl), which is not what holds
-    local     (591.08, 1e-06)-DP, unit record, model local, relation any-pair: 1 rounds of one client, nobody trusted
+    claimed   1-DP for the whole run of a client (sun2021ldpfl), which is not what holds
+    local     (591.08, 1e-06)-DP, unit record, model local, relation any-pair: 1 round of a client, nobody trusted
     shuffled  (6.37336, 1e-06)-DP, unit record, model shuffled, relation replace: reports of 1,000 clients a round mixed
     """
     rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
@@ -94,10 +105,10 @@ def lines(
     claim = channel.family.claim(channel.answer.guarantee, _local(channel.answer, channel.answers, delta))
     if last_step:
         nothing = Guarantee(math.inf, unit=unit)
-        return Lines(claim, nothing, replace(nothing, model="shuffled"), rounds, clients)
+        return Lines(claim, nothing, replace(nothing, model="shuffled"), rounds, clients, channel.family.claims_run)
     local = replace(_local(channel.answer, times, delta), unit=unit)
     mixed = replace(_mixed(channel, times, clients, delta, local, batch if unit == "record" else 1), unit=unit)
-    return Lines(claim, local, mixed, rounds, clients)
+    return Lines(claim, local, mixed, rounds, clients, channel.family.claims_run)
 
 
 def calibrate(

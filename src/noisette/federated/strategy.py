@@ -169,8 +169,10 @@ class PrivateFedAvg(FedAvg):
         rounds = min(num_rounds, self.rounds_per_client or num_rounds)
         stored = History.load(self.state) if self.state is not None and self.state.exists() else None
         run = secrets.token_hex(8) if stored is None else stored.terms.run
+        # locally the number of clients counts only for what a shuffler would add
+        clients = self.minimum if self.mixer is not None else max(self.minimum, self.clients_per_round or 0)
         terms = Terms.for_target(
-            run, self.mechanism, layout, rounds=rounds, clients=self.minimum, **self.target, **self.asked_terms
+            run, self.mechanism, layout, rounds=rounds, clients=clients, **self.target, **self.asked_terms
         )
         if stored is None:
             self.history = History(terms, layout, weights=layout.flatten(named))
