@@ -11,7 +11,16 @@ from typing import Any
 import click
 
 _ROOT = Path(__file__).resolve().parents[3]
-PAPERS = ("geodp", "hierarchical", "ldpfl", "ldptube", "ldpvec", "tensor", "tldp")
+# where the experiments of each paper are, below experiments/
+PAPERS = {
+    "geodp": "geodp",
+    "hierarchical": "hierarchical",
+    "ldpfl": "federated.ldpfl",
+    "ldptube": "ldptube",
+    "ldpvec": "federated.ldpvec",
+    "tensor": "tensor",
+    "tldp": "tldp",
+}
 
 
 @click.command()
@@ -46,7 +55,8 @@ def reproduce(paper: str, full: bool, only: tuple[str, ...], output: Path | None
 
 def _find(paper: str) -> tuple[Any, Any]:
     """Return the folder of a paper's experiments, as a module, and the frame they share."""
-    present = [name for name in PAPERS if (_ROOT / "experiments" / name / "__init__.py").is_file()]
+    folders = {name: _ROOT.joinpath("experiments", *place.split(".")) for name, place in PAPERS.items()}
+    present = [name for name, folder in folders.items() if (folder / "__init__.py").is_file()]
     if paper not in PAPERS:
         raise ValueError(f"Unknown paper {paper!r}. Expected one of {', '.join(present or PAPERS)}.")
     if paper not in present:
@@ -56,7 +66,7 @@ def _find(paper: str) -> tuple[Any, Any]:
         )
     if str(_ROOT) not in sys.path:
         sys.path.insert(0, str(_ROOT))
-    return import_module(f"experiments.{paper}"), import_module("experiments.frame")
+    return import_module(f"experiments.{PAPERS[paper]}"), import_module("experiments.frame")
 
 
 def _show(record: Mapping[str, Any], frame: Any, folder: Path) -> None:

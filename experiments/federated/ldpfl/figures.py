@@ -1,0 +1,274 @@
+"""Figures 3 to 5 and Table 1 of paper 003."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from torch import nn
+
+from experiments.federated.simulation import Clients, Recipe, Vector, clients, federate
+from experiments.frame import Advance, Chart, Series, Study
+from noisette.federated import Channel, Layout, Lines, Norm, Ranges, calibrate, lines
+
+_DELTA = 1e-5
+_SEED = 1
+_WIDEST = 1.0  # largest radius that ranges may adapt to: noise makes them run away
+_NORM = 1.0  # length to which our updates are clipped
+
+
+def _two_layers() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 5, 2), nn.ReLU(), nn.Conv2d(8, 16, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)
+    )
+
+
+def _three_layers() -> nn.Module:
+    layers: list[nn.Module] = []
+    for entering, leaving in ((3, 16), (16, 32), (32, 64)):
+        layers += [nn.Conv2d(entering, leaving, 3, 2, 1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, 10))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set in the hands of clients, how they train, and the range that the paper fixes for weights."""
+
+    name: str
+    count: int
+    examples: int
+    tests: int
+    recipe: Recipe
+    radius: float
+
+    def people(self) -> Clients:
+        """Return the clients, each with as many images as the others."""
+        return clients(self.name, self.count, examples=self.examples, tests=self.tests, seed=_SEED)
+
+
+_MNIST = Case("mnist", 100, 20_000, 5000, Recipe(_two_layers, 10, 0.1, epochs=2), 0.075)
+_FASHION = Case("fashion-mnist", 200, 20_000, 5000, Recipe(_two_layers, 10, 0.1, epochs=2), 0.015)
+_CIFAR = Case("cifar-10", 500, 20_000, 5000, Recipe(_three_layers, 10, 0.1), 1.0)
+
+
+def _small(case: Case) -> Case:
+    recipe = replace(case.recipe, rounds=2, epochs=1, batch=25)
+    return replace(case, count=max(case.count // 10, 10), examples=1000, tests=500, recipe=recipe)
+
+
+def _sized(case: Case, full: bool) -> Case:
+    return case if full else _small(case)
+
+
+@lru_cache(maxsize=64)
+def _clean(case: Case) -> tuple[float, ...]:
+    return tuple(federate(case.people(), case.recipe, lambda *_: None, seed=_SEED))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Accuracy after each round, in percent, and what holds for a client."""
+
+    scores: tuple[float, ...]
+    held: Lines
+
+
+@lru_cache(maxsize=64)
+def _run(case: Case, epsilon: float, adaptive: bool) -> Run:
+    """Train as LDP-FL does: the weights themselves are told, in a fixed range or one that follows the noisy weights."""
+    ranges, held = Ranges(0.0, case.radius), None
+
+    def channels(number: int, weights: Vector, layout: Layout) -> Channel:
+        nonlocal ranges, held
+        if adaptive:  # in the first round the server's own weights say it
+            ranges = Ranges.adapted(layout, weights, ranges, widest=_WIDEST)
+        channel = Channel("adaptive-duchi", layout, ranges, epsilon)
+        held = held or lines(channel, rounds=case.recipe.rounds, clients=_invited(case), delta=_DELTA)
+        return channel
+
+    scores = federate(case.people(), case.recipe, channels, seed=_SEED)
+    assert held is not None
+    return Run(tuple(scores), held)
+
+
+@lru_cache(maxsize=64)
+def _ours(case: Case, epsilon: float) -> float:
+    """Train with Gaussian noise on the update at an epsilon that holds for the whole run."""
+
+    def channels(number: int, weights: Vector, layout: Layout) -> Channel:
+        terms = {"target_epsilon": epsilon, "target_delta": _DELTA, "rounds": case.recipe.rounds}
+        return calibrate("tensor-gaussian", layout, Norm(_NORM), **terms)
+
+    return federate(case.people(), replace(case.recipe, told="update"), channels, seed=_SEED)[-1]
+
+
+def _invited(case: Case) -> int:
+    return max(1, round(case.recipe.share * case.count))
+
+
+def _beside(case: Case, run: Run) -> list[float]:
+    """Return the cells that stand beside every accuracy: the true guarantees, and ours at the local one."""
+    return [run.held.local.epsilon, run.held.shuffled.epsilon, _ours(case, run.held.local.epsilon), _clean(case)[-1]]
+
+
+_BESIDE = ["true ε, local", "true ε, shuffled", "ours at that local ε %", "no noise %"]
+
+
+def _setting(case: Case) -> dict[str, object]:
+    recipe = case.recipe
+    return {
+        "images": case.examples,
+        "rounds": recipe.rounds,
+        "passes a round": recipe.epochs,
+        "batch": recipe.batch,
+        "step": recipe.rate,
+        "delta": _DELTA,
+    }
+
+
+def _follow(advance: Advance, tasks: int) -> Callable[[], None]:
+    done = 0
+
+    def next_one() -> None:
+        nonlocal done
+        done += 1
+        advance(done / tasks)
+
+    return next_one
+
+
+def fig_3(full: bool, advance: Advance) -> Study:
+    """Accuracy against the number of clients, MNIST at epsilon 1."""
+    case, counts = _sized(_MNIST, full), (20, 50, 100) if full else (10, 20)
+    step, rows = _follow(advance, len(counts)), []
+    for count in counts:
+        # as many images a client as in the other figures: with fewer clients there are fewer in all
+        own = replace(case, count=count, examples=case.examples * count // case.count)
+        run = _run(own, 1.0, False)
+        rows.append([count, run.scores[-1], *_beside(own, run)])
+        step()
+    chart = Chart(
+        "clients",
+        "LDP-FL on MNIST, ε = 1 a weight and round",
+        "clients",
+        "test accuracy, %",
+        [
+            Series("LDP-FL", [row[0] for row in rows], [row[1] for row in rows]),
+            Series("no noise", [row[0] for row in rows], [row[5] for row in rows]),
+        ],
+    )
+    return Study(
+        "Figure 3: more clients",
+        "With more clients LDP-FL comes close to training without noise: the average of n reports has 1/n of the "
+        "variance.",
+        f"It does: {rows[0][1]:.1f} % with {rows[0][0]} clients and {rows[-1][1]:.1f} % with {rows[-1][0]}, where "
+        f"training without noise gives {rows[-1][5]:.1f} %. But each client gives away a local epsilon of "
+        f"{rows[-1][2]:,.0f}, and at that epsilon Gaussian noise on the update gives {rows[-1][4]:.1f} %.",
+        ["clients", "LDP-FL %", *_BESIDE],
+        rows,
+        _setting(case),
+        [chart],
+    )
+
+
+def fig_4(full: bool, advance: Advance) -> Study:
+    """Accuracy against the rounds and the share of clients that take part."""
+    case, shares = _sized(_MNIST, full), (0.2, 0.5, 1.0) if full else (0.5, 1.0)
+    step, rows, series = _follow(advance, len(shares)), [], []
+    for share in shares:
+        own = replace(case, recipe=replace(case.recipe, share=share))
+        run = _run(own, 1.0, False)
+        rows.append([share, run.scores[0], run.scores[-1], run.held.local.epsilon, run.held.shuffled.epsilon])
+        series.append(Series(f"{100 * share:g} % of the clients", list(range(1, len(run.scores) + 1)), run.scores))
+        step()
+    chart = Chart("rounds", "LDP-FL on MNIST, ε = 1 a weight and round", "round", "test accuracy, %", series)
+    return Study(
+        "Figure 4: rounds and the share of clients",
+        "More rounds and more clients a round give a better model; a small share hurts MNIST little.",
+        f"More rounds help and cost: the epsilon below is for {case.recipe.rounds} of them, for a client that takes "
+        "part in all. The paper says that it does not grow.",
+        ["share of clients", "after one round %", "after all %", "true ε, local", "true ε, shuffled"],
+        rows,
+        _setting(case),
+        [chart],
+    )
+
+
+def fig_5(full: bool, advance: Advance) -> Study:
+    """Accuracy against the epsilon of a weight, for the three data sets."""
+    tasks = [
+        (_MNIST, 0.1, False, None),
+        (_MNIST, 1.0, False, 96.24),
+        (_FASHION, 4.0, False, 86.26),
+        (_CIFAR, 10.0, True, 61.46),
+    ]
+    if not full:
+        tasks = [tasks[1]]
+    step, rows = _follow(advance, len(tasks)), []
+    for whole, epsilon, adaptive, claimed in tasks:
+        case = _sized(whole, full)
+        run = _run(case, epsilon, adaptive)
+        told = "adaptive" if adaptive else f"±{case.radius:g}"
+        rows.append([case.name, case.count, told, epsilon, claimed, run.scores[-1], *_beside(case, run)])
+        step()
+    return Study(
+        "Figure 5: the budget of a weight",
+        "96.24 % on MNIST at epsilon 1, 86.26 % on Fashion-MNIST at epsilon 4, 61.46 % on CIFAR-10 at epsilon 10, each "
+        "within 1.4 points of training without noise.",
+        "The noise costs about as much as the paper says where the range is wide enough for the weights; what the "
+        "accuracies leave to the paper's is our smaller networks and fewer images, see the last column. The epsilon "
+        "that holds for a client is thousands of times the one printed, and at it Gaussian noise is no hindrance.",
+        ["data", "clients", "range", "ε a weight", "paper %", "LDP-FL %", *_BESIDE],
+        rows,
+        _setting(_sized(_MNIST, full)),
+    )
+
+
+def table_1(full: bool, advance: Advance) -> Study:
+    """Fixed against adaptive ranges."""
+    tasks = [
+        (_MNIST, 5.0, 96.34, 96.06),
+        (_FASHION, 5.0, 85.95, 87.54),
+        (_CIFAR, 10.0, 14.28, 60.37),
+    ]
+    if not full:
+        tasks = tasks[:1]
+    step, rows = _follow(advance, 2 * len(tasks)), []
+    for whole, epsilon, *claimed in tasks:
+        case, found = _sized(whole, full), []
+        for adaptive in (False, True):
+            found.append(_run(case, epsilon, adaptive))
+            step()
+        rows.append(
+            [
+                case.name,
+                epsilon,
+                f"±{case.radius:g}",
+                claimed[0],
+                found[0].scores[-1],
+                claimed[1],
+                found[1].scores[-1],
+                found[1].held.local.epsilon,
+                _clean(case)[-1],
+            ]
+        )
+    return Study(
+        "Table 1: fixed and adaptive ranges",
+        "On CIFAR-10 a fixed range fails (14 %) and an adaptive one works (60 %); on the others they are alike.",
+        "A range that follows the noisy weights layer by layer costs no privacy. How the two compare depends on how "
+        "well the fixed range suits the network: see the columns.",
+        [
+            "data",
+            "ε",
+            "fixed range",
+            "paper fixed %",
+            "fixed %",
+            "paper adaptive %",
+            "adaptive %",
+            "true ε",
+            "no noise %",
+        ],
+        rows,
+        _setting(_sized(_MNIST, full)),
+    )

@@ -1,0 +1,143 @@
+"""Clients that train on their own examples, one after the other, and a server that averages what they send.
+
+What leaves a client goes through `noisette.federated.Channel` and is added up by its `Aggregator`: the code of the
+Flower app, without Flower.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from noisette import datasets
+from noisette.federated import Aggregator, Channel, Layout, enhanced
+
+Vector = npt.NDArray[np.float64]
+Told = Literal["weights", "update"]
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Training examples in the hands of clients, and examples to test on."""
+
+    inputs: Tensor
+    labels: Tensor
+    owned: list[Tensor]  # places of each client's examples
+    test_inputs: Tensor
+    test_labels: Tensor
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How clients train and what they tell: their weights, or how far these moved."""
+
+    model: Callable[[], nn.Module]
+    rounds: int
+    rate: float
+    epochs: int = 1
+    batch: int = 10
+    share: float = 1.0  # of the clients take part in a round
+    told: Told = "weights"
+    shrink: str = "none"
+
+
+Channels = Callable[[int, Vector, Layout], Channel | None]
+
+
+def clients(name: str, count: int, *, examples: int, tests: int, seed: int, classes: int | None = None) -> Clients:
+    """Deal out images of a data set; with ``classes``, each client gets images of so many classes only."""
+    found = datasets.images(name)
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(found.train_labels))[:examples]
+    labels = found.train_labels[chosen]
+    if classes is not None:  # deal out runs of one class, some to each client
+        order = np.argsort(labels, kind="stable")
+        runs = np.array_split(order, count * classes)
+        hands = rng.permutation(len(runs)).reshape(count, classes)
+        owned = [np.concatenate([runs[run] for run in hand]) for hand in hands]
+    else:
+        owned = np.array_split(np.arange(len(chosen)), count)
+    return Clients(
+        _pixels(found.train[chosen]),
+        torch.from_numpy(labels.astype(np.int64)),
+        [torch.from_numpy(places) for places in owned],
+        _pixels(found.test[:tests]),
+        torch.from_numpy(found.test_labels[:tests].astype(np.int64)),
+    )
+
+
+def _pixels(images: npt.NDArray[np.uint8]) -> Tensor:
+    scaled = torch.from_numpy(images.astype(np.float32) / 255 - 0.5)
+    return scaled[:, None] if scaled.ndim == 3 else scaled.movedim(-1, 1)
+
+
+def federate(
+    people: Clients, recipe: Recipe, channels: Channels, *, seed: int, advance: Callable[[float], None] | None = None
+) -> list[float]:
+    """Train and return the test accuracy after each round, in percent; ``channels`` gives each round's channel."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    model = recipe.model()
+    layout = Layout(
+        tuple(name for name, _ in model.named_parameters()),
+        tuple(tuple(own.shape) for own in model.parameters()),
+    )
+    weights = _read(model)
+    invited = max(1, round(recipe.share * len(people.owned)))
+    scores = []
+    for number in range(recipe.rounds):
+        channel = channels(number, weights, layout)
+        total, aggregator = np.zeros(layout.dims), Aggregator(channel) if channel is not None else None
+        for place, client in enumerate(rng.permutation(len(people.owned))[:invited].tolist()):
+            _write(model, weights)
+            _learn(model, people, people.owned[client], recipe, rng)
+            told = _read(model) - (weights if recipe.told == "update" else 0)
+            if aggregator is None or channel is None:
+                total += told / invited
+            else:
+                aggregator.add(channel.privatize(told, rng=rng).payload, sender=client)
+            if advance is not None:
+                advance((number + (place + 1) / invited) / recipe.rounds)
+        if aggregator is not None and channel is not None:
+            total = enhanced(aggregator.estimate(), channel, recipe.shrink)
+        weights = weights + total if recipe.told == "update" else total
+        _write(model, weights)
+        scores.append(accuracy(model, people))
+    return scores
+
+
+def _learn(model: nn.Module, people: Clients, own: Tensor, recipe: Recipe, rng: np.random.Generator) -> None:
+    """Train on one client's examples by plain stochastic gradient descent."""
+    parameters = list(model.parameters())
+    for _ in range(recipe.epochs):
+        order = own[torch.from_numpy(rng.permutation(len(own)))]
+        for places in order.split(recipe.batch):
+            loss = cross_entropy(model(people.inputs[places]), people.labels[places])
+            with torch.no_grad():
+                for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                    parameter -= recipe.rate * gradient
+
+
+def accuracy(model: nn.Module, people: Clients) -> float:
+    """Return the share of test examples that are told right, in percent."""
+    with torch.no_grad():
+        told = torch.cat([model(part).argmax(1) for part in people.test_inputs.split(1000)])
+    return 100 * float((told == people.test_labels).double().mean())
+
+
+def _read(model: nn.Module) -> Vector:
+    flat = torch.nn.utils.parameters_to_vector(model.parameters())
+    return np.asarray(flat.detach().double().numpy())
+
+
+def _write(model: nn.Module, weights: Vector) -> None:
+    with warnings.catch_warnings():
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(weights).float(), model.parameters())
