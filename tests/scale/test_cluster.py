@@ -60,7 +60,6 @@ def _wait(cluster: Cluster, node: subprocess.Popen[bytes], run: subprocess.Popen
 def test_the_command_has_the_bits_of_one_process(cluster: Cluster, files: list[Path]) -> None:
     here, there = (_run("estimate", *files[:4], "--json", *more) for more in ([], ["--ray", cluster.address]))
     assert there.returncode == 0, there.stderr
-    assert there.stderr == ""
     assert here.stdout == there.stdout != ""
 
 
@@ -114,7 +113,6 @@ def test_a_cluster_of_ones_own(files: list[Path]) -> None:
         first, own = run.stdout.readline(), children(run.pid)
         rest, errors = run.communicate(timeout=200)
     assert run.returncode == 0, errors
-    assert errors == ""
     assert (first + rest).splitlines() == [str(USERS)] * 2 + [aggregate_files(files[:2]).to_json()]
     assert own
     ended = time.monotonic()

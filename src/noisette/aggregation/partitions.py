@@ -29,8 +29,8 @@ class Partition(Protocol):
     """A piece of the reports that can be sent to another process and read there."""
 
     @property
-    def users(self) -> int | None:
-        """How many reports it has, if that is known before it is read."""
+    def users(self) -> int:
+        """How many reports it has, which is known before it is read."""
 
     def batches(self) -> Iterator[Any]:
         """Yield its reports, of which one batch is in memory at a time."""
@@ -159,30 +159,29 @@ def aggregate_partitions(reports: Partitioned[S], *, on_progress: Callable[[int]
     """
     total: S | None = None
     for partition in reports.partitions:
-        total = added(total, summed(reports.summing, partition), on_progress)
+        part = summed(reports.summing, partition)
+        total = added(total, part)
+        if on_progress is not None:
+            on_progress(part.users)
     return reports.finished(total)
 
 
-def summed(summing: Callable[[Any], S], partition: Partition) -> S | None:
-    """Sum one partition, None if it has no reports; errors name the partition."""
+def summed(summing: Callable[[Any], S], partition: Partition) -> S:
+    """Sum one partition; errors name it."""
     total: S | None = None
     try:
         for batch in partition.batches():
             total = added(total, summing(batch))
     except (TypeError, ValueError, OSError) as error:
         raise ValueError(f"{_capital(str(partition))}: {error}") from error
-    found = 0 if total is None else total.users
-    if partition.users is not None and found != partition.users:
+    if total is None or total.users != partition.users:
+        found = 0 if total is None else total.users
         raise ValueError(f"{_capital(str(partition))}: expected {partition.users:,} reports, found {found:,}.")
     return total
 
 
-def added(total: S | None, part: S | None, on_progress: Callable[[int], None] | None = None) -> S | None:
+def added(total: S | None, part: S) -> S:
     """Return the sum of what there is."""
-    if part is None:
-        return total
-    if on_progress is not None:
-        on_progress(part.users)
     return part if total is None else total + part
 
 

@@ -7,6 +7,7 @@ worker stay.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -54,42 +55,44 @@ def _collected(ray: Any, reports: Partitioned[S], on_progress: Callable[[int], N
     shared = ray.put((reports.summing, version("noisette")))
     waiting, running = iter(reports.partitions), dict[Any, Partition]()
     total: S | None = None
-    cores, looked = _Cores(ray), 0.0
-    while True:
-        if time.monotonic() - looked > _GLANCE:
-            cores.look()
-            looked = time.monotonic()
-        for partition in islice(waiting, max(0, _AHEAD * cores.now - len(running))):
+    left, cores = len(reports.partitions), _Cores(ray)
+    while left:
+        for partition in islice(waiting, max(0, _AHEAD * cores.now() - len(running))):
             running[task.remote(shared, partition)] = partition
         if not running:
-            if cores.now:
-                return total
             time.sleep(_GLANCE)
             continue
         done, _ = ray.wait(list(running), num_returns=1, timeout=_GLANCE)
         for one in done:
-            total = added(total, _result(ray, one, running.pop(one)), on_progress)
+            part: S = _result(ray, one, running.pop(one))
+            total, left = added(total, part), left - 1
+            if on_progress is not None:
+                on_progress(part.users)
+    return total
 
 
 class _Cores:
     """How many cores the cluster has, and for how long it has had none."""
 
     def __init__(self, ray: Any) -> None:
-        self._ray, self._last, self.now = ray, time.monotonic(), 0
+        self._ray, self._count, self._looked, self._last = ray, 0, -math.inf, time.monotonic()
 
-    def look(self) -> None:
-        """Count again; raise if there has been none for a while."""
-        self.now = int(self._ray.cluster_resources().get("CPU", 0))
-        if self.now:
-            self._last = time.monotonic()
-        elif time.monotonic() - self._last > _PATIENCE:
+    def now(self) -> int:
+        """Return the number of a few seconds ago at most; raise if it has been zero for a while."""
+        moment = time.monotonic()
+        if moment - self._looked >= _GLANCE:
+            self._count, self._looked = int(self._ray.cluster_resources().get("CPU", 0)), moment
+        if self._count:
+            self._last = moment
+        elif moment - self._last > _PATIENCE:
             raise RuntimeError(
                 f"the cluster has had no core to work on for {_PATIENCE:.0f} s. "
                 "Add workers with `ray start --address=HEAD:PORT` and run it again"
             )
+        return self._count
 
 
-def _task(shared: tuple[Callable[[Any], S], str], partition: Partition) -> S | None:
+def _task(shared: tuple[Callable[[Any], S], str], partition: Partition) -> S:
     """Sum a partition on a worker."""
     summing, wanted = shared
     if version("noisette") != wanted:
