@@ -15,6 +15,7 @@ from noisette.cli.federate import federate
 from noisette.cli.mechanisms import mechanisms
 from noisette.cli.plan import plan
 from noisette.cli.privatize import privatize
+from noisette.cli.report import report
 from noisette.cli.reproduce import reproduce
 from noisette.cli.serve import serve
 from noisette.cli.train import train
@@ -56,7 +57,7 @@ def verbs() -> None:
     """
 
 
-for _command in (mechanisms, plan, privatize, estimate, train, federate, audit, reproduce, serve, demo):
+for _command in (mechanisms, plan, privatize, estimate, train, federate, audit, reproduce, serve, report, demo):
     verbs.add_command(_command)
 
 

@@ -36,7 +36,7 @@ class Rows:
         for name in text:
             tables.append(Table.open(self.path, [name], header=self.header))
             streams.append(tables[-1].labels())
-        for parts in _aligned(streams):
+        for parts in aligned(streams):
             columns = dict(zip(plain, parts[0].T, strict=True)) if plain else {}
             columns |= dict(zip(text, parts[len(parts) - len(text) :], strict=True))
             rows = np.empty((len(parts[0]), len(self.features)), dtype=object if text else np.float64)
@@ -56,7 +56,7 @@ def _is_text(domain: Any) -> bool:
     return False
 
 
-def _aligned(streams: Sequence[Iterable[Any]]) -> Iterator[list[Any]]:
+def aligned(streams: Sequence[Iterable[Any]]) -> Iterator[list[Any]]:
     """Cut streams of arrays into pieces that have the same rows in each."""
     sources = [iter(stream) for stream in streams]
     held: list[Any] = [None] * len(sources)

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from noisette._random import Rng
+from noisette.collector.batches import MEDIA_TYPE
 from noisette.collector.campaigns import Campaign
 from noisette.collector.device import Device, Sent
 
@@ -33,8 +34,15 @@ class _Request:
 
     method: str
     path: str
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | bytes | None = None
     pause: float = 0.0
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The body as httpx takes it: JSON, or the bytes of a batch."""
+        if isinstance(self.body, bytes):
+            return {"content": self.body, "headers": {"Content-Type": MEDIA_TYPE}}
+        return {"json": self.body}
 
 
 # It yields requests, is sent responses or thrown `httpx.TransportError`, and returns a result.
@@ -71,7 +79,7 @@ def deliver(device: Device, attempts: int) -> Conversation[Sent]:
     return device.counts()
 
 
-def post(campaign: str, body: Mapping[str, Any], attempts: int) -> Conversation[httpx.Response | None]:
+def post(campaign: str, body: Mapping[str, Any] | bytes, attempts: int) -> Conversation[httpx.Response | None]:
     """Post reports until the collector has decided about them, or return None when all attempts failed."""
     for attempt in range(attempts):
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) if attempt else 0.0
@@ -134,13 +142,22 @@ class Client:
         """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
         return hold(self._http, fetch(self._device, campaign_id))
 
-    def answer(self, campaign_id: str, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> bool:
+    def answer(
+        self,
+        campaign_id: str,
+        values: Mapping[str, Any],
+        *,
+        group: str | None = None,
+        clip: bool = False,
+        rng: Rng = None,
+    ) -> bool:
         """Answer a campaign for the current period and put the report into the queue; `send` sends it.
 
-        Returns whether a new report was made. Raises `noisette.accounting.BudgetExceeded` when the budget does not
-        allow another one. ``rng`` is for tests: leave it out on a device.
+        ``group`` is the public group, where the campaign asks for one: it is sent in the clear. Returns whether a new
+        report was made. Raises `noisette.accounting.BudgetExceeded` when the budget does not allow another one.
+        ``rng`` is for tests: leave it out on a device.
         """
-        return self._device.answer(self.campaign(campaign_id), values, clip=clip, rng=rng)
+        return self._device.answer(self.campaign(campaign_id), values, group=group, clip=clip, rng=rng)
 
     def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
@@ -195,10 +212,18 @@ class AsyncClient:
         """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
         return await self._hold(fetch(self._device, campaign_id))
 
-    async def answer(self, campaign_id: str, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> bool:
+    async def answer(
+        self,
+        campaign_id: str,
+        values: Mapping[str, Any],
+        *,
+        group: str | None = None,
+        clip: bool = False,
+        rng: Rng = None,
+    ) -> bool:
         """Answer a campaign for the current period and put the report into the queue, as `Client.answer` does."""
         campaign = await self.campaign(campaign_id)
-        return await self._on_disk(partial(self._device.answer, campaign, values, clip=clip, rng=rng))
+        return await self._on_disk(partial(self._device.answer, campaign, values, group=group, clip=clip, rng=rng))
 
     async def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
@@ -219,7 +244,7 @@ class AsyncClient:
                 await asyncio.sleep(wanted.pause)
             try:
                 answer: httpx.Response | httpx.TransportError = await self._http.request(
-                    wanted.method, wanted.path, json=wanted.body
+                    wanted.method, wanted.path, **wanted.content
                 )
             except httpx.TransportError as error:
                 answer = error
@@ -235,7 +260,7 @@ def hold(http: httpx.Client, conversation: Conversation[Result]) -> Result:
         if wanted.pause:
             time.sleep(wanted.pause)
         try:
-            answer: httpx.Response | httpx.TransportError = http.request(wanted.method, wanted.path, json=wanted.body)
+            answer: httpx.Response | httpx.TransportError = http.request(wanted.method, wanted.path, **wanted.content)
         except httpx.TransportError as error:
             answer = error
         wanted, result = _step(conversation, answer)

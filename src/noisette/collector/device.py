@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS queue (
     period TEXT NOT NULL,
     question TEXT NOT NULL REFERENCES answers (question),
     key TEXT NOT NULL,
+    public_group TEXT,
     state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'sent', 'refused')),
     reason TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (campaign, period)
@@ -82,9 +83,10 @@ class Device:
             row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign_id,)).fetchone()
         return None if row is None else Campaign.from_wire(json.loads(row[0]))
 
-    def answer(self, campaign: Campaign, values: Mapping[str, Any], *, clip: bool, rng: Rng) -> bool:
+    def answer(self, campaign: Campaign, values: Mapping[str, Any], *, group: str | None, clip: bool, rng: Rng) -> bool:
         """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new."""
         campaign.encode(values, clip=clip)  # a wrong value is an error before anything is debited
+        check_group(campaign, group)
         period = period_at(campaign.period)
         question = question_of(campaign, period)
         with self._open() as database:
@@ -98,36 +100,30 @@ class Device:
         report = ""
         if fresh:
             # A debit without a report is one whose report was never written, and so never sent: it may be made now.
-            self._ledger.debit(_ACCOUNT, campaign.mechanism, note=campaign.id, idempotency_key=question)
+            self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
             report = json.dumps(campaign.privatize(values, clip=clip, rng=rng), separators=(",", ":"))
         with self._open() as database:
             if fresh:  # of two that answer at the same time one is written, and only that one is ever sent
                 written = database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))
                 fresh = written.rowcount == 1
             database.execute(
-                "INSERT OR IGNORE INTO queue (campaign, period, question, key) VALUES (?, ?, ?, ?)",
-                (campaign.id, period, question, uuid.uuid4().hex),
+                "INSERT OR IGNORE INTO queue (campaign, period, question, key, public_group) VALUES (?, ?, ?, ?, ?)",
+                (campaign.id, period, question, uuid.uuid4().hex, group),
             )
         return fresh
 
     def waiting(self) -> list[tuple[str, dict[str, Any]]]:
         """Return campaign and body of each report that was not sent yet."""
-        query = "SELECT campaign, period, key, report FROM queue JOIN answers USING (question) WHERE state = 'waiting'"
+        columns = "campaign, period, key, public_group, report"
+        query = f"SELECT {columns} FROM queue JOIN answers USING (question) WHERE state = 'waiting'"
         with self._open() as database:
             rows = database.execute(query).fetchall()
-        return [
-            (
-                campaign,
-                {
-                    "version": VERSION,
-                    "key": key,
-                    "period": period,
-                    "token": token(self._secret, campaign, period),
-                    "report": json.loads(report),
-                },
-            )
-            for campaign, period, key, report in rows
-        ]
+        found = []
+        for campaign, period, key, group, report in rows:
+            body = {"version": VERSION, "key": key, "period": period, "token": token(self._secret, campaign, period)}
+            grouped = {} if group is None else {"group": group}
+            found.append((campaign, body | grouped | {"report": json.loads(report)}))
+        return found
 
     def settle(self, key: str, refusal: str | None) -> None:
         """Write down that the collector took a report, or why it did not."""
@@ -164,6 +160,15 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
             database.execute("ROLLBACK")
             raise
         database.execute("COMMIT")
+
+
+def check_group(campaign: Campaign, group: str | None) -> None:
+    """Refuse a public group that the campaign does not know, or none where it asks for one."""
+    public = campaign.public_group
+    if public is None and group is not None:
+        raise ValueError(f"Campaign {campaign.id!r} asks for no public group: leave group={group!r} out.")
+    if public is not None and group not in public.values:
+        raise ValueError(f"Expected group={group!r}, which is {public.name}, to be one of {', '.join(public.values)}.")
 
 
 def question_of(campaign: Campaign, period: str) -> str:

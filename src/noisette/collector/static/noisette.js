@@ -23,6 +23,9 @@ export function check(campaign, id) {
       "Choose another for this campaign, e.g. hybrid, piecewise, duchi, laplace, grr, oue, olh, subset-selection or " +
       "hadamard, or answer from Python.");
   }
+  if ((campaign.tokens ?? "open") !== "open") {
+    throw new Error(`A web page has no ${campaign.tokens} tokens, which campaign '${id}' asks for. Answer from Python.`);
+  }
   const spent = spends(campaign.table, campaign.attributes);
   if (!(spent <= campaign.epsilon * SLACK)) {
     throw new Error(`Campaign '${id}' promises epsilon=${campaign.epsilon}, but its mechanism spends ${spent}. ` +
@@ -126,9 +129,11 @@ export class Client {
     return found;
   }
 
-  /** Answer for the current period and queue the report; tell whether a new one was made. */
-  async answer(id, values) {
+  /** Answer for the current period and queue the report; tell whether a new one was made. A group is sent openly. */
+  async answer(id, values, { group = null } = {}) {
     const campaign = await this.campaign(id), inputs = row(campaign, values), period = periodAt(campaign.period);
+    const groups = campaign.public_group?.values ?? [null]; // sent in the clear, where the campaign asks for it
+    if (!groups.includes(group)) throw new Error(`Expected group='${group}' to be ${groups.join(", ") || "left out"}.`);
     const asked = hex(await crypto.subtle.digest("SHA-256", bytes(JSON.stringify([id, campaign.table]))));
     const question = campaign.answers === "permanent" ? asked : `${asked}/${period}`;
     return this.#change(state => {
@@ -143,7 +148,7 @@ export class Client {
         state.spent += cost;
         state.answers[question] = encode(draw(campaign.table, inputs));
       }
-      state.queue.push({ campaign: id, period, question, key: random(16), state: "waiting", reason: "" });
+      state.queue.push({ campaign: id, period, question, group, key: random(16), state: "waiting", reason: "" });
       return fresh;
     });
   }
@@ -169,11 +174,11 @@ export class Client {
     return this.#read().queue.flatMap(one => (one.state === "refused" ? [[one.campaign, one.period, one.reason]] : []));
   }
 
-  async #post({ campaign, period, key, question }) {
+  async #post({ campaign, period, key, question, group }) {
     const state = this.#read(), secret = Uint8Array.from(state.secret.match(/../g), pair => parseInt(pair, 16));
     const hmac = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
     const token = hex(await crypto.subtle.sign("HMAC", hmac, bytes(`${campaign}\n${period}`)));
-    const head = JSON.stringify({ version: VERSION, key, period, token });
+    const head = JSON.stringify({ version: VERSION, key, period, token, ...(group !== null && { group }) });
     const body = `${head.slice(0, -1)},"report":${state.answers[question]}}`;
     for (let attempt = 0; attempt < this.#attempts; attempt++) {
       if (attempt) await sleep(Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2));

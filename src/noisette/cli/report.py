@@ -1,0 +1,111 @@
+"""`noisette report`: answer a campaign for the users in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+_URL = re.compile(r"(https?://.+?)/campaigns/([a-z0-9][a-z0-9-]*)/?")
+_PACKAGES = ("httpx", "yaml")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--campaign", "address", required=True, metavar="URL", help="As https://HOST/campaigns/ID.")
+@click.option("--epsilon", "-e", type=float, required=True, help="All that a user may ever spend, over all campaigns.")
+@click.option("--delta", type=float, default=0.0, help="The same for delta.")
+@click.option("--key-file", type=click.Path(path_type=Path), help="Holds the device key; else $NOISETTE_KEY.")
+@click.option("--user", "user_column", metavar="COLUMN", help="Identifies users; the number of the row by default.")
+@click.option(
+    "--state", type=click.Path(path_type=Path), help="Folder for budget and reports, else FILE.noisette."
+)
+@click.option("--clip", is_flag=True, help="Move numbers outside their range to its nearest end.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def report(
+    file: Path,
+    address: str,
+    epsilon: float,
+    delta: float,
+    key_file: Path | None,
+    user_column: str | None,
+    state: Path | None,
+    clip: bool,
+    as_json: bool,
+) -> None:
+    """Answer a campaign for the users of a CSV or Parquet file, one row a user.
+
+    Columns are called as the campaign calls its attributes; entries of a vector as v[0], v[1]. Every value is checked
+    before anything is spent. Reports are made once and kept in --state: run the same command again after any
+    interruption, and each user still counts once. Keep that folder: without it budgets are forgotten. Ends with code 1
+    while reports wait or were refused.
+    """
+    lacking = [name for name in _PACKAGES if find_spec(name) is None]
+    if lacking:
+        raise ValueError(f"Reporting needs {', '.join(lacking)}: pip install 'noisette[collector]'.")
+    found = _URL.fullmatch(address)
+    if found is None:
+        raise ValueError(f"Expected --campaign {address!r} to be as https://HOST/campaigns/ID.")
+    from noisette._terminal import progress, to_json
+    from noisette.cli._source import Source
+    from noisette.collector.gateway import Gateway
+
+    folder = state or file.with_name(f"{file.name}.noisette")
+    options: dict[str, Any] = {"state": folder, "api_key": _key(key_file), "epsilon": epsilon, "delta": delta}
+    with Gateway(found[1], found[2], **options) as gateway:
+        source = Source(file, gateway.campaign, user_column, clip)
+        with progress("Checking") as advance:
+            digest = hashlib.sha256()
+            for block in source.blocks():
+                digest.update(block.digest)
+                advance(block.share)
+        if user_column is None:
+            gateway.same_source(digest.hexdigest())
+        rows = new = 0
+        with progress("Privatising") as advance:
+            for block in source.blocks():
+                new += gateway.answer(block.users, block.coded, block.groups)
+                rows += len(block.users)
+                advance(block.share)
+        with progress("Sending") as advance:
+            tally = gateway.send(advance)
+        told = {"campaign": gateway.campaign.id, "period": gateway.period, "rows": rows, "users": tally.users}
+        told |= {"new": new, "sent": tally.sent, "refused": tally.refused, "waiting": tally.waiting}
+        told |= {"reasons": gateway.refusals(), "state": str(folder)}
+    click.echo(to_json(told)) if as_json else _show(told)
+    if tally.refused or tally.waiting:
+        raise click.exceptions.Exit(1)
+
+
+def _key(path: Path | None) -> str:
+    """Return the device key, which is never an argument: others could read it in the list of processes."""
+    if path is not None:
+        return path.read_text(encoding="utf-8").strip()
+    key = os.environ.get("NOISETTE_KEY", "").strip()
+    if not key:
+        raise ValueError("Give the device key: --key-file FILE, or the environment variable NOISETTE_KEY.")
+    return key
+
+
+def _show(told: dict[str, Any]) -> None:
+    """Print where every row went."""
+    from noisette._terminal import console, literal, table
+
+    out = console()
+    shown = table("", ">count")
+    for name in ("rows", "users", "sent", "refused", "waiting"):
+        shown.add_row(name, f"{told[name]:,}")
+    out.print(shown)
+    again = told["rows"] - told["users"]
+    if again > 0:
+        out.print(f"{again:,} rows were of users who had answered in another row.")
+    for reason, count in told["reasons"].items():
+        out.print(literal(f"Refused {count:,}: {reason}"), soft_wrap=True)
+    if told["waiting"]:
+        out.print("The collector could not be reached for all. Run the same command again: nothing counts twice.")
+    out.print(literal(f"Budget and reports are in {told['state']}: keep that folder."), style="dim", soft_wrap=True)
