@@ -173,35 +173,57 @@ def tables(rows: list[dict[str, Any]]) -> str:
             continue
         lines += [f"**{what[0].upper()}{what[1:]}**", ""]
         heads = ["reports", "MB on disk", "one process", "its CPU", "Ray on 2 cores", "start of Ray", "CPU of Ray"]
-        heads += ["MB: process", "driver", "worker"]
+        heads += ["MB: process", "driver", "worker", "load"]
         lines += [f"| {' | '.join(heads)} |", f"|{' ---: |' * len(heads)}"]
         for row in own:
             here, ray = row["here"], row["ray"]
             seconds = [here["seconds"], here["cpu"], ray["seconds"], ray["start"], ray["cpu"]]
             cells = [f"{row['users']:,}", f"{row['bytes'] / 1e6:,.0f}", *(f"{spent:.1f} s" for spent in seconds)]
-            cells += [f"{size:.0f}" for size in (here["driver"], ray["driver"], ray["worker"])]
+            cells += [f"{size:.0f}" for size in (here["driver"], ray["driver"], ray["worker"], row["load"])]
             lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+        lines += ["", *_on_paper(own)]
     return "\n".join(lines)
 
 
+def _on_paper(rows: list[dict[str, Any]]) -> list[str]:
+    """Say what a billion reports would cost, by the cost of a report between the two largest sizes."""
+    if len(rows) < 2:
+        return []
+    *_, small, large = sorted(rows, key=lambda row: int(row["users"]))
+    more = large["users"] - small["users"]
+    each = {where: (large[where]["cpu"] - small[where]["cpu"]) / more for where in ("here", "ray")}
+    more_on_disk = large["bytes"] / large["users"]
+    paper = {where: large[where]["cpu"] + cost * (10**9 - large["users"]) for where, cost in each.items()}
+    return [
+        f"From {small['users']:,} to {large['users']:,} a report costs {1e9 * each['here']:.0f} ns of a core in one "
+        f"process and {1e9 * each['ray']:.0f} ns on Ray. On paper, a billion reports are {more_on_disk:.1f} GB and "
+        f"{paper['here']:.0f} s of a core in one process, {paper['ray']:.0f} s on Ray, its start included and to be "
+        "divided by the cores.",
+        "",
+    ]
+
+
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw seconds against reports."""
+    """Draw seconds of a core and seconds on the clock against reports."""
     import matplotlib
     from matplotlib.figure import Figure
 
     matplotlib.rcParams["svg.hashsalt"] = "noisette"  # the same figure is the same file
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for colour, job in zip(("tab:brown", "tab:blue"), WHAT, strict=True):
-        own = [row for row in rows if row["job"] == job]
-        users = [row["users"] for row in own]
-        axes.plot(users, [row["here"]["seconds"] for row in own], "o-", color=colour, label=f"{job}, one process")
-        total = [row["ray"]["seconds"] + row["ray"]["start"] for row in own]
-        axes.plot(users, total, "s--", color=colour, label=f"{job}, Ray on 2 cores with its start")
-    axes.set(xscale="log", yscale="log", xlabel="reports", ylabel="seconds")
-    axes.grid(alpha=0.3)
-    axes.legend()
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    for axes, what in zip(panels, ("of a core, all processes", "on the clock, with Ray's start"), strict=True):
+        for colour, job in zip(("tab:brown", "tab:blue"), WHAT, strict=True):
+            own = sorted((row for row in rows if row["job"] == job), key=lambda row: int(row["users"]))
+            users = [row["users"] for row in own]
+            for where, line in (("here", "o-"), ("ray", "s--")):
+                found = [row[where] for row in own]
+                clock = axes is panels[1]
+                seconds = [one["seconds"] + one["start"] if clock else one["cpu"] for one in found]
+                name = "one process" if where == "here" else "Ray, 2 cores"
+                axes.plot(users, seconds, line, color=colour, label=f"{job}, {name}")
+        axes.set(xscale="log", yscale="log", xlabel="reports", ylabel=f"seconds {what}")
+        axes.grid(alpha=0.3)
+    panels[0].legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None})
 

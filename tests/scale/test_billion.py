@@ -65,7 +65,13 @@ def test_the_benchmark_knows_what_its_files_add_up_to(
 
 def test_the_benchmark_writes_its_tables(benchmark: Any) -> None:
     part = {"seconds": 1.25, "start": 2.0, "cpu": 3.0, "driver": 100.4, "worker": 200.0}
-    row = {"job": "hashing", "users": 10**8, "bytes": 5 * 10**8, "here": part, "ray": part}
-    text = benchmark.tables([row])
-    assert "| 100,000,000 | 500 | 1.2 s | 3.0 s | 1.2 s | 2.0 s | 3.0 s | 100 | 100 | 200 |" in text
+    more = part | {"cpu": 12.0}
+    rows = [
+        {"job": "hashing", "users": users, "bytes": 5 * users, "load": 1.2, "here": part, "ray": ray}
+        for users, ray in ((10**7, part), (10**8, more))
+    ]
+    text = benchmark.tables(rows)
+    assert "| 100,000,000 | 500 | 1.2 s | 3.0 s | 1.2 s | 2.0 s | 12.0 s | 100 | 100 | 200 | 1 |" in text
     assert "piecewise" not in text
+    assert "0 ns of a core in one process and 100 ns on Ray" in text
+    assert "5.0 GB and 3 s of a core in one process, 102 s on Ray" in text  # 12 s, and 100 ns for 9e8 more
