@@ -6,14 +6,15 @@ A sound mechanism fails the black box with probability 1e-6 at most, and with th
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+import warnings
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.auditing.claims import Finding, examine, forms, published_form
+from noisette.auditing.claims import Finding, examine, form_of, forms, published_form
 from noisette.mechanisms.scalar._additive import LaplaceNoise
 
 CONFIDENCE = 1 - 1e-6
@@ -48,9 +49,57 @@ def test_the_catalogue_is_as_private_as_it_says(cls: type[Any], published: bool,
         assert finding.verdict == "holds", "an unsound form must not be what one gets without asking"
 
 
+CALIBRATIONS = ("tvg", "udn", "idn", "mvg", "classical")
+
+
+def calibrated(epsilon: float) -> dict[str, nz.TensorGaussian]:
+    """Return tensor noise by each published calibration."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nz.PrivacyWarning)
+        return {m.calibration: m for m in nz.TensorGaussian.published_forms(epsilon)}
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_black_box_audit_of_each_calibration(name: str, epsilon: float) -> None:
+    """What was published of noise for tensors: never above what holds, and as much of mu as so many reports show."""
+    mechanism = calibrated(epsilon)[name]
+    finding = gate(mechanism)
+    assert (finding.form, finding.claimed) == (f"by {name}", mechanism.epsilon)
+    assert finding.verdict == ("holds" if mechanism.guarantee.claim_holds else "violated")
+    assert finding.verdict == ("violated" if name == "classical" else "holds")
+    assert finding.exact_epsilon == pytest.approx(mechanism.guarantee.epsilon, rel=1e-3)
+    assert finding.lower_bound <= finding.exact_epsilon
+    assert finding.mu_lower_bound <= mechanism.mu
+    if mechanism.mu > 0.2:
+        assert finding.mu_lower_bound > 0.5 * min(mechanism.mu, 8.0), "the auditor saw next to nothing"
+
+
+class MisprintedRange(nz.TensorGaussian):
+    """The sensitivity of Theorem 3 as printed, (b - a) / sqrt(I): noise that is I times too small."""
+
+    @property
+    def sigma(self) -> float:
+        return replace(nz.TensorGaussian(self.domain, self.epsilon), calibration="idn").sigma / self.size
+
+    @property
+    def guarantee(self) -> nz.Guarantee:
+        return nz.Guarantee(self.epsilon, self.delta)
+
+
+def test_the_misprinted_sensitivity_is_caught() -> None:
+    """The twin of the audit above: 6 entries, epsilon 2."""
+    finding = gate(MisprintedRange(nz.TensorDomain((2, 3)), 2.0, calibration="idn"))
+    assert finding.verdict == "violated"
+    assert finding.lower_bound > 2.0
+
+
 def test_every_form_is_examined() -> None:
-    examined = [(m.name, getattr(m, "as_published", False)) for m in forms(1.0)]
-    assert examined == [(param.values[0].name, param.values[1]) for param in FORMS]
+    examined = [(m.name, form_of(m)) for m in forms(1.0)]
+    expected = [(param.values[0].name, "as published" * param.values[1]) for param in FORMS]
+    own = expected.index(("tensor-gaussian", "")) + 1
+    expected[own:own] = [("tensor-gaussian", f"by {name}") for name in CALIBRATIONS]
+    assert examined == expected
 
 
 class HalvedNoise(nz.Laplace):

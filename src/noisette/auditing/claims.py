@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from noisette._random import Rng
 from noisette.auditing.blackbox import audit, claim_of
@@ -23,6 +23,7 @@ _SUMMED = 1e-6  # the same where it is found at a delta, by bisection on a sum
 class Finding:
     """One method: the epsilon and delta claimed for its unit, the exact epsilon, the black box's lower bound.
 
+    ``form`` tells a published form from the method itself: "as published", or by which of several calibrations.
     ``published`` is what the source states, with the unit it states it for. ``verdict`` is "violated" if either the
     exact epsilon or the lower bound is above what is claimed, else "holds". The bound is right with probability
     ``confidence`` at least; ``mu_lower_bound`` is that of a Gaussian guarantee.
@@ -30,6 +31,7 @@ class Finding:
 
     method: str
     as_published: bool
+    form: str
     unit: str
     model: str
     published: str
@@ -64,6 +66,7 @@ def examine(mechanism: Mechanism, *, samples: int = 200_000, confidence: float =
     return Finding(
         method=mechanism.name,
         as_published=bool(getattr(mechanism, "as_published", False)),
+        form=form_of(mechanism),
         unit=guarantee.unit,
         model=guarantee.model,
         published="nothing" if source is None else f"{_budget(source.epsilon, source.delta)} per {source.unit}",
@@ -78,13 +81,38 @@ def examine(mechanism: Mechanism, *, samples: int = 200_000, confidence: float =
     )
 
 
+@runtime_checkable
+class Calibrated(Protocol):
+    """A mechanism of which several forms were published; ``form`` names an instance's own."""
+
+    @property
+    def form(self) -> str:
+        """How this form is told from the others, empty for the method itself."""
+
+    @classmethod
+    def published_forms(cls, epsilon: float) -> Sequence[Mechanism]:
+        """Return an example of each published form."""
+
+
 def forms(epsilon: float) -> Iterator[Mechanism]:
-    """Return an example of every entry of the catalogue, and its published form where that is another one."""
+    """Return an example of every entry of the catalogue, and its published forms where those are others."""
     for cls in CATALOGUE.values():
         example = cls.example(epsilon)
         yield example
         if "as_published" in {field.name for field in fields(cls)}:
             yield published_form(example)
+        if isinstance(example, Calibrated):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyWarning)
+                others = example.published_forms(epsilon)
+            yield from others
+
+
+def form_of(mechanism: Mechanism) -> str:
+    """Return how a form is told from the method itself, empty for that."""
+    if isinstance(mechanism, Calibrated):
+        return mechanism.form
+    return "as published" if getattr(mechanism, "as_published", False) else ""
 
 
 def published_form(mechanism: Any) -> Any:
@@ -129,11 +157,14 @@ def page(findings: Iterable[Finding]) -> str:
         "| --- | --- | ---: | ---: | ---: | --- |",
     ]
     for row in rows:
-        method = f"[{row.method}](mechanisms/{row.method}.md)" + (" as published" if row.as_published else "")
+        method = f"[{row.method}](mechanisms/{row.method}.md) {row.form}".rstrip()
         exact = _budget(row.exact_epsilon, row.delta)
         verdict = "**violated**" if row.verdict == "violated" else "holds"
         lines.append(f"| {method} | {row.unit} | {row.published} | {exact} | {row.lower_bound:.3f} | {verdict} |")
-    mended = "What is violated is reached by `as_published=True` only, which warns; by default the method is mended."
+    mended = (
+        "What is violated is reached by `as_published=True`, or by naming a published calibration, only. Both warn; by "
+        "default the method is mended."
+    )
     return "\n".join([*lines, "", mended if broken else "No claim is violated.", ""])
 
 

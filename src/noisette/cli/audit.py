@@ -193,8 +193,10 @@ def _show_one(finding: Any) -> None:
     shown.add_row("holds exactly", _epsilon(finding.exact_epsilon))
     shown.add_row(f"shown by {finding.samples:,} reports an input, at least", f"{finding.lower_bound:.4f}")
     out = console()
-    form = " as published" if finding.as_published else ""
-    out.print(f"{finding.method}{form}" + (f", at δ = {finding.delta:g}" if finding.delta else ""), style="bold")
+    out.print(
+        f"{finding.method} {finding.form}".rstrip() + (f", at δ = {finding.delta:g}" if finding.delta else ""),
+        style="bold",
+    )
     out.print(shown)
     out.print(f"\n{_verdict(finding)}")
 
@@ -206,7 +208,7 @@ def _show_all(findings: Sequence[Any]) -> None:
     shown = table("method", "unit", ">published", ">exactly", ">found", "verdict")
     for finding in findings:
         shown.add_row(
-            finding.method + (" as published" if finding.as_published else ""),
+            f"{finding.method} {finding.form}".rstrip(),
             finding.unit,
             _epsilon(finding.claimed) + (" + δ" if finding.delta else ""),
             _epsilon(finding.exact_epsilon),

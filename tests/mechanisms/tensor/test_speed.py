@@ -19,7 +19,9 @@ def test_ratios_of_a_small_run() -> None:
     assert row.ratio("noise, all modes", "products") < 20
     table = bench["table"]([row])
     assert table.count("\n") == 2
-    assert "64x16x25" in bench["page"]([row])
+    text = bench["page"]([row], "| peak |")
+    assert "64x16x25" in text
+    assert "| peak |" in text
 
 
 def test_products_of_the_benchmark_agree() -> None:
@@ -27,3 +29,12 @@ def test_products_of_the_benchmark_agree() -> None:
     x = np.random.default_rng(0).normal(size=(3, 4, 5))
     matrices = [bench["covariance"](n, n) for n in x.shape]
     assert bench["by_matmul"](x, matrices) == pytest.approx(bench["dense"](x, matrices))
+
+
+def test_memory_is_measured_beside_the_input() -> None:
+    """A tensor of a million entries: 4 MB, and a peak that does not fall."""
+    bench = runpy.run_path(str(SCRIPT))
+    bench["MEMORY"]["few"] = ((100, 10_000), np.float32, (0,))
+    size, before, after = bench["memory_of"]("few")
+    assert size == pytest.approx(4e6 / 2**20)
+    assert after >= before > size

@@ -113,6 +113,27 @@ class TensorGaussian(TensorNoise):
         """Return the mechanism on small matrices."""
         return cls(TensorDomain((2, 3)), epsilon)
 
+    @classmethod
+    def published_forms(cls, epsilon: float) -> list[Self]:
+        """Return the mechanism with each published calibration, the classical one at twenty times the budget.
+
+        Covariances are of the kind that each theorem speaks of.
+        """
+        domain, rows, columns = TensorDomain((2, 3)), np.diag([2.0, 2.0]) + 1, np.diag([1.0, 2.0, 3.0]) + 0.5
+        shapes: dict[Calibration, tuple[Any, ...]] = {
+            "tvg": (rows, columns),
+            "udn": (rows, None),
+            "idn": (np.array([1.0, 3.0]), None),
+            "mvg": (rows, columns),
+        }
+        found = [cls(domain, epsilon, covariances=shape, calibration=name) for name, shape in shapes.items()]
+        return [*found, cls(domain, 20 * epsilon, calibration="classical")]
+
+    @property
+    def form(self) -> str:
+        """How tables tell this calibration from the others."""
+        return "" if self.calibration == "exact" else f"by {self.calibration}"
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorGaussian):
             return NotImplemented
