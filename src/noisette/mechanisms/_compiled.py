@@ -7,9 +7,9 @@ from typing import Any
 from numba import njit
 
 
-def compiled(function: Any) -> Any:
+def compiled(function: Any, **options: Any) -> Any:
     """Return a loop as machine code, kept on disk where some directory can be written."""
     try:
-        return njit(cache=True, nogil=True)(function)
+        return njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
-        return njit(nogil=True)(function)
+        return njit(nogil=True, **options)(function)

@@ -1,6 +1,8 @@
 """Spherical coordinates: there, back, and against the definition."""
 
 import math
+import os
+import time
 
 import numpy as np
 import pytest
@@ -80,6 +82,38 @@ def test_the_zero_vector_comes_back_as_zero(kind):
 def test_torch_keeps_its_type():
     magnitude, angles = to_spherical(torch.randn(5, 4, dtype=torch.float32))
     assert magnitude.dtype == angles.dtype == from_spherical(magnitude, angles).dtype == torch.float32
+
+
+def test_torch_keeps_its_gradients():
+    """Tensors with gradients take torch's own way, which agrees."""
+    x = torch.randn(3, 2000, dtype=torch.float64, requires_grad=True)
+    magnitude, angles = to_spherical(x)
+    plain = to_spherical(x.detach())
+    torch.testing.assert_close(angles, plain[1], rtol=0, atol=1e-14)
+    torch.testing.assert_close(from_spherical(magnitude, angles), x, rtol=0, atol=1e-13)
+    from_spherical(magnitude, angles).sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones_like(x), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["numpy", "torch"])
+def test_a_conversion_takes_as_long_as_six_copies_at_most(kind, monkeypatch):
+    """Processor time on one core, the best of many: other work on the machine adds nothing to it."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    x = np.random.default_rng(1).normal(size=1_000_000)
+    given = kind(x)
+    made = to_spherical(given)
+    best = {}
+    for _ in range(40):
+        for name, job in (
+            ("copy", x.copy),
+            ("to", lambda: to_spherical(given)),
+            ("from", lambda: from_spherical(*made)),
+        ):
+            start = time.thread_time()
+            job()
+            best[name] = min(best.get(name, math.inf), time.thread_time() - start)
+    assert best["to"] < 6 * best["copy"]
+    assert best["from"] < 6 * best["copy"]
 
 
 def test_the_input_is_left_alone():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def to_spherical(x: Any) -> tuple[Any, Any]:
         raise ValueError(f"Expected vectors along the last axis, got an array of shape {vectors.shape}.")
     rows = vectors.reshape(-1, vectors.shape[-1])
     magnitudes, angles = np.empty(len(rows)), np.empty((len(rows), rows.shape[1] - 1))
-    if len(rows) > 1 and rows.shape[1] <= _SHORT:
+    if rows.shape[1] <= _SHORT:
         for part in _blocks(len(rows), max(1, _BLOCK // rows.shape[1])):
             _to_many(rows[part], magnitudes[part], angles[part])
     else:
@@ -63,7 +64,7 @@ def from_spherical(magnitude: Any, angles: Any) -> Any:
         )
     rows = turns.reshape(sizes.size, turns.shape[-1])
     vectors = np.empty((len(rows), turns.shape[-1] + 1))
-    if len(rows) > 1 and rows.shape[1] <= _SHORT:
+    if rows.shape[1] <= _SHORT:
         for part in _blocks(len(rows), max(1, _BLOCK // vectors.shape[1])):
             _from_many(sizes.reshape(-1)[part], rows[part], vectors[part])
     else:
@@ -74,12 +75,12 @@ def from_spherical(magnitude: Any, angles: Any) -> Any:
 
 def _to(x: FloatArray, angles: FloatArray) -> float:
     """Write the angles of one vector and return its magnitude."""
-    from noisette.mechanisms.geometric._scans import squares_behind
+    from noisette.mechanisms.geometric._scans import turns
 
     last = x.size - 1
     parts = _blocks(last)
     scaled, unit, inner = x, 1.0, _inner(x, parts)
-    if not 1e-200 < sum(inner) + float(x[last]) * float(x[last]) < 1e200:
+    if not 1e-200 < float(inner.sum()) + float(x[last]) * float(x[last]) < 1e200:
         scale = float(np.abs(x).max())
         if not np.isfinite(scale):
             raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {scale}.")
@@ -92,29 +93,27 @@ def _to(x: FloatArray, angles: FloatArray) -> float:
     behind = np.append(np.cumsum(inner[::-1])[::-1], 0.0)[1:] + scaled[last] ** 2
 
     def work(place: int) -> None:
-        part = parts[place]
-        tails = np.empty(part.stop - part.start)
-        squares_behind(scaled[part], behind[place], tails)
-        np.sqrt(tails, out=tails)
-        np.arctan2(tails, scaled[part], out=angles[part])
+        turns(scaled[parts[place]], behind[place], angles[parts[place]])
 
     _share(work, len(parts), x.size)
     if last:
         angles[-1] = np.arctan2(scaled[last], scaled[last - 1])
-    return unit * float(np.sqrt(sum(inner) + scaled[last] ** 2))
+    return unit * float(np.sqrt(inner.sum() + scaled[last] ** 2))
 
 
 def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
     """Write the vector of one magnitude and its angles."""
-    from noisette.mechanisms.geometric._scans import turned
+    from noisette.mechanisms.geometric._scans import LARGEST, turned
 
     parts = _blocks(angles.size)
     products = np.empty(len(parts))
 
     def work(place: int) -> None:
-        # sine and cosine from the tangent of half the angle, which numpy computes several at a time
-        half = 0.5 * angles[parts[place]]
-        products[place] = turned(np.tan(half, out=half), out[parts[place]])
+        block = angles[parts[place]]
+        if not max(-float(block.min()), float(block.max())) <= LARGEST:
+            _check_angles(block)
+            block = np.arctan2(np.sin(block), np.cos(block))
+        products[place] = turned(block, out[parts[place]])
 
     _share(work, len(parts), angles.size)
     for part, product in zip(parts, products, strict=True):
@@ -123,10 +122,17 @@ def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
     out[-1] = size
 
 
-def _inner(x: FloatArray, parts: list[slice]) -> list[float]:
-    """Return the sum of squares of each part, on this core: BLAS would share."""
-    with np.errstate(over="ignore", under="ignore"):
-        return [float(np.einsum("i,i->", x[part], x[part])) for part in parts]
+def _inner(x: FloatArray, parts: list[slice]) -> FloatArray:
+    """Return the sum of squares of each part; BLAS would share one part among cores."""
+    sums = np.empty(len(parts))
+
+    def work(place: int) -> None:
+        block = x[parts[place]]
+        with np.errstate(over="ignore", under="ignore"):
+            sums[place] = np.einsum("i,i->", block, block)
+
+    _share(work, len(parts), x.size)
+    return sums
 
 
 def _to_many(rows: FloatArray, magnitudes: FloatArray, angles: FloatArray) -> None:
@@ -147,10 +153,16 @@ def _to_many(rows: FloatArray, magnitudes: FloatArray, angles: FloatArray) -> No
 
 def _from_many(sizes: FloatArray, rows: FloatArray, vectors: FloatArray) -> None:
     """Write the vectors of many magnitudes and their angles."""
+    _check_angles(rows)
     vectors[:, 0] = sizes
     np.cumprod(np.sin(rows), axis=1, out=vectors[:, 1:])
     vectors[:, 1:] *= sizes[:, None]
     vectors[:, :-1] *= np.cos(rows)
+
+
+def _check_angles(angles: FloatArray) -> None:
+    if not np.isfinite(angles).all():
+        raise ValueError(f"Expected finite angles, got {angles[~np.isfinite(angles)][0]}.")
 
 
 def _blocks(size: int, length: int = _BLOCK) -> list[slice]:
@@ -169,12 +181,32 @@ def _share(work: Callable[[int], None], count: int, size: int) -> None:
         for place in places:
             work(place)
 
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(several, [range(first, count, cores) for first in range(cores)]))
+    others = [_pool(cores - 1).submit(several, range(first, count, cores)) for first in range(1, cores)]
+    several(range(0, count, cores))
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool(size: int) -> ThreadPoolExecutor:
+    """Return threads that are kept: starting them takes as long as a tenth of the work."""
+    return ThreadPoolExecutor(size, thread_name_prefix="noisette")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
 
 
 def _is_torch(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "torch"
+
+
+def _by_numpy(*tensors: Any) -> bool:
+    """Tell whether tensors can be lent to numpy: on the processor, of a type it has, and no gradient to keep."""
+    return all(
+        t.device.type == "cpu" and str(t.dtype) in ("torch.float32", "torch.float64") and not t.requires_grad
+        for t in tensors
+    )
 
 
 def _to_torch(x: Any) -> tuple[Any, Any]:
@@ -182,6 +214,9 @@ def _to_torch(x: Any) -> tuple[Any, Any]:
 
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"Expected vectors along the last axis, got a tensor of shape {tuple(x.shape)}.")
+    if _by_numpy(x):
+        magnitude, turns = to_spherical(x.numpy())
+        return torch.as_tensor(magnitude, dtype=x.dtype), torch.from_numpy(turns).to(x.dtype)
     scale = x.abs().amax(-1, keepdim=True)
     scaled = torch.where(scale > 0, x / scale, x)
     squares = scaled.square().flip(-1).cumsum(-1).flip(-1)
@@ -200,5 +235,7 @@ def _from_torch(magnitude: Any, angles: Any) -> Any:
             f"Expected one magnitude for each row of angles, got shapes {tuple(size.shape)} and {tuple(angles.shape)}. "
             "Angles lie along the last axis."
         )
+    if _by_numpy(size, angles):
+        return torch.from_numpy(from_spherical(size.numpy(), angles.numpy())).to(angles.dtype)
     products = torch.cat([size[..., None], size[..., None] * torch.cumprod(torch.sin(angles), -1)], -1)
     return torch.cat([products[..., :-1] * torch.cos(angles), products[..., -1:]], -1)
