@@ -14,6 +14,9 @@ from noisette.shuffler.receiver import PATH
 from noisette.shuffler.sender import Http
 
 
+collect_ignore = ["quickstart"]  # a Flower app, which Flower imports
+
+
 @dataclass
 class Running:
     """Where the two services are, and who may use them."""
