@@ -10,7 +10,7 @@ EXTRAS_demo := plot
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
-.PHONY: help setup demo test browser lint format bench audit-peers docs changelog clean
+.PHONY: help setup demo test browser postgres lint format bench audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    plan, privatise, aggregate and estimate a simulated collection'
@@ -31,11 +31,14 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh
 demo: $(VENV)/.stamp-demo
 	$(BIN)/noisette demo
 
-test: $(VENV)/.stamp-test browser
+test: $(VENV)/.stamp-test browser postgres
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 browser:
 	@scripts/browser.sh >/dev/null
+
+postgres:
+	@scripts/postgres.sh >/dev/null
 
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .

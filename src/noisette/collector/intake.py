@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from noisette.collector import batches, seen
 from noisette.collector.batches import Block
-from noisette.collector.campaigns import Campaign, Rows
+from noisette.collector.campaigns import Campaign
 from noisette.collector.periods import check_period
 from noisette.collector.store import Refusal, Refused, Submission
 
@@ -127,34 +127,34 @@ def settle(arrived: Sequence[Arrived]) -> list[Submission | Refused]:
 def _rowed(alike: list[Arrived]) -> list[Submission | Refused]:
     """Turn the entries of one campaign into rows, one arrival after the other if they do not all fit."""
     campaign = alike[0].campaign
+    entries = [entry for one in alike for entry in one.entries]
     try:
-        rows = campaign.rows([entry.report for one in alike for entry in one.entries])
+        rows = campaign.rows([entry.report for entry in entries])
     except (TypeError, ValueError, OverflowError):
         if len(alike) == 1:
             return [Refused(_impossible(alike[0]))]
         return [outcome for one in alike for outcome in _rowed([one])]
-    ends = np.cumsum([one.size for one in alike])
-    return [_submission(one, rows[end - one.size : end]) for one, end in zip(alike, ends.tolist(), strict=True)]
-
-
-def _submission(one: Arrived, rows: Rows) -> Submission:
-    """Return entries and their rows as blocks, one for each period."""
-    campaign, entries = one.campaign, one.entries
     tokens = np.frombuffer(bytes.fromhex("".join(entry.token[:32] for entry in entries)), np.uint8).reshape(-1, 16)
     keys = seen.key_digests(campaign.id, [entry.key for entry in entries])
     codes = {value: code for code, value in enumerate(campaign.public_group.values if campaign.public_group else ())}
     groups = np.asarray([0 if entry.group is None else codes[entry.group] for entry in entries], dtype=np.uint16)
-    periods = list(dict.fromkeys(entry.period for entry in entries))
-    whole = Block(periods[0], tokens, keys, groups, rows, np.arange(len(rows)))
-    if len(periods) == 1:
-        return Submission(campaign, (whole,))
-    named = np.asarray([entry.period for entry in entries])
-    parts = (Block(period, *_columns(whole.take(named == period))) for period in periods)
-    return Submission(campaign, tuple(parts))
+    found: list[Submission | Refused] = []
+    start = 0
+    for one in alike:
+        own = slice(start, start + one.size)
+        start += one.size
+        whole = Block("", tokens[own], keys[own], groups[own], rows[own], np.arange(one.size))
+        found.append(Submission(campaign, tuple(_by_period(one, whole))))
+    return found
 
 
-def _columns(block: Block) -> tuple[Any, ...]:
-    return block.tokens, block.keys, block.groups, block.rows, block.index
+def _by_period(one: Arrived, whole: Block) -> Iterator[Block]:
+    """Cut a block into one for each period, which most often is one."""
+    periods = list(dict.fromkeys(entry.period for entry in one.entries))
+    named = np.asarray([entry.period for entry in one.entries]) if len(periods) > 1 else None
+    for period in periods:
+        part = whole if named is None else whole.take(named == period)
+        yield Block(period, part.tokens, part.keys, part.groups, part.rows, part.index)
 
 
 def _misplaced(one: Arrived) -> list[Refusal]:

@@ -41,35 +41,29 @@ def pieces(digests: Digests) -> list[bytes]:
 
 
 def insert(connection: sa.Connection, digests: Digests, marks: npt.NDArray[np.int64]) -> bool:
-    """Write digests, or return False and write none if one of them is there already."""
-    with connection.begin_nested() as point:
+    """Write digests, or return False if one of them is there already: the transaction must then be rolled back."""
+    cursor: Any = connection.connection.cursor()
+    try:
         if connection.dialect.name == "postgresql":
-            fresh = _copy(connection, digests, marks)
-        else:
-            cursor: Any = connection.connection.cursor()
-            rows = zip(pieces(digests), marks.tolist(), strict=True)
-            cursor.executemany("INSERT OR IGNORE INTO seen (digest, mark) VALUES (?, ?)", rows)
-            fresh = cursor.rowcount == len(digests)
-            cursor.close()
-        if not fresh:
-            point.rollback()
-    return fresh
+            return _copy(cursor, digests, marks)
+        rows = zip(pieces(digests), marks.tolist(), strict=True)
+        cursor.executemany("INSERT OR IGNORE INTO seen (digest, mark) VALUES (?, ?)", rows)
+        return bool(cursor.rowcount == len(digests))
+    finally:
+        cursor.close()
 
 
-def _copy(connection: sa.Connection, digests: Digests, marks: npt.NDArray[np.int64]) -> bool:
+def _copy(cursor: Any, digests: Digests, marks: npt.NDArray[np.int64]) -> bool:
     import psycopg
 
     rows = np.empty(len(digests), dtype=_COPY_ROW)
     rows["fields"], rows["size"], rows["eight"] = 2, DIGEST_BYTES, 8
     rows["digest"], rows["mark"] = digests, marks
-    cursor: Any = connection.connection.cursor()
     try:
         with cursor.copy("COPY seen (digest, mark) FROM STDIN WITH (FORMAT BINARY)") as copy:
             copy.write(_COPY_HEAD + rows.tobytes() + _COPY_TAIL)
     except psycopg.errors.UniqueViolation:
         return False
-    finally:
-        cursor.close()
     return True
 
 

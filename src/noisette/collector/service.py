@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -15,9 +15,9 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
-from noisette._service import Observed, Problem, answers, read_body
+from noisette._service import Observed, Problem, answers
 from noisette._terminal import to_json
-from noisette.collector import exports, intake
+from noisette.collector import exports
 from noisette.collector.campaigns import Campaign
 from noisette.collector.distributions import Shapes
 from noisette.collector.estimates import Query, estimates
@@ -25,6 +25,7 @@ from noisette.collector.keys import Keys
 from noisette.collector.limits import RateLimit
 from noisette.collector.pages import add_pages
 from noisette.collector.periods import check_period, period_at
+from noisette.collector.reception import Reception, add_reception
 from noisette.collector.store import Refusal, Refused, Store
 from noisette.collector.telemetry import Metrics, log
 from noisette.collector.writer import Writer
@@ -35,7 +36,6 @@ RATE = 2000.0  # requests a second from one address
 
 _STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400}
 _SHOWN = 100  # refusals of a batch that the answer lists
-_SMALL = 1 << 16  # bytes of a body that is read without another thread
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
 Period = Annotated[str | None, Parameter(max_length=16, description="The current period by default.")]
@@ -65,18 +65,22 @@ class Service:
         """Return a dependency that lets only these roles through, and none too often."""
 
         async def check(request: Request) -> None:
-            if self.limit is not None:
-                pause = self.limit.wait(request.client.host if request.client else "")
-                if pause > 0:
-                    raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
-            scheme, _, key = request.headers.get("authorization", "").partition(" ")
-            own = self.keys.roles(key.strip()) if scheme.lower() == "bearer" else frozenset()
-            if not own:
-                raise Problem(401, "unauthorised", "Expected a header 'Authorization: Bearer KEY' with a known key.")
-            if not own & set(roles):
-                raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
+            self.admit(request, roles)
 
         return Depends(check)
+
+    def admit(self, request: Request, roles: Collection[str]) -> None:
+        """Refuse who comes too often, or without a key of one of these roles."""
+        if self.limit is not None:
+            pause = self.limit.wait(request.client.host if request.client else "")
+            if pause > 0:
+                raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        own = self.keys.roles(key.strip()) if scheme.lower() == "bearer" else frozenset()
+        if not own:
+            raise Problem(401, "unauthorised", "Expected a header 'Authorization: Bearer KEY' with a known key.")
+        if own.isdisjoint(roles):
+            raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
 
     def estimates(self, campaign: Campaign, period: str | None, level: float, method: str) -> dict[str, Any]:
         """Return what the reports of a period say."""
@@ -121,30 +125,14 @@ def create_app(
     app = FastAPI(title="Noisette collector", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Observed, metrics=service.metrics, log=log)
     _handle_errors(app, service.metrics)
+
+    reception = Reception(
+        service.find, lambda request: service.admit(request, ("device",)), writer, service.metrics, largest_body
+    )
+    add_reception(app, reception, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
     _add_state(app, service)
     _add_campaigns(app, service)
     add_pages(app, service, origins)
-
-    @app.post(
-        "/campaigns/{campaign_id}/reports",
-        dependencies=[service.needs("device")],
-        openapi_extra={"requestBody": intake.body_schema()},
-        status_code=201,
-        responses=answers(200, 400, 401, 403, 404, 409, 413, 422, 429, 503),
-    )
-    async def receive(campaign_id: CampaignId, request: Request) -> Response:
-        """Store one report or a batch; the answer comes when they are on the disk."""
-        campaign = service.find(campaign_id)
-        body = await read_body(request, largest_body)
-        small = len(body) <= _SMALL
-        arrived = intake.parse(campaign, body) if small else await run_in_threadpool(intake.parse, campaign, body)
-        done = await writer.write(arrived)
-        service.metrics.accepted.labels(campaign.id).inc(done.accepted)
-        service.metrics.repeated.labels(campaign.id).inc(done.repeated)
-        told = {"accepted": done.accepted, "repeated": done.repeated}
-        request.state.told = {"campaign": campaign.id} | told
-        return JSONResponse(told, 201 if done.accepted else 200)
-
     return app
 
 

@@ -23,6 +23,19 @@ from noisette.collector.campaigns import Campaign, Rows
 from noisette.collector.migrations import migrate
 from noisette.collector.sums import Layout, Sums
 
+_PLACE = sa.and_(*(tables.sums.c[name] == sa.bindparam(f"{name}_") for name in ("campaign", "period", "group")))
+_NEW: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in ("users", "vector")}
+_SELECT_SUMS = sa.select(tables.sums.c.users, tables.sums.c.vector).where(_PLACE)
+_UPDATE_SUMS = sa.update(tables.sums).where(_PLACE).values(_NEW)
+_INSERT_SUMS = sa.insert(tables.sums).values(
+    {name: sa.bindparam(f"{name}_") for name in ("campaign", "period", "group")} | _NEW
+)
+_INSERT_BLOCK = sa.insert(tables.blocks).inline()
+
+
+class _Known(Exception):
+    """A digest that should be new is there already."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -118,23 +131,41 @@ class Store:
         """Store all that is new and add it to the sums in one transaction, and tell how each submission fared.
 
         A token or key that was stored with the same report is no news. A submission with one that came with another
-        report is refused as a whole, and does not hinder the others.
+        report is refused as a whole, and does not hinder the others. Most often everything is new: that is tried first.
         """
-        tallied = _together([(one.campaign, block) for one in submissions for block in one.blocks])
-        sums = [self._tally(campaign, block) for campaign, block in tallied]
+        every = _together([(one.campaign, block) for one in submissions for block in one.blocks])
+        try:
+            self._commit(submissions, every)
+        except _Known:
+            return self._accept_new(submissions)
+        return [Accepted(sum(map(len, one.blocks)), 0) for one in submissions]
+
+    def _commit(self, submissions: Sequence[Submission], blocks: list[tuple[Campaign, Block]]) -> None:
+        """Write blocks in one transaction, or raise `_Known` and write nothing if a digest is there already."""
+        sums = [self._tally(campaign, block) for campaign, block in blocks]
+        identities = _identities(blocks)
         with self._writing() as connection:
-            self._lock(connection, {one.campaign.id for one in submissions})
-            if seen.insert(connection, *_identities(tallied)):
-                outcomes: list[Accepted | Refused] = [Accepted(sum(map(len, one.blocks)), 0) for one in submissions]
-            else:
-                outcomes, news = _sift(connection, submissions)
-                tallied = _together(news)
-                sums = [self._tally(campaign, block) for campaign, block in tallied]
-                if tallied and not seen.insert(connection, *_identities(tallied)):
-                    raise RuntimeError("A digest appeared within a transaction that holds its campaign.")
-            for (campaign, block), added in zip(tallied, sums, strict=True):
-                self._write(connection, campaign, block, added)
+            self._lock(connection, submissions)
+            self._write_all(connection, blocks, sums, identities)
+
+    def _accept_new(self, submissions: Sequence[Submission]) -> list[Accepted | Refused]:
+        """Look every report up, and store those that are new."""
+        with self._writing() as connection:
+            self._lock(connection, submissions)
+            outcomes, news = _sift(connection, submissions)
+            blocks = _together(news)
+            if blocks:
+                sums = [self._tally(campaign, block) for campaign, block in blocks]
+                self._write_all(connection, blocks, sums, _identities(blocks))
         return outcomes
+
+    def _write_all(
+        self, connection: sa.Connection, blocks: list[tuple[Campaign, Block]], sums: list[Any], identities: Any
+    ) -> None:
+        if not seen.insert(connection, *identities):
+            raise _Known
+        for (campaign, block), added in zip(blocks, sums, strict=True):
+            self._write(connection, campaign, block, added)
 
     def _tally(self, campaign: Campaign, block: Block) -> dict[int, Sums]:
         """Sum the reports of each public group."""
@@ -143,26 +174,21 @@ class Store:
             return {0: layout.tally(block.rows)}
         return {group: layout.tally(block.rows[block.groups == group]) for group in np.unique(block.groups).tolist()}
 
-    def _lock(self, connection: sa.Connection, names: set[str]) -> None:
-        """Wait for other processes that write to these campaigns, always in one order."""
-        query = sa.select(tables.campaigns.c.id).where(tables.campaigns.c.id.in_(names))
-        found = connection.execute(query.order_by(tables.campaigns.c.id).with_for_update()).all()
-        if len(found) != len(names):
-            raise LookupError("A campaign is not in this database. Register it first.")
+    def _lock(self, connection: sa.Connection, submissions: Sequence[Submission]) -> None:
+        """Wait for other processes that write to these campaigns, always in one order; SQLite has a single writer."""
+        if connection.dialect.name == "postgresql":
+            names = sorted({one.campaign.id for one in submissions})
+            connection.exec_driver_sql("SELECT id FROM campaigns WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (names,))
 
     def _write(self, connection: sa.Connection, campaign: Campaign, block: Block, added: dict[int, Sums]) -> None:
         """Write the reports of a block, and add to the sums of its period."""
-        connection.execute(sa.insert(tables.blocks).values(**block.stored(campaign)))
+        connection.execute(_INSERT_BLOCK, block.stored(campaign))
         for group, sums in added.items():
-            place = {"campaign": campaign.id, "period": block.period, "group": group}
-            here = sa.and_(*(tables.sums.c[name] == value for name, value in place.items()))
-            row = connection.execute(sa.select(tables.sums).where(here)).one_or_none()
+            place = {"campaign_": campaign.id, "period_": block.period, "group_": group}
+            row = connection.execute(_SELECT_SUMS, place).one_or_none()
             total = sums if row is None else self._load(campaign, row) + sums
-            new = {"users": total.users, "vector": total.to_bytes()}
-            if row is None:
-                connection.execute(sa.insert(tables.sums).values(**place, **new))
-            else:
-                connection.execute(sa.update(tables.sums).where(here).values(**new))
+            new = place | {"users_": total.users, "vector_": total.to_bytes()}
+            connection.execute(_INSERT_SUMS if row is None else _UPDATE_SUMS, new)
 
     def _load(self, campaign: Campaign, row: Any) -> Sums:
         """Return stored sums."""

@@ -10,6 +10,16 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 SCHEMA = 2
 WRITES = "noisette_writes"  # the execution option of a transaction that will write
 
+# Digests fall on pages at random, and a commit writes whole pages: small ones are written fastest. The cache is in KiB.
+_SETTINGS = (
+    "page_size = 1024",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "cache_size = -65536",
+    "wal_autocheckpoint = 65536",
+)
+
 metadata = sa.MetaData()
 meta = sa.Table("noisette_collector", metadata, sa.Column("version", sa.Integer, primary_key=True))
 campaigns = sa.Table(
@@ -75,7 +85,7 @@ def open_engine(url: str) -> sa.Engine:
 def _prepare(connection: Any, _: Any) -> None:
     """Set up one SQLite connection: transactions are ours to begin, and a commit waits for the disk."""
     connection.isolation_level = None
-    for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    for setting in _SETTINGS:
         connection.execute(f"PRAGMA {setting}")
 
 

@@ -1,0 +1,277 @@
+"""How fast the collector takes reports, with durability on, and what that costs in memory and in waiting.
+
+python benchmarks/collector.py             half a million reports in batches and single ones, SQLite and PostgreSQL
+python benchmarks/collector.py --full      ten million in batches: rate and memory after each million
+python benchmarks/collector.py --small     what the tests run: a few thousand, prints and asserts nothing about speed
+
+The server is a process of its own, the sender is this one; both are on this machine. Batches are binary, 10,000 reports
+each, and two are under way at a time. Single reports are JSON on 64 connections. The bare endpoint is FastAPI alone: it
+takes the same bodies on the same connections and commits them to one table of the same database, as many to a
+transaction as have arrived, without looking at them; the two take turns in one run. PostgreSQL is started here, with
+its default settings, and commits synchronously; SQLite waits for the disk at every commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import queue
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.collector.postgres import Postgres, found
+
+from noisette.collector import Campaign, batches
+
+CAMPAIGN: dict[str, Any] = {
+    "id": "commute",
+    "epsilon": 2.0,
+    "users": 1_000_000,
+    "attributes": [
+        {"name": "minutes", "range": [0, 120]},
+        {"name": "by", "categories": ["car", "bike", "bus", "foot"]},
+    ],
+    "mechanism": {"minutes": "piecewise", "by": "grr"},
+    "report": 1,
+}
+KEY = "a-key-for-the-benchmark"
+PATH = "/campaigns/commute/reports"
+BATCH = 10_000
+CONNECTIONS = 64
+TURNS = 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement: requests and reports a second, seconds that a request took, and the server's memory in MB."""
+
+    what: str
+    database: str
+    reports: int
+    rate: float
+    p50_ms: float
+    p99_ms: float
+    memory_before: float
+    memory_after: float
+
+
+def run_ours(database: str) -> None:
+    """Serve the collector on a free port, and print which."""
+    from noisette._service import listen, run
+    from noisette.collector import Store, create_app
+    from noisette.collector.keys import Keys
+    from noisette.collector.telemetry import log
+
+    app = create_app([Campaign.from_dict(CAMPAIGN)], Store(database), Keys({"device": [KEY]}), rate=None)
+    bound = listen("127.0.0.1", 0)
+    print(bound.getsockname()[1], flush=True)
+    run(app, bound, log)
+
+
+def run_bare(database: str) -> None:
+    """Serve an endpoint that writes every body and looks at none."""
+    import sqlalchemy as sa
+    import uvicorn
+
+    from noisette._service import listen
+    from noisette.collector.tables import WRITES, open_engine
+
+    engine = open_engine(database).execution_options(**{WRITES: True})
+    table = sa.Table(
+        "bare", sa.MetaData(), sa.Column("n", sa.Integer, primary_key=True), sa.Column("body", sa.LargeBinary)
+    )
+    with engine.begin() as connection:
+        table.create(connection, checkfirst=True)
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def write() -> None:
+        while True:
+            taken = [waiting.get()]
+            while not waiting.empty():
+                taken.append(waiting.get())
+            with engine.begin() as connection:
+                connection.execute(sa.insert(table), [{"body": body} for body, _, _ in taken])
+            taken[0][2].call_soon_threadsafe(lambda done=taken: [one.set_result(None) for _, one, _ in done])
+
+    threading.Thread(target=write, daemon=True).start()
+    app = FastAPI()
+
+    @app.post("/campaigns/{campaign_id}/reports")
+    async def receive(campaign_id: str, request: Request) -> JSONResponse:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        waiting.put((await request.body(), done, loop))
+        await done
+        return JSONResponse({"accepted": 1}, 201)
+
+    bound = listen("127.0.0.1", 0)
+    print(bound.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[bound])
+
+
+@contextmanager
+def server(kind: str, database: str) -> Iterator[tuple[int, int]]:
+    """Start a server in a process of its own and give its port and process."""
+    command = [sys.executable, __file__, "--serve", kind, "--database", database]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline()), process.pid
+        finally:
+            process.terminate()
+
+
+def memory(pid: int) -> float:
+    """Return the resident memory of a process in MB."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("VmRSS"))
+
+
+async def send(port: int, bodies: list[bytes], connections: int, media: str) -> list[float]:
+    """Send bodies over so many connections that are kept open, and return how long each answer took."""
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: {media}\r\nContent-Length: "
+    )
+    left, seconds = iter(bodies), []
+
+    async def worker() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for body in left:
+            started = time.perf_counter()
+            writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            if not answer.startswith(b"HTTP/1.1 201"):
+                raise RuntimeError(answer.decode())
+            size = next(int(line[15:]) for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(size)
+            seconds.append(time.perf_counter() - started)
+        writer.close()
+
+    await asyncio.gather(*(worker() for _ in range(connections)))
+    return seconds
+
+
+def measure(
+    what: str, where: tuple[int, int], name: str, bodies: list[bytes], each: int, connections: int, media: str
+) -> Run:
+    """Send bodies of so many reports each, and describe how it went."""
+    port, pid = where
+    before, started = memory(pid), time.perf_counter()
+    seconds = asyncio.run(send(port, bodies, connections, media))
+    rate = len(bodies) * each / (time.perf_counter() - started)
+    p50, p99 = (float(np.quantile(seconds, share)) * 1000 for share in (0.5, 0.99))
+    return Run(what, name, len(bodies) * each, rate, p50, p99, before, memory(pid))
+
+
+def packed(campaign: Campaign, count: int, seed: int) -> list[bytes]:
+    """Return binary batches of fresh tokens."""
+    rng = np.random.default_rng(seed)
+    people = {"minutes": rng.uniform(0, 120, BATCH), "by": rng.integers(0, 4, BATCH)}
+    rows = campaign.privatize_coded(people)
+    return [batches.pack(campaign, "once", secrets.token_bytes(32 * BATCH), rows) for _ in range(count)]
+
+
+def single(campaign: Campaign, count: int) -> list[bytes]:
+    """Return single reports as devices send them."""
+    reports = [campaign.privatize({"minutes": 35, "by": "bike"}) for _ in range(100)]
+    return [
+        json.dumps(
+            {
+                "version": 1,
+                "key": secrets.token_hex(16),
+                "period": "once",
+                "token": secrets.token_hex(32),
+                "report": reports[number % 100],
+            }
+        ).encode()
+        for number in range(count)
+    ]
+
+
+def in_batches(campaign: Campaign, name: str, database: str, millions: int, size: int) -> Iterator[Run]:
+    """Measure batches: once, or million after million into the same database."""
+    with server("ours", database) as where:
+        measure("warm-up", where, name, packed(campaign, 2, 0), BATCH, 2, batches.MEDIA_TYPE)
+        for number in range(max(1, millions)):
+            bodies = packed(campaign, 100 if millions else size // BATCH, number)
+            yield measure(f"batches {number + 1}", where, name, bodies, BATCH, 2, batches.MEDIA_TYPE)
+
+
+def one_by_one(campaign: Campaign, name: str, fresh: Any, size: int) -> Iterator[Run]:
+    """Measure single reports, ours and the bare endpoint in turns."""
+    media = "application/json"
+    with server("ours", fresh()) as ours, server("bare", fresh()) as bare:
+        for where in (ours, bare):
+            measure("warm-up", where, name, single(campaign, size // 10), 1, CONNECTIONS, media)
+        for _ in range(TURNS):
+            bodies = single(campaign, size)
+            yield measure("bare", bare, name, bodies, 1, CONNECTIONS, media)
+            yield measure("single", ours, name, bodies, 1, CONNECTIONS, media)
+
+
+def main() -> None:
+    """Measure, print a line for each run, and a summary as JSON at the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--only", choices=["sqlite", "postgresql"])
+    parser.add_argument("--serve", choices=["ours", "bare"], help=argparse.SUPPRESS)
+    parser.add_argument("--database", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        (run_ours if given.serve == "ours" else run_bare)(given.database)
+        return
+    campaign = Campaign.from_dict(CAMPAIGN)
+    runs: list[Run] = []
+    with tempfile.TemporaryDirectory() as folder, Postgres() if found() else nullcontext() as postgres:
+        made = iter(range(1000))
+        fresh = {"sqlite": lambda: f"sqlite:///{folder}/{next(made)}.db"}
+        if postgres is not None:
+            fresh["postgresql"] = postgres.new_database
+        for name, new in fresh.items():
+            if given.only in (None, name):
+                size = 20_000 if given.small else 500_000
+                for run in in_batches(campaign, name, new(), 10 if given.full else 0, size):
+                    runs.append(show(run))
+                if not given.full:
+                    for run in one_by_one(campaign, name, new, 300 if given.small else 5000):
+                        runs.append(show(run))
+    for name in {run.database for run in runs if run.what == "bare"}:
+        rates = {
+            what: statistics.median(run.rate for run in runs if (run.what, run.database) == (what, name))
+            for what in ("single", "bare")
+        }
+        print(f"{name}: single reports reach {rates['single'] / rates['bare']:.0%} of the bare endpoint")
+    print(json.dumps([asdict(run) for run in runs]))
+
+
+def show(run: Run) -> Run:
+    """Print a run."""
+    waited = f"p50 {run.p50_ms:7.1f} ms   p99 {run.p99_ms:7.1f} ms"
+    held = f"memory {run.memory_before:.0f} to {run.memory_after:.0f} MB"
+    print(f"{run.database:10} {run.what:11} {run.rate:10,.0f} reports/s   {waited}   {held}", flush=True)
+    return run
+
+
+if __name__ == "__main__":
+    main()
