@@ -97,23 +97,20 @@ def test_torch_keeps_its_gradients():
 
 @pytest.mark.parametrize("kind", KINDS, ids=["numpy", "torch"])
 def test_a_conversion_takes_as_long_as_six_copies_at_most(kind, monkeypatch):
-    """Processor time on one core, the best of many: other work on the machine adds nothing to it."""
+    """Processor time on one core, each conversion beside a copy of its own; other work slows both, not always alike."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     x = np.random.default_rng(1).normal(size=1_000_000)
     given = kind(x)
     made = to_spherical(given)
-    best = {}
-    for _ in range(40):
-        for name, job in (
-            ("copy", x.copy),
-            ("to", lambda: to_spherical(given)),
-            ("from", lambda: from_spherical(*made)),
-        ):
-            start = time.thread_time()
-            job()
-            best[name] = min(best.get(name, math.inf), time.thread_time() - start)
-    assert best["to"] < 6 * best["copy"]
-    assert best["from"] < 6 * best["copy"]
+
+    def seconds(job):
+        start = time.thread_time()
+        job()
+        return time.thread_time() - start
+
+    for job in (lambda: to_spherical(given), lambda: from_spherical(*made)):
+        ratios = [seconds(job) / seconds(x.copy) for _ in range(60)]
+        assert np.quantile(ratios, 0.25) < 6
 
 
 def test_the_input_is_left_alone():

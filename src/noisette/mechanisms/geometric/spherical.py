@@ -35,7 +35,7 @@ def to_spherical(x: Any) -> tuple[Any, Any]:
     if _is_torch(x):
         return _to_torch(x)
     vectors = np.asarray(x, dtype=np.float64)
-    if vectors.ndim == 0 or vectors.size == 0:
+    if vectors.ndim == 0 or vectors.shape[-1] == 0:
         raise ValueError(f"Expected vectors along the last axis, got an array of shape {vectors.shape}.")
     rows = vectors.reshape(-1, vectors.shape[-1])
     magnitudes, angles = np.empty(len(rows)), np.empty((len(rows), rows.shape[1] - 1))
