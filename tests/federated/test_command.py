@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -44,9 +47,11 @@ def test_sampling_few_of_many_clients_leaves_each_more_budget():
 def test_a_federation_on_flowers_simulation_within_its_target(tmp_path):
     output = tmp_path / "run.json"
     terms = ["-e", "50", "--clients", "6", "--per-client", "60", "--rounds", "2", "--clip", "0.5", "--enhance", "none"]
-    done = federate(*terms, "--output", str(output), "--ledger", str(tmp_path / "budget.db"))
-    assert done.exit_code == 0, done.output
-    assert "local     (49.9" in done.stdout
+    command = [Path(sys.executable).parent / "noisette", "federate", *terms, "--ledger", tmp_path / "budget.db"]
+    done = subprocess.run([*command, "--output", output], capture_output=True, text=True, timeout=550)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert [line.split()[0] for line in done.stdout.splitlines()[-3:]] == ["claimed", "local", "shuffled"]
     record = json.loads(output.read_text())
     assert [entry["round"] for entry in record["curve"]] == [0, 1, 2]
     assert [entry["counted"] for entry in record["rounds"]] == [6, 6]

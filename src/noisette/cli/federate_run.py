@@ -56,6 +56,8 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:
         raise ValueError(f"Federation needs {', '.join(lacking)}: pip install 'noisette[federated]'.")
+    import flwr.app  # noqa: F401  # its import sets the level of its log
+
     from noisette._terminal import to_json
     from noisette.aggregation.whole import whole_file
 

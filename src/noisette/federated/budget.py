@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,6 @@ class NodeBudget:
     model: TrustModel = "local"
     minimum_set: int = 1
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the open file behind: another process opens its own."""
-        return {name: value for name, value in vars(self).items() if name != "_ledger"}
-
     def __post_init__(self) -> None:
         _validate.epsilon(self.epsilon)
         _validate.delta(self.delta)
@@ -46,9 +42,9 @@ class NodeBudget:
             raise ValueError(f"Expected model={self.model!r} to be 'local' or 'shuffled'.")
         _validate.integer(self.minimum_set, "minimum_set", low=2 if self.model == "shuffled" else 1)
 
-    @cached_property
+    @property
     def _ledger(self) -> Ledger:
-        return Ledger(Path(self.ledger))
+        return _opened(Path(self.ledger).absolute())
 
     def spend(self, account: str, terms: Terms, layout: Layout, number: int) -> None:
         """Debit one round, or raise: `BudgetExceeded` if it is too much, `AlreadyDebited` if it was answered before."""
@@ -99,3 +95,9 @@ class NodeBudget:
     def _file(self, account: str, terms: Terms, layout: Layout, number: int) -> Path:
         name = hashlib.sha256(f"{account} {terms.key(layout)}".encode()).hexdigest()[:32]
         return Path(f"{os.fspath(self.ledger)}-reports") / name / f"{number}.npy"
+
+
+@lru_cache(maxsize=8)
+def _opened(path: Path) -> Ledger:
+    """Open a ledger once a process: opening checks the whole file."""
+    return Ledger(path)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
+from noisette.domains import Domain
 from noisette.federated.clipping import Clip, clip_from
 from noisette.federated.families import Family, family
 from noisette.federated.layout import Arrays, Layout
@@ -68,7 +70,7 @@ class Channel:
     @cached_property
     def whole(self) -> Any:
         """The mechanism for vectors of the domain that the clip maps on."""
-        return self.family.mechanism(self.budget, self.clip.domain(self.layout))
+        return _whole(self.family.name, _text(self.options), self.budget, self.clip.domain(self.layout))
 
     @cached_property
     def answer(self) -> Any:
@@ -156,3 +158,13 @@ _RULES = {"ball": "Norm(...)", "sphere": "Length(...)", "box": "Ranges(...)"}
 def channel_from(spec: Mapping[str, Any], layout: Layout) -> Channel:
     """Return the channel that a description asks for."""
     return Channel(spec["mechanism"], layout, clip_from(spec["clip"]), spec["budget"], spec["options"])
+
+
+def _text(options: Mapping[str, Any]) -> str:
+    return json.dumps(dict(options), sort_keys=True)
+
+
+@lru_cache(maxsize=16)
+def _whole(name: str, options: str, budget: float, domain: Domain) -> Any:
+    """Build a mechanism once a process: it is the same for every client and round."""
+    return family(name, json.loads(options)).mechanism(budget, domain)
