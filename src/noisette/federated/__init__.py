@@ -1,10 +1,24 @@
-"""Federated learning in which what leaves a client is private: the core here, Flower's side in `flower`."""
+"""Federated learning in which nothing but private reports leaves a client.
+
+The core needs no Flower: `Channel` clips and privatises an update, `Aggregator` adds up reports as they come,
+`calibrate` and `lines` go from a target to a budget and back. On Flower, `LocalPrivacy` is the client's mod and
+`PrivateFedAvg` the server's strategy; they need the packages of ``noisette[federated]``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from noisette.federated.aggregator import Aggregator, TooFew, enhanced
 from noisette.federated.channel import Channel, RejectedReport, Release, channel_from
 from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.layout import Layout
 from noisette.federated.lines import Lines, calibrate, lines
+from noisette.federated.terms import Terms
+
+if TYPE_CHECKING:
+    from noisette.federated.mod import LocalPrivacy
+    from noisette.federated.strategy import PrivateFedAvg
 
 __all__ = [
     "Aggregator",
@@ -12,13 +26,27 @@ __all__ = [
     "Layout",
     "Length",
     "Lines",
+    "LocalPrivacy",
     "Norm",
+    "PrivateFedAvg",
     "Ranges",
     "RejectedReport",
     "Release",
+    "Terms",
     "TooFew",
     "calibrate",
     "channel_from",
     "enhanced",
     "lines",
 ]
+
+_HOMES = {"LocalPrivacy": "mod", "PrivateFedAvg": "strategy"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import Flower's side, and Flower, when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'noisette.federated' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"noisette.federated.{_HOMES[name]}"), name)

@@ -70,7 +70,8 @@ class Channel:
     @cached_property
     def whole(self) -> Any:
         """The mechanism for vectors of the domain that the clip maps on."""
-        return _whole(self.family.name, _text(self.options), self.budget, self.clip.domain(self.layout))
+        domain: Any = self.clip.domain(self.layout)
+        return _whole(self.mechanism, _text(self.options), self.budget, domain)
 
     @cached_property
     def answer(self) -> Any:

@@ -1,0 +1,1 @@
+"""Federated learning on MNIST with a privacy budget."""

@@ -1,0 +1,51 @@
+"""The example: Flower's quickstart shape, two lines for privacy, and it learns."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, RecordDict
+from tests.federated.flower import LocalGrid
+
+HERE = Path(__file__).resolve().parents[2] / "examples" / "flower_quickstart"
+
+
+@pytest.fixture
+def quickstart(monkeypatch, tmp_path):
+    """Import the apps of the example, in a folder where their ledger may lie."""
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.chdir(tmp_path)
+    yield lambda name: importlib.import_module(f"quickstart.{name}")
+    for name in [name for name in sys.modules if name.split(".")[0] == "quickstart"]:
+        del sys.modules[name]
+
+
+def test_privacy_is_one_line_in_each_app_beside_its_import():
+    for name, plain in (("client_app", "app = ClientApp("), ("server_app", "strategy = PrivateFedAvg(")):
+        lines = (HERE / f"quickstart/{name}.py").read_text().splitlines()
+        marked = [line for line in lines if line.endswith("# noisette")]
+        assert len(marked) == 2
+        assert marked[0].startswith("from noisette.federated import")
+        assert marked[1].strip().startswith(plain)
+        assert not any("noisette" in line for line in lines if line not in marked)
+
+
+@pytest.mark.needs_data
+def test_the_example_learns_within_its_budget(quickstart):
+    run = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    run |= {"images": 300, "num-server-rounds": 2}
+    client, server = quickstart("client_app"), quickstart("server_app")
+    grid = LocalGrid(client.app, range(10))
+    for node, context in grid.contexts.items():
+        context.node_config |= {"num-partitions": 10, "partition-id": node}
+        context.run_config |= run
+    seen = []
+    inner, server.test = server.test, lambda *args: seen.append(inner(*args)) or seen[-1]
+    server.app(grid, Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run))
+    assert len(seen) == 3
+    assert seen[-1] > max(seen[0] + 0.15, 0.3)
+    assert Path("budget.db").exists()
