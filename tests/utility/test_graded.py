@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import ndtri
 
 import noisette as nz
@@ -116,3 +117,16 @@ def test_bad_use() -> None:
         simulated(FIVE, lambda a: 0.0, users=10)
     with pytest.raises(ValueError, match="Expected values in"):
         plan_levels(users=10, edges=[-1, 0, 1], epsilons=[1.0, 1.0], values=[3.0])
+
+
+def test_a_level_of_ones_own_is_not_a_second_quantity():
+    """300 collections of 1,000 users: a variance that is off by half would be seen; false alarm 1e-6."""
+    mechanism = nz.LevelledResponse([-1, -0.6, 0, 1], [3.0, 2.0, 1.0], personalised=True)
+    people = np.asarray([[0.5, 1], [0.2, 2]])
+    predicted = nz.deviation(mechanism, users=1000, values=people)
+    rows = np.tile(people, (500, 1))
+    found = [mechanism.aggregate(mechanism.privatize(rows, rng=s)).estimate().value[0] - 0.35 for s in range(300)]
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], len(found))
+    scaled = float(np.sum((np.asarray(found) / predicted.std) ** 2))
+    assert low < scaled < high
+    assert not low < scaled * 2 < high

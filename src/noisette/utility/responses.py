@@ -123,6 +123,8 @@ def respond(mechanism: Mechanism, values: FloatArray) -> Response:
     shape = mechanism.domain.shape
     if values.ndim > 1:
         moments = _evaluate(mechanism, values)
+        if moments.bias.ndim == 1:  # one number is told of each row, its first; the others say how, like a user's level
+            return Response(values[:, 0], moments.bias, moments.variance, moments.third, 1.0, _scale(mechanism.domain))
         flat = len(values), -1
         bias, variance, third = (array.reshape(flat) for array in (moments.bias, moments.variance, moments.third))
         return Response(values.reshape(flat), bias, variance, third, 1.0, _scale(mechanism.domain))
