@@ -33,3 +33,16 @@ def test_small_setting() -> None:
             continue
         assert low < row["simulated"] / row["predicted"] < high, row
         assert not low < row["simulated"] / row["predicted"] * 2 < high
+
+
+def test_enhancement_and_plan_in_the_small_setting() -> None:
+    """Three kinds of data whose error falls or stays, and one plan of fifteen; their seconds are for the full run."""
+    script = SCRIPT.with_name("enhancement.py")
+    done = subprocess.run([sys.executable, script, "--small"], capture_output=True, text=True, check=True)
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ") and "noise" in line]
+    ratios = [float(row[3]) for row in rows]
+    assert len(ratios) == 3
+    assert ratios[0] < 0.3
+    assert ratios[1] < 1.05
+    assert ratios[2] < 0.5
+    assert "5,000 dimensions, 15 mechanisms" in done.stdout
