@@ -79,7 +79,7 @@ def reconcile(store: Store, campaign: Campaign, period: str = "once") -> int:
         tokens.update(pieces(token_digests(campaign.id, period, block.tokens)))
     assert store.aggregate(campaign, period) == total
     assert len(tokens) == total.users
-    with store._reading() as connection:
+    with store.reading() as connection:
         assert len(lookup(connection, sorted(tokens))) == total.users
     return total.users
 

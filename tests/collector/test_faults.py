@@ -129,7 +129,7 @@ def _reconcile(database: str, campaign: Campaign, acknowledged: set[str], sent: 
     users = reconcile(store, campaign)
     names = sorted(sent)
     digests = dict(zip(pieces(key_digests(campaign.id, names)), names, strict=True))
-    with store._reading() as connection:
+    with store.reading() as connection:
         keys = {digests[digest] for digest in lookup(connection, list(digests))}
         every = connection.execute(sa.select(sa.func.count()).select_from(tables.seen)).scalar_one()
     store.close()
@@ -151,7 +151,7 @@ def test_a_sum_that_misses_one_is_seen(tmp_path: Path, campaign: Campaign) -> No
             accept(store, campaign, one)
         keys = {one["key"] for one in sent}
         assert _reconcile(f"sqlite:///{path}", campaign, keys, keys) == keys
-        with store._writing() as connection:
+        with store.writing() as connection:
             connection.exec_driver_sql(damage)
         store.close()
         with pytest.raises(AssertionError):

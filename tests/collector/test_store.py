@@ -245,7 +245,7 @@ def test_a_database_of_the_first_version_is_brought_along(
 
 
 def test_sqlite_waits_for_the_disk(store: Store, tmp_path: Path) -> None:
-    with store._writing() as connection:
+    with store.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 

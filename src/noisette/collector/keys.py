@@ -13,10 +13,13 @@ from typing import Any
 ROLES = ("device", "analyst", "auditor")
 
 _SHORTEST = 16
+_ENROLMENT = "enrolment"  # no role: the secret behind the codes of users whose tokens are signed
 
 
 class Keys:
-    """The keys of each role; only their hashes are kept in memory, and they are compared in constant time.
+    """The keys of each role, and the secret behind enrolment codes.
+
+    Of the keys only hashes are kept in memory, and they are compared in constant time.
 
     >>> keys = Keys({"device": ["a-key-of-many-letters"]})
     >>> keys.roles("a-key-of-many-letters"), keys.roles("another")
@@ -24,9 +27,10 @@ class Keys:
     """
 
     def __init__(self, of_role: Mapping[str, Sequence[str]]) -> None:
-        if not isinstance(of_role, Mapping) or not of_role or not set(of_role) <= set(ROLES):
-            raise ValueError(f"Expected lists of keys under some of {', '.join(ROLES)}.")
+        if not isinstance(of_role, Mapping) or not of_role or not set(of_role) <= {*ROLES, _ENROLMENT}:
+            raise ValueError(f"Expected lists of keys under some of {', '.join((*ROLES, _ENROLMENT))}.")
         self._known: list[tuple[bytes, str]] = []
+        self.enrolment: str | None = None
         for role, keys in of_role.items():
             if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
                 raise ValueError(f"Expected the keys of role {role!r} to be a list of texts.")
@@ -35,7 +39,12 @@ class Keys:
                     f"Expected keys of at least {_SHORTEST} characters; one of role {role!r} is shorter. "
                     "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'."
                 )
-            self._known += [(_digest(key), role) for key in keys]
+            if role != _ENROLMENT:
+                self._known += [(_digest(key), role) for key in keys]
+            elif len(keys) != 1:
+                raise ValueError(f"Expected one secret under {_ENROLMENT!r}, got {len(keys)}.")
+            else:
+                self.enrolment = keys[0]
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Keys:

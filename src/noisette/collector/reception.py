@@ -17,6 +17,7 @@ from starlette.routing import Route
 from noisette._service import read_body
 from noisette.collector import intake
 from noisette.collector.campaigns import Campaign
+from noisette.collector.intake import Arrived
 from noisette.collector.telemetry import Metrics
 from noisette.collector.writer import Writer
 
@@ -26,7 +27,7 @@ _SMALL = 1 << 16  # bytes of a body that is read without another thread
 
 
 class Reception:
-    """Takes reports for campaigns that ``find`` knows from those whom ``admit`` lets in."""
+    """Takes reports for campaigns that ``find`` knows from whom ``admit`` lets in, with tokens that ``verify`` passes."""
 
     path = PATH
 
@@ -34,11 +35,12 @@ class Reception:
         self,
         find: Callable[[str], Campaign],
         admit: Callable[[Request], None],
+        verify: Callable[[Arrived], None],
         writer: Writer,
         metrics: Metrics,
         largest_body: int,
     ) -> None:
-        self._find, self._admit, self._writer = find, admit, writer
+        self._find, self._admit, self._verify, self._writer = find, admit, verify, writer
         self._metrics, self._largest = metrics, largest_body
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -49,7 +51,7 @@ class Reception:
         campaign = self._find(scope["path_params"]["campaign_id"])
         body = await read_body(request, self._largest)
         small = len(body) <= _SMALL
-        arrived = intake.parse(campaign, body) if small else await run_in_threadpool(intake.parse, campaign, body)
+        arrived = self._read(campaign, body) if small else await run_in_threadpool(self._read, campaign, body)
         done = await self._writer.write(arrived)
         if done.accepted:
             self._metrics.accepted.labels(campaign.id).inc(done.accepted)
@@ -59,6 +61,11 @@ class Reception:
         told = f'{{"accepted":{done.accepted},"repeated":{done.repeated}}}'
         answer = Response(told, 201 if done.accepted else 200, media_type="application/json")
         await answer(scope, receive, send)
+
+    def _read(self, campaign: Campaign, body: bytes) -> Arrived:
+        arrived = intake.parse(campaign, body)
+        self._verify(arrived)
+        return arrived
 
 
 def add_reception(app: FastAPI, reception: Reception, described: dict[int | str, dict[str, Any]]) -> None:

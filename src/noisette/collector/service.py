@@ -21,6 +21,7 @@ from noisette.collector import exports
 from noisette.collector.campaigns import Campaign
 from noisette.collector.distributions import Shapes
 from noisette.collector.estimates import Query, estimates
+from noisette.collector.issuing import Issuer, add_tokens
 from noisette.collector.keys import Keys
 from noisette.collector.limits import RateLimit
 from noisette.collector.pages import add_pages
@@ -110,6 +111,8 @@ def create_app(
     pages may answer campaigns, such as https://example.org.
     """
     known = {campaign.id: store.register(campaign) for campaign in campaigns}
+    if keys.enrolment is None and any(one.tokens == "blind" for one in known.values()):
+        raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
     limit = None if rate is None else RateLimit(rate)
     service = Service(known, store, keys, limit, Metrics(), Shapes())
     writer = Writer(store)
@@ -126,10 +129,17 @@ def create_app(
     app.add_middleware(Observed, metrics=service.metrics, log=log)
     _handle_errors(app, service.metrics)
 
+    issuer = Issuer(store, keys.enrolment)
     reception = Reception(
-        service.find, lambda request: service.admit(request, ("device",)), writer, service.metrics, largest_body
+        service.find,
+        lambda request: service.admit(request, ("device",)),
+        issuer.check,
+        writer,
+        service.metrics,
+        largest_body,
     )
     add_reception(app, reception, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
+    add_tokens(app, service.find, service.needs, issuer, answers)
     _add_state(app, service)
     _add_campaigns(app, service)
     add_pages(app, service, origins)

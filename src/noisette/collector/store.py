@@ -83,7 +83,7 @@ class Store:
         self._turn: Any = threading.Lock() if self._engine.dialect.name == "sqlite" else nullcontext()
         self._layouts: dict[str, Layout] = {}
         try:
-            with self._writing() as connection:
+            with self.writing() as connection:
                 migrate(connection)
         except BaseException:
             self.close()
@@ -95,7 +95,7 @@ class Store:
 
     def ping(self) -> None:
         """Raise unless the database answers and has our tables."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             connection.execute(sa.select(tables.meta.c.version)).one()
 
     def layout(self, campaign: Campaign) -> Layout:
@@ -110,7 +110,7 @@ class Store:
 
         What was stored wins: the mechanism was chosen once, whatever a later version of the planner would choose.
         """
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(sa.select(tables.meta.c.version).with_for_update()).one()
             query = sa.select(tables.campaigns.c.definition).where(tables.campaigns.c.id == campaign.id)
             stored = connection.execute(query).scalar_one_or_none()
@@ -144,13 +144,13 @@ class Store:
         """Write blocks in one transaction, or raise `_Known` and write nothing if a digest is there already."""
         sums = [self._tally(campaign, block) for campaign, block in blocks]
         identities = _identities(blocks)
-        with self._writing() as connection:
+        with self.writing() as connection:
             self._lock(connection, submissions)
             self._write_all(connection, blocks, sums, identities)
 
     def _accept_new(self, submissions: Sequence[Submission]) -> list[Accepted | Refused]:
         """Look every report up, and store those that are new."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             self._lock(connection, submissions)
             outcomes, news = _sift(connection, submissions)
             blocks = _together(news)
@@ -198,7 +198,7 @@ class Store:
         """Return the sums of each period, in order, and public group."""
         query = sa.select(tables.sums).where(tables.sums.c.campaign == campaign.id)
         found: dict[str, dict[int, Sums]] = defaultdict(dict)
-        with self._reading() as connection:
+        with self.reading() as connection:
             for row in connection.execute(query.order_by(tables.sums.c.period, tables.sums.c.group)):
                 found[row.period][row.group] = self._load(campaign, row)
         return dict(found)
@@ -214,14 +214,14 @@ class Store:
         """Return the periods that have reports, in order, and how many users answered in each."""
         period, users = tables.sums.c.period, sa.func.sum(tables.sums.c.users)
         query = sa.select(period, users).where(tables.sums.c.campaign == campaign.id).group_by(period).order_by(period)
-        with self._reading() as connection:
+        with self.reading() as connection:
             return {name: int(count) for name, count in connection.execute(query)}
 
     def blocks(self, campaign: Campaign, period: str) -> Iterator[Block]:
         """Yield the stored reports of a period in the order in which they came, without holding them all."""
         table = tables.blocks
         query = sa.select(table).where(table.c.campaign == campaign.id, table.c.period == period)
-        with self._reading() as connection:
+        with self.reading() as connection:
             for row in connection.execute(query.order_by(table.c.number).execution_options(yield_per=1)):
                 tokens = np.frombuffer(row.tokens, dtype=np.uint8).reshape(row.users, -1)
                 groups = np.frombuffer(row.groups or bytes(2 * row.users), dtype="<u2").astype(np.uint16)
@@ -234,12 +234,13 @@ class Store:
         return np.concatenate(found) if found else np.zeros(0, dtype=campaign.row)
 
     @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
+        """Give a connection to read with."""
         with self._engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         """Give a transaction that commits at the end and rolls back on an error."""
         writes = self._engine.connect().execution_options(**{tables.WRITES: True})
         with self._turn, writes as connection, connection.begin():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 SCHEMA = 2
@@ -59,6 +60,28 @@ sums = sa.Table(
     sa.Column("users", sa.BigInteger, nullable=False),
     sa.Column("vector", sa.LargeBinary, nullable=False),
 )
+
+
+# Signing keys of blind tokens, and which code has had its token: a digest of the code, and of what was signed.
+signing = sa.Table(
+    "signing",
+    metadata,
+    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
+    sa.Column("period", sa.String(16), primary_key=True),
+    sa.Column("pem", sa.LargeBinary, nullable=False),
+)
+issued = sa.Table(
+    "issued",
+    metadata,
+    sa.Column("digest", sa.LargeBinary(16), primary_key=True),
+    sa.Column("blinded", sa.LargeBinary(16), nullable=False),
+)
+
+
+def insert_new(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
+    """Insert a row unless one with its key is there."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(table).values(**row).on_conflict_do_nothing())
 
 
 def open_engine(url: str) -> sa.Engine:
