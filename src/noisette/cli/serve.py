@@ -20,10 +20,15 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--keys", "key_file", type=click.Path(path_type=Path), help="YAML: device, analyst and auditor keys.")
 @click.option("--max-body", type=click.IntRange(min=1), help="Largest body in bytes; 4 MiB by default.")
-@click.option(
-    "--allow-origin", "origins", multiple=True, metavar="URL", help="Site whose pages may answer."
-)
+@click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="Site whose pages may answer.")
+@click.option("--shufflers", "shuffler_file", type=click.Path(path_type=Path), help="JSON: shufflers and secrets.")
+@click.option("--server-key", type=click.Path(path_type=Path), help="PEM: the key that devices seal for.")
+@click.option("--minimum", type=click.IntRange(min=2), help="Users that a shuffler mixes at least.")
+@click.option("--rate", type=click.FloatRange(min=0), help="Requests a second from one address; 2000, 0 for any.")
+@click.option("--tls-cert", type=click.Path(path_type=Path, exists=True), help="Certificate chain: serve HTTPS.")
+@click.option("--tls-key", type=click.Path(path_type=Path, exists=True), help="Private key of the certificate.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the predicted errors and end.")
+@click.option("--page", type=click.Path(path_type=Path), help="With --plan: write the plan as a web page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the address as JSON.")
 def serve(
     files: tuple[Path, ...],
@@ -33,13 +38,21 @@ def serve(
     key_file: Path | None,
     max_body: int | None,
     origins: tuple[str, ...],
+    shuffler_file: Path | None,
+    server_key: Path | None,
+    minimum: int | None,
+    rate: float | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     only_plan: bool,
+    page: Path | None,
     as_json: bool,
 ) -> None:
     """Collect private reports for campaigns, and estimate while they arrive.
 
     Shows first what error each campaign will have. Without --keys a key for each role is made up and shown once. A
-    report that was acknowledged is on the disk. SIGTERM ends the service after the requests that have begun.
+    report that was acknowledged is on the disk. SIGTERM ends the service after the requests that have begun. With
+    --shufflers, --server-key and --minimum reports come sealed through `noisette federate shuffler` only.
     """
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:
@@ -49,23 +62,60 @@ def serve(
     campaigns = [Campaign.read(path) for path in files]
     if len({one.id for one in campaigns}) < len(campaigns):
         raise ValueError("Expected campaigns with different ids.")
+    if (tls_cert is None) != (tls_key is None):
+        raise ValueError("Expected --tls-cert and --tls-key together.")
+    if page is not None and not (only_plan and len(campaigns) == 1):
+        raise ValueError("Expected --page with --plan and one campaign.")
     if only_plan:
+        if page is not None:
+            _write_page(campaigns[0], page)
         _show(campaigns, as_json, {})
         return
-    from noisette._service import address, listen, run
+    from noisette._service import Tls, address, listen, run
     from noisette.collector.keys import Keys, new_keys
-    from noisette.collector.service import LARGEST_BODY, create_app
+    from noisette.collector.service import LARGEST_BODY, RATE, create_app
     from noisette.collector.store import Store
     from noisette.collector.telemetry import log
 
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")
     store = Store(database)
-    app = create_app(campaigns, store, keys, origins=origins, largest_body=max_body or LARGEST_BODY)
+    shuffled = _shuffled(shuffler_file, server_key, minimum)
+    app = create_app(
+        campaigns,
+        store,
+        keys,
+        largest_body=max_body or LARGEST_BODY,
+        rate=RATE if rate is None else rate or None,
+        origins=origins,
+        shuffled=shuffled,
+    )
+    tls = Tls(tls_cert, tls_key) if tls_cert and tls_key else None
     bound = listen(host, port)
-    told: dict[str, Any] = {"url": address(host, bound)} | ({"keys": made} if made else {})
+    told: dict[str, Any] = {"url": address(host, bound, tls)} | ({"keys": made} if made else {})
     _show(campaigns, as_json, told)
-    run(app, bound, log)
+    run(app, bound, log, tls=tls)
+
+
+def _write_page(campaign: Any, path: Path) -> None:
+    """Write the plan as a web page that appears whole or not at all."""
+    from noisette.aggregation import whole_file
+    from noisette.collector.planpage import plan_page
+
+    with whole_file(path) as stream:
+        stream.write(plan_page(campaign).encode("utf-8"))
+
+
+def _shuffled(shuffler_file: Path | None, server_key: Path | None, minimum: int | None) -> Any:
+    """Return how reports come through a shuffler, or None if they come from devices."""
+    if shuffler_file is None and server_key is None and minimum is None:
+        return None
+    if shuffler_file is None or server_key is None or minimum is None:
+        raise ValueError("Give --shufflers, --server-key and --minimum together.")
+    from noisette.collector.shuffled import Shuffled
+    from noisette.shuffler import Clients, ServerKey
+
+    return Shuffled(ServerKey.read(server_key), Clients.read(shuffler_file), minimum)
 
 
 def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
@@ -78,10 +128,11 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
         ]
         click.echo(to_json(told | {"campaigns": plans}))
         return
+    from noisette.collector.planpage import named
+
     out = console()
     for one in campaigns:
-        inner = getattr(one.mechanism, "inner", one.mechanism.name)
-        out.print(literal(f"{one.title} ({one.id}): {inner if isinstance(inner, str) else ', '.join(inner)}"))
+        out.print(literal(f"{one.title} ({one.id}): {named(one)}"))
         out.print(f"Guarantee: {describe(one.mechanism.guarantee)}")
         out.print(f"Answers: {one.answers}, one in each period ({one.period})")
         shown = table("quantity", ">std. error expected")

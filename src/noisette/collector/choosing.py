@@ -13,7 +13,7 @@ from noisette.mechanisms import CATALOGUE, by_name, from_spec
 from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.utility import combine, compare, plan
+from noisette.utility import Plan, combine, compare, plan
 
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
 _GRADED = ("levelled", "optimal-graded")
@@ -123,6 +123,12 @@ def _reported_together(
             wanted = _unbiased(unit, budget.share(1, report))[0]
         chosen[one.name] = wanted
     return chosen, report
+
+
+def unit_plan(attribute: Attribute, epsilon: float, delta: float, users: int) -> Plan:
+    """Compare all mechanisms for one plain attribute, a number's range scaled to one unit."""
+    unit = attribute.domain if attribute.kind == "category" else Interval(0, 1)
+    return plan(users=users, domain=unit, epsilon=epsilon, delta=delta)
 
 
 def _unbiased(part: Any, budget: Budget) -> list[str]:

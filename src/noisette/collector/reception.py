@@ -27,7 +27,7 @@ _SMALL = 1 << 16  # bytes of a body that is read without another thread
 
 
 class Reception:
-    """Takes reports for campaigns that ``find`` knows from whom ``admit`` lets in, with tokens that ``verify`` passes."""
+    """Takes reports for campaigns that ``find`` knows, from whom ``admit`` and ``verify`` let in."""
 
     path = PATH
 
@@ -51,7 +51,7 @@ class Reception:
         campaign = self._find(scope["path_params"]["campaign_id"])
         body = await read_body(request, self._largest)
         small = len(body) <= _SMALL
-        arrived = self._read(campaign, body) if small else await run_in_threadpool(self._read, campaign, body)
+        arrived = self.read(campaign, body) if small else await run_in_threadpool(self.read, campaign, body)
         done = await self._writer.write(arrived)
         if done.accepted:
             self._metrics.accepted.labels(campaign.id).inc(done.accepted)
@@ -62,7 +62,8 @@ class Reception:
         answer = Response(told, 201 if done.accepted else 200, media_type="application/json")
         await answer(scope, receive, send)
 
-    def _read(self, campaign: Campaign, body: bytes) -> Arrived:
+    def read(self, campaign: Campaign, body: bytes) -> Arrived:
+        """Return the reports of a body, or raise `Refused`."""
         arrived = intake.parse(campaign, body)
         self._verify(arrived)
         return arrived

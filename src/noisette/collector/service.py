@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
@@ -26,7 +27,9 @@ from noisette.collector.keys import Keys
 from noisette.collector.limits import RateLimit
 from noisette.collector.pages import add_pages
 from noisette.collector.periods import check_period, period_at
+from noisette.collector.planpage import HEADERS, plan_page
 from noisette.collector.reception import Reception, add_reception
+from noisette.collector.shuffled import Shuffled, add_shuffled, closed
 from noisette.collector.store import Refusal, Refused, Store
 from noisette.collector.telemetry import Metrics, log
 from noisette.collector.writer import Writer
@@ -70,16 +73,19 @@ class Service:
 
         return Depends(check)
 
-    def admit(self, request: Request, roles: Collection[str]) -> None:
-        """Refuse who comes too often, or without a key of one of these roles."""
+    def admit(self, request: Request, roles: Collection[str], *, basic: bool = False) -> None:
+        """Refuse who comes too often, or without a key of one of these roles; ``basic`` takes it as a password too."""
         if self.limit is not None:
             pause = self.limit.wait(request.client.host if request.client else "")
             if pause > 0:
                 raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if basic and scheme.lower() == "basic":
+            scheme, key = "bearer", _password(key)
         own = self.keys.roles(key.strip()) if scheme.lower() == "bearer" else frozenset()
         if not own:
-            raise Problem(401, "unauthorised", "Expected a header 'Authorization: Bearer KEY' with a known key.")
+            detail = "Expected a header 'Authorization: Bearer KEY' with a known key."
+            raise Problem(401, "unauthorised-page" if basic else "unauthorised", detail)
         if own.isdisjoint(roles):
             raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
 
@@ -104,11 +110,12 @@ def create_app(
     largest_body: int = LARGEST_BODY,
     rate: float | None = RATE,
     origins: Sequence[str] = (),
+    shuffled: Shuffled | None = None,
 ) -> FastAPI:
     """Return the service for some campaigns; it closes the store when it ends.
 
     ``rate`` is how many requests a second one address may make, None for any number. ``origins`` are the sites whose
-    pages may answer campaigns, such as https://example.org.
+    pages may answer campaigns, such as https://example.org. With ``shuffled`` reports come through a shuffler only.
     """
     known = {campaign.id: store.register(campaign) for campaign in campaigns}
     if keys.enrolment is None and any(one.tokens == "blind" for one in known.values()):
@@ -132,7 +139,7 @@ def create_app(
     issuer = Issuer(store, keys.enrolment)
     reception = Reception(
         service.find,
-        lambda request: service.admit(request, ("device",)),
+        closed if shuffled is not None else lambda request: service.admit(request, ("device",)),
         issuer.check,
         writer,
         service.metrics,
@@ -140,6 +147,9 @@ def create_app(
     )
     add_reception(app, reception, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
     add_tokens(app, service.find, service.needs, issuer, answers)
+    if shuffled is not None:
+        readers = service.needs("device", "analyst", "auditor")
+        add_shuffled(app, shuffled, service.find, readers, reception.read, writer, service.metrics, largest_body)
     _add_state(app, service)
     _add_campaigns(app, service)
     add_pages(app, service, origins)
@@ -190,6 +200,12 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
         predicted = dict(zip(campaign.quantities, campaign.predict(), strict=True))
         return _json(campaign.to_wire() | {"predicted": predicted})
 
+    @app.get("/campaigns/{campaign_id}/plan", responses=answers(401, 403, 404, 422, 429))
+    def show_plan(campaign_id: CampaignId, request: Request) -> Response:
+        """Return a page with the predicted errors; a browser asks for the key as a password."""
+        service.admit(request, ("analyst", "auditor"), basic=True)
+        return HTMLResponse(plan_page(service.find(campaign_id)), headers=HEADERS)
+
     @app.get(
         "/campaigns/{campaign_id}/estimates",
         dependencies=[readers],
@@ -218,7 +234,9 @@ def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(Problem)
     async def problem(_: Request, error: Problem) -> Response:
         metrics.rejected.labels(error.reason).inc()
-        headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(error.status)
+        asks = 'Basic realm="The key of an analyst or auditor, as password", charset="UTF-8"'
+        scheme = asks if error.reason == "unauthorised-page" else "Bearer"
+        headers = {401: {"WWW-Authenticate": scheme}, 429: {"Retry-After": "1"}}.get(error.status)
         return JSONResponse({"reason": error.reason, "detail": str(error)}, error.status, headers)
 
     @app.exception_handler(RequestValidationError)
@@ -239,6 +257,14 @@ def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
         log.error("database", extra={"told": {"error": type(error).__name__}})
         told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
         return JSONResponse(told, 503, {"Retry-After": "1"})
+
+
+def _password(credentials: str) -> str:
+    """Return the password of basic authentication, empty where it is none."""
+    try:
+        return base64.b64decode(credentials, validate=True).decode("utf-8").partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _refusals(refusals: tuple[Refusal, ...]) -> Response:
