@@ -6,14 +6,14 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 # What each set-up installs. A test that needs another extra adds it to `test`.
-EXTRAS_demo := plot
+EXTRAS_demo := collector,plot
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
 .PHONY: help setup demo test browser postgres lint format bench audit-peers docs changelog clean
 
 help:
-	@echo 'make demo    plan, privatise, aggregate and estimate a simulated collection'
+	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
 	@echo 'make test    run the tests'
 	@echo 'make lint    style, types, layers, changelog'
 	@echo 'make format  apply the style'

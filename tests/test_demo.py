@@ -1,23 +1,32 @@
-"""The demonstration, small: what it claims is what it found, and its report loads nothing."""
+"""The demonstration, small: what it claims is what it found, its report loads nothing, it leaves nothing running."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy.special import bdtr, chdtri
+from scipy.special import bdtr, ndtri
 
-import noisette as nz
 from noisette.cli import verbs
+from noisette.collector import Campaign
 from noisette.demo import charts, population
-from noisette.demo.collection import LEVEL, SHARDS, collect, covered
+from noisette.demo.devices import Reported
+from noisette.demo.outcome import LEVEL, Outcome, chosen, plans
 from noisette.demo.page import page
 
-USERS = 20_000
+USERS = 2000
+COUNT, SPORTS = len(population.SIGNALS), len(population.SPORTS)
+NOISETTE = [sys.executable, "-c", "from noisette.cli import main; main()"]
 
 
 @pytest.fixture(scope="module")
@@ -32,66 +41,51 @@ def found(output: Path) -> Any:
     return json.loads(result.stdout)
 
 
-def test_it_uses_the_best_mechanism_of_the_plan(found: Any) -> None:
-    for part in ("numbers", "sport"):
-        plan, used = found[part]["plan"], found[part]["mechanism"]
-        assert used == next(c for c in plan["candidates"] if c["unbiased"])["spec"]
-        assert plan["best_unbiased"] in (used["mechanism"], used.get("inner"))
-    assert len(found["numbers"]["plan"]["candidates"]) >= 10
-
-
-def test_budgets_add_up(found: Any) -> None:
-    parts = found["guarantee"]["parts"]
-    assert found["guarantee"]["epsilon"] == parts["numbers"]["epsilon"] + parts["sport"]["epsilon"] == 4.0
+def test_every_device_counts_once_and_the_collector_stops(found: Any) -> None:
+    assert found["accepted"] == found["users"] == USERS
+    assert found["stopped_cleanly"]
+    assert found["guarantee"]["epsilon"] == pytest.approx(4.0)
     assert (found["guarantee"]["unit"], found["guarantee"]["model"]) == ("record", "local")
-    for part in ("numbers", "sport"):
-        mechanism = nz.from_spec(found[part]["mechanism"])
-        assert mechanism.guarantee.epsilon == parts[part]["epsilon"]
 
 
-def test_shards_merge_to_the_same_bits(found: Any) -> None:
-    assert found["numbers"]["same_bits_in_any_order"]
-    assert found["sport"]["same_bits_in_any_order"]
+def test_it_uses_what_the_planner_takes(found: Any) -> None:
+    campaign = Campaign.from_dict(population.campaign(USERS, 4.0))
+    own = {"numbers": chosen(campaign, "stress"), "sport": chosen(campaign, "sport")}
+    assert found["mechanisms"] == own
+    number, sport = plans(campaign)
+    assert {candidate.mechanism for candidate in number.candidates} >= {own["numbers"], "laplace"}
+    assert {candidate.mechanism for candidate in sport.candidates} >= {own["sport"], "oue"}
 
 
-def test_estimates_are_as_good_as_predicted(found: Any) -> None:
-    """Squared errors over their prediction add up to a chi-square of 64 degrees: one false alarm in a million."""
-    part = found["numbers"]
-    total = 64 * (part["measured_rmse"] / part["predicted_rmse"]) ** 2
-    assert chdtri(64, 1 - 5e-7) < total < chdtri(64, 5e-7)
-    for name in ("numbers", "sport"):
-        assert found[name]["enhanced_rmse"] < 1.5 * found[name]["measured_rmse"]
+def test_estimates_are_those_of_the_truth(found: Any) -> None:
+    """Of twenty quantities none is farther from the truth than a run in a million allows; the twin's all are."""
+    rows = found["dimensions"]
+    assert len(rows) == COUNT + SPORTS
+    far = -ndtri(1e-6 / 2 / len(rows))
+    away = [abs(row["value"] - row["truth"]) / row["std_error"] for row in rows]
+    assert max(away) < far
+    turned = [abs(row["value"] - other["truth"]) / row["std_error"] for row, other in pairwise(rows)]
+    assert max(turned) > far
+    truth = population.simulate(USERS, np.random.default_rng(3)).truth
+    assert [row["truth"] for row in rows] == pytest.approx(truth.tolist())
 
 
 def test_intervals_cover(found: Any) -> None:
-    """Intervals that hold the truth with their stated probability would be fewer in one run of a million.
-
-    The twelve frequencies of a shard hang together, so that twelve of their intervals count as three.
-    """
-    part = found["sport"]
-    assert part["shard_intervals"] == SHARDS * len(population.SPORTS)
-    hits = round(part["shard_coverage"] * part["shard_intervals"])
-    assert bdtr(hits // 4, part["shard_intervals"] // 4, LEVEL) > 1e-6
-    inside = [entry["low"] <= entry["truth"] <= entry["high"] for entry in found["numbers"]["dimensions"]]
-    assert np.mean(inside) == pytest.approx(found["numbers"]["coverage"])
-    assert bdtr(sum(inside), 64, LEVEL) > 1e-6
-    assert bdtr(round(0.7 * 64), 64, LEVEL) < 1e-6, "the twin: intervals too short by half would be seen"
-
-
-def test_covered_counts_what_it_says() -> None:
-    """The twin: an estimate far from the truth is not covered."""
-    estimate = nz.Estimate(np.asarray([0.0, 0.0]), np.asarray([1.0, 1.0]), np.asarray([9, 9]))
-    assert covered(estimate, np.asarray([1.9, 2.0])).tolist() == [True, False]
-    assert LEVEL == 0.95
+    """Intervals that hold the truth with their stated probability would be fewer in one run of a million."""
+    inside = [row["low"] <= row["truth"] <= row["high"] for row in found["dimensions"]]
+    assert sum(inside) == found["covered"]
+    assert bdtr(sum(inside), len(inside), LEVEL) > 1e-6
+    assert bdtr(round(0.5 * len(inside)), len(inside), LEVEL) < 1e-6, "the twin: intervals that are far too short"
 
 
 def test_population_stays_in_its_public_ranges() -> None:
-    shard = population.simulate(1000, np.random.default_rng(1))
-    assert shard.numbers.shape == (1000, 64)
-    assert np.abs(shard.numbers).max() <= 1
-    assert len({attribute.name for attribute in population.ATTRIBUTES}) == 64
+    devices = population.simulate(1000, np.random.default_rng(1))
+    assert devices.numbers.shape == (1000, COUNT)
+    for place, one in enumerate(population.SIGNALS):
+        assert one.low <= devices.numbers[:, place].min() <= devices.numbers[:, place].max() <= one.high
     assert sum(population.SPORTS.values()) == pytest.approx(1)
-    assert set(shard.sports.tolist()) == set(range(12))
+    assert set(devices.sports.tolist()) == set(range(SPORTS))
+    assert len(devices.truth) == COUNT + SPORTS
 
 
 class _Requests(HTMLParser):
@@ -133,12 +127,12 @@ def test_report_is_whole_and_loads_nothing(found: Any, output: Path) -> None:
     assert text.rstrip().endswith("</html>")
     parsed = _parsed(text)
     assert parsed.loads == []
-    assert text.count("Plotly.newPlot(") == 7
+    assert text.count("Plotly.newPlot(") == 5
     assert "plotly.js v" in text
     assert "$" not in parsed.text, "a placeholder of the template was left"
-    for attribute in population.ATTRIBUTES:
-        assert attribute.name in parsed.text
-    for words in ("budgets add up", "20,000", "ε = 4", "is not hidden"):
+    for one in population.SIGNALS:
+        assert one.name in parsed.text
+    for words in ("2,000", "ε = 4", "is not hidden", "hold the truth"):
         assert words in parsed.text
 
 
@@ -150,34 +144,72 @@ def test_a_page_that_loads_something_would_be_seen() -> None:
 
 
 def test_axes_are_labelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a small budget reports tell no distribution, and the page says so instead of drawing one."""
     figures: list[Any] = []
     monkeypatch.setattr(charts, "_html", lambda figure, **_: figures.append(figure) or "")
-    page(collect(2000, 1.0, 3))
-    assert len(figures) == 7
-    for figure in figures:
-        axes = [*figure.select_xaxes(), *figure.select_yaxes()]
-        names = {axis.title.text for axis in axes if axis.type != "category"}
-        assert all(axis.title.text for axis in figure.select_xaxes())
-        assert len(axes) == 4 or all(names), "the two plans have mechanisms on their other axis, which name themselves"
+    for epsilon, drawn in ((4.0, 5), (0.2, 4)):
+        figures.clear()
+        outcome = _outcome(epsilon)
+        text = page(outcome, plans(outcome.campaign))
+        assert ("they tell the mean and no distribution" in text) == (drawn == 4)
+        assert len(figures) == drawn
+        for figure in figures:
+            assert all(axis.title.text for axis in figure.select_xaxes())
 
 
-def test_story_fits_a_terminal(tmp_path: Path) -> None:
-    result = CliRunner().invoke(verbs, ["demo", "--users", "2000", "-e", "1", "-o", str(tmp_path / "r.html")])
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
-    place = next(line for line in lines if "r.html" in line)
-    assert str(tmp_path / "r.html") in place
-    assert max(len(line) for line in lines if line is not place) <= 80
-    for words in ("Plan", "Collect", "Estimate", "Enhance", "guaranteed", "budgets add up", "same bits"):
-        assert words in result.stdout
+def _outcome(epsilon: float) -> Outcome:
+    """Return an outcome whose estimates are the truth."""
+    campaign = Campaign.from_dict(population.campaign(1000, epsilon))
+    devices = population.simulate(1000, np.random.default_rng(1))
+    fields = ("value", "low", "high", "std_error", "predicted_std_error")
+    rows = [
+        {"name": name} | dict(zip(fields, (truth, truth - 1, truth + 1, 0.5, 0.6), strict=True))
+        for name, truth in zip(campaign.quantities, devices.truth, strict=True)
+    ]
+    shape = {"edges": np.linspace(0, 360, 5), "probabilities": np.full(4, 0.25)} if epsilon > 1 else None
+    told = {"users": 1000, "enhance": "none", "dimensions": rows}
+    told |= {"attributes": [{"name": "screen time", "distribution": shape}]}
+    return Outcome(campaign, devices, 1, Reported(1000, [told], 1.0), told, told, clean=True)
+
+
+def test_story_fits_a_terminal_and_keep_keeps(tmp_path: Path) -> None:
+    """With --keep the dashboard is there until Ctrl-C, and not after it."""
+    command = [*NOISETTE, "demo", "--users", "1000", "-e", "1", "--keep", "-o", "r.html"]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, start_new_session=True
+    ) as running:
+        try:
+            url = ""
+            for line in running.stdout or ():
+                lines.append(line.rstrip("\n"))
+                if match := re.search(r"stays up at (http://\S+/dashboard)", line):
+                    url = match[1]
+                    break
+            assert httpx.get(url, timeout=30).status_code == 200
+        finally:
+            running.send_signal(signal.SIGINT)
+            lines += (running.stdout.read() if running.stdout else "").splitlines()
+    assert running.returncode == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
+    story = "\n".join(lines)
+    assert max(len(line) for line in lines if "r.html" not in line and "http" not in line) <= 80
+    for words in ("Plan", "Collect", "Dashboard", "Estimate", "truth", "guaranteed", "has stopped"):
+        assert words in story
+    assert "The collector counts 1,000." in story
+    assert (tmp_path / "r.html").stat().st_size > 100_000
 
 
 def test_bad_options(tmp_path: Path) -> None:
     for options, message in (
         (["--users", "10"], "10 is not in the range"),
-        (["-e", "-1"], "Expected epsilon=-0.75 > 0"),
         (["-o", str(tmp_path / "no" / "r.html")], "does not exist. Create it first"),
     ):
         result = CliRunner().invoke(verbs, ["demo", *options])
         assert result.exit_code == 2
         assert message in result.stderr
+    result = CliRunner().invoke(verbs, ["demo", "-e", "-1", "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 2
+    assert "Expected epsilon=-1.0 > 0" in result.stderr

@@ -1,4 +1,4 @@
-"""`noisette demo`: a whole collection, simulated."""
+"""`noisette demo`: the whole story, simulated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 @click.command()
-@click.option("--users", type=click.IntRange(min=1000), default=200_000, show_default=True, help="Simulated devices.")
+@click.option("--users", type=click.IntRange(min=1000), default=20_000, show_default=True, help="Simulated devices.")
 @click.option("--epsilon", "-e", type=float, default=4.0, show_default=True, help="Budget of a device, in all.")
 @click.option("--seed", type=int, default=7, show_default=True, help="Of the population and of the noise.")
 @click.option(
@@ -19,12 +19,16 @@ import click
     show_default=True,
     help="Report to write.",
 )
+@click.option("--keep", is_flag=True, help="Keep the collector and its dashboard up in the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the story.")
-def demo(users: int, epsilon: float, seed: int, output: Path, as_json: bool) -> None:
-    """Plan, privatise, aggregate, enhance and report a collection from simulated devices."""
+def demo(users: int, epsilon: float, seed: int, output: Path, keep: bool, as_json: bool) -> None:
+    """Plan a collection, start a collector, let simulated devices report, and compare with the truth.
+
+    The terminal shows estimates while reports arrive, and where the dashboard is. The collector stops by itself.
+    """
     from noisette._terminal import to_json
     from noisette.demo import run
 
-    found = run(users=users, epsilon=epsilon, seed=seed, output=output, quiet=as_json)
+    found = run(users=users, epsilon=epsilon, seed=seed, output=output, keep=keep, quiet=as_json)
     if as_json:
         click.echo(to_json(found))

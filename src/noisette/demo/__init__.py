@@ -1,36 +1,77 @@
-"""A whole collection, simulated: plan, privatise, aggregate, enhance, and an HTML report to show."""
+"""The whole story, simulated: plan, collect over the network, estimate while it arrives, hold it against the truth."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from noisette._terminal import progress
-from noisette.aggregation import whole_file
-from noisette.demo import story
-from noisette.demo.collection import collect
-from noisette.demo.page import page
-from noisette.demo.summary import summary
+if TYPE_CHECKING:
+    from noisette.demo.collector import Collector
 
 __all__ = ["run"]
 
+_PACKAGES = ("fastapi", "httpx", "plotly", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 
-def run(*, users: int, epsilon: float, seed: int, output: Path, quiet: bool = False) -> dict[str, Any]:
+
+def run(
+    *, users: int, epsilon: float, seed: int, output: Path, keep: bool = False, quiet: bool = False
+) -> dict[str, Any]:
     """Run the demonstration, write the report to ``output`` and return what it found."""
-    if find_spec("plotly") is None:
-        raise ModuleNotFoundError("The report's charts need plotly, which is missing. Install noisette[plot].")
+    lacking = [name for name in _PACKAGES if find_spec(name) is None]
+    if lacking:
+        raise ModuleNotFoundError(f"The demonstration needs {', '.join(lacking)}. Install noisette[collector,plot].")
+    import httpx
+    import numpy as np
+
+    from noisette import _random, _validate
+    from noisette.aggregation import whole_file
+    from noisette.collector.campaigns import Campaign
+    from noisette.demo import devices, population, story
+    from noisette.demo.collector import serving
+    from noisette.demo.outcome import Outcome, plans, summary
+    from noisette.demo.page import page
+
     started = time.perf_counter()
+    asked = population.campaign(users, _validate.epsilon(epsilon))
+    tell = story.Story(quiet=quiet)
     with whole_file(output) as stream:
-        if not quiet:
-            story.opening(users, epsilon)
-        with progress(f"{users:,} devices report") as advance:
-            outcome = collect(users, epsilon, seed, on_progress=advance)
-        if not quiet:
-            story.tell(outcome)
-        stream.write(page(outcome).encode())
+        tell.opening(users, epsilon)
+        with serving(asked) as collector:
+            own = httpx.get(f"{collector.url}/campaigns/{asked['id']}", headers=collector.header("device"), timeout=60)
+            campaign = Campaign.from_wire(own.raise_for_status().json())
+            planned = plans(campaign)
+            tell.plan(campaign, planned)
+            tell.address(collector)
+            people = population.simulate(users, np.random.default_rng(seed))
+            with tell.live(campaign) as watch:
+                reported = devices.report(campaign, collector, people, _random.generator(seed + 1), watch)
+            raw, enhanced = (_estimates(collector, campaign.id, method) for method in ("none", "auto"))
+            outcome = Outcome(campaign, people, seed, reported, raw, enhanced, clean=False)
+            tell.results(outcome)
+            stream.write(page(outcome, planned).encode())
+            if keep:
+                _wait(tell, collector)
+        outcome = Outcome(campaign, people, seed, reported, raw, enhanced, clean=collector.process.returncode == 0)
     found = summary(outcome) | {"report": str(output.resolve()), "seconds": time.perf_counter() - started}
-    if not quiet:
-        story.closing(output, found["seconds"])
+    tell.closing(output, outcome.clean, found["seconds"])
     return found
+
+
+def _estimates(collector: Collector, campaign_id: str, method: str) -> dict[str, Any]:
+    import httpx
+
+    address = f"{collector.url}/campaigns/{campaign_id}/estimates"
+    answer = httpx.get(address, params={"enhance": method}, headers=collector.header("analyst"), timeout=120)
+    found: dict[str, Any] = answer.raise_for_status().json()
+    return found
+
+
+def _wait(tell: Any, collector: Collector) -> None:
+    """Keep the collector up until somebody has seen enough."""
+    tell.keeping(collector)
+    with suppress(KeyboardInterrupt):
+        while collector.process.poll() is None:
+            time.sleep(1.0)

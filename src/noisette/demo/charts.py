@@ -6,35 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from noisette.demo.collection import LEVEL, Outcome, Part, Portrait, covered, root_mean_square
-from noisette.demo.population import ATTRIBUTES, Attribute
+from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, widths
+from noisette.demo.population import SIGNALS, SPORT, SPORTS
+from noisette.utility import Plan
 
 _DARK, _NUT, _TAN, _PALE, _GREEN, _RED = "#5b3a1e", "#b9824a", "#cdae85", "#dcc6a8", "#3f7d58", "#b3261e"
-_ROUND = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1, 2, 3, 5, 7, 10, 20, 50]
+_ROUND = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5, 7, 10, 20, 50, 100]
 _TICKS: dict[str, Any] = {"tickvals": _ROUND, "ticktext": [f"{tick:g}" for tick in _ROUND]}
-_LINES = (_DARK, "#b9824a", "#3f7d58", "#4b6a9b", "#8d5b8f", "#7a7a3a", "#c0563f", "#3d8d91")
 
 
-def percent(part: Part, error: float) -> float:
-    """Return an error in % of the range: numbers span [-1, 1], frequencies [0, 1]."""
-    return 100 * error / (1 if part.mechanism.kind == "frequency" else 2)
-
-
-def plans(outcome: Outcome) -> str:
-    """Draw the predicted error of every mechanism, for both questions."""
+def plans(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
+    """Draw the predicted error of every mechanism, for a number and for the sport."""
     from plotly.subplots import make_subplots
 
-    titles = (f"{len(ATTRIBUTES)} numbers", "favourite sport")
-    figure = make_subplots(rows=1, cols=2, subplot_titles=titles, horizontal_spacing=0.2)
-    for column, part in enumerate((outcome.numbers, outcome.sport), start=1):
-        ordered = part.plan.candidates[::-1]
-        errors = [percent(part, candidate.mse**0.5) for candidate in ordered]
+    figure = make_subplots(rows=1, cols=2, subplot_titles=("a number", "favourite sport"), horizontal_spacing=0.2)
+    own = (chosen(outcome.campaign, SIGNALS[0].name), chosen(outcome.campaign, SPORT))
+    for column, (part, name, scale) in enumerate(zip(planned, own, (50, 100), strict=True), start=1):
+        ordered = part.candidates[:12][::-1]
+        errors = [scale * candidate.mse**0.5 for candidate in ordered]
         notes = ["" if candidate.unbiased else " biased" for candidate in ordered]
         figure.add_scatter(
             x=errors,
             y=[candidate.mechanism for candidate in ordered],
             mode="markers+text",
-            marker={"size": 13, "color": [_DARK if candidate is part.chosen else _TAN for candidate in ordered]},
+            marker={"size": 13, "color": [_DARK if candidate.mechanism == name else _TAN for candidate in ordered]},
             text=[f"  {error:.2f} %{note}" for error, note in zip(errors, notes, strict=True)],
             textposition="middle right",
             cliponaxis=False,
@@ -48,93 +43,86 @@ def plans(outcome: Outcome) -> str:
     return _html(figure, height=430, showlegend=False)
 
 
-def populations(part: Part) -> str:
-    """Draw the predicted error against the number of devices."""
+def shrinking(outcome: Outcome) -> str:
+    """Draw how the errors of the means fell as devices reported, beside what the plan said."""
     import plotly.graph_objects as go
 
-    users = np.geomspace(1e3, 1e8, 61)
+    looks = [look for look in (*outcome.reported.looks, outcome.found) if look["users"]]
+    scale, count = 100 / widths(), len(SIGNALS)
     figure = go.Figure()
-    best = list(part.plan.candidates[:6])
-    biased = [candidate for candidate in part.plan.candidates[6:] if not candidate.unbiased]
-    for place, candidate in enumerate(best + biased[:1]):
-        square = max(candidate.mse - candidate.std**2, 0.0)
-        errors = [percent(part, e) for e in np.sqrt(square + candidate.std**2 * part.plan.users / users)]
+    for field, name, colour, dash in (
+        ("predicted_std_error", "planned", _NUT, "dot"),
+        ("std_error", "seen", _GREEN, "solid"),
+    ):
+        errors = [_average([row[field] for row in look["dimensions"][:count]] * scale[:count]) for look in looks]
         figure.add_scatter(
-            x=users,
+            x=[look["users"] for look in looks],
             y=errors,
-            name=candidate.mechanism + ("" if candidate.unbiased else " (biased)"),
-            line={"color": _LINES[place % len(_LINES)], "width": 3 if candidate is part.chosen else 1.6},
-            hovertemplate="%{x:,.0f} devices: %{y:.3f} %<extra>" + candidate.mechanism + "</extra>",
+            name=name,
+            mode="lines+markers",
+            line={"color": colour, "dash": dash, "width": 2.5},
+            hovertemplate="%{x:,} devices: %{y:.2f} %",
         )
-    _mark(figure, part.plan.users)
-    figure.update_xaxes(type="log", title_text="devices (log scale)", dtick=1)
-    figure.update_yaxes(type="log", title_text="predicted error, % of the range (log scale)", dtick=1)
-    return _html(figure, height=420)
+    figure.update_xaxes(type="log", title_text="devices that have reported (log scale)")
+    figure.update_yaxes(type="log", title_text="standard error of a mean, % of the range", **_TICKS)
+    return _html(figure, height=380)
 
 
-def scatter(part: Part) -> str:
-    """Draw estimates against the truth."""
+def _average(errors: Any) -> float:
+    known = np.asarray(errors, dtype=np.float64)
+    return float(np.nanmean(known)) if np.isfinite(known).any() else float("nan")
+
+
+def errors(outcome: Outcome) -> str:
+    """Draw estimate minus truth for each quantity, with its interval."""
     import plotly.graph_objects as go
 
-    truth, value = (50 * (v + 1) for v in (part.truth, part.raw.value))
-    low, high = (50 * (v + 1) for v in part.raw.interval(LEVEL))
-    ends = [float(min(truth.min(), value.min())) - 3, float(max(truth.max(), value.max())) + 3]
+    gap = outcome.errors(outcome.column("value"))
+    radius = 50 * (outcome.column("high") - outcome.column("low")) / widths()
+    names = np.asarray([row["name"] for row in outcome.found["dimensions"]])
     figure = go.Figure()
-    figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": _PALE, "width": 2}, hoverinfo="skip")
-    figure.add_scatter(
-        x=truth,
-        y=value,
-        mode="markers",
-        marker={"color": _DARK, "size": 6},
-        error_y={"array": high - value, "arrayminus": value - low, "color": _NUT, "thickness": 1.2, "width": 0},
-        text=[_in_units(part, place) for place in range(len(ATTRIBUTES))],
-        hovertemplate="%{text}<extra></extra>",
-    )
-    figure.update_xaxes(title_text="true mean, % of the range")
-    figure.update_yaxes(title_text=f"estimate with its {LEVEL:.0%} interval, % of the range")
-    return _html(figure, height=460, showlegend=False)
-
-
-def errors(part: Part) -> str:
-    """Draw estimate minus truth for each attribute: about one interval in twenty misses zero."""
-    import plotly.graph_objects as go
-
-    inside = covered(part.raw, part.truth)
-    _, high = part.raw.interval(LEVEL)
-    gap, radius = 50 * (part.raw.value - part.truth), 50 * (high - part.raw.value)
-    figure = go.Figure()
-    for chosen, colour, name in ((inside, _DARK, "holds the truth"), (~inside, _RED, "misses it")):
-        places = np.flatnonzero(chosen)
+    for inside, colour, name in (
+        (outcome.covered, _DARK, "holds the truth"),
+        (~outcome.covered, _RED, "misses it"),
+    ):
         figure.add_scatter(
-            x=gap[places],
-            y=places,
+            x=gap[inside],
+            y=names[inside],
             mode="markers",
             name=name,
-            marker={"color": colour, "size": 6},
-            error_x={"array": radius[places], "color": colour, "thickness": 1, "width": 0},
-            text=[_in_units(part, place) for place in places.tolist()],
-            hovertemplate="%{text}<extra></extra>",
+            marker={"color": colour, "size": 7},
+            error_x={"array": radius[inside], "color": colour, "thickness": 1.2, "width": 0},
+            hovertemplate="%{y}: %{x:.2f} %<extra></extra>",
         )
     figure.add_vline(x=0, line_color=_PALE)
-    figure.update_xaxes(title_text="estimate minus truth, % of the range")
-    figure.update_yaxes(title_text="attribute", showticklabels=False, autorange="reversed")
-    return _html(figure, height=460)
+    figure.update_xaxes(title_text=f"estimate minus truth with its {LEVEL:.0%} interval, % of the range")
+    figure.update_yaxes(categoryorder="array", categoryarray=names[::-1].tolist())
+    return _html(figure, height=560)
 
 
-def frequencies(part: Part) -> str:
-    """Draw the true and the estimated frequencies."""
+def frequencies(outcome: Outcome) -> str:
+    """Draw the true and the estimated shares of the sports."""
     import plotly.graph_objects as go
 
-    _, high = part.raw.interval(LEVEL)
-    names = list(part.names)
+    own = slice(len(SIGNALS), None)
+    value, high = (100 * outcome.column(name)[own] for name in ("value", "high"))
+    names = list(SPORTS)
     figure = go.Figure()
-    figure.add_bar(x=names, y=100 * part.truth, name="truth", marker_color=_PALE, hovertemplate="%{y:.2f} %")
+    figure.add_bar(x=names, y=100 * outcome.truth[own], name="truth", marker_color=_PALE, hovertemplate="%{y:.2f} %")
     figure.add_bar(
         x=names,
-        y=100 * part.raw.value,
+        y=value,
         name=f"estimate, {LEVEL:.0%} interval",
         marker_color=_DARK,
-        error_y={"array": 100 * (high - part.raw.value), "color": _NUT, "thickness": 1.6},
+        error_y={"array": high - value, "color": _NUT, "thickness": 1.6},
+        hovertemplate="%{y:.2f} %",
+    )
+    figure.add_scatter(
+        x=names,
+        y=100 * outcome.column("value", enhanced=True)[own],
+        name="enhanced",
+        mode="markers",
+        marker={"color": _GREEN, "size": 9, "symbol": "diamond"},
         hovertemplate="%{y:.2f} %",
     )
     figure.update_layout(barmode="group", hovermode="x unified")
@@ -143,65 +131,29 @@ def frequencies(part: Part) -> str:
     return _html(figure, height=400)
 
 
-def distribution(portrait: Portrait, attribute: Attribute) -> str:
-    """Draw the true distribution of an attribute and the one found behind the reports."""
+def distribution(outcome: Outcome) -> str:
+    """Draw the true distribution of a signal and the one found behind the reports; nothing where reports tell none."""
     import plotly.graph_objects as go
 
-    edges = attribute.from_canonical(portrait.edges)
+    if outcome.portrait is None:
+        return "<p>Reports of this mechanism are of two kinds: they tell the mean and no distribution.</p>"
+    edges, truth, found = outcome.portrait
     middles = (edges[1:] + edges[:-1]) / 2
     figure = go.Figure()
-    figure.add_bar(x=middles, y=100 * portrait.truth, name="truth", marker_color=_PALE, width=np.diff(edges))
+    figure.add_bar(x=middles, y=100 * truth, name="truth", marker_color=_PALE, width=np.diff(edges))
     figure.add_scatter(
         x=middles,
-        y=100 * portrait.found,
+        y=100 * found,
         name="reconstructed",
         mode="lines+markers",
         line={"color": _DARK, "width": 2.5, "shape": "spline"},
     )
     figure.update_traces(hovertemplate="%{y:.2f} %")
     figure.update_layout(hovermode="x unified")
-    figure.update_xaxes(title_text=f"{attribute.name}, {attribute.unit}")
+    unit = next(signal.unit for signal in SIGNALS if signal.name == PORTRAIT)
+    figure.update_xaxes(title_text=f"{PORTRAIT}, {unit}")
     figure.update_yaxes(title_text="share of the devices, %")
     return _html(figure, height=360)
-
-
-def budgets(outcome: Outcome) -> str:
-    """Draw the error against the budget, before and after enhancing."""
-    import plotly.graph_objects as go
-
-    part = outcome.numbers
-    own = [root_mean_square(estimate.value - part.truth) for estimate in (part.raw, part.enhanced)]
-    rows = sorted([(a.epsilon, a.raw, a.enhanced) for a in outcome.alternatives] + [(outcome.epsilon, own[0], own[1])])
-    epsilons = [row[0] for row in rows]
-    figure = go.Figure()
-    for place, name, colour, dash in ((1, "raw estimate", _NUT, "dot"), (2, "enhanced", _GREEN, "solid")):
-        figure.add_scatter(
-            x=epsilons,
-            y=[percent(part, row[place]) for row in rows],
-            name=name,
-            mode="lines+markers",
-            line={"color": colour, "dash": dash, "width": 2.5},
-            hovertemplate="ε = %{x:g}: %{y:.2f} %",
-        )
-    _mark(figure, outcome.epsilon)
-    ticks: dict[str, Any] = {"tickvals": epsilons, "ticktext": [f"{e:g}" for e in epsilons]}
-    figure.update_xaxes(type="log", title_text="total budget ε of a device (log scale)", **ticks)
-    figure.update_yaxes(type="log", title_text="measured error, % of the range (log scale)", **_TICKS)
-    return _html(figure, height=380)
-
-
-def _mark(figure: Any, place: float) -> None:
-    """Draw a line at this collection's place on a logarithmic axis."""
-    figure.add_vline(x=place, line_dash="dot", line_color=_NUT)
-    label = {"text": "this collection", "showarrow": False, "font": {"color": _NUT}}
-    figure.add_annotation(x=np.log10(place), y=1, yref="paper", xanchor="right", yanchor="top", xshift=-4, **label)
-
-
-def _in_units(part: Part, place: int) -> str:
-    """Write a mean in the attribute's own unit."""
-    attribute = ATTRIBUTES[place]
-    truth, value = (float(attribute.from_canonical(v[place])) for v in (part.truth, part.raw.value))
-    return f"<b>{attribute.name}</b><br>truth {truth:,.4g} {attribute.unit}<br>estimate {value:,.4g} {attribute.unit}"
 
 
 def _html(figure: Any, *, height: int, showlegend: bool = True) -> str:

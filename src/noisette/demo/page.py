@@ -8,109 +8,80 @@ from string import Template
 
 import numpy as np
 
-from noisette._terminal import number
+from noisette._terminal import describe, number
 from noisette.demo import charts
-from noisette.demo.collection import LEVEL, PILOT, PORTRAIT, REPEATS, SHARDS, Outcome, Part, covered, root_mean_square
-from noisette.demo.population import ATTRIBUTES
+from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, root_mean_square, widths
+from noisette.demo.population import SIGNALS, SPORT, SPORTS
+from noisette.utility import Plan
 
 
-def page(outcome: Outcome) -> str:
+def page(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
     """Return the whole page."""
     from plotly.offline import get_plotlyjs
 
-    numbers, sport = outcome.numbers, outcome.sport
-    total = numbers.mechanism.guarantee.epsilon + sport.mechanism.guarantee.epsilon
+    campaign, guarantee = outcome.campaign, outcome.campaign.mechanism.guarantee
     template = Template(files("noisette.demo").joinpath("template.html").read_text(encoding="utf-8"))
     return template.substitute(
         users=f"{outcome.users:,}",
         plain_users=outcome.users,
-        epsilon=f"{outcome.epsilon:g}",
-        epsilon_numbers=f"{numbers.plan.epsilon:g}",
-        epsilon_sport=f"{sport.plan.epsilon:g}",
+        epsilon=f"{campaign.epsilon:g}",
         seed=outcome.seed,
-        count=len(ATTRIBUTES),
-        pilot=f"{PILOT:,}",
-        repeats=REPEATS,
-        shards=SHARDS,
-        total=f"{total:g}",
-        odds=f"{np.exp(total):,.0f}",
-        digest=numbers.digests[0],
+        count=len(SIGNALS),
+        sports=len(SPORTS),
+        report=campaign.mechanism.report,
+        dims=campaign.mechanism.dims,
+        number_mechanism=escape(chosen(campaign, SIGNALS[0].name)),
+        sport_mechanism=escape(chosen(campaign, SPORT)),
+        odds=f"{np.exp(guarantee.epsilon):,.0f}",
+        guarantee=escape(describe(guarantee)),
+        seconds=f"{outcome.reported.seconds:.0f}",
+        level=f"{LEVEL:.0%}",
+        enhanced_by=escape(str(outcome.enhanced["enhance"])),
+        portrait_name=escape(PORTRAIT),
         cards=_cards(outcome),
-        plan=charts.plans(outcome),
-        population=charts.populations(numbers),
-        numbers_coverage=f"By {numbers.chosen.mechanism}. {numbers.coverage}",
-        scatter=charts.scatter(numbers),
-        errors=charts.errors(numbers),
-        table=_table(numbers),
-        sport_coverage=f"By {sport.chosen.mechanism}. {sport.coverage}{_rare(sport)}",
-        sport=charts.frequencies(sport),
-        portrait=_portrait(outcome),
-        budgets=charts.budgets(outcome),
-        guarantee=_guarantee(outcome),
+        plan=charts.plans(outcome, planned),
+        shrinking=charts.shrinking(outcome),
+        errors=charts.errors(outcome),
+        table=_table(outcome),
+        sport=charts.frequencies(outcome),
+        portrait=charts.distribution(outcome),
+        rare=_rare(outcome),
         plotly=get_plotlyjs(),
     )
 
 
 def _cards(outcome: Outcome) -> str:
-    part = outcome.numbers
-    hits, total = part.shard_coverage
-    measured = charts.percent(part, root_mean_square(part.raw.value - part.truth))
+    count = len(SIGNALS)
+    measured = root_mean_square(outcome.errors(outcome.column("value"))[:count])
+    planned = root_mean_square((100 * outcome.column("predicted_std_error") / widths())[:count])
     facts = (
         (f"{outcome.users:,}", "devices, none of which showed its data"),
-        (f"ε = {outcome.epsilon:g}", "per device, over all its answers, in the local model"),
-        (
-            f"{measured:.2f} %",
-            f"of its range: error of a mean, predicted {charts.percent(part, part.chosen.mse**0.5):.2f} %",
-        ),
-        (f"{hits / total:.1%}", f"of {total:,} intervals at {LEVEL:.0%} hold the truth"),
+        (f"ε = {outcome.campaign.epsilon:g}", "per device, over all its answer, in the local model"),
+        (f"{measured:.2f} %", f"of its range: error of a mean, planned {planned:.2f} % at the worst"),
+        (f"{int(outcome.covered.sum())} of {outcome.covered.size}", f"intervals at {LEVEL:.0%} hold the truth"),
     )
     return "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(label)}</span></div>' for value, label in facts
     )
 
 
-def _rare(part: Part) -> str:
-    low, _ = part.raw.interval(LEVEL)
-    lost = [name for name, value in zip(part.names, low, strict=True) if value <= 0]
-    return f" Too rare to tell from zero at this budget: {', '.join(lost)}." if lost else ""
+def _rare(outcome: Outcome) -> str:
+    low = outcome.column("low")[len(SIGNALS) :]
+    lost = [name for name, value in zip(SPORTS, low, strict=True) if value <= 0]
+    return f"Too rare to tell from zero at this budget: {', '.join(lost)}." if lost else ""
 
 
-def _table(part: Part) -> str:
-    low, high = part.raw.interval(LEVEL)
-    inside = covered(part.raw, part.truth)
-    heads = ("attribute", "unit", "truth", "estimate", f"{LEVEL:.0%} from", "to", "enhanced")
+def _table(outcome: Outcome) -> str:
+    heads = ("quantity", "unit", "truth", "estimate", f"{LEVEL:.0%} from", "to", "enhanced")
+    columns = (outcome.truth, *(outcome.column(name) for name in ("value", "low", "high")))
+    columns = (*columns, outcome.column("value", enhanced=True))
+    errors = outcome.column("std_error")
+    units = [signal.unit for signal in SIGNALS] + ["share"] * len(SPORTS)
     rows = []
-    for place, attribute in enumerate(ATTRIBUTES):
-        error = attribute.from_length(float(part.raw.std_error[place]))
-        values = (part.truth, part.raw.value, low, high, part.enhanced.value)
-        cells = [number(float(attribute.from_canonical(v[place])), error) for v in values]
-        style = "" if inside[place] else ' class="out"'
+    for place, (row, unit) in enumerate(zip(outcome.found["dimensions"], units, strict=True)):
+        style = "" if outcome.covered[place] else ' class="out"'
+        cells = [number(float(values[place]), float(errors[place])) for values in columns]
         body = "".join(f"<td{style}>{cell}</td>" for cell in cells)
-        rows.append(f"<tr><td>{escape(attribute.name)}</td><td>{escape(attribute.unit)}</td>{body}</tr>")
+        rows.append(f"<tr><td>{escape(row['name'])}</td><td>{escape(unit)}</td>{body}</tr>")
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-
-
-def _portrait(outcome: Outcome) -> str:
-    if outcome.portrait is None:
-        return ""
-    attribute = ATTRIBUTES[PORTRAIT]
-    return (
-        f"<section><h2>The distribution of one attribute: {escape(attribute.name)}</h2>"
-        f"<p>The same reports hold more than means: expectation maximisation reconstructs how the true values are "
-        f"distributed, here from {outcome.portrait.reports:,} noisy reports about this attribute.</p>"
-        f"{charts.distribution(outcome.portrait, attribute)}</section>"
-    )
-
-
-def _guarantee(outcome: Outcome) -> str:
-    rows = []
-    for name, part in (("the numbers", outcome.numbers), ("the sport", outcome.sport)):
-        g = part.mechanism.guarantee
-        cells = (name, part.chosen.mechanism, f"{g.epsilon:g}", g.unit, g.model, g.relation)
-        rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
-    total = sum(part.mechanism.guarantee.epsilon for part in (outcome.numbers, outcome.sport))
-    rows.append(f"<td><b>a device, in all</b></td><td></td><td><b>{total:g}</b></td><td colspan=3>budgets add up</td>")
-    head = "".join(f"<th>{text}</th>" for text in ("answer", "mechanism", "ε", "unit", "model", "relation"))
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<table class="words"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'

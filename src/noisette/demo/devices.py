@@ -1,0 +1,114 @@
+"""Devices that report over the network, each with a secret, a token and a report of its own, while somebody watches."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from threading import local
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+
+from noisette.collector.campaigns import VERSION, Campaign
+from noisette.collector.periods import period_at
+from noisette.collector.tokens import new_secret, token
+from noisette.demo.collector import Collector
+from noisette.demo.population import Devices
+
+_AT_ONCE = 12  # connections
+_ATTEMPTS, _PATIENCE = 4, 120.0
+_BLOCK = 500  # devices simulated together
+_LOOK = 4.0  # seconds between two looks at the estimates
+
+Watch = Callable[[dict[str, Any], float], None]
+
+
+@dataclass
+class Reported:
+    """How the reporting went: every look at the estimates on the way, and how long it took."""
+
+    accepted: int
+    looks: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def report(
+    campaign: Campaign, collector: Collector, devices: Devices, noise: np.random.Generator, watch: Watch
+) -> Reported:
+    """Let all devices report, one request each, and show the estimates on the way."""
+    started, looks = time.perf_counter(), []
+    path, network = f"/campaigns/{campaign.id}/reports", _Network(collector)
+    with (
+        httpx.Client(base_url=collector.url, headers=collector.header("analyst"), timeout=_PATIENCE) as analyst,
+        ThreadPoolExecutor(_AT_ONCE) as threads,
+    ):
+        try:
+            sending = [threads.submit(network.post, path, body) for body in _bodies(campaign, devices, noise)]
+            pause = _LOOK
+            while wait(sending, timeout=pause).not_done:
+                asked = time.perf_counter()
+                looks.append(analyst.get(f"/campaigns/{campaign.id}/estimates").raise_for_status().json())
+                watch(looks[-1], time.perf_counter() - started)
+                pause = max(_LOOK, 3 * (time.perf_counter() - asked))  # a busy machine is left to the devices
+            accepted = sum(one.result() for one in sending)
+        finally:
+            threads.shutdown(cancel_futures=True)
+            network.close()
+    return Reported(accepted, looks, time.perf_counter() - started)
+
+
+def _bodies(campaign: Campaign, devices: Devices, noise: np.random.Generator) -> Iterator[bytes]:
+    """Make what every device sends; what a device does alone is here done for some at once."""
+    period, coded = period_at(campaign.period), devices.coded
+    for start in range(0, len(devices.sports), _BLOCK):
+        here = {name: values[start : start + _BLOCK] for name, values in coded.items()}
+        for row in campaign.privatize_coded(here, rng=noise):
+            own = {"token": token(new_secret(), campaign.id, period), "key": uuid.uuid4().hex}
+            body = {"version": VERSION, "period": period, "report": row[0].tolist()} | own
+            yield json.dumps(body).encode()
+
+
+class _Network:
+    """A connection for each thread, which is made again when it breaks."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._place = urlsplit(collector.url).netloc
+        self._headers = collector.header("device") | {"Content-Type": "application/json"}
+        self._own, self._made = local(), list[HTTPConnection]()
+
+    def post(self, path: str, body: bytes) -> int:
+        """Send a report until it is acknowledged, always under the same key; return 1."""
+        for attempt in range(_ATTEMPTS):
+            time.sleep(attempt)
+            connection = self._connection()
+            try:
+                connection.request("POST", path, body, self._headers)
+                answer = connection.getresponse()
+                said = answer.read()
+            except (HTTPException, OSError):
+                connection.close()  # the next request opens it again
+                continue
+            if answer.status in (200, 201):
+                return 1
+            if answer.status < 500 and answer.status != 429:
+                raise RuntimeError(f"The collector refused a report: {said.decode(errors='replace')}")
+        raise RuntimeError("The collector does not answer.")
+
+    def _connection(self) -> HTTPConnection:
+        if not hasattr(self._own, "connection"):
+            self._own.connection = HTTPConnection(self._place, timeout=_PATIENCE)
+            self._made.append(self._own.connection)
+        found: HTTPConnection = self._own.connection
+        return found
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._made:
+            connection.close()

@@ -1,0 +1,122 @@
+"""What the demonstration found, beside the truth that only a simulation knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisette._validate import FloatArray
+from noisette.collector.campaigns import Campaign
+from noisette.demo.devices import Reported
+from noisette.demo.population import SIGNALS, SPORT, SPORTS, Devices
+from noisette.domains import Categorical, Interval
+from noisette.utility import Plan, plan
+
+LEVEL = 0.95
+BINS = 32
+PORTRAIT = "screen time"  # the signal whose distribution is shown
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A collection from the question to the enhanced estimates.
+
+    Quantities are the means of the signals, then the shares of the sports, as the campaign orders them.
+    """
+
+    campaign: Campaign
+    devices: Devices = field(repr=False)
+    seed: int
+    reported: Reported = field(repr=False)
+    found: dict[str, Any] = field(repr=False)
+    enhanced: dict[str, Any] = field(repr=False)
+    clean: bool
+
+    @property
+    def users(self) -> int:
+        """How many devices reported."""
+        return int(self.found["users"])
+
+    @cached_property
+    def truth(self) -> FloatArray:
+        """The true means and shares."""
+        return self.devices.truth
+
+    def column(self, name: str, *, enhanced: bool = False) -> FloatArray:
+        """Return one field of all estimates."""
+        rows = (self.enhanced if enhanced else self.found)["dimensions"]
+        return np.asarray([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+
+    @cached_property
+    def covered(self) -> Any:
+        """Which intervals hold the truth."""
+        return (self.column("low") <= self.truth) & (self.truth <= self.column("high"))
+
+    @property
+    def portrait(self) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Edges, true shares and reconstructed shares of one signal's distribution, where the reports tell it."""
+        shape = next(one for one in self.found["attributes"] if one["name"] == PORTRAIT)["distribution"]
+        if shape is None:
+            return None
+        edges = np.asarray(shape["edges"])
+        place = [signal.name for signal in SIGNALS].index(PORTRAIT)
+        counts = np.histogram(self.devices.numbers[:, place], edges)[0]
+        return edges, counts / counts.sum(), np.asarray(shape["probabilities"])
+
+    def errors(self, values: FloatArray) -> FloatArray:
+        """Return differences from the truth in % of the range; shares have a range of one."""
+        return 100 * (values - self.truth) / widths()
+
+
+def widths() -> FloatArray:
+    """Return the range of each quantity."""
+    return np.concatenate([[signal.width for signal in SIGNALS], np.ones(len(SPORTS))])
+
+
+def root_mean_square(errors: FloatArray) -> float:
+    """Return the size of errors."""
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def plans(campaign: Campaign) -> tuple[Plan, Plan]:
+    """Return the errors of every mechanism for one number on [-1, 1] and for the sport, with the reports each gets."""
+    mechanism = campaign.mechanism
+    users = max(1, campaign.users * mechanism.report // mechanism.dims)
+    epsilon = campaign.epsilon / mechanism.report
+    sports = Categorical(labels=tuple(SPORTS))
+    return plan(users=users, epsilon=epsilon, domain=Interval()), plan(users=users, epsilon=epsilon, domain=sports)
+
+
+def chosen(campaign: Campaign, attribute: str) -> str:
+    """Return the name of the mechanism that answers about an attribute."""
+    names = [one.name for one in campaign.attributes]
+    return str(campaign.mechanism.inner_mechanisms[names.index(attribute)].name)
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome as JSON would have it."""
+    names = ("name", "value", "std_error", "low", "high", "predicted_std_error")
+    rows = [
+        {name: row[name] for name in names} | {"truth": truth, "enhanced": better["value"]}
+        for row, better, truth in zip(
+            outcome.found["dimensions"], outcome.enhanced["dimensions"], outcome.truth, strict=True
+        )
+    ]
+    return {
+        "users": outcome.users,
+        "accepted": outcome.reported.accepted,
+        "seed": outcome.seed,
+        "guarantee": outcome.found["guarantee"],
+        "mechanisms": {"numbers": chosen(outcome.campaign, SIGNALS[0].name), SPORT: chosen(outcome.campaign, SPORT)},
+        "dimensions": rows,
+        "covered": int(outcome.covered.sum()),
+        "error": root_mean_square(outcome.errors(outcome.column("value"))),
+        "enhanced_error": root_mean_square(outcome.errors(outcome.column("value", enhanced=True))),
+        "enhanced_by": outcome.enhanced["enhance"],
+        "looks": [{"users": one["users"]} for one in outcome.reported.looks],
+        "collection_seconds": outcome.reported.seconds,
+        "stopped_cleanly": outcome.clean,
+    }
