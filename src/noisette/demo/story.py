@@ -69,8 +69,8 @@ class Story:
         self._out.print(shown)
         mechanism = campaign.mechanism
         self._out.print(
-            f"In % of the range, at the worst distribution. Every device reports {mechanism.report} of "
-            f"{mechanism.dims} attributes. Marked: what the planner took, for all attributes together.",
+            f"What noise adds, in % of the range, at the worst distribution. Every device reports {mechanism.report} "
+            f"of {mechanism.dims} attributes. Marked: what the planner took, for all attributes together.",
             style="dim",
         )
 
