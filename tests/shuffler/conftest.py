@@ -13,7 +13,6 @@ from noisette.shuffler import Clients, Receipt, Sender, Shuffler, create_app, cr
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.sender import Http
 
-
 collect_ignore = ["quickstart"]  # a Flower app, which Flower imports
 
 

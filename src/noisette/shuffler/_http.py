@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,11 @@ def new_app(title: str, metrics: Metrics, log: logging.Logger, lifespan: Callabl
     @app.exception_handler(Full)
     async def full(_: Request, error: Full) -> Response:
         return answer(507, "full", error)
+
+    @app.exception_handler(sqlite3.Error)
+    async def broken(_: Request, error: sqlite3.Error) -> Response:
+        log.error("database", extra={"told": {"error": type(error).__name__}})
+        return answer(503, "unavailable", Exception("The store does not answer. Nothing was stored; try again."))
 
     @app.get("/health")
     async def health() -> dict[str, str]:
