@@ -108,7 +108,7 @@ def test_a_report_is_there_from_an_attempt_whose_answer_was_lost(both: Both, tmp
 
 def test_the_amplified_guarantee_is_stated(both: Both, campaign: Campaign) -> None:
     found = httpx.get(f"{both.collector}/campaigns/commute/shuffler", headers=auth("device")).json()
-    expected = amplified(campaign.mechanism.guarantee, USERS, 1e-6)
+    expected = amplified(campaign.mechanism, USERS, 1e-6)
     assert found["minimum"] == USERS
     assert found["public_key"] == both.shuffled.key.public.text
     assert found["local"]["epsilon"] == 2.0
@@ -117,7 +117,7 @@ def test_the_amplified_guarantee_is_stated(both: Both, campaign: Campaign) -> No
     many = Shuffled(both.shuffled.key, both.shuffled.shufflers, minimum=100_000)
     stated = many.statement(campaign)["shuffled"]
     assert stated["model"] == "shuffled"
-    assert stated["epsilon"] == amplified(campaign.mechanism.guarantee, 100_000, 1e-6).epsilon
+    assert stated["epsilon"] == amplified(campaign.mechanism, 100_000, 1e-6).epsilon
     assert 0 < stated["epsilon"] < 0.1
     grouped = COMMUTE | {"public_group": {"name": "city", "values": ["A", "B"]}}
     assert many.guarantee(Campaign.from_dict(grouped)) is None  # who is alone in a group stands out

@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,7 @@ class Shuffled:
         The report is one of at least ``minimum`` that came in random order. Nothing is gained where the local
         guarantee has a delta, or where a public group is told with the report: few may share it.
         """
-        own = campaign.mechanism.guarantee
-        if own.delta > 0 or own.matrix is not None or campaign.public_group is not None:
-            return None
-        found = amplified(own, self.minimum, self.delta)
-        return found if found.epsilon < own.epsilon else None
+        return _amplified(campaign, self.minimum, self.delta)
 
     def statement(self, campaign: Campaign) -> dict[str, Any]:
         """Return as JSON what a device needs to know before it answers through the shuffler."""
@@ -73,6 +70,16 @@ class Shuffled:
             "shuffled": None if found is None else found.spec(),
             "scope": "one period; over several periods, and if shuffler and collector collude, the local one holds",
         }
+
+
+@lru_cache(maxsize=256)
+def _amplified(campaign: Campaign, minimum: int, delta: float) -> Guarantee | None:
+    """Compute `Shuffled.guarantee`, which takes a second where a great many are mixed."""
+    own: Guarantee = campaign.mechanism.guarantee
+    if own.delta > 0 or own.matrix is not None or campaign.public_group is not None:
+        return None
+    found = amplified(campaign.mechanism, minimum, delta)
+    return found if found.epsilon < own.epsilon else None
 
 
 def label(campaign: Campaign, period: str) -> Round:
