@@ -66,7 +66,8 @@ def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[
     found = [_enhanced(one, query.method) if sums.users else one for one in sums.estimates()]
     rows = []
     for one in found:
-        low, high = one.interval(query.level)
+        with np.errstate(invalid="ignore"):  # at no confidence at all an interval of infinite error has no ends
+            low, high = one.interval(query.level)
         rows += list(zip(one.names or (), one.value, one.std_error, low, high, _each(one), strict=True))
     told = [dict(zip(_FIELDS, (*row, error), strict=True)) for row, error in zip(rows, expected, strict=True)]
     gains = [one.expected_gain for one in found if one.expected_gain is not None]
