@@ -47,7 +47,7 @@ def test_a_run_is_debited_whole_and_once_and_rounds_are_counted(tmp_path):
         assert not ask(mod, terms(), number).has_error()
     with Ledger(tmp_path / "budget.db") as ledger:
         assert float(ledger.balance("node-1").left["epsilon"]) == pytest.approx(1.0)
-    assert "asks for epsilon=1" in reason(ask(mod, terms(), 4))  # a fourth release of three
+    assert "All 3 rounds" in reason(ask(mod, terms(), 4))  # a fourth release of three
     assert "asks for epsilon=6" in reason(ask(mod, terms(run="another"), 1))
     assert not ask(mod, terms(run="small", budget=0.9, rounds=1), 1).has_error()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import io
 import math
 import os
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
-from noisette.accounting import AlreadyDebited, Ledger, LedgerError, UnknownAccount
+from noisette.accounting import AlreadyDebited, Ledger, LedgerError
+from noisette.federated.channel import Channel
 from noisette.federated.layout import Layout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Terms
@@ -25,8 +28,8 @@ class NodeBudget:
     """What a client is willing to give away over all runs, in a ledger file on the client's disk.
 
     The first round of a run debits the guarantee of the whole run, computed here from the server's terms; it stays
-    debited if the run stops early. Then each round is answered once, and no more rounds than the terms say. A second
-    run adds its guarantee to the first one's.
+    debited if the run stops early. Then each round is answered once, and no more rounds than the terms say: a log next
+    to the ledger, on the disk before a report is made, counts them. A second run adds its guarantee to the first one's.
     """
 
     ledger: str | os.PathLike[str]
@@ -42,59 +45,92 @@ class NodeBudget:
             raise ValueError(f"Expected model={self.model!r} to be 'local' or 'shuffled'.")
         _validate.integer(self.minimum_set, "minimum_set", low=2 if self.model == "shuffled" else 1)
 
-    @property
-    def _ledger(self) -> Ledger:
-        return _opened(Path(self.ledger).absolute())
+    def desk(self, account: str, terms: Terms, layout: Layout) -> Desk:
+        """Return where the rounds of one run are answered."""
+        channel, run = _prepared(terms.to_json(), layout)
+        return Desk(self, account, terms, layout, channel, run)
 
-    def spend(self, account: str, terms: Terms, layout: Layout, number: int) -> None:
-        """Debit one round, or raise: `BudgetExceeded` if it is too much, `AlreadyDebited` if it was answered before."""
-        run = terms.key(layout)
-        releases = f"{account}: releases of {run}"
-        try:
-            receipt = self._ledger.debit(releases, 1, note=f"round {number}", idempotency_key=str(number))
-        except UnknownAccount:
-            self._begin(account, terms, layout, run, releases)
-            receipt = self._ledger.debit(releases, 1, note=f"round {number}", idempotency_key=str(number))
-        if receipt.replayed:
-            raise AlreadyDebited(
-                f"Round {number} of run {run} was answered before, and that report is gone. A new one would be a "
-                "second release: leave this client out of the round."
-            )
-
-    def _begin(self, account: str, terms: Terms, layout: Layout, run: str, releases: str) -> None:
-        """Debit a whole run, and open the account that counts its releases."""
+    def begin(self, account: str, terms: Terms, layout: Layout, run: str) -> None:
+        """Debit a whole run, once however often it is called; raise `BudgetExceeded` if it is too much."""
         promise = terms.promise(layout, model=self.model, clients=self.minimum_set)
         if not math.isfinite(promise.epsilon):
             raise LedgerError(
                 "These terms promise nothing that a budget could hold: no finite epsilon is true of them."
             )
-        self._ledger.open_account(account, self.epsilon, self.delta)
-        self._ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)
-        self._ledger.open_account(releases, terms.rounds)
+        ledger = _opened(Path(self.ledger).absolute())
+        ledger.open_account(account, self.epsilon, self.delta)
+        ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)
 
-    def kept(self, account: str, terms: Terms, layout: Layout, number: int) -> npt.NDArray[Any] | None:
-        """Return the report that was made for a round, if the round was answered and this client still has it."""
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a client answers the rounds of one run: what it has answered, and the last report."""
+
+    budget: NodeBudget
+    account: str
+    terms: Terms
+    layout: Layout
+    channel: Channel
+    run: str
+
+    @property
+    def _file(self) -> str:
+        name = hashlib.sha256(f"{self.account} {self.run}".encode()).hexdigest()[:32]
+        return f"{os.fspath(self.budget.ledger)}-reports/{name}"
+
+    def spend(self, number: int) -> None:
+        """Note that a round is answered, or raise: what the client cannot afford, or has answered before, is refused.
+
+        The note is on the disk when this returns. One that a crash cut short counts as a release.
+        """
+        log = Path(f"{self._file}.log")
+        if not log.exists():
+            self.budget.begin(self.account, self.terms, self.layout, self.run)
+            log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            noted = file.read().split()
+            if b"%d" % number in noted:
+                raise AlreadyDebited(
+                    f"Round {number} of run {self.run} was answered before, and that report is gone. A new one would "
+                    "be a second release: leave this client out of the round."
+                )
+            if len(noted) >= self.terms.rounds:
+                raise LedgerError(
+                    f"All {self.terms.rounds} rounds that were paid for are answered in run {self.run}. "
+                    "Ask other clients, or begin a run of more rounds."
+                )
+            file.write(b"%d\n" % number)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def kept(self, number: int) -> npt.NDArray[Any] | None:
+        """Return the report that was made for a round, if the round was the last one answered."""
         try:
-            stored: npt.NDArray[Any] = np.load(self._file(account, terms, layout, number), allow_pickle=False)
+            with Path(f"{self._file}.npy").open("rb") as file:
+                if file.readline() != b"%d\n" % number:
+                    return None
+                stored: npt.NDArray[Any] = np.load(io.BytesIO(file.read()), allow_pickle=False)
         except (OSError, ValueError, EOFError):
             return None
         return stored
 
-    def keep(self, account: str, terms: Terms, layout: Layout, number: int, payload: npt.NDArray[Any]) -> None:
+    def keep(self, number: int, payload: npt.NDArray[Any]) -> None:
         """Keep the report of a round, in place of the one before it: asked again, the client sends the same one."""
-        target = self._file(account, terms, layout, number)
+        target = Path(f"{self._file}.npy")
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(f".{os.getpid()}.part")
-        with part.open("wb") as file:
+        target.unlink(missing_ok=True)  # a new file, as replacing one waits for the disk; cut short it is not read
+        with target.open("xb") as file:
+            file.write(b"%d\n" % number)
             np.save(file, payload, allow_pickle=False)
-        part.replace(target)
-        for older in target.parent.glob("*.npy"):
-            if older != target:
-                older.unlink(missing_ok=True)
 
-    def _file(self, account: str, terms: Terms, layout: Layout, number: int) -> Path:
-        name = hashlib.sha256(f"{account} {terms.key(layout)}".encode()).hexdigest()[:32]
-        return Path(f"{os.fspath(self.ledger)}-reports") / name / f"{number}.npy"
+
+@lru_cache(maxsize=8)
+def _prepared(terms: str, layout: Layout) -> tuple[Channel, str]:
+    """Return the channel and the name of a run once a process: they are the same for all its clients."""
+    read = Terms.read(terms)
+    return read.channel(layout), read.key(layout)
 
 
 @lru_cache(maxsize=8)

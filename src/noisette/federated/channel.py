@@ -100,7 +100,10 @@ class Channel:
     def privatize(self, update: Arrays, *, rng: Rng = None) -> Release:
         """Return what leaves the client about an update: arrays by name, a list of them, or one vector."""
         flat = isinstance(update, np.ndarray) and update.shape == (self.layout.dims,)
-        vector = Layout.of(update).flatten(update) if flat else self.layout.flatten(update)
+        return self.release(Layout.of(update).flatten(update) if flat else self.layout.flatten(update), rng=rng)
+
+    def release(self, vector: FloatArray, *, rng: Rng = None) -> Release:
+        """Return what leaves the client about a vector of finite weights that nobody needs any more: it is clipped."""
         clipped = self.clip.inward(vector, self.layout)
         report = self.whole.privatize(vector, rng=_random.generator(rng))
         return Release(self._packed(report), clipped)

@@ -7,13 +7,14 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
 
 from noisette.accounting import AlreadyDebited, BudgetExceeded, LedgerError
-from noisette.federated.budget import NodeBudget
+from noisette.federated.budget import Desk, NodeBudget
 from noisette.federated.layout import Layout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Placement, Terms
@@ -96,8 +97,8 @@ class LocalPrivacy:
         if terms.model == "shuffled" and self.budget.model == "shuffled" and terms.clients < self.budget.minimum_set:
             raise ValueError(f"The server mixes {terms.clients} reports, this client wants {self.budget.minimum_set}.")
         start = _arrays(message)
-        layout, account = Layout.of(start), self._account(context)
-        payload = self.budget.kept(account, terms, layout, number)
+        desk = self.budget.desk(self._account(context), terms, Layout.of(start))
+        payload = desk.kept(number)
         public: dict[str, Any] = {}
         began = time.monotonic()
         if payload is None:
@@ -105,20 +106,19 @@ class LocalPrivacy:
             if reply.has_error():
                 return reply
             public = self._public(reply)
-            payload = self._release(terms, layout, number, account, start, reply)
-            self.budget.keep(account, terms, layout, number, payload)
+            payload = self._release(desk, number, start, reply)
+            desk.keep(number, payload)
         if self.shuffler is not None:
-            self._post(terms, layout, number, payload, context, message, time.monotonic() - began)
+            self._post(desk, number, payload, context, message, time.monotonic() - began)
             payload = np.zeros(0, dtype=np.uint8)
         content = RecordDict({"arrays": ArrayRecord({REPORT: Array(payload)})})
-        content["noisette"] = ConfigRecord({"round": number, "run": terms.key(layout)})
+        content["noisette"] = ConfigRecord({"round": number, "run": desk.run})
         content["metrics"] = MetricRecord(public)
         return Message(content, reply_to=message)
 
-    def _release(
-        self, terms: Terms, layout: Layout, number: int, account: str, start: dict[str, Any], reply: Message
-    ) -> Any:
+    def _release(self, desk: Desk, number: int, start: dict[str, Any], reply: Message) -> Any:
         """Debit the budget, and then make the report."""
+        terms, layout = desk.terms, desk.layout
         records = dict(reply.content.array_records)
         last_step = terms.placement == "last-step"
         before = records.pop(BEFORE_LAST_STEP, None)
@@ -126,38 +126,30 @@ class LocalPrivacy:
             wanted = f"'arrays' and {BEFORE_LAST_STEP!r}" if last_step else "one"
             raise ValueError(f"Expected the app to return {wanted} as records of arrays, got {list(records)}.")
         vector = layout.flatten(_named(next(iter(records.values()))))
+        channel = desk.channel
         if before is not None:
             clean = layout.flatten(_named(before))
-            channel = terms.channel(layout)
             # the clean part is sent as it is: that is the flaw of this placement
             return clean + channel.estimate(channel.privatize(vector - clean).payload) - layout.flatten(start)
         if terms.sends == "update":
-            vector -= layout.flatten(start)
-        self.budget.spend(account, terms, layout, number)
-        release = terms.channel(layout).privatize(vector)
+            for name, part in layout.parts():
+                vector[part] -= start[name].reshape(-1)
+        desk.spend(number)
+        release = channel.release(vector)
         _log.info(
             "noisette: round %d answered by %s; clipping took %.1f %%", number, terms.mechanism, 100 * release.clipped
         )
         return release.payload
 
-    def _post(
-        self,
-        terms: Terms,
-        layout: Layout,
-        number: int,
-        payload: Any,
-        context: Context,
-        message: Message,
-        elapsed: float,
-    ) -> None:
+    def _post(self, desk: Desk, number: int, payload: Any, context: Context, message: Message, elapsed: float) -> None:
         """Send a report through the shuffler."""
         assert self.shuffler is not None
         config = _config(message)
-        values = terms.channel(layout).unpack(payload)
+        channel, dims = desk.channel, desk.layout.dims
         self.shuffler(context).send(
-            values,
-            Packets(layout.dims, terms.batch),
-            context=terms.key(layout),
+            channel.unpack(payload),
+            Packets(dims, min(desk.terms.batch, dims) if channel.answers > 1 else dims),
+            context=desk.run,
             number=number,
             spread=float(config.get("noisette-spread", 0.0)),
             slowest=float(config.get("noisette-slowest", 0.0)),
@@ -183,7 +175,10 @@ def _terms(message: Message) -> tuple[Terms, int]:
     text, number = config.get(TERMS), config.get("server-round")
     if not isinstance(text, str) or not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ValueError("The server sent no terms. Use noisette's PrivateFedAvg as its strategy.")
-    return Terms.read(text), number
+    return _read(text), number
+
+
+_read = lru_cache(maxsize=8)(Terms.read)  # all clients of a round that share a process get the same terms
 
 
 def _config(message: Message) -> dict[str, Any]:

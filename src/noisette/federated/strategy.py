@@ -117,7 +117,7 @@ class PrivateFedAvg(FedAvg):
         self.timeout = 3600.0
         self._dtypes: dict[str, Any] = {}
         self._asked: list[int] = []
-        self._offset = 0
+        self._offset, self._context = 0, ""
 
     @property
     def run(self) -> History:
@@ -184,7 +184,7 @@ class PrivateFedAvg(FedAvg):
                 )
             self.history = stored
             _log.info("noisette: going on after round %d", stored.done)
-        self._offset = self.run.done
+        self._offset, self._context = self.run.done, self.run.terms.key(layout)
         return self._record(self.run.weights)
 
     def configure_train(
@@ -193,8 +193,9 @@ class PrivateFedAvg(FedAvg):
         """Ask some clients: those first that were asked least often."""
         number, run = server_round + self._offset, self.run
         self._asked = self._sample(grid, number)
+        again = set(run.pending)
         for node in self._asked:
-            run.taken_part[node] = run.taken_part.get(node, 0) + (node not in run.pending)
+            run.taken_part[node] = run.taken_part.get(node, 0) + (node not in again)
         run.pending = list(self._asked)
         self._save()
         config["server-round"], config[TERMS] = number, run.terms.to_json()
@@ -207,7 +208,8 @@ class PrivateFedAvg(FedAvg):
         run = self.run
         wanted = self.clients_per_round or max(int(len(list(grid.get_node_ids())) * self.fraction_train), 1)
         _, available = sample_nodes(grid, max(self.min_available_nodes, self.minimum), min(wanted, self.minimum))
-        known = [node for node in run.pending if node in set(available)]
+        there = set(available)
+        known = [node for node in run.pending if node in there]
         if known:
             return known
         chosen = draw(available, run.taken_part, number=wanted, most=run.terms.rounds)
@@ -225,7 +227,7 @@ class PrivateFedAvg(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up the reports of a round as they come, and release their mean if there are enough."""
         number, run = server_round + self._offset, self.run
-        channel = run.terms.channel(run.layout)
+        channel, asked = run.terms.channel(run.layout), set(self._asked)
         aggregator = Aggregator(channel, minimum=self.minimum)
         rejected: list[dict[str, Any]] = []
         failed = answered = 0
@@ -237,6 +239,8 @@ class PrivateFedAvg(FedAvg):
                 continue
             answered += 1
             try:
+                if node not in asked:
+                    raise RejectedReport("it was not asked in this round")
                 self._take(reply, number, aggregator)
             except (RejectedReport, ValueError, TypeError, KeyError) as error:
                 rejected.append({"client": node, "reason": str(error)})
@@ -272,13 +276,11 @@ class PrivateFedAvg(FedAvg):
     def _take(self, reply: Message, number: int, aggregator: Aggregator) -> None:
         """Add one client's reply to the round."""
         node, run = reply.metadata.src_node_id, self.run
-        if node not in self._asked:
-            raise RejectedReport("it was not asked in this round")
         arrays = list(reply.content.array_records.values())
         about: dict[str, Any] = dict(reply.content.config_records.get("noisette", {}))
         if len(arrays) != 1 or list(arrays[0]) != [REPORT]:
             raise RejectedReport("it holds no private report; does the client run noisette's LocalPrivacy?")
-        if about.get("round") != number or about.get("run") != run.terms.key(run.layout):
+        if about.get("round") != number or about.get("run") != self._context:
             raise RejectedReport(f"it belongs to round {about.get('round')} of run {about.get('run')}")
         payload = arrays[0][REPORT].numpy()
         if self.mixer is not None:
@@ -301,10 +303,6 @@ class PrivateFedAvg(FedAvg):
         run = self.run
         batch = run.terms.batch if run.terms.channel(run.layout).answers > 1 else run.layout.dims
         return Packets(run.layout.dims, min(batch, run.layout.dims))
-
-    @property
-    def _context(self) -> str:
-        return self.run.terms.key(self.run.layout)
 
     def _mixed(self, number: int, aggregator: Aggregator) -> int:
         """Add what the shuffler brings; return how many packets nobody can have sent."""
