@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -69,9 +69,17 @@ def fetch(device: Device, campaign_id: str) -> Conversation[Campaign]:
     return found
 
 
-def deliver(device: Device, attempts: int) -> Conversation[Sent]:
+def deliver(device: Device, code: str | None, attempts: int) -> Conversation[Sent]:
     """Send what waits; what the collector cannot take now stays in the queue."""
     for campaign, body in device.waiting():
+        if "token" not in body:
+            refusal = yield from admit(device, campaign, body["period"], code or "", attempts)
+            if refusal is None:
+                break
+            if refusal:
+                device.settle(body["key"], refusal)
+                continue
+            body |= device.signed(campaign, body["period"]) or {}
         answer = yield from post(campaign, body, attempts)
         if answer is None:
             break
@@ -81,12 +89,31 @@ def deliver(device: Device, attempts: int) -> Conversation[Sent]:
 
 def post(campaign: str, body: Mapping[str, Any] | bytes, attempts: int) -> Conversation[httpx.Response | None]:
     """Post reports until the collector has decided about them, or return None when all attempts failed."""
+    return (yield from ask(_Request("POST", f"/campaigns/{campaign}/reports", body), attempts))
+
+
+def admit(device: Device, campaign: str, period: str, code: str, attempts: int) -> Conversation[str | None]:
+    """Have the device's token signed without showing it; return "", why it is not signed, or None if nobody answers."""
+    if device.signed(campaign, period) is not None:
+        return ""
+    shown = yield from ask(_Request("GET", f"/campaigns/{campaign}/tokens/{period}"), attempts)
+    if shown is None or not shown.is_success:
+        return None if shown is None else reason_of(shown)
+    blinded = device.blind(campaign, period, shown.json()["modulus"])
+    asked = {"code": code, "period": period, "blinded": blinded}
+    answer = yield from ask(_Request("POST", f"/campaigns/{campaign}/tokens", asked), attempts)
+    if answer is None or not answer.is_success:
+        return None if answer is None else reason_of(answer)
+    device.unblind(campaign, period, answer.json()["signed"])
+    return ""
+
+
+def ask(request: _Request, attempts: int) -> Conversation[httpx.Response | None]:
+    """Ask until the collector has decided, with growing pauses, or return None when all attempts failed."""
     for attempt in range(attempts):
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) if attempt else 0.0
         try:
-            answer = yield _Request(
-                "POST", f"/campaigns/{campaign}/reports", body, pause=longest * random.uniform(0.5, 1.0)
-            )
+            answer = yield replace(request, pause=longest * random.uniform(0.5, 1.0))
         except httpx.TransportError:
             continue
         if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
@@ -103,7 +130,8 @@ class Client:
     same report in every period, debited once. So asking again averages no noise away.
 
     The debit and the report are on the disk before anything is sent. A report is sent again until the collector has
-    answered, always under the same key, so it counts once.
+    answered, always under the same key, so it counts once. ``code`` is the user's enrolment code, for campaigns whose
+    tokens are signed: the collector signs one token for each code and period without seeing it.
     """
 
     def __init__(
@@ -114,12 +142,13 @@ class Client:
         api_key: str,
         epsilon: float,
         delta: float = 0.0,
+        code: str | None = None,
         attempts: int = 4,
         timeout: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._device = Device(state, epsilon=epsilon, delta=delta)
-        self._attempts = attempts
+        self._code, self._attempts = code, attempts
         self._http = httpx.Client(base_url=url, headers=bearer(api_key), timeout=timeout, transport=transport)
 
     def __enter__(self) -> Self:
@@ -157,11 +186,12 @@ class Client:
         report was made. Raises `noisette.accounting.BudgetExceeded` when the budget does not allow another one.
         ``rng`` is for tests: leave it out on a device.
         """
-        return self._device.answer(self.campaign(campaign_id), values, group=group, clip=clip, rng=rng)
+        campaign = check_code(self.campaign(campaign_id), self._code)
+        return self._device.answer(campaign, values, group=group, clip=clip, rng=rng)
 
     def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
-        return hold(self._http, deliver(self._device, self._attempts))
+        return hold(self._http, deliver(self._device, self._code, self._attempts))
 
     def refusals(self) -> list[tuple[str, str, str]]:
         """Return campaign, period and reason of the reports that the collector refused."""
@@ -183,13 +213,14 @@ class AsyncClient:
         api_key: str,
         epsilon: float,
         delta: float = 0.0,
+        code: str | None = None,
         attempts: int = 4,
         timeout: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="noisette-device")
         self._device = self._disk.submit(Device, state, epsilon=epsilon, delta=delta).result()
-        self._attempts = attempts
+        self._code, self._attempts = code, attempts
         self._http = httpx.AsyncClient(base_url=url, headers=bearer(api_key), timeout=timeout, transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -222,12 +253,12 @@ class AsyncClient:
         rng: Rng = None,
     ) -> bool:
         """Answer a campaign for the current period and put the report into the queue, as `Client.answer` does."""
-        campaign = await self.campaign(campaign_id)
+        campaign = check_code(await self.campaign(campaign_id), self._code)
         return await self._on_disk(partial(self._device.answer, campaign, values, group=group, clip=clip, rng=rng))
 
     async def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
-        return await self._hold(deliver(self._device, self._attempts))
+        return await self._hold(deliver(self._device, self._code, self._attempts))
 
     async def refusals(self) -> list[tuple[str, str, str]]:
         """Return campaign, period and reason of the reports that the collector refused."""
@@ -276,6 +307,13 @@ def _step(conversation: Conversation[Result], answer: Any) -> tuple[_Request | N
         return conversation.send(answer), None
     except StopIteration as end:  # which no future may carry
         return None, end.value
+
+
+def check_code(campaign: Campaign, code: str | None) -> Campaign:
+    """Return the campaign, or say that its users need an enrolment code."""
+    if campaign.tokens == "blind" and not code:
+        raise ValueError(f"Campaign {campaign.id!r} admits users by enrolment code: build the client with code=...")
+    return campaign
 
 
 def bearer(api_key: str) -> dict[str, str]:

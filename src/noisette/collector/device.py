@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping
@@ -25,6 +27,16 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS campaigns (id TEXT PRIMARY KEY, definition TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS tokens (
+    campaign TEXT NOT NULL,
+    period TEXT NOT NULL,
+    token BLOB NOT NULL,
+    modulus TEXT NOT NULL,
+    blinded BLOB NOT NULL,
+    inverse TEXT NOT NULL,
+    signature BLOB,
+    PRIMARY KEY (campaign, period)
+);
 CREATE TABLE IF NOT EXISTS queue (
     campaign TEXT NOT NULL,
     period TEXT NOT NULL,
@@ -113,17 +125,52 @@ class Device:
         return fresh
 
     def waiting(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return campaign and body of each report that was not sent yet."""
+        """Return campaign and body of each report that was not sent yet; a token that must be signed is not in it."""
         columns = "campaign, period, key, public_group, report"
         query = f"SELECT {columns} FROM queue JOIN answers USING (question) WHERE state = 'waiting'"
         with self._open() as database:
             rows = database.execute(query).fetchall()
+            terms = {name: json.loads(text) for name, text in database.execute("SELECT id, definition FROM campaigns")}
         found = []
         for campaign, period, key, group, report in rows:
-            body = {"version": VERSION, "key": key, "period": period, "token": token(self._secret, campaign, period)}
-            grouped = {} if group is None else {"group": group}
-            found.append((campaign, body | grouped | {"report": json.loads(report)}))
+            body = {"version": VERSION, "key": key, "period": period, "report": json.loads(report)}
+            blind = terms.get(campaign, {}).get("tokens", "open") == "blind"
+            named = {} if blind else {"token": token(self._secret, campaign, period)}
+            found.append((campaign, body | named | ({} if group is None else {"group": group})))
         return found
+
+    def signed(self, campaign: str, period: str) -> dict[str, str] | None:
+        """Return the token of a period and its signature, once there is one."""
+        query = "SELECT token, signature FROM tokens WHERE campaign = ? AND period = ? AND signature IS NOT NULL"
+        with self._open() as database:
+            row = database.execute(query, (campaign, period)).fetchone()
+        return None if row is None else {"token": row[0].hex(), "signature": base64.b64encode(row[1]).decode("ascii")}
+
+    def blind(self, campaign: str, period: str, modulus: str) -> str:
+        """Return this period's token as the collector may see it: made once, however often it is asked to sign."""
+        from noisette.collector.blind import PublicKey
+
+        own = secrets.token_bytes(32)
+        blinded, inverse = PublicKey(int(modulus, 16)).blind(own)
+        row = (campaign, period, own, modulus, blinded, str(inverse))
+        query = "SELECT blinded, modulus FROM tokens WHERE campaign = ? AND period = ?"
+        with self._open() as database:
+            database.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
+            shown, known = database.execute(query, (campaign, period)).fetchone()
+        if known != modulus:
+            raise ValueError("The collector shows another key than before. Do not answer: it may mark users.")
+        return base64.b64encode(shown).decode("ascii")
+
+    def unblind(self, campaign: str, period: str, signed: str) -> None:
+        """Take the blinding off a signature and keep it, or raise if it is not the collector's."""
+        from noisette.collector.blind import PublicKey
+
+        place = (campaign, period)
+        with self._open() as database:
+            query = "SELECT token, modulus, inverse FROM tokens WHERE campaign = ? AND period = ?"
+            own, modulus, inverse = database.execute(query, place).fetchone()
+            signature = PublicKey(int(modulus, 16)).finish(own, base64.b64decode(signed), int(inverse))
+            database.execute("UPDATE tokens SET signature = ? WHERE campaign = ? AND period = ?", (signature, *place))
 
     def settle(self, key: str, refusal: str | None) -> None:
         """Write down that the collector took a report, or why it did not."""

@@ -120,7 +120,10 @@ class Gateway:
         answer = self._http.get(f"/campaigns/{campaign_id}")
         if answer.status_code != 200:
             raise RuntimeError(f"The collector does not show campaign {campaign_id!r}: {reason_of(answer)}")
-        return Campaign.from_wire(answer.json())
+        campaign = Campaign.from_wire(answer.json())
+        if campaign.tokens != "open":
+            raise ValueError(f"Campaign {campaign_id!r} admits users by enrolment code: give each a Client of her own.")
+        return campaign
 
     def same_source(self, digest: str) -> None:
         """Refuse rows of another source than the folder has seen: their numbers would name other users."""
