@@ -15,6 +15,7 @@ from noisette import sgd
 from noisette.accounting import gdp_epsilon
 from noisette.guarantees import PrivacyWarning
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
+from noisette.sgd._angles import Rows, clipped_angle_sums
 
 FALSE_ALARM = 1e-6
 BATCH = 50
@@ -77,6 +78,51 @@ def test_angles_of_every_example_are_averaged(beta):
     np.testing.assert_allclose(seen.numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("widths", [(2,), (1, 1), (40, 3, 33, 1), (500, 1, 64), (31,)], ids=str)
+@pytest.mark.parametrize("low", [0.0, 0.9 * math.pi])
+def test_angles_in_single_precision_are_those_of_the_definition(widths, low):
+    rng = np.random.default_rng(len(widths))
+    rows = np.where(rng.random((70, sum(widths))) < 0.7, rng.normal(size=(70, sum(widths))), 0.0)
+    rows[:3] *= 1e-25  # too small for squares in single precision, were they not made of length one
+    rows[3] = 0.0
+    rows[4, -20:] = 0.0
+    lengths = np.linalg.norm(rows, axis=1)
+    weights = np.divide(1.0, lengths, out=np.zeros(70), where=lengths > 0).astype(np.float32)
+    cut = np.split(rows.astype(np.float32), np.cumsum(widths)[:-1], axis=1)
+    found = np.concatenate(clipped_angle_sums([Rows(np.ascontiguousarray(part), weights) for part in cut], low))
+    expected = np.maximum(to_spherical(rows)[1], low).sum(0)
+    np.testing.assert_allclose(found[:-2], expected[:-1], rtol=0, atol=70 * 3e-6)
+    none = clipped_angle_sums([Rows(np.zeros((0, 5), np.float32), np.zeros(0, np.float32))], low)
+    assert [part.tolist() for part in none] == [[0.0] * 5]
+
+
+@pytest.mark.parametrize("widths", [(4, 6), (1, 5), (7, 1), (40, 3)], ids=str)
+def test_angles_of_outer_products_are_those_of_the_products(widths):
+    rng = np.random.default_rng(1)
+    left, right = (rng.normal(size=(50, width)).astype(np.float32) for width in widths)
+    formed = np.einsum("ri,rj->rij", left, right).reshape(50, -1)
+    weights = (1 / np.linalg.norm(formed, axis=1)).astype(np.float32)
+    apart, whole = Rows(left, weights, right), Rows(formed, weights)
+    for seen, expected in zip(clipped_angle_sums([apart], 0.5), clipped_angle_sums([whole], 0.5), strict=True):
+        np.testing.assert_allclose(seen, expected, rtol=0, atol=50 * 3e-6)
+    np.testing.assert_allclose(apart.last(), whole.last(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("clip", [0.3, "auto-s", "linf", "per-layer"])
+def test_both_precisions_sum_the_same_angles(clip):
+    sums = []
+    for dtype in (torch.float32, torch.float64):
+        private = start(sgd.Geo(0.4, "angles"), clip)
+        private.model.to(dtype)
+        inputs, targets = (tensor[:BATCH] for tensor in private.loader.dataset.tensors)
+        functional.cross_entropy(private.model(inputs.to(dtype)), targets).backward()
+        sums.append(
+            private.optimizer.perturb.collect(private.optimizer.clip, private.optimizer.recorder.parts(), 50.0)[""]
+        )
+    torch.testing.assert_close(sums[0]["angles"], sums[1]["angles"], rtol=0, atol=BATCH * 1e-5)
+    torch.testing.assert_close(sums[0]["magnitude"], sums[1]["magnitude"], rtol=1e-5, atol=0)
+
+
 def test_the_mean_gradient_is_converted():
     private = start(sgd.Geo(1.0, "gradient"))
     private.optimizer._rng = Silent(np.random.PCG64(1))
@@ -108,7 +154,7 @@ def test_one_example_moves_what_is_summed_by_no_more_than_the_noise_follows(aver
             moved = (sums[1][""]["angles"] - sums[0][""]["angles"]).norm()
             assert abs(float(sums[1][""]["magnitude"] - sums[0][""]["magnitude"])) <= 1
         else:
-            ends = [geo._clipped(to_spherical(geo._flat(total, examples=False))[1]) for total in sums]
+            ends = [geo._clipped(to_spherical(geo._flat(total))[1]) for total in sums]
             moved = (ends[1] - ends[0]).norm()
         reach = max(reach, float(moved))
     assert 0.2 * bound < reach <= bound * (1 + 1e-6)  # the two that stay differ by single-precision rounding

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from noisette import _validate
-from noisette.sgd.layers import Gradients, Part
+from noisette.sgd.layers import Formed, Gradients, Part
 
 _ROUNDING = 1 - 2.0**-16  # what single precision may add to a norm is taken off first
 Sums = dict[str, Gradients]  # by layer, then by parameter
@@ -43,11 +43,17 @@ class Clip:
 
     def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return every example's bounded gradient, with examples along the first axis."""
-        rows = (self._checked(parts, scale) * scale).expand(len(parts), -1)
-        return {
-            name: {key: value * row.reshape(-1, *[1] * (value.ndim - 1)) for key, value in part.each().items()}
-            for (name, part), row in zip(parts.items(), rows, strict=True)
-        }
+        bounded, factors, _ = self.apart(parts, scale)
+        return _multiplied(bounded, factors)
+
+    def apart(self, parts: Mapping[str, Part], scale: float) -> tuple[Mapping[str, Part], Tensor, Tensor]:
+        """Return the examples' gradients, the factors (layers, examples) that bound them, and squared norms then.
+
+        To multiply by the factors is left to the caller: it is a pass over all gradients.
+        """
+        squares = _layer_squares(parts, scale)
+        weights = (self.weights(squares) * _ROUNDING).expand(len(parts), -1)
+        return parts, weights * scale, (squares * weights.square()).sum(0)
 
     def _checked(self, parts: Mapping[str, Part], scale: float) -> Tensor:
         return self.weights(_layer_squares(parts, scale)) * _ROUNDING
@@ -79,6 +85,14 @@ def _layer_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
             "them; no step was made. Check the data, lower the learning rate or start from smaller weights."
         )
     return squares
+
+
+def _multiplied(parts: Mapping[str, Part], factors: Tensor) -> Sums:
+    """Return every example's gradient times its factor in each layer."""
+    return {
+        name: {key: value * row.reshape(-1, *[1] * (value.ndim - 1)) for key, value in part.each().items()}
+        for (name, part), row in zip(parts.items(), factors, strict=True)
+    }
 
 
 def added_up(total: Sums | None, added: Sums) -> Sums:
@@ -176,10 +190,14 @@ class LInf(Clip):
     def weights(self, squares: Tensor) -> Tensor:
         return squares.new_ones(squares.shape[1])
 
-    def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
-        formed = super().each(parts, scale)
+    def apart(self, parts: Mapping[str, Part], scale: float) -> tuple[Mapping[str, Part], Tensor, Tensor]:
+        bounded, factors, _ = super().apart(parts, scale)
         limit = self.linf_clip_norm
-        return {name: {key: v.clamp(-limit, limit) for key, v in layer.items()} for name, layer in formed.items()}
+        clamped = {
+            name: Formed({key: value.clamp(-limit, limit) for key, value in gradients.items()})
+            for name, gradients in _multiplied(bounded, factors).items()
+        }
+        return clamped, torch.ones_like(factors), torch.stack([part.squares() for part in clamped.values()]).sum(0)
 
     def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
         return {name: {k: v.sum(0) for k, v in layer.items()} for name, layer in self.each(parts, scale).items()}

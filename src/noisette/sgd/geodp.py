@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
+from noisette.sgd._angles import Rows, clipped_angle_sums
 from noisette.sgd.clipping import Clip, Sums
 from noisette.sgd.layers import Part
 from noisette.sgd.perturbation import Perturbation, Shapes, normal
@@ -76,8 +77,32 @@ class Geo(Perturbation):
     def collect(self, clip: Clip, parts: Mapping[str, Part], scale: float) -> Sums:
         if self.average == "gradient":
             return clip.total(parts, scale)
-        magnitudes, angles = to_spherical(self._flat(clip.each(parts, scale), examples=True))
-        return {"": {"magnitude": magnitudes.sum(), "angles": (self._clipped(angles) - self._middle(angles)).sum(0)}}
+        bounded, factors, squares = clip.apart(parts, scale)
+        lengths = squares.double().sqrt()
+        if squares.dtype == torch.float32 and squares.device.type == "cpu":
+            angles = self._angle_sums(bounded, factors, lengths)
+        else:
+            rows = [
+                entry.flatten(1) * row[:, None]
+                for part, row in zip(bounded.values(), factors, strict=True)
+                for entry in part.each().values()
+            ]
+            angles = self._clipped(to_spherical(torch.cat(rows, 1).double())[1]).sum(0)
+        return {"": {"magnitude": lengths.sum(), "angles": angles - len(lengths) * self._middle(angles)}}
+
+    def _angle_sums(self, parts: Mapping[str, Part], factors: Tensor, lengths: Tensor) -> Tensor:
+        """Return the sums of the examples' clipped angles, of gradients in single precision."""
+        units = (factors * torch.where(lengths > 0, 1 / lengths, 0.0)).float().numpy()  # angles know no length
+        rows = [
+            Rows(left.contiguous().numpy(), unit, None if right is None else right.contiguous().numpy())
+            for part, unit in zip(parts.values(), units, strict=True)
+            for left, right in part.pairs().values()
+        ]
+        angles = np.concatenate(clipped_angle_sums(rows, (1 - self.beta) * math.pi))[:-1]
+        ends = np.concatenate([row.last() for row in rows[-2:]], axis=1)[:, -2:]
+        widest = self.beta * math.pi
+        angles[-1] = np.clip(np.arctan2(ends[:, 1], ends[:, 0]), -widest, widest).sum()
+        return torch.from_numpy(angles)
 
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
         magnitude, angles = self._centre(sums, expected)
@@ -95,7 +120,7 @@ class Geo(Perturbation):
         if self.average == "angles":
             magnitude, angles = sums[""]["magnitude"] / expected, sums[""]["angles"] / expected
             return magnitude, angles + self._middle(angles)
-        magnitude, angles = to_spherical(self._flat(sums, examples=False) / expected)
+        magnitude, angles = to_spherical(self._flat(sums) / expected)
         return magnitude, self._clipped(angles)
 
     def _stds(self, clip: Clip, multiplier: float, expected: float) -> tuple[float, float]:
@@ -118,11 +143,9 @@ class Geo(Perturbation):
         middle[-1] = 0.0
         return middle
 
-    def _flat(self, gradients: Sums, *, examples: bool) -> Tensor:
-        """Return all entries one behind the other, along the last axis, in double precision."""
-        first = 1 if examples else 0
-        rows = [entry.flatten(first) for entries in gradients.values() for entry in entries.values()]
-        return torch.cat(rows, first).double()
+    def _flat(self, gradients: Sums) -> Tensor:
+        """Return all entries one behind the other, in double precision."""
+        return torch.cat([entry.flatten() for entries in gradients.values() for entry in entries.values()]).double()
 
     def _shaped(self, flat: Tensor) -> Sums:
         """Return a flat gradient as the layers have it."""

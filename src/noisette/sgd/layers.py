@@ -37,6 +37,10 @@ class Part(ABC):
     def each(self) -> Gradients:
         """Return every example's gradient, with examples along the first axis."""
 
+    def pairs(self) -> dict[str, Use | tuple[Tensor, None]]:
+        """Return every example's gradient as rows, or as the two rows of which it is the outer product."""
+        return {name: (gradient.flatten(1), None) for name, gradient in self.each().items()}
+
 
 class Formed(Part):
     """Gradients that are small enough, or unusual enough, to be formed for every example."""
@@ -106,6 +110,12 @@ class Outer(Part):
     def each(self) -> Gradients:
         made = {"weight": self._place(self._form())}
         return made if self._bias is None else made | {"bias": self._bias}
+
+    def pairs(self) -> dict[str, Use | tuple[Tensor, None]]:
+        if self._formed is not None or self._inputs.shape[1] != 1:
+            return super().pairs()
+        made: dict[str, Use | tuple[Tensor, None]] = {"weight": (self._outputs[:, 0], self._inputs[:, 0])}
+        return made if self._bias is None else made | {"bias": (self._bias, None)}
 
 
 class Looked(Part):

@@ -95,7 +95,7 @@ def _to(x: FloatArray, angles: FloatArray) -> float:
     def work(place: int) -> None:
         turns(scaled[parts[place]], behind[place], angles[parts[place]])
 
-    _share(work, len(parts), x.size)
+    share(work, len(parts), x.size)
     if last:
         angles[-1] = np.arctan2(scaled[last], scaled[last - 1])
     return unit * float(np.sqrt(inner.sum() + scaled[last] ** 2))
@@ -115,7 +115,7 @@ def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
             block = np.arctan2(np.sin(block), np.cos(block))
         products[place] = turned(block, out[parts[place]])
 
-    _share(work, len(parts), angles.size)
+    share(work, len(parts), angles.size)
     for part, product in zip(parts, products, strict=True):
         out[part] *= size
         size *= float(product)
@@ -131,7 +131,7 @@ def _inner(x: FloatArray, parts: list[slice]) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
             sums[place] = np.einsum("i,i->", block, block)
 
-    _share(work, len(parts), x.size)
+    share(work, len(parts), x.size)
     return sums
 
 
@@ -169,7 +169,7 @@ def _blocks(size: int, length: int = _BLOCK) -> list[slice]:
     return [slice(start, min(start + length, size)) for start in range(0, size, length)]
 
 
-def _share(work: Callable[[int], None], count: int, size: int) -> None:
+def share(work: Callable[[int], None], count: int, size: int) -> None:
     """Do the work of each block, with all cores where there is enough of it."""
     cores = os.cpu_count() or 1
     if size < _SHARED or cores == 1:
