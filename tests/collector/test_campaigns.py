@@ -56,6 +56,27 @@ def _made(**changes: Any) -> Campaign:
         ({"attributes": [{"name": "a", "categories": [True, False]}]}, "put them in quotes"),
         ({"attributes": [{"name": "a", "categories": ["one"]}]}, "size"),
         ({"attributes": [{"name": "a"}]}, "a range or categories"),
+        ({"attributes": [{"name": "a", "vector": 1, "range": [0, 1]}]}, "vector of a"),
+        ({"attributes": [{"name": "a", "vector": 4, "length": 0}]}, "length of a"),
+        ({"attributes": [{"name": "a", "vector": 4}]}, "a vector with a range or a length"),
+        ({"attributes": [{"name": "a", "tensor": [4], "range": [0, 1]}]}, "at least two sizes"),
+        ({"attributes": [{"name": "a", "tensor": [4, 0], "range": [0, 1]}]}, "tensor of a"),
+        ({"attributes": [{"name": "a", "tensor": [2000, 2000], "range": [0, 1]}]}, "1,000,000 entries"),
+        ({"attributes": [{"name": "a", "levels": [[0, 1]]}]}, "low, high and budget"),
+        ({"attributes": [{"name": "a", "levels": [[0, 1, -1.0]]}]}, "-1.0"),
+        ({"attributes": [{"name": "a", "levels": [[0, 1, 1.0], [2, 3, 1.0]]}]}, "1"),
+        ({"attributes": [{"name": "a\nb", "range": [0, 1]}]}, "text of one line"),
+        ({"attributes": [LABELS], "breakdown": ["by"]}, "a number to break down"),
+        ({"breakdown": ["minutes"]}, "categorical attributes"),
+        ({"attributes": [NUMBER, LABELS], "breakdown": ["by"], "report": 1}, "two answers of one user"),
+        ({"attributes": [NUMBER, LABELS], "breakdown": ["by"], "mechanism": "oue"}, "'grr' for 'by'"),
+        ({"public_group": {"name": "r", "values": []}}, "distinct values"),
+        ({"public_group": {"name": "r", "values": ["a", "a"]}}, "distinct values"),
+        ({"public_group": "r"}, "a name and values"),
+        ({"tokens": "paper"}, "tokens='paper'"),
+        ({"attributes": [{"name": "a", "tensor": [2, 2], "range": [0, 1]}], "mechanism": "tensor-gaussian"}, "delta"),
+        ({"attributes": [{"name": "a", "tensor": [2, 2], "range": [0, 1]}], "mechanism": "matrix"}, "local mechanism"),
+        ({"attributes": [{"name": "a", "levels": [[0, 1, 1.0]]}], "mechanism": "duchi"}, "levelled or optimal-graded"),
         ({"colour": "red"}, "Unknown field 'colour'"),
     ],
 )
@@ -97,6 +118,46 @@ def test_the_mechanism_keeps_the_budget(epsilon: float, attributes: list[Any]) -
     again = Campaign.from_wire(json.loads(json.dumps(made.to_wire())))
     assert again.terms() == made.terms()
     assert again.mechanism.spec() == made.mechanism.spec()
+
+
+EVERY_KIND = [
+    NUMBER,
+    LABELS,
+    {"name": "v", "vector": 3, "range": [-1, 1]},
+    {"name": "way", "vector": 4, "length": 2.0},
+    {"name": "t", "tensor": [2, 2], "range": [0, 1]},
+    {"name": "g", "levels": [[0, 50, 2.0], [50, 100, 1.0]]},
+]
+ANSWERS = {"minutes": 35, "by": "bus", "v": [0, 0.5, 1], "way": [2, 0, 0, 0], "t": [[0, 1], [0.5, 0.5]], "g": 70}
+
+
+@pytest.mark.parametrize("epsilon", [0.06, 1.0, 1000.0])
+def test_every_kind_together(epsilon: float) -> None:
+    """One report of all kinds survives JSON, keeps the budget, and names what it tells."""
+    made = _made(epsilon=epsilon, attributes=EVERY_KIND)
+    assert made.mechanism.guarantee.epsilon <= epsilon * (1 + 1e-12)
+    again = Campaign.from_wire(json.loads(json.dumps(made.to_wire())))
+    assert again.terms() == made.terms()
+    assert again.row == made.row
+    sent = json.loads(json.dumps([again.privatize(ANSWERS, rng=seed) for seed in range(20)]))
+    sums = Layout(made).tally(made.decode(sent))
+    assert [name for one in sums.estimates() for name in one.names or ()] == list(made.quantities)
+    for wrong in (sent[0][:-1], [*sent[0], 1], sent[0][0], [None] * 5, [[*sent[0][:4], "1"]]):
+        with pytest.raises((TypeError, ValueError)):
+            made.decode([wrong])
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.01])
+def test_tiny_budgets_get_no_biased_mechanism(epsilon: float) -> None:
+    """The planner's best mix at a tiny budget holds a biased mechanism, whose intervals would not cover (the twin)."""
+    attributes = [NUMBER, LABELS]
+    made = _made(epsilon=epsilon, attributes=attributes)
+    inputs = {"interval": np.asarray([0.0, 60.0, 120.0]), "categorical": np.arange(4)}
+    for inner in made.mechanism.inner_mechanisms:
+        moments = inner.moments(inputs[inner.domain.kind])
+        assert np.abs(moments.bias).max() <= 1e-6 * np.sqrt(moments.variance.max())
+    best = plan(users=1000, epsilon=epsilon, domain=Attributes((Interval(0, 1), Categorical(4)))).best
+    assert not best.unbiased
 
 
 def test_a_mechanism_that_breaks_the_promise_is_refused() -> None:
