@@ -21,7 +21,7 @@ from noisette.domains import Interval, L2Ball, TensorBall
 
 __all__ = ["AggregatedNoise", "RoundCost", "aggregated_noise", "benchmark_round", "case_study"]
 
-_BERRY_ESSEEN = 0.5606  # Tyurin 2010: independent terms that need not have the same law
+_BERRY_ESSEEN = 0.5606  # for independent terms that need not have the same law
 
 
 @dataclass(frozen=True, eq=False)
