@@ -167,6 +167,26 @@ def test_a_campaign_is_kept_as_it_was(both: Store, url: str, campaign: Campaign)
     other.close()
 
 
+def test_sums_of_another_layout_are_made_anew(
+    both: Store, url: str, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that counts in other bins finds sums that it cannot read, and sums the stored reports again."""
+    from noisette.collector import sums
+
+    sent = entries(campaign, 40)
+    for one in sent:
+        accept(both, campaign, one)
+    before = both.aggregate(campaign, "once")
+    monkeypatch.setattr(sums, "BINS", 7)
+    other = Store(url)
+    known = other.register(campaign)
+    after = other.aggregate(known, "once")
+    assert after == tally(known, [one["report"] for one in sent])
+    assert after.vector.size != before.vector.size
+    assert reconcile(other, known) == 40
+    other.close()
+
+
 def test_periods_are_apart(both: Store) -> None:
     weekly = both.register(Campaign.from_dict(COMMUTE | {"id": "weekly", "period": "week"}))
     one = entries(weekly, 1)[0] | {"period": "2026-W01"}

@@ -60,11 +60,8 @@ def _pack_reports(connection: sa.Connection) -> None:
                 block = _block(campaign, period, part)
                 total += layout.tally(block.rows)
                 _store(connection, campaign, block)
-            connection.execute(
-                sa.insert(tables.sums).values(
-                    campaign=name, period=period, group=0, users=total.users, vector=total.to_bytes()
-                )
-            )
+            place = {"campaign": name, "period": period, "group": 0}
+            connection.execute(sa.insert(tables.sums).values(**place, **total.stored()))
     for old in ("reports", "aggregates"):
         connection.execute(sa.text(f"DROP TABLE {old}"))
 

@@ -24,7 +24,7 @@ from noisette.collector.migrations import migrate
 from noisette.collector.sums import Layout, Sums
 
 _PLACE = sa.and_(*(tables.sums.c[name] == sa.bindparam(f"{name}_") for name in ("campaign", "period", "group")))
-_NEW: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in ("users", "vector")}
+_NEW: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in ("layout", "users", "vector")}
 _SELECT_SUMS = sa.select(tables.sums.c.users, tables.sums.c.vector).where(_PLACE)
 _UPDATE_SUMS = sa.update(tables.sums).where(_PLACE).values(_NEW)
 _INSERT_SUMS = sa.insert(tables.sums).values(
@@ -118,7 +118,8 @@ class Store:
                 text = json.dumps(campaign.to_wire())
                 connection.execute(sa.insert(tables.campaigns).values(id=campaign.id, definition=text))
                 return campaign
-        known = Campaign.from_wire(json.loads(stored))
+            known = Campaign.from_wire(json.loads(stored))
+            self._sum_anew(connection, known)
         if known.terms() != campaign.terms():
             changed = sorted(key for key, value in known.terms().items() if campaign.terms()[key] != value)
             raise ValueError(
@@ -126,6 +127,20 @@ class Store:
                 "Devices may have answered it: ask something else under another id."
             )
         return known
+
+    def _sum_anew(self, connection: sa.Connection, campaign: Campaign) -> None:
+        """Sum the stored reports again where another program laid the sums out in another way."""
+        layout, table = self.layout(campaign), tables.sums
+        other = (table.c.campaign == campaign.id) & (table.c.layout != layout.name)
+        for period in connection.execute(sa.select(table.c.period).where(other).distinct()).scalars().all():
+            totals: dict[int, Sums] = {}
+            for block in _stored_blocks(connection, campaign, period):
+                for group, added in self._tally(campaign, block).items():
+                    totals[group] = totals.get(group, layout.nothing()) + added
+            connection.execute(sa.delete(table).where((table.c.campaign == campaign.id) & (table.c.period == period)))
+            rows = [{"campaign": campaign.id, "period": period, "group": group} for group in totals]
+            stored = [row | totals[row["group"]].stored() for row in rows]
+            connection.execute(sa.insert(table), stored)
 
     def accept(self, submissions: Sequence[Submission]) -> list[Accepted | Refused]:
         """Store all that is new and add it to the sums in one transaction, and tell how each submission fared.
@@ -187,7 +202,7 @@ class Store:
             place = {"campaign_": campaign.id, "period_": block.period, "group_": group}
             row = connection.execute(_SELECT_SUMS, place).one_or_none()
             total = sums if row is None else self._load(campaign, row) + sums
-            new = place | {"users_": total.users, "vector_": total.to_bytes()}
+            new = place | {f"{name}_": value for name, value in total.stored().items()}
             connection.execute(_INSERT_SUMS if row is None else _UPDATE_SUMS, new)
 
     def _load(self, campaign: Campaign, row: Any) -> Sums:
@@ -219,14 +234,8 @@ class Store:
 
     def blocks(self, campaign: Campaign, period: str) -> Iterator[Block]:
         """Yield the stored reports of a period in the order in which they came, without holding them all."""
-        table = tables.blocks
-        query = sa.select(table).where(table.c.campaign == campaign.id, table.c.period == period)
         with self.reading() as connection:
-            for row in connection.execute(query.order_by(table.c.number).execution_options(yield_per=1)):
-                tokens = np.frombuffer(row.tokens, dtype=np.uint8).reshape(row.users, -1)
-                groups = np.frombuffer(row.groups or bytes(2 * row.users), dtype="<u2").astype(np.uint16)
-                rows = np.frombuffer(row.rows, dtype=campaign.row)
-                yield Block(period, tokens, None, groups, rows, np.arange(row.users))
+            yield from _stored_blocks(connection, campaign, period)
 
     def rows(self, campaign: Campaign, period: str) -> Rows:
         """Return all stored reports of a period; for checks, it holds them all."""
@@ -245,6 +254,17 @@ class Store:
         writes = self._engine.connect().execution_options(**{tables.WRITES: True})
         with self._turn, writes as connection, connection.begin():
             yield connection
+
+
+def _stored_blocks(connection: sa.Connection, campaign: Campaign, period: str) -> Iterator[Block]:
+    """Yield the blocks of a period as they are stored, one at a time."""
+    table = tables.blocks
+    query = sa.select(table).where(table.c.campaign == campaign.id, table.c.period == period)
+    for row in connection.execute(query.order_by(table.c.number), execution_options={"yield_per": 1}):
+        tokens = np.frombuffer(row.tokens, dtype=np.uint8).reshape(row.users, -1)
+        groups = np.frombuffer(row.groups or bytes(2 * row.users), dtype="<u2").astype(np.uint16)
+        rows = np.frombuffer(row.rows, dtype=campaign.row)
+        yield Block(period, tokens, None, groups, rows, np.arange(row.users))
 
 
 def _together(blocks: list[tuple[Campaign, Block]]) -> list[tuple[Campaign, Block]]:

@@ -6,6 +6,7 @@ many reports fell into each bin; for each breakdown the same sums of the number 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -62,6 +63,13 @@ class Layout:
         self.histograms = [self._take((number.bins,)) for number in self.numbers]
         self.crossed = [self._take((self.categories(category), 3)) for category, _ in self.pairs]
         self.size = self._end
+
+    @cached_property
+    def name(self) -> str:
+        """A name that changes with what the sums mean: if a later program counts in other bins, it sums anew."""
+        edges = [number.edges.tobytes() for number in self.numbers if number.edges is not None]
+        text = f"{self.parts} {self.histograms} {self.crossed}".encode()
+        return hashlib.sha256(text + b"".join(edges)).hexdigest()[:16]
 
     def _take(self, shape: tuple[int, ...]) -> tuple[slice, tuple[int, ...]]:
         start, self._end = self._end, self._end + int(np.prod(shape))
@@ -169,6 +177,10 @@ class Sums:
     def crossed(self, category: str, number: Number) -> IntArray:
         """Return count, total and squares of a number among the reports of each category."""
         return self._read(self.layout.crossed[self.layout.pairs.index((category, number))])
+
+    def stored(self) -> dict[str, Any]:
+        """Return the columns of the table of sums."""
+        return {"layout": self.layout.name, "users": self.users, "vector": self.to_bytes()}
 
     def to_bytes(self) -> bytes:
         """Return the vector as the database keeps it."""

@@ -57,6 +57,7 @@ sums = sa.Table(
     sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
     sa.Column("period", sa.String(16), primary_key=True),
     sa.Column("group", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("layout", sa.String(16), nullable=False),
     sa.Column("users", sa.BigInteger, nullable=False),
     sa.Column("vector", sa.LargeBinary, nullable=False),
 )
