@@ -226,6 +226,7 @@ def test_a_wave_that_is_interrupted_arrives_once(tmp_path: Path, after: int) -> 
     if after:
         with pytest.raises(_Died):
             forward(shuffler, deliver)
+        assert shuffler.waiting() == {"waiting": 0, "released": 9 - 3 * ((after - 1) // 2)}
         whole = after == 6  # the third and last batch was stored, and not yet erased
         assert receipt.waves("run", 1) == whole
         assert _bags(receipt) == (_expected([1, 2, 3]) if whole else {})  # nothing of a wave that is not whole

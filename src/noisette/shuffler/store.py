@@ -228,10 +228,13 @@ class Shuffler:
 
     def waiting(self) -> dict[str, int]:
         """Return how many packets wait for company and how many to be forwarded."""
-        query = "SELECT released, count(*) FROM packets JOIN waves ON waves.id = packets.wave GROUP BY released"
+        found = {"waiting": 0, "released": 0}
         with self._database.transaction() as connection:
-            found = dict(connection.execute(query).fetchall())
-        return {"waiting": found.get(0, 0), "released": found.get(1, 0)}
+            rows = connection.execute("SELECT released, counts, sent * per_batch FROM waves").fetchall()
+        for released, counts, gone in rows:
+            all_packets = int(np.frombuffer(counts, dtype="<u4").sum(dtype=np.int64))
+            found["released" if released else "waiting"] += all_packets - gone
+        return found
 
 
 def _round_number(connection: sqlite3.Connection, frame: Frame) -> int:
