@@ -146,15 +146,16 @@ class LocalPrivacy:
         assert self.shuffler is not None
         config = _config(message)
         channel, dims = desk.channel, desk.layout.dims
-        self.shuffler(context).send(
-            channel.unpack(payload),
-            Packets(dims, min(desk.terms.batch, dims) if channel.answers > 1 else dims),
-            context=desk.run,
-            number=number,
-            spread=float(config.get("noisette-spread", 0.0)),
-            slowest=float(config.get("noisette-slowest", 0.0)),
-            elapsed=elapsed,
-        )
+        with self.shuffler(context) as sender:
+            sender.send(
+                channel.unpack(payload),
+                Packets(dims, min(desk.terms.batch, dims) if channel.answers > 1 else dims),
+                context=desk.run,
+                number=number,
+                spread=float(config.get("noisette-spread", 0.0)),
+                slowest=float(config.get("noisette-slowest", 0.0)),
+                elapsed=elapsed,
+            )
 
     def _account(self, context: Context) -> str:
         """Return the name of this client in its ledger: simulated clients share a file and have a number each."""
