@@ -149,7 +149,7 @@ def rows_of(task: Shared, claims: Sequence[float], descents: Sequence[float]) ->
 
 def type_3(full: bool, advance: Advance) -> Study:
     """Perturbed parameters."""
-    claims, descents = ((1e2, 1e3, 1e4), (1.0, 10.0, 100.0)) if full else ((1e2, 1e4), (10.0,))
+    claims, descents = ((1e2, 1e3, 1e4), (1.0, 10.0, 100.0)) if full else ((1e3,), (10.0,))
     rows: list[tuple[Any, ...]] = []
     for place, task in enumerate(shared(full)):
         for number, line in enumerate(rows_of(task, claims, descents)):

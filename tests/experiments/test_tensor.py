@@ -1,9 +1,7 @@
 """Paper 002: what holds of each noise, formula against measurement, ours below the published at one guarantee."""
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,42 +11,15 @@ from experiments.tensor.ways import DELTA, OURS, ways
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from experiments import frame, tensor
+from experiments import tensor
 
-FOLDER = Path(tensor.__file__).parent
-
-
-@pytest.fixture(scope="module")
-def committed():
-    return json.loads((FOLDER / "results.json").read_text("utf-8"))
-
-
-def run(name, tmp_path):
-    return frame.run(tensor, [name], False, tmp_path, lambda _: None)["studies"][0]
-
-
-def study(record, name):
-    return next(own for own in record["studies"] if own["name"] == name)
-
-
-def test_the_page_is_what_the_code_writes_from_the_numbers(committed):
-    assert (FOLDER / "README.md").read_text("utf-8") == frame.readme(tensor.__doc__, committed)
-    assert [own["name"] for own in committed["studies"]] == list(frame.studies(tensor))
-
-
-def test_every_figure_is_there_and_small(committed):
-    charts = [chart["name"] for own in committed["studies"] for chart in own["charts"]]
-    assert len(charts) == len(set(charts)) >= 20
-    for name in charts:
-        image = (FOLDER / f"{name}.png").read_bytes()
-        assert image.startswith(b"\x89PNG")
-        assert len(image) < 100_000
+PAPER = tensor
 
 
 def test_what_is_committed_has_both_epsilons(committed):
     """Claims that hold have a smaller true epsilon, the misprint a far larger one; ours is as it says."""
     for name in ("type-2", "type-3"):
-        rows = study(committed, name)["rows"]
+        rows = committed[name]["rows"]
         assert {row[0] for row in rows} == {"MNIST", "CIFAR-10", "IMDB"}
         for _, label, claimed, batch, person, _, score in rows:
             assert 0 <= score <= 1
@@ -58,7 +29,7 @@ def test_what_is_committed_has_both_epsilons(committed):
                 assert batch > person > 100 * claimed
             elif label in OURS:
                 assert (batch if label == OURS[0] else person) == pytest.approx(claimed, rel=1e-6)
-    for row in study(committed, "type-1")["rows"]:
+    for row in committed["type-1"]["rows"]:
         if row[1] != "no noise":
             assert row[3] <= row[2] * (1 + 1e-9)
 
@@ -95,8 +66,8 @@ def test_ours_has_the_least_noise_at_one_guarantee():
             assert next(other for other in ways(10.0, (16, 4, 4)) if other.label == OURS[0]).std < way.std / 3
 
 
-def test_table_iv_agrees_and_its_orders_are_those_of_the_spec(tmp_path, committed):
-    own, full = run("table-iv", tmp_path), study(committed, "table-iv")
+def test_table_iv_agrees_and_its_orders_are_those_of_the_spec(run, committed):
+    own, full = run("table-iv"), committed["table-iv"]
     assert own["columns"] == full["columns"]
     for rows in (own["rows"], full["rows"]):
         assert all(row[5] for row in rows)
@@ -112,7 +83,7 @@ def test_table_iv_agrees_and_its_orders_are_those_of_the_spec(tmp_path, committe
         assert orders["Gaussian"] == pytest.approx(3, abs=0.15)
 
 
-def test_a_wrong_formula_is_told_apart_in_table_iv(monkeypatch, tmp_path):
+def test_a_wrong_formula_is_told_apart_in_table_iv(monkeypatch, run):
     """The twin: noise with a fifth more power than the formula says."""
     true = errors.ways
 
@@ -120,15 +91,15 @@ def test_a_wrong_formula_is_told_apart_in_table_iv(monkeypatch, tmp_path):
         return (replace(way, factor=1.1) for way in true(*args))
 
     monkeypatch.setattr(errors, "ways", wrong)
-    assert not any(row[5] for row in run("table-iv", tmp_path)["rows"])
+    assert not any(row[5] for row in run("table-iv")["rows"])
 
 
 @pytest.mark.needs_data
-def test_covariance_of_ctg(tmp_path, committed):
+def test_covariance_of_ctg(run, committed):
     table = errors.cardiotocograms()
     assert table.shape == (2126, 21)
     assert np.abs(table).max() == 1
-    for record in (run("ctg", tmp_path), study(committed, "ctg")):
+    for record in (run("ctg"), committed["ctg"]):
         by = {(row[0], row[1]): row for row in record["rows"]}
         for (label, claimed), row in by.items():
             if label in ("MVG", "UDN", "IDN"):

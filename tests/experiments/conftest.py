@@ -1,0 +1,25 @@
+"""What the tests of a paper's experiments share; a module names its paper as PAPER."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments import frame
+
+
+def read(paper):
+    """Return the committed studies of a paper by their names."""
+    record = json.loads((Path(paper.__file__).parent / "results.json").read_text("utf-8"))
+    return {study["name"]: study for study in record["studies"]}
+
+
+@pytest.fixture(scope="module")
+def committed(request):
+    return read(request.module.PAPER)
+
+
+@pytest.fixture
+def run(request, tmp_path):
+    """Run a study in its small setting."""
+    return lambda name: frame.run(request.module.PAPER, [name], False, tmp_path, lambda _: None)["studies"][0]
