@@ -88,7 +88,7 @@ class Mechanism(Protocol):
 class Portable(Protocol):
     """A mechanism whose law is so few numbers that a device in another language draws the same reports from them.
 
-    ``table`` is JSON: its ``kind`` names the steps, which ``collector/static/noisette.js`` follows draw by draw;
+    ``table`` is JSON: its ``kind`` names the steps, which ``collector/static/laws.js`` follows draw by draw;
     chances are integers or float64 that are used as they are, so that nothing is computed twice.
     """
 

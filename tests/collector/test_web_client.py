@@ -21,6 +21,7 @@ CAMPAIGNS = [
     COMMUTE,
     DAILY | {"report": None},
     DAILY | {"id": "fresh", "answers": "fresh", "report": None},
+    COMMUTE | {"id": "towns", "public_group": {"name": "town", "values": ["north", "south"]}},
     DAILY | {"id": "strange", "mechanism": "staircase", "report": None},
 ]
 OPEN = """async ([url, apiKey, epsilon]) => {
@@ -184,6 +185,18 @@ def test_wrong_values_cost_nothing(shop: Shop) -> None:
         with pytest.raises(Error, match="Expected"):
             shop.answer(values=values)
     assert shop.left == 2
+
+
+def test_a_public_group_is_sent_openly(shop: Shop, store: Store) -> None:
+    shop.open()
+    for group in ("{}", "{ group: 'west' }"):
+        with pytest.raises(Error, match="to be north, south"):
+            shop.page.evaluate(f"values => client.answer('towns', values, {group})", PERSON)
+    assert shop.left == 2
+    shop.page.evaluate("values => client.answer('towns', values, { group: 'south' })", PERSON)
+    assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
+    campaign = store.register(Campaign.from_dict(next(one for one in CAMPAIGNS if one["id"] == "towns")))
+    assert {code: sums.users for code, sums in store.sums(campaign)["once"].items()} == {1: 1}
 
 
 def test_a_mechanism_that_it_lacks_is_refused(shop: Shop) -> None:

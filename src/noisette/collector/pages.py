@@ -38,7 +38,7 @@ _SLACK = 1 + 1e-9
 _CURVE = 9  # populations at which the plan is drawn
 _GROWTH = 1.02  # between two points of a track
 _LONGEST_TRACK = 500
-_QUANTITIES = 50  # of which errors are drawn
+_QUANTITIES = 50  # of one attribute that are drawn
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
 
@@ -88,11 +88,11 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     def detail(campaign_id: CampaignId, period: str | None = None, enhance: str = "none") -> Response:
         """Return all that the dashboard draws about a campaign."""
         campaign = service.find(campaign_id)
-        found = service.estimates(campaign, period, 0.95, enhance)
+        found = shortened(service.estimates(campaign, period, 0.95, enhance))
         own = watched[campaign_id]
         if enhance == "none":
             own.see(found)
-        return _json(own.told(found["period"]) | {"budget": _budget(campaign, found), "estimates": found})
+        return _json(own.told(found) | {"budget": _budget(campaign, found), "estimates": found})
 
 
 def static(name: str) -> Response:
@@ -102,6 +102,28 @@ def static(name: str) -> Response:
         raise Problem(404, "unknown-page", "There is no such page here.")
     shared = {"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {}
     return Response(_STATIC.joinpath(name).read_bytes(), media_type=kind, headers=_GUARDS | shared)
+
+
+def shortened(found: dict[str, Any]) -> dict[str, Any]:
+    """Return estimates with the first quantities of each attribute alone: nobody looks at a million bars."""
+    kept: list[int] = []
+    attributes = []
+    for one in found["attributes"]:
+        size = min(one["size"], _QUANTITIES)
+        attributes.append(one | {"first": len(kept), "size": size, "left_out": one["size"] - size})
+        kept += range(one["first"], one["first"] + size)
+    rows = [found["dimensions"][place] for place in kept]
+    drift = found["drift"] | {"quantities": [found["drift"]["quantities"][place] for place in kept]}
+    names = {row["name"] for row in rows}
+    groups = [
+        group | {"values": [one | {"dimensions": _named(one["dimensions"], names)} for one in group["values"]]}
+        for group in found["groups"]
+    ]
+    return found | {"attributes": attributes, "dimensions": rows, "drift": drift, "groups": groups}
+
+
+def _named(rows: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["name"] in names]
 
 
 class Watched:
@@ -122,20 +144,20 @@ class Watched:
         with self._lock:
             track = self._tracks.setdefault(found["period"], [])
             if found["users"] and (not track or found["users"] > track[-1]["users"] * _GROWTH):
-                errors = [row["std_error"] for row in found["dimensions"][:_QUANTITIES]]
+                errors = [row["std_error"] for row in found["dimensions"]]
                 track.append({"users": found["users"], "std_errors": errors})
                 if len(track) > _LONGEST_TRACK:
                     del track[1::2]
 
-    def told(self, period: str) -> dict[str, Any]:
+    def told(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return what is drawn beside the estimates of a period."""
-        campaign = self._campaign
+        campaign, period = self._campaign, found["period"]
         with self._lock:
             if self._plan is None:
                 populations = np.unique(np.geomspace(10, campaign.users * 4, _CURVE).astype(int)).tolist()
-                self._plan = [
-                    {"users": users, "std_errors": campaign.predict(users)[:_QUANTITIES]} for users in populations
-                ]
+                names = [row["name"] for row in found["dimensions"]]
+                places = [campaign.quantities.index(name) for name in names]
+                self._plan = [{"users": users, "std_errors": campaign.predict(users)[places]} for users in populations]
             if self._audit is None:
                 self._audit = {"verdict": "computing"}
                 threading.Thread(target=self._examine, daemon=True).start()

@@ -2,7 +2,7 @@
 
 import { between, columns, count, errorChart, histogram, html, number, strip, svg } from "./charts.js";
 
-const PAUSE = 2000, SHOWN = 40; // milliseconds between questions; quantities of one attribute that are listed
+const PAUSE = 2000; // milliseconds between questions
 const find = selector => document.querySelector(selector);
 const PLACE = "noisette:key";
 const view = { campaign: null, period: "", quantity: 0, paused: false, detail: null, round: 0 };
@@ -110,7 +110,7 @@ function draw() {
   ]));
   const periods = Object.keys(estimates.periods).reverse().map(name => [name, name]);
   choices("#period", [["", "now"], ...periods], view.period);
-  const quantities = estimates.dimensions.slice(0, 50).map((row, at) => [String(at), row.name]);
+  const quantities = estimates.dimensions.map((row, at) => [String(at), row.name]);
   choices("#quantity", quantities, String(view.quantity));
   drawErrors();
   drawEstimates();
@@ -173,16 +173,15 @@ const quantiles = one => {
 
 function attribute(one, estimates, asked) {
   const own = estimates.dimensions.slice(one.first, one.first + one.size), share = one.kind === "category";
-  const listed = own.slice(0, SHOWN);
   const span = share ? [0, Math.max(0.1, ...own.map(row => row.high ?? 0))] : asked.range ?? limits(asked, own);
-  const rows = listed.flatMap(row => [
-    html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : row.name),
+  const rows = own.flatMap(row => [
+    html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : own.length > 1 ? row.name : "mean"),
     strip(row, span, share),
     html("span", { class: "figure" }, row.value === null ? "–"
       : `${number(row.value, row.std_error)} ± ${number((row.high - row.low) / 2, row.std_error)}`),
   ]);
   const box = html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...rows));
-  const more = own.length > SHOWN ? `${count(own.length - SHOWN)} more are in the export. ` : "";
+  const more = one.left_out ? `${count(one.left_out)} more are in the export. ` : "";
   if (more || one.reason) box.append(html("p", { class: "hint" }, more + (one.reason ?? "")));
   return box;
 }

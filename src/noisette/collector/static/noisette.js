@@ -24,7 +24,7 @@ export function check(campaign, id) {
       "hadamard, or answer from Python.");
   }
   if ((campaign.tokens ?? "open") !== "open") {
-    throw new Error(`A web page has no ${campaign.tokens} tokens, which campaign '${id}' asks for. Answer from Python.`);
+    throw new Error(`A web page has no ${campaign.tokens} tokens, which campaign '${id}' asks for. Use Python.`);
   }
   const spent = spends(campaign.table, campaign.attributes);
   if (!(spent <= campaign.epsilon * SLACK)) {
