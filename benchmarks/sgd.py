@@ -1,10 +1,12 @@
-"""A private step of training beside Opacus and beside plain SGD: examples a second, in one run.
+"""A private step of training beside Opacus and beside plain SGD: examples a second and peak memory, in one run.
 
-python benchmarks/sgd.py             five models; writes the table into docs/benchmarks-sgd.md
-python benchmarks/sgd.py --small     what the tests run: two models, few steps, prints the table
+python benchmarks/sgd.py             five models; writes the tables into docs/benchmarks-sgd.md
+python benchmarks/sgd.py --small     what the tests run: one model, few steps, prints the tables
 
 Every job does the same: forward and backward pass of one batch, gradients of each example clipped to norm 1, noise, and
-a step of SGD. Opacus runs in each of its modes and counts with its fastest. Jobs take turns, medians are compared.
+a step of SGD. Opacus runs in each of its modes and counts with its fastest, or with the one that takes least memory.
+Jobs take turns, medians are compared. Memory is what a model, a batch and three steps add to a process of their own at
+its peak.
 """
 
 from __future__ import annotations
@@ -15,16 +17,22 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from opacus import PrivacyEngine
+from opacus.layers import DPLSTM
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
+from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
+from sgd_memory import large_step, peak_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
 OPACUS = ("hooks", "functorch", "ew", "ghost")
@@ -39,6 +47,7 @@ class Row:
     plain: float
     ours: float
     opacus: dict[str, float]
+    memory: dict[str, int]  # bytes that a step adds, by way
 
     @property
     def best(self) -> str:
@@ -49,6 +58,11 @@ class Row:
     def ratio(self) -> float:
         """Ours over Opacus's best."""
         return self.ours / self.opacus[self.best]
+
+    @property
+    def least(self) -> str:
+        """Opacus's mode that takes least memory."""
+        return min(self.opacus, key=lambda mode: self.memory[mode])
 
 
 class Last(nn.Module):
@@ -82,27 +96,76 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor], int]] 
 }
 
 
-def measure(name: str, repeats: int) -> Row:
-    """Time one model in every way, in turn."""
+def job_of(name: str, way: str) -> Callable[[], None] | None:
+    """Build a model, a batch and a step: plain, ours, or a mode of Opacus."""
     build, draw, batch = MODELS[name]
     torch.manual_seed(1)
     inputs, targets = draw(batch), torch.randint(0, 2, (batch,))
-    jobs = {"plain": plain(build(), inputs, targets), "ours": ours(build(), inputs, targets)}
-    for mode in OPACUS:
-        job = opacus(build, mode, inputs, targets)
-        if job is not None:
-            jobs[mode] = job
+    if way == "plain":
+        return plain(build(), inputs, targets)
+    return ours(build(), inputs, targets) if way == "ours" else opacus(build, way, inputs, targets)
+
+
+def memory(name: str, threads: int) -> dict[str, int]:
+    """Return the bytes that a step adds at its peak, in every way that trains the model."""
+
+    def build(way: str) -> Callable[[], None] | None:
+        torch.set_num_threads(threads)
+        return job_of(name, way)
+
+    peaks = {way: peak_of(partial(build, way)) for way in ("plain", "ours", *OPACUS)}
+    return {way: peak[0] for way, peak in peaks.items() if peak is not None}
+
+
+def measure(name: str, repeats: int, memory: dict[str, int]) -> Row:
+    """Time one model in every way, in turn."""
+    build, _, batch = MODELS[name]
+    made = {way: job_of(name, way) for way in memory}
+    times = in_turn({way: job for way, job in made.items() if job is not None}, repeats)
+    speed = {way: batch / seconds for way, seconds in times.items()}
+    size = sum(parameter.numel() for parameter in build().parameters())
+    return Row(name, size, speed.pop("plain"), speed.pop("ours"), speed, memory)
+
+
+def in_turn(jobs: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
+    """Run jobs in turn and return the median seconds of each."""
+    times: dict[str, list[float]] = {key: [] for key in jobs}
     for job in jobs.values():
         job()
-    times: dict[str, list[float]] = {key: [] for key in jobs}
     for _ in range(repeats):
         for key, job in jobs.items():
             start = time.perf_counter()
             job()
             times[key].append(time.perf_counter() - start)
-    speed = {key: batch / statistics.median(values) for key, values in times.items()}
-    size = sum(parameter.numel() for parameter in build().parameters())
-    return Row(name, size, speed.pop("plain"), speed.pop("ours"), speed)
+    return {key: statistics.median(values) for key, values in times.items()}
+
+
+def geometry(repeats: int) -> dict[str, float]:
+    """Return the seconds of a step of the CNN with plain noise and with GeoDP's, in both its sound forms."""
+    _, draw, batch = MODELS["cnn"]
+    torch.manual_seed(1)
+    inputs, targets = draw(batch), torch.randint(0, 2, (batch,))
+    kinds: dict[str, str | sgd.Perturbation] = {
+        "gaussian": "gaussian",
+        "geodp, average=gradient": sgd.Geo(average="gradient"),
+        "geodp, average=angles": sgd.Geo(average="angles"),
+    }
+    return in_turn({name: ours(zoo.cnn(), inputs, targets, kind) for name, kind in kinds.items()}, repeats)
+
+
+def conversion(repeats: int) -> dict[str, float]:
+    """Return the seconds of a copy of a million numbers and of their spherical coordinates, there and back."""
+    vector = np.random.default_rng(1).normal(size=10**6)
+    tensor = torch.from_numpy(vector.copy())
+    made, made_torch = to_spherical(vector), to_spherical(tensor)
+    jobs: dict[str, Callable[[], Any]] = {
+        "copy": vector.copy,
+        "to_spherical, numpy": lambda: to_spherical(vector),
+        "from_spherical, numpy": lambda: from_spherical(*made),
+        "to_spherical, torch": lambda: to_spherical(tensor),
+        "from_spherical, torch": lambda: from_spherical(*made_torch),
+    }
+    return in_turn(jobs, repeats)
 
 
 def plain(model: nn.Module, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
@@ -117,12 +180,14 @@ def plain(model: nn.Module, inputs: Tensor, targets: Tensor) -> Callable[[], Non
     return step
 
 
-def ours(model: nn.Module, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+def ours(
+    model: nn.Module, inputs: Tensor, targets: Tensor, perturb: str | sgd.Perturbation = "gaussian"
+) -> Callable[[], None]:
     """Return a private step of ours."""
     model = sgd.with_open_recurrence(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loader = DataLoader(TensorDataset(inputs, targets), batch_size=len(inputs))
-    private = sgd.make_private(model, optimizer, loader, target=(1e3, 1e-5), epochs=10**6)
+    private = sgd.make_private(model, optimizer, loader, target=(1e3, 1e-5), epochs=10**6, perturb=perturb)
 
     def step() -> None:
         private.optimizer.zero_grad()
@@ -134,9 +199,6 @@ def ours(model: nn.Module, inputs: Tensor, targets: Tensor) -> Callable[[], None
 
 def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: Tensor) -> Callable[[], None] | None:
     """Return a private step of Opacus in one of its modes, None where the mode does not take the model."""
-    from opacus import PrivacyEngine
-    from opacus.layers import DPLSTM
-
     model = build()
     if isinstance(model, Last):
         model = Last(DPLSTM(32, 32, batch_first=True, bidirectional=True))
@@ -178,30 +240,77 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def page(rows: list[Row], threads: int) -> str:
+def memory_table(rows: list[Row]) -> str:
+    """Write the memory of a step as Markdown, in MiB."""
+    lines = ["| model | plain SGD | Noisette | Opacus's least | mode | Opacus's fastest | mode | Noisette / least |"]
+    lines.append("| :-- | --: | --: | --: | :-- | --: | :-- | --: |")
+    for row in rows:
+        own, least, best = row.memory["ours"], row.memory[row.least], row.memory[row.best]
+        lines.append(
+            f"| {row.model} | {row.memory['plain'] / 2**20:,.0f} | {own / 2**20:,.0f} | "
+            f"{least / 2**20:,.0f} | {row.least} | {best / 2**20:,.0f} | {row.best} | {own / least:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def times_table(times: dict[str, float], what: str, versus: str) -> str:
+    """Write seconds as Markdown, beside the first of them."""
+    first = next(iter(times.values()))
+    lines = [f"| {what} | ms | {versus} |", "| :-- | --: | --: |"]
+    lines += [f"| {name} | {1e3 * seconds:.2f} | {seconds / first:.2f} |" for name, seconds in times.items()]
+    return "\n".join(lines)
+
+
+def tables(rows: list[Row], repeats: int, large: tuple[int, int] | None) -> dict[str, str]:
+    """Return every table by its heading, measuring what is not in the rows."""
+    whole = (
+        ""
+        if large is None
+        else (
+            "\n\nOne step of the CNN on 16,384 expected images in pieces of 1,024 has its peak at "
+            f"{large[1] / 2**30:.2f} GiB\nresident, Python, PyTorch and 60,000 images included "
+            "(`python benchmarks/sgd_memory.py`)."
+        )
+    )
+    return {
+        "Examples a second": table(rows),
+        "Memory, MiB that a step adds at its peak": memory_table(rows) + whole,
+        "GeoDP on the CNN, batch 256": times_table(geometry(repeats), "noise", "over plain noise"),
+        "Spherical coordinates of 1,000,000 numbers": times_table(conversion(repeats), "job", "over a copy"),
+    }
+
+
+def page(made: dict[str, str], threads: int) -> str:
     """Write the page of the documentation."""
     return (
-        "# Speed of private training\n\n"
-        "Examples a second of one training step: forward and backward pass, gradients of each example clipped\n"
-        "to norm 1, noise, and a step of SGD. Opacus 1.6 counts with the fastest of its modes. Medians of 41 steps\n"
-        f"in turn, {threads} threads, by `python benchmarks/sgd.py`.\n\n{table(rows)}\n"
+        "# Speed and memory of private training\n\n"
+        "One training step: forward and backward pass, gradients of each example clipped to norm 1, noise, and a\n"
+        "step of SGD. Opacus 1.6 counts with the fastest of its modes, or with the one that takes least memory.\n"
+        f"Medians of 41 steps in turn, {threads} threads, by `python benchmarks/sgd.py`.\n\n"
+        + "\n\n".join(f"## {heading}\n\n{text}" for heading, text in made.items())
+        + "\n"
     )
 
 
 def main() -> None:
     """Measure and print, and write the page in the full setting."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="two models, few steps; writes nothing")
+    parser.add_argument("--small", action="store_true", help="one model, few steps; writes nothing")
     parser.add_argument("--models", nargs="*", choices=MODELS, help="only these; writes nothing")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    names = options.models or (["logistic"] if options.small else list(MODELS))
+    repeats = 3 if options.small else 41
+    sgd.Budget.for_target(3.0, 1e-5, steps=10, sampling_prob=0.5)  # imports what the first run would
+    peaks = {name: memory(name, options.threads) for name in names}  # forks, so before torch works here
+    large = peak_of(partial(large_step, 16_384, 1024, 60_000), steps=1) if not options.small else None
     torch.set_num_threads(options.threads)
-    names = options.models or (["logistic", "cnn"] if options.small else list(MODELS))
-    rows = [measure(name, 3 if options.small else 41) for name in names]
-    print(table(rows))
+    rows = [measure(name, repeats, peaks[name]) for name in names]
+    made = tables(rows, repeats, large)
+    print("\n\n".join(f"{heading}\n\n{text}" for heading, text in made.items()))
     if not (options.small or options.models):
-        PAGE.write_text(page(rows, options.threads), encoding="utf-8")
+        PAGE.write_text(page(made, options.threads), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -284,8 +284,10 @@ def test_a_half_summed_batch_is_not_saved():
         private.optimizer.state_dict()
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_step():
-    private = start(rng=1)
+@pytest.mark.parametrize("perturb", ["gaussian", "tensor", "geodp"])
+@pytest.mark.parametrize("clip", ["l2", "auto-s", "linf", "quantile"])
+def test_a_loss_that_is_not_finite_stops_before_the_step(clip, perturb):
+    private = start(rng=1, clip=clip, perturb=perturb)
     inputs, targets = next(iter(private.loader))
     inputs = inputs.clone()
     inputs[0, 0] = math.nan
@@ -296,17 +298,51 @@ def test_a_loss_that_is_not_finite_stops_before_the_step():
     assert all(torch.equal(old, new) for old, new in zip(before, private.model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("clip", ["l2", "auto-s", "psac", "linf", "quantile", "per-layer", "curvature"])
-def test_gradients_that_are_zero_are_no_trouble(clip):
+@pytest.mark.parametrize(
+    ("clip", "perturb"),
+    [
+        *(
+            (clip, perturb)
+            for clip in sgd.CLIPS
+            for perturb in ("gaussian", "tensor", "geodp", sgd.Geo(0.5, "gradient"))
+        ),
+        ("per-layer", "layered"),
+        ("curvature", "layered"),
+    ],
+    ids=str,
+)
+def test_gradients_that_are_zero_are_no_trouble(clip, perturb):
     dataset = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 3))
     model = small()
     torch.nn.init.zeros_(model[3].weight)
     torch.nn.init.zeros_(model[3].bias)
-    private = start(dataset=dataset, model=model, clip=clip, rng=1)
+    private = start(dataset=dataset, model=model, clip=clip, perturb=perturb, rng=1)
     inputs, targets = next(iter(private.loader))
     functional.mse_loss(model(inputs), targets).backward()
     private.optimizer.step()
     assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+
+
+class Idle(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.idle = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def test_a_layer_that_is_not_used_is_told():
+    private = start(model=Idle(), rng=1)
+    with pytest.raises(RuntimeError, match=r"Layer 'idle' got no gradient.*requires_grad_\(False\)"):
+        train(private, 1)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 100.0, 1e3])
+def test_any_target_is_met_and_what_is_spent_says_so(epsilon):
+    private = start(target=(epsilon, 1e-5), epochs=3)
+    assert private.optimizer.budget.spent(12).epsilon <= epsilon * (1 + 1e-12)
+    assert private.guarantee.epsilon == epsilon
 
 
 class Mixed(nn.Module):
@@ -331,8 +367,11 @@ def make(model=None, loader=None, optimizer=None, **options):
         ({"model": Mixed()}, "mixes the examples of a batch"),
         ({"model": nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))}, "without_batch_norm"),
         ({"loader": DataLoader(data(10), batch_size=16)}, "batches of 16 from 10 examples"),
-        ({"target": (1.0, 0.0)}, "delta"),
-        ({"target": (0.0, 1e-5)}, "epsilon"),
+        ({"target": (1.0, 0.0)}, r"delta=0\.0 > 0"),
+        ({"target": (0.0, 1e-5)}, r"epsilon=0\.0 > 0"),
+        ({"target": (math.nan, 1e-5)}, "epsilon=nan > 0 and finite"),
+        ({"target": (1.0, 1.5)}, r"delta=1\.5 in"),
+        ({"target": 3.0}, r"target=3\.0 to be a pair \(epsilon, delta\)"),
         ({"epochs": 0}, "epochs=0"),
         ({"clip": "l3"}, "Unknown clip='l3'; expected one of l2, linf"),
         ({"clip": -1.0}, "l2_clip_norm=-1.0 > 0"),

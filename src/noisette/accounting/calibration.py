@@ -22,6 +22,7 @@ SampledRelation = Literal["add-remove", "replace"]
 
 _LEAST = 1e-6  # budgets below it are not searched for
 _INTERVAL = 1e-3
+_NO_GAIN = 0.1  # with so little noise sampling hides next to nothing, and what holds without it is the bound
 _COARSEST, _COARSE = 12.0, 3.0  # how much coarser the first searches are
 
 
@@ -105,7 +106,7 @@ def sampled_gaussian(
     _check_relation(relation)
     reach = 1.0 if relation == "add-remove" else 2.0
     epsilon = gdp_epsilon(reach * math.sqrt(releases) / noise_multiplier, delta)
-    if sampling_prob < 1:  # what holds without sampling holds with it
+    if sampling_prob < 1 and noise_multiplier >= _NO_GAIN:  # what holds without sampling holds with it
         interval = _interval(noise_multiplier, sampling_prob)
         epsilon = min(epsilon, _sampled_epsilon(noise_multiplier, delta, releases, sampling_prob, relation, interval))
     return Guarantee(epsilon, delta, unit="example", model="central", relation=relation)
@@ -133,14 +134,16 @@ def noise_multiplier(
     _check_relation(relation)
     reach = (1.0 if relation == "add-remove" else 2.0) * math.sqrt(releases)
     full = reach / gdp_mu(epsilon, delta) * (1 + 1e-12)  # enough without sampling, hence with it
-    if sampling_prob == 1:
+    if sampling_prob == 1 or full <= _NO_GAIN:
         return full
 
     # in the limit of many releases mu = q sqrt(releases (exp(1/z^2) - 1)): a guess
-    found = 1 / math.sqrt(math.log1p((full * sampling_prob) ** -2))
+    found = max(1 / math.sqrt(math.log1p((full * sampling_prob) ** -2)), _NO_GAIN)
     for coarse, precision in ((_COARSEST, 5e-3), (_COARSE, tolerance / 2), (1.0, tolerance)):
 
         def spent(multiplier: float, coarse: float = coarse) -> float:
+            if multiplier < _NO_GAIN:
+                return math.inf
             interval = coarse * _interval(multiplier, sampling_prob)
             return _sampled_epsilon(multiplier, delta, releases, sampling_prob, relation, interval)
 

@@ -9,8 +9,6 @@ from noisette import _validate
 from noisette.accounting import noise_multiplier, sampled_gaussian
 from noisette.guarantees import Guarantee
 
-_NO_GAIN = 0.1  # with so little noise sampling hides nothing, and what holds without it is the bound
-
 
 class BudgetSpent(RuntimeError):
     """The steps that the guarantee allows are made."""
@@ -76,6 +74,4 @@ def _least_noise(epsilon: float, delta: float, steps: int, sampling_prob: float)
 def _spent(multiplier: float, sampling_prob: float, delta: float, steps: int) -> Guarantee:
     if steps == 0:
         return Guarantee(0.0, unit="example", model="central", relation="add-remove")
-    if multiplier < _NO_GAIN:
-        sampling_prob = 1.0
     return sampled_gaussian(multiplier, delta, releases=steps, sampling_prob=sampling_prob)

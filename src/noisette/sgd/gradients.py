@@ -68,6 +68,11 @@ class Recorder:
         unused = [name for name, uses in self._uses.items() if not uses]
         if len(unused) == len(self._uses):
             raise RuntimeError("No gradients were recorded. Call loss.backward() in training mode before the step.")
+        if unused:
+            raise RuntimeError(
+                f"Layer {unused[0]!r} got no gradient, so what it would add is not known. Use it in every step, or "
+                "leave it out of training by requires_grad_(False) before the run is made private."
+            )
         counts = {gradient.shape[0] for uses in self._uses.values() for _, gradient in uses}
         if len(counts) > 1:
             raise RuntimeError(

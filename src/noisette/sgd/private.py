@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -92,6 +92,8 @@ def make_private(
     noise = _random.generator(rng)
     sampling = _random.generator(None if rng is None else int(noise.integers(2**63)))
     private_loader = PoissonLoader.like(loader, physical_batch=physical_batch, rng=sampling)
+    if not isinstance(target, Sequence) or len(target) != 2:
+        raise ValueError(f"Expected target={target!r} to be a pair (epsilon, delta), e.g. (3.0, 1e-5).")
     epsilon, delta = target
     steps = epochs * private_loader.steps + _validate.integer(advice_steps, "advice_steps", low=0)
     noise_kind: Perturbation = _named(perturb, PERTURBATIONS, "perturb") if isinstance(perturb, str) else perturb

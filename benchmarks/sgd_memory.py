@@ -1,0 +1,106 @@
+"""Peak memory of private training, each job in a process of its own.
+
+python benchmarks/sgd_memory.py                      one step at B = 16,384 of the CNN, and its peak
+python benchmarks/sgd_memory.py --physical 16384     the same in one piece
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from noisette import sgd
+from noisette.sgd import zoo
+
+STATUS = Path("/proc/self/status")
+
+
+def peak_of(build: Callable[[], Callable[[], Any] | None], steps: int = 3) -> tuple[int, int] | None:
+    """Build a job in a process of its own, run it, and return what both add to memory at the peak, and the peak.
+
+    Bytes. None for a job that cannot be built. Fork before torch has worked: its threads do not survive.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_measured, args=(build, steps, sender))
+    process.start()
+    sender.close()
+    try:
+        found: tuple[int, int] | None = receiver.recv()
+    except EOFError:
+        raise RuntimeError("The process that was measured ended early; see what it printed.") from None
+    finally:
+        process.join()
+    return found
+
+
+def _measured(build: Callable[[], Callable[[], Any] | None], steps: int, sender: Any) -> None:
+    before = _now()
+    job = build()
+    if job is None:
+        sender.send(None)
+        return
+    for _ in range(steps):
+        job()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    sender.send((peak - before, peak))
+
+
+def _now() -> int:
+    """Return the memory that is resident."""
+    lines = STATUS.read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) * 1024
+
+
+def large_step(batch: int, physical: int, examples: int) -> Callable[[], None]:
+    """Return one private step of the CNN on a Poisson sample of ``batch`` expected images."""
+    torch.manual_seed(1)
+    model = zoo.cnn()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(examples, 1, 28, 28), torch.randint(0, 10, (examples,)))
+    private = sgd.make_private(
+        model,
+        optimizer,
+        DataLoader(data, batch_size=batch),
+        target=(3.0, 1e-5),
+        epochs=1,
+        physical_batch=physical,
+        rng=1,
+    )
+
+    def step() -> None:
+        for inputs, targets in private.loader:
+            private.optimizer.zero_grad()
+            functional.cross_entropy(model(inputs), targets).backward()
+            private.optimizer.step()
+            if private.optimizer.stepped:
+                return
+
+    return step
+
+
+def main() -> None:
+    """Make one step and print the peak."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=16_384)
+    parser.add_argument("--physical", type=int, default=1024)
+    parser.add_argument("--examples", type=int, default=60_000)
+    options = parser.parse_args()
+    found = peak_of(lambda: large_step(options.batch, options.physical, options.examples), steps=1)
+    assert found is not None
+    print(
+        f"B = {options.batch:,} in pieces of {options.physical:,}: peak {found[1] / 2**30:.2f} GiB resident, "
+        f"of which the step {found[0] / 2**30:.2f} GiB"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Memory follows the pieces of a batch, and the benchmark beside Opacus runs."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def run(name, *arguments):
+    command = [sys.executable, str(BENCHMARKS / name), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
+
+
+def peak(*arguments):
+    """Return GiB at the peak of a step, and of them those of the step alone."""
+    words = run("sgd_memory.py", "--examples", "20000", *arguments).split()
+    found = [float(word) for word, unit in pairwise(words) if unit == "GiB"]
+    assert len(found) == 2
+    return found
+
+
+def test_a_batch_of_16384_fits_in_four_gibibytes_and_memory_follows_its_pieces():
+    whole, step = peak()
+    assert whole < 4
+    _, together = peak("--batch", "8192", "--physical", "8192")  # half as many, but at once
+    assert step < 0.75 * together
+
+
+def test_the_benchmark_prints_its_tables():
+    shown = run("sgd.py", "--small", "--threads", "1")
+    for heading in ("Examples a second", "Memory, MiB", "GeoDP on the CNN", "Spherical coordinates"):
+        assert heading in shown
+    assert "| logistic | 7,850 |" in shown
