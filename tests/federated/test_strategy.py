@@ -11,6 +11,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 from noisette.federated import Length, Norm, Ranges
+from noisette.federated.mixing import Simulated
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.strategy import PrivateFedAvg
 
@@ -243,35 +244,28 @@ def test_no_more_messages_than_allowed_are_under_way(tmp_path):
     assert grid.most_waiting <= 3
 
 
-def test_mixed_reports_come_without_senders(tmp_path):
-    from noisette.federated.mixing import Simulated
+def mixed(tmp_path, *, nodes, minimum, **terms):
+    """Federate with a shuffler inside the server that mixes four reports or more."""
+    shuffled = {
+        "mechanism": "adaptive-duchi",
+        "model": "shuffled",
+        "target_epsilon": 1e3,
+        "mixer": Simulated(minimum=4),
+    }
+    return federate(tmp_path, nodes=nodes, minimum=minimum, **shuffled, **terms)
 
-    strategy, _, result = federate(
-        tmp_path,
-        mechanism="adaptive-duchi",
-        nodes=5,
-        rounds=2,
-        model="shuffled",
-        mixer=Simulated(minimum=4),
-        minimum=4,
-        batch=4,
-        target_epsilon=1e3,
-    )
+
+def test_mixed_reports_come_without_senders(tmp_path):
+    strategy, _, result = mixed(tmp_path, nodes=5, minimum=4, rounds=2, batch=4)
     assert [entry["counted"] for entry in strategy.run.rounds] == [5, 5]
     assert np.all(np.abs(flat(result.arrays)) < 0.3)
     lines = strategy.guarantee()
     assert lines.shuffled.epsilon <= lines.local.epsilon
-    few, _, _ = federate(
-        tmp_path,
-        mechanism="adaptive-duchi",
-        nodes=3,
-        rounds=1,
-        model="shuffled",
-        mixer=Simulated(minimum=4),
-        minimum=3,
-        target_epsilon=1e3,
-    )
-    assert not few.run.rounds[0]["released"]
+
+
+def test_fewer_reports_than_the_shuffler_mixes_are_not_released(tmp_path):
+    strategy, _, _ = mixed(tmp_path, nodes=3, minimum=3, rounds=1)
+    assert not strategy.run.rounds[0]["released"]
 
 
 def test_history_is_json(tmp_path):

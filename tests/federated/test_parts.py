@@ -1,0 +1,60 @@
+"""The small parts: who is asked, replies as they come, and what is on the disk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.federated.flower import LocalGrid, model, moving_app
+
+from noisette.federated import Layout, Norm, Terms
+from noisette.federated.history import History
+from noisette.federated.sampling import draw, rounds_of_one
+from noisette.federated.streaming import StreamingGrid
+
+
+def test_all_clients_are_asked_equally_often():
+    taken = {}
+    for _ in range(30):
+        for node in draw(range(10), taken, number=3, most=9):
+            taken[node] = taken.get(node, 0) + 1
+    assert sorted(taken.values()) == [9] * 10
+    assert draw(range(10), taken, number=3, most=9) == []
+    assert rounds_of_one(30, 3, 10) == 9
+    assert rounds_of_one(5, 100, 10) == 5
+
+
+def test_who_is_asked_is_random():
+    first = {tuple(sorted(draw(range(20), {}, number=3, most=1, rng=seed))) for seed in range(30)}
+    assert len(first) > 20
+    with pytest.raises(ValueError, match="number=0"):
+        draw([1], {}, number=0, most=1)
+
+
+def test_replies_are_waited_for_until_the_time_is_up():
+    from flwr.app import Message, RecordDict
+
+    now = [0.0]
+    grid = LocalGrid(moving_app([]), [1, 2], lambda reply, node: None if node == 2 and now[0] < 3 else reply)
+    messages = [Message(RecordDict({"arrays": model()}), node, "train") for node in (1, 2)]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    streaming = StreamingGrid(grid, 5, clock=lambda: now[0], sleep=sleep)
+    assert [reply.metadata.src_node_id for reply in streaming.send_and_receive(messages, timeout=10)] == [1, 2]
+    now[0] = 0.0
+    short = StreamingGrid(grid, 5, clock=lambda: now[0], sleep=sleep)
+    assert [reply.metadata.src_node_id for reply in short.send_and_receive(messages, timeout=1)] == [1]
+
+
+def test_a_history_comes_back_whole(tmp_path):
+    layout = Layout.of({"a": np.zeros((2, 2)), "b": np.zeros(3)})
+    terms = Terms("run", "privunit-g", 1.0, Norm(1.0), rounds=3, options={})
+    stored = History(terms, layout, [{"round": 1, "counted": 5, "released": True}], {7: 1}, np.arange(7.0), [7])
+    stored.save(tmp_path / "new" / "run.npz")
+    again = History.load(tmp_path / "new" / "run.npz")
+    assert (again.terms, again.layout, again.rounds) == (terms, layout, stored.rounds)
+    assert (again.taken_part, again.pending, again.done) == ({7: 1}, [7], 1)
+    assert (again.largest_part, again.smallest_round) == (1, 5)
+    assert np.array_equal(again.weights, stored.weights)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["run.npz"]
