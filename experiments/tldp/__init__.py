@@ -1,7 +1,7 @@
 """TLDP, keep an entry or add noise to it: paper 000's experiments, run again
 
 Yuan, Tang, Huang, Wu, Wang 2025. `noisette reproduce tldp --full` runs everything at its larger size, without `--full`
-in about a minute; the line under each table says which of the two it shows. Every score stands beside the claimed
+in half a minute; the line under each table says which of the two it shows. Every score stands beside the claimed
 epsilon and the one that holds at delta = 1e-5, for the record (a whole image, feature vector or model) and for one of
 its entries. The paper gives its results as figures only, so its claims are given in words.
 
