@@ -47,7 +47,8 @@ CREATE TABLE IF NOT EXISTS queue (
     state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'sent', 'refused')),
     reason TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (campaign, period, user)
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS still_waiting ON queue (campaign, period) WHERE state = 'waiting'
 """
 
 
