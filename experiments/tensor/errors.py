@@ -71,15 +71,15 @@ def ctg(full: bool, advance: Advance) -> Study:
             ]
             # two persons differ by xx' - yy', of Frobenius norm sqrt(2) 21 at most
             true = gdp_epsilon(math.sqrt(2) * columns / people / mechanism.sigma, DELTA)
-            rows.append((label, claimed, true, mechanism.sigma, float(np.mean(found))))
+            rows.append((label, claimed, true, mechanism.sigma, *_spread(found)))
         for label, method in (("JL, exact", "jl"), ("ours", "gaussian")):
             domain = nz.TensorDomain(table.shape, -1, 1)
             own = [
                 nz.release_covariance(table, domain, claimed, DELTA, method=method, rng=SEED + k)
                 for k in range(repeats)
             ]
-            score = float(np.mean([rss(release.value, truth) for release in own]))
-            rows.append((label, claimed, claimed, None if method == "jl" else own[0].std, score))
+            found = [rss(release.value, truth) for release in own]
+            rows.append((label, claimed, claimed, None if method == "jl" else own[0].std, *_spread(found)))
         fewer = nz.TensorGaussian(
             nz.TensorBall((columns, columns), columns),
             claimed,
@@ -89,7 +89,7 @@ def ctg(full: bool, advance: Advance) -> Study:
         )
         found = [rss(fewer.privatize(truth, rng=np.random.default_rng([SEED, k])), truth) for k in range(repeats)]
         std = math.sqrt(float(fewer.variances.mean()))
-        rows.append(("ours, add-remove", claimed, claimed, std, float(np.mean(found))))
+        rows.append(("ours, add-remove", claimed, claimed, std, *_spread(found)))
         advance((place + 1) / len(claims))
     by = {row[:2]: row for row in rows}
     ratios = [by["IDN", claimed][4] / by["ours", claimed][4] for claimed in claims]
@@ -117,11 +117,16 @@ def ctg(full: bool, advance: Advance) -> Study:
         "paper. It protects a person who joins or leaves, ours and the others one who is replaced, for which the "
         f"sensitivity is sqrt(2) times as large: at its own relation our RSS is {min(beside):.2f} to {max(beside):.2f} "
         "times that of JL. MM with the identity for workload is Gaussian noise.",
-        ("mechanism", "claimed epsilon", "true epsilon", "noise std", "mean RSS"),
+        ("mechanism", "claimed epsilon", "true epsilon", "noise std", "mean RSS", "sd of RSS"),
         rows,
         {"repeats": repeats, "table": "2,126 x 21", "delta": DELTA, "seed": SEED},
         list(lines.values()),
     )
+
+
+def _spread(found: list[float]) -> tuple[float, float]:
+    """Return mean and standard deviation."""
+    return float(np.mean(found)), float(np.std(found, ddof=1))
 
 
 def table_iv(full: bool, advance: Advance) -> Study:
