@@ -178,8 +178,8 @@ def page(results: dict[str, Any]) -> str:
 
 One round on Flower 1.41's simulation, two processes: {results["clients"]:,} clients, {results["weights"]:,} weights,
 a training that only adds a constant. Every private way gives ({EPSILON:g}, {DELTA:g}) to a client over the run;
-LocalDpMod has the noise of `tensor-gaussian`. Ours keep budgets in a ledger, in memory as a thousand simulated clients
-have one disk here (on a disk of its own a client waits for one more flush a round), and check every report.
+LocalDpMod has the noise of `tensor-gaussian`. Ours keep budgets in a ledger, in memory as all simulated clients
+share one disk here (on a disk of its own a client waits for one more flush a round), and check every report.
 Mean of {results["counted"]} rounds after a first one, by `python benchmarks/federated.py`.
 
 | way | CPU seconds a round | added to no privacy | against LocalDpMod |
