@@ -89,7 +89,8 @@ class Story:
         from rich.live import Live
 
         moving = sys.stdout.isatty() and not self.quiet
-        shown = Live(console=self._out, transient=True) if moving else None
+        waiting = "Devices begin to report ..."
+        shown = Live(waiting, console=self._out, transient=True, auto_refresh=False) if moving else None
 
         def watch(found: dict[str, Any], seconds: float) -> None:
             users, rows = found["users"], found["dimensions"]
