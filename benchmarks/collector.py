@@ -2,7 +2,7 @@
 
 python benchmarks/collector.py             half a million reports in batches and single ones, SQLite and PostgreSQL
 python benchmarks/collector.py --full      ten million in batches: rate and memory after each million
-python benchmarks/collector.py --small     what the tests run: a few thousand, prints and asserts nothing about speed
+python benchmarks/collector.py --small     a few thousand, to see that it runs
 
 The server is a process of its own, the sender is this one; both are on this machine. Batches are binary, 10,000 reports
 each, and two are under way at a time. Single reports are JSON on 64 connections. The bare endpoint is FastAPI alone: it
@@ -63,7 +63,10 @@ TURNS = 3
 
 @dataclass(frozen=True)
 class Run:
-    """One measurement: requests and reports a second, seconds that a request took, and the server's memory in MB."""
+    """One measurement: reports a second, how long requests took, the server's memory in MB and its CPU time a report.
+
+    On a machine that does other things the rate says little; ``cpu_us`` says what one core could reach.
+    """
 
     what: str
     database: str
@@ -73,6 +76,7 @@ class Run:
     p99_ms: float
     memory_before: float
     memory_after: float
+    cpu_us: float
 
 
 def run_ours(database: str) -> None:
@@ -147,6 +151,12 @@ def memory(pid: int) -> float:
     return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("VmRSS"))
 
 
+def used(pid: int) -> float:
+    """Return the CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def send(port: int, bodies: list[bytes], connections: int, media: str) -> list[float]:
     """Send bodies over so many connections that are kept open, and return how long each answer took."""
     head = (
@@ -176,11 +186,12 @@ def measure(
 ) -> Run:
     """Send bodies of so many reports each, and describe how it went."""
     port, pid = where
-    before, started = memory(pid), time.perf_counter()
+    before, spent, started = memory(pid), used(pid), time.perf_counter()
     seconds = asyncio.run(send(port, bodies, connections, media))
     rate = len(bodies) * each / (time.perf_counter() - started)
     p50, p99 = (float(np.quantile(seconds, share)) * 1000 for share in (0.5, 0.99))
-    return Run(what, name, len(bodies) * each, rate, p50, p99, before, memory(pid))
+    cpu = (used(pid) - spent) / (len(bodies) * each) * 1e6
+    return Run(what, name, len(bodies) * each, rate, p50, p99, before, memory(pid), cpu)
 
 
 def packed(campaign: Campaign, count: int, seed: int) -> list[bytes]:
@@ -235,6 +246,8 @@ def main() -> None:
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
+    parser.add_argument("--batches", action="store_true", help="batches alone")
+    parser.add_argument("--single", action="store_true", help="single reports alone")
     parser.add_argument("--serve", choices=["ours", "bare"], help=argparse.SUPPRESS)
     parser.add_argument("--database", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -251,9 +264,10 @@ def main() -> None:
         for name, new in fresh.items():
             if given.only in (None, name):
                 size = 20_000 if given.small else 500_000
-                for run in in_batches(campaign, name, new(), 10 if given.full else 0, size):
-                    runs.append(show(run))
-                if not given.full:
+                if not given.single:
+                    for run in in_batches(campaign, name, new(), 10 if given.full else 0, size):
+                        runs.append(show(run))
+                if not (given.full or given.batches):
                     for run in one_by_one(campaign, name, new, 300 if given.small else 5000):
                         runs.append(show(run))
     for name in {run.database for run in runs if run.what == "bare"}:
@@ -262,13 +276,14 @@ def main() -> None:
             for what in ("single", "bare")
         }
         print(f"{name}: single reports reach {rates['single'] / rates['bare']:.0%} of the bare endpoint")
+    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(json.dumps([asdict(run) for run in runs]))
 
 
 def show(run: Run) -> Run:
     """Print a run."""
     waited = f"p50 {run.p50_ms:7.1f} ms   p99 {run.p99_ms:7.1f} ms"
-    held = f"memory {run.memory_before:.0f} to {run.memory_after:.0f} MB"
+    held = f"memory {run.memory_before:.0f} to {run.memory_after:.0f} MB   CPU {run.cpu_us:.1f} us"
     print(f"{run.database:10} {run.what:11} {run.rate:10,.0f} reports/s   {waited}   {held}", flush=True)
     return run
 

@@ -1,7 +1,7 @@
 """The one route that is called for every report: it reads, hands over to the writer, and answers when all is stored.
 
-It is an ASGI application of its own among FastAPI's routes: looking for parameters and dependencies that are not there
-took FastAPI longer than all that is done here.
+It is an ASGI application of its own, and `Lane` leads to it past FastAPI: looking through routes, parameters and
+dependencies took FastAPI longer than all that is done here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.routing import Route
 
 from noisette._service import read_body
@@ -69,8 +70,27 @@ class Reception:
         return arrived
 
 
+class Lane:
+    """ASGI middleware that takes reports straight to the reception; errors are answered as those of other routes."""
+
+    def __init__(self, app: Any, reception: Reception, handlers: Any) -> None:
+        self._app, self._reception = app, ExceptionMiddleware(reception, handlers)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a report, or pass on what is none."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            before, _, rest = scope["path"].partition("/campaigns/")
+            name, _, last = rest.partition("/")
+            if last == "reports" and name and not before:
+                scope["path_params"] = {"campaign_id": name}
+                await self._reception(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
 def add_reception(app: FastAPI, reception: Reception, described: dict[int | str, dict[str, Any]]) -> None:
-    """Put the route before all others, and describe it in the OpenAPI document."""
+    """Put the lane before all routes, and describe it in the OpenAPI document; the route answers other methods."""
+    app.add_middleware(Lane, reception=reception, handlers=app.exception_handlers)
     app.router.routes.insert(0, Route(PATH, reception, methods=["POST"]))
     number = {"type": "integer", "minimum": 0}
     counts = {"type": "object", "properties": {"accepted": number, "repeated": number}}

@@ -133,7 +133,6 @@ def create_app(
         log.info("stopped")
 
     app = FastAPI(title="Noisette collector", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_middleware(Observed, metrics=service.metrics, log=log)
     _handle_errors(app, service.metrics)
 
     issuer = Issuer(store, keys.enrolment)
@@ -146,6 +145,7 @@ def create_app(
         largest_body,
     )
     add_reception(app, reception, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
+    app.add_middleware(Observed, metrics=service.metrics, log=log)
     add_tokens(app, service.find, service.needs, issuer, answers)
     if shuffled is not None:
         readers = service.needs("device", "analyst", "auditor")
