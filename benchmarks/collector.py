@@ -244,6 +244,7 @@ def main() -> None:
     """Measure, print a line for each run, and a summary as JSON at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--millions", type=int, default=10, help="how many, with --full")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
     parser.add_argument("--batches", action="store_true", help="batches alone")
@@ -265,7 +266,7 @@ def main() -> None:
             if given.only in (None, name):
                 size = 20_000 if given.small else 500_000
                 if not given.single:
-                    for run in in_batches(campaign, name, new(), 10 if given.full else 0, size):
+                    for run in in_batches(campaign, name, new(), given.millions if given.full else 0, size):
                         runs.append(show(run))
                 if not (given.full or given.batches):
                     for run in one_by_one(campaign, name, new, 300 if given.small else 5000):
