@@ -155,3 +155,13 @@ def test_bell_against_the_normal_posterior(tied):
     without = np.arange(25) % 5 != 2
     other = Bell.fit(y[without], s[without], tied=tied).parts[0]
     assert bell.parts[3] == pytest.approx(other)
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-9, 1e-12])
+def test_hardly_any_noise_is_no_trouble(noise):
+    """Half of the domain explains nothing on the other side: a density too small for float64 is no error."""
+    truth = np.tile([-0.5, 0.5, 0.25], 20)
+    y = truth + noise * np.random.default_rng(1).standard_normal(60)
+    found = bayes(y, np.full(60, noise))
+    assert found.value == pytest.approx(truth, abs=5 * noise)
+    assert np.all(np.isfinite(found.risk))
