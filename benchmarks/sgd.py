@@ -117,30 +117,34 @@ def memory(name: str, threads: int) -> dict[str, int]:
     return {way: peak[0] for way, peak in peaks.items() if peak is not None}
 
 
-def measure(name: str, repeats: int, memory: dict[str, int]) -> Row:
+def measure(name: str, repeats: int, clock: str, memory: dict[str, int]) -> Row:
     """Time one model in every way, in turn."""
     build, _, batch = MODELS[name]
     made = {way: job_of(name, way) for way in memory}
-    times = in_turn({way: job for way, job in made.items() if job is not None}, repeats)
+    times = in_turn({way: job for way, job in made.items() if job is not None}, repeats, clock)
     speed = {way: batch / seconds for way, seconds in times.items()}
     size = sum(parameter.numel() for parameter in build().parameters())
     return Row(name, size, speed.pop("plain"), speed.pop("ours"), speed, memory)
 
 
-def in_turn(jobs: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def in_turn(jobs: dict[str, Callable[[], None]], repeats: int, clock: str) -> dict[str, float]:
     """Run jobs in turn and return the median seconds of each."""
+    now = CLOCKS[clock]
     times: dict[str, list[float]] = {key: [] for key in jobs}
     for job in jobs.values():
         job()
     for _ in range(repeats):
         for key, job in jobs.items():
-            start = time.perf_counter()
+            start = now()
             job()
-            times[key].append(time.perf_counter() - start)
+            times[key].append(now() - start)
     return {key: statistics.median(values) for key, values in times.items()}
 
 
-def geometry(repeats: int) -> dict[str, float]:
+def geometry(repeats: int, clock: str) -> dict[str, float]:
     """Return the seconds of a step of the CNN with plain noise and with GeoDP's, in both its sound forms."""
     _, draw, batch = MODELS["cnn"]
     torch.manual_seed(1)
@@ -150,10 +154,10 @@ def geometry(repeats: int) -> dict[str, float]:
         "geodp, average=gradient": sgd.Geo(average="gradient"),
         "geodp, average=angles": sgd.Geo(average="angles"),
     }
-    return in_turn({name: ours(zoo.cnn(), inputs, targets, kind) for name, kind in kinds.items()}, repeats)
+    return in_turn({name: ours(zoo.cnn(), inputs, targets, kind) for name, kind in kinds.items()}, repeats, clock)
 
 
-def conversion(repeats: int) -> dict[str, float]:
+def conversion(repeats: int, clock: str) -> dict[str, float]:
     """Return the seconds of a copy of a million numbers and of their spherical coordinates, there and back."""
     vector = np.random.default_rng(1).normal(size=10**6)
     tensor = torch.from_numpy(vector.copy())
@@ -165,7 +169,7 @@ def conversion(repeats: int) -> dict[str, float]:
         "to_spherical, torch": lambda: to_spherical(tensor),
         "from_spherical, torch": lambda: from_spherical(*made_torch),
     }
-    return in_turn(jobs, repeats)
+    return in_turn(jobs, repeats, clock)
 
 
 def plain(model: nn.Module, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
@@ -261,7 +265,7 @@ def times_table(times: dict[str, float], what: str, versus: str) -> str:
     return "\n".join(lines)
 
 
-def tables(rows: list[Row], repeats: int, large: tuple[int, int] | None) -> dict[str, str]:
+def tables(rows: list[Row], repeats: int, clock: str, large: tuple[int, int] | None) -> dict[str, str]:
     """Return every table by its heading, measuring what is not in the rows."""
     whole = (
         ""
@@ -275,18 +279,19 @@ def tables(rows: list[Row], repeats: int, large: tuple[int, int] | None) -> dict
     return {
         "Examples a second": table(rows),
         "Memory, MiB that a step adds at its peak": memory_table(rows) + whole,
-        "GeoDP on the CNN, batch 256": times_table(geometry(repeats), "noise", "over plain noise"),
-        "Spherical coordinates of 1,000,000 numbers": times_table(conversion(repeats), "job", "over a copy"),
+        "GeoDP on the CNN, batch 256": times_table(geometry(repeats, clock), "noise", "over plain noise"),
+        "Spherical coordinates of 1,000,000 numbers": times_table(conversion(repeats, clock), "job", "over a copy"),
     }
 
 
-def page(made: dict[str, str], threads: int) -> str:
+def page(made: dict[str, str], options: argparse.Namespace) -> str:
     """Write the page of the documentation."""
     return (
         "# Speed and memory of private training\n\n"
         "One training step: forward and backward pass, gradients of each example clipped to norm 1, noise, and a\n"
         "step of SGD. Opacus 1.6 counts with the fastest of its modes, or with the one that takes least memory.\n"
-        f"Medians of 41 steps in turn, {threads} threads, by `python benchmarks/sgd.py`.\n\n"
+        f"Medians of {options.repeats} steps in turn, {options.threads} threads, {options.clock} time, by\n"
+        "`python benchmarks/sgd.py`.\n\n"
         + "\n\n".join(f"## {heading}\n\n{text}" for heading, text in made.items())
         + "\n"
     )
@@ -298,19 +303,21 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="one model, few steps; writes nothing")
     parser.add_argument("--models", nargs="*", choices=MODELS, help="only these; writes nothing")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=41)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu, with one thread, for a machine in use")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     names = options.models or (["logistic"] if options.small else list(MODELS))
-    repeats = 3 if options.small else 41
+    repeats = 3 if options.small else options.repeats
     sgd.Budget.for_target(3.0, 1e-5, steps=10, sampling_prob=0.5)  # imports what the first run would
     peaks = {name: memory(name, options.threads) for name in names}  # forks, so before torch works here
     large = peak_of(partial(large_step, 16_384, 1024, 60_000), steps=1) if not options.small else None
     torch.set_num_threads(options.threads)
-    rows = [measure(name, repeats, peaks[name]) for name in names]
-    made = tables(rows, repeats, large)
+    rows = [measure(name, repeats, options.clock, peaks[name]) for name in names]
+    made = tables(rows, repeats, options.clock, large)
     print("\n\n".join(f"{heading}\n\n{text}" for heading, text in made.items()))
     if not (options.small or options.models):
-        PAGE.write_text(page(made, options.threads), encoding="utf-8")
+        PAGE.write_text(page(made, options), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -40,11 +40,15 @@ _A, _B, _C, _D, _E, _F, _G, _H = (
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of numbers with a weight each; with ``right`` each is the outer product of a row here and a row there."""
+    """Rows of numbers with a weight each; with ``right`` each is the outer product of a row here and a row there.
+
+    ``order`` tells where in a row each column lies; as they are, by default.
+    """
 
     values: Singles
     weights: Singles
     right: Singles | None = None
+    order: npt.NDArray[np.int64] | None = None
 
     @property
     def columns(self) -> int:
@@ -53,7 +57,8 @@ class Rows:
 
     def last(self) -> FloatArray:
         """Return the last two numbers of every row, or the only one."""
-        ends = self.values[:, -2:].astype(float) * self.weights[:, None]
+        places = slice(-2, None) if self.order is None else self.order[-2:]
+        ends = self.values[:, places].astype(float) * self.weights[:, None]
         if self.right is None:
             return np.asarray(ends)
         beside = self.right[:, -2:].astype(float)
@@ -80,13 +85,16 @@ def _turn(entries: Singles, behind: Singles, low: np.float32) -> None:
 turn = compiled(_turn, fastmath=True)
 
 
-def _add_angles(entries: Singles, behind: Singles, low: np.float32, out: FloatArray) -> None:
+def _add_angles(
+    entries: Singles, order: npt.NDArray[np.int64], behind: Singles, low: np.float32, out: FloatArray
+) -> None:
     """Add to ``out`` the sum over rows of the angles at each column, of (columns, rows) that are overwritten."""
-    for column in range(entries.shape[0] - 1, -1, -1):
-        turn(entries[column], behind, low)
+    for column in range(order.size - 1, -1, -1):
+        place = order[column]
+        turn(entries[place], behind, low)
         total = _ZERO
         for row in range(behind.size):
-            total += entries[column, row]
+            total += entries[place, row]
         out[column] += total
 
 
@@ -125,7 +133,8 @@ def clipped_angle_sums(parts: Sequence[Rows], low: float) -> list[FloatArray]:
             entries = part.values[piece].T.copy()
             entries *= part.weights[piece]
             if part.right is None:
-                _add(entries, behind, np.float32(low), out)
+                order = np.arange(part.columns) if part.order is None else part.order
+                _add(entries, order, behind, np.float32(low), out)
             else:
                 _add_outer(entries, part.right[piece].T.copy(), behind, np.float32(low), out)
 

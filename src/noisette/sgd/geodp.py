@@ -94,9 +94,14 @@ class Geo(Perturbation):
         """Return the sums of the examples' clipped angles, of gradients in single precision."""
         units = (factors * torch.where(lengths > 0, 1 / lengths, 0.0)).float().numpy()  # angles know no length
         rows = [
-            Rows(left.contiguous().numpy(), unit, None if right is None else right.contiguous().numpy())
+            Rows(
+                laid.left.numpy(),
+                unit,
+                None if laid.right is None else laid.right.numpy(),
+                None if laid.order is None else laid.order.numpy(),
+            )
             for part, unit in zip(parts.values(), units, strict=True)
-            for left, right in part.pairs().values()
+            for laid in part.laid().values()
         ]
         angles = np.concatenate(clipped_angle_sums(rows, (1 - self.beta) * math.pi))[:-1]
         ends = np.concatenate([row.last() for row in rows[-2:]], axis=1)[:, -2:]

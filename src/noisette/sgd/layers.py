@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,18 @@ from torch.nn import functional
 _CACHED = 1 << 18  # numbers that stay in a core's cache
 Gradients = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]  # what went into a layer, and the gradient of what came out
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Rows of numbers, one for each example; or with ``right`` the two rows of which each is the outer product.
+
+    ``order`` tells where in a row each entry of the parameter lies; as they are, by default.
+    """
+
+    left: Tensor
+    right: Tensor | None = None
+    order: Tensor | None = None
 
 
 class Part(ABC):
@@ -37,9 +50,9 @@ class Part(ABC):
     def each(self) -> Gradients:
         """Return every example's gradient, with examples along the first axis."""
 
-    def pairs(self) -> dict[str, Use | tuple[Tensor, None]]:
-        """Return every example's gradient as rows, or as the two rows of which it is the outer product."""
-        return {name: (gradient.flatten(1), None) for name, gradient in self.each().items()}
+    def laid(self) -> dict[str, Laid]:
+        """Return every example's gradient as it lies in memory, without a copy where that can be."""
+        return {name: Laid(gradient.flatten(1)) for name, gradient in self.each().items()}
 
 
 class Formed(Part):
@@ -111,11 +124,14 @@ class Outer(Part):
         made = {"weight": self._place(self._form())}
         return made if self._bias is None else made | {"bias": self._bias}
 
-    def pairs(self) -> dict[str, Use | tuple[Tensor, None]]:
-        if self._formed is not None or self._inputs.shape[1] != 1:
-            return super().pairs()
-        made: dict[str, Use | tuple[Tensor, None]] = {"weight": (self._outputs[:, 0], self._inputs[:, 0])}
-        return made if self._bias is None else made | {"bias": (self._bias, None)}
+    def laid(self) -> dict[str, Laid]:
+        if self._formed is None and self._inputs.shape[1] == 1:
+            made = {"weight": Laid(self._outputs[:, 0], right=self._inputs[:, 0])}
+        else:
+            formed = self._form()
+            places = torch.arange(formed[0].numel()).reshape(formed.shape[1:])
+            made = {"weight": Laid(formed.flatten(1), order=self._place(places).flatten())}
+        return made if self._bias is None else made | {"bias": Laid(self._bias)}
 
 
 class Looked(Part):
