@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import tempfile
 import time
@@ -56,13 +55,12 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:
         raise ValueError(f"Federation needs {', '.join(lacking)}: pip install 'noisette[federated]'.")
-    import flwr.app  # noqa: F401  # its import sets the level of its log
-
     from noisette._terminal import to_json
     from noisette.aggregation.whole import whole_file
+    from noisette.federated.simulation import logged
 
-    logging.getLogger("flwr").setLevel(logging.ERROR)
-    record = _planned(asked) if only_plan else _federated(asked)
+    with logged(False):
+        record = _planned(asked) if only_plan else _federated(asked)
     if output is not None:
         with whole_file(output) as stream:
             stream.write((to_json(record) + "\n").encode())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,9 @@ def simulate(
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     from flwr.simulation import run_simulation
 
-    log = logging.getLogger("flwr")
-    level = log.level
-    if quiet:
-        log.setLevel(logging.ERROR)
     privacy = LocalPrivacy(epsilon, delta, ledger=Path(ledger).absolute())
     try:
-        with warnings.catch_warnings():
+        with logged(not quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning, ResourceWarning))  # Ray's own
             run_simulation(
                 server_app(task, strategy, rounds, each, timeout),
@@ -95,8 +92,19 @@ def simulate(
                 },
             )
     finally:
-        log.setLevel(level)
         _shut_down()
+
+
+@contextmanager
+def logged(wanted: bool) -> Iterator[None]:
+    """Let Flower write to its log, or let it write errors only."""
+    log = logging.getLogger("flwr")
+    level = log.level
+    log.setLevel(level if wanted else logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _shut_down() -> None:
