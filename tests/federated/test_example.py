@@ -47,5 +47,5 @@ def test_the_example_learns_within_its_budget(quickstart):
     inner, server.test = server.test, lambda *args: seen.append(inner(*args)) or seen[-1]
     server.app(grid, Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run))
     assert len(seen) == 3
-    assert seen[-1] > max(seen[0] + 0.15, 0.3)
+    assert seen[-1] > 0.25  # about 0.45 with noise, 0.1 without learning
     assert Path("budget.db").exists()
