@@ -39,21 +39,12 @@ from fastapi.responses import JSONResponse
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.collector.helpers import COMMUTE
 from tests.collector.postgres import Postgres, found
 
 from noisette.collector import Campaign, batches
 
-CAMPAIGN: dict[str, Any] = {
-    "id": "commute",
-    "epsilon": 2.0,
-    "users": 1_000_000,
-    "attributes": [
-        {"name": "minutes", "range": [0, 120]},
-        {"name": "by", "categories": ["car", "bike", "bus", "foot"]},
-    ],
-    "mechanism": {"minutes": "piecewise", "by": "grr"},
-    "report": 1,
-}
+CAMPAIGN: dict[str, Any] = COMMUTE | {"users": 1_000_000}
 KEY = "a-key-for-the-benchmark"
 PATH = "/campaigns/commute/reports"
 BATCH = 10_000

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -24,9 +23,8 @@ from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry, running
 
-from noisette._service import listen, server
 from noisette.cli import verbs
 from noisette.collector import Campaign, Store, batches, create_app
 from noisette.collector.keys import Keys
@@ -56,14 +54,8 @@ def slow_service(tmp_path: Path, campaign: Campaign) -> Iterator[httpx.Client]:
     app = create_app(
         [campaign], Store(f"sqlite:///{tmp_path / 'x.db'}"), Keys({role: [key] for role, key in KEYS.items()}), rate=1.0
     )
-    with listen("127.0.0.1", 0) as bound:
-        serving = server(app)
-        thread = Thread(target=serving.run, kwargs={"sockets": [bound]})
-        thread.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=30) as client:
-            yield client
-        serving.should_exit = True
-        thread.join()
+    with running(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client
 
 
 def test_too_many_requests(slow_service: httpx.Client, campaign: Campaign) -> None:

@@ -7,7 +7,6 @@ import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -15,9 +14,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry, running
 
-from noisette._service import listen, server
 from noisette.collector import Campaign, Store, batches, create_app
 from noisette.collector.blind import PrivateKey, PublicKey, checked_code, new_code
 from noisette.collector.keys import Keys
@@ -40,15 +38,8 @@ def campaigns() -> list[Campaign]:
 def blind_service(tmp_path: Path, campaigns: list[Campaign]) -> Iterator[httpx.Client]:
     keys = Keys({role: [own] for role, own in KEYS.items()} | {"enrolment": [SECRET]})
     app = create_app(campaigns, Store(f"sqlite:///{tmp_path / 'x.db'}"), keys)
-    with listen("127.0.0.1", 0) as bound:
-        serving = server(app)
-        thread = Thread(target=serving.run, kwargs={"sockets": [bound]})
-        thread.start()
-        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        with httpx.Client(base_url=url, timeout=30, headers=auth("device")) as client:
-            yield client
-        serving.should_exit = True
-        thread.join()
+    with running(app) as url, httpx.Client(base_url=url, timeout=30, headers=auth("device")) as client:
+        yield client
 
 
 def _ask(service: httpx.Client, code: str, token: bytes, name: str = "commute", period: str = "once") -> Any:
