@@ -56,7 +56,7 @@ def report(
                 asked = time.perf_counter()
                 looks.append(analyst.get(f"/campaigns/{campaign.id}/estimates").raise_for_status().json())
                 watch(looks[-1], time.perf_counter() - started)
-                pause = max(_LOOK, 3 * (time.perf_counter() - asked))  # a busy machine is left to the devices
+                pause = max(_LOOK, 5 * (time.perf_counter() - asked))  # a busy machine is left to the devices
             accepted = sum(one.result() for one in sending)
         finally:
             threads.shutdown(cancel_futures=True)
