@@ -140,17 +140,18 @@ def _megabytes(pid: int) -> float:
 
 
 def test_memory_is_bounded(folder: Path, started: list[Process]) -> None:
-    """A wave of 50 MB passes through a shuffler whose memory grows by less than half of that."""
+    """After a wave of 25 MB one of 50 passes, and memory grows by less than half of that."""
     layout = Layout(dims=2**19, batch=2**13)
     behind = receiver(folder)
     front = shuffler(folder, behind.start(), "--minimum", str(CLIENTS))
     started += [front, behind]
     url = front.start()
     time.sleep(0.3)
-    _post_all(folder, url, Layout(dims=100, batch=10), number=0)  # everything is imported and open
+    receipt = Receipt(folder / "receipt.db")
+    _post_all(folder, url, Layout(dims=2**18, batch=2**13), number=0)  # posts and batches of full size on every thread
+    assert receipt.wait("run", 0, timeout=60)
     before = _megabytes(front.pid), _megabytes(behind.pid)
     _post_all(folder, url, layout, number=1)
-    receipt = Receipt(folder / "receipt.db")
     assert receipt.wait("run", 1, timeout=60)
     assert (folder / "receipt.db").stat().st_size > 45e6
     grown = _megabytes(front.pid) - before[0], _megabytes(behind.pid) - before[1]
