@@ -5,8 +5,8 @@ python benchmarks/sgd.py --small     what the tests run: one model, few steps, p
 
 Every job does the same: forward and backward pass of one batch, gradients of each example clipped to norm 1, noise, and
 a step of SGD. Opacus runs in each of its modes and counts with its fastest, or with the one that takes least memory.
-Jobs take turns, medians are compared. Memory is what a model, a batch and three steps add to a process of their own at
-its peak.
+Jobs take turns, medians are compared. Memory is what a model, a batch and three steps add at the peak to a process of
+their own that has trained on two examples before.
 """
 
 from __future__ import annotations
@@ -96,9 +96,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor], int]] 
 }
 
 
-def job_of(name: str, way: str) -> Callable[[], None] | None:
+def job_of(name: str, way: str, batch: int | None = None) -> Callable[[], None] | None:
     """Build a model, a batch and a step: plain, ours, or a mode of Opacus."""
-    build, draw, batch = MODELS[name]
+    build, draw, usual = MODELS[name]
+    batch = batch or usual
     torch.manual_seed(1)
     inputs, targets = draw(batch), torch.randint(0, 2, (batch,))
     if way == "plain":
@@ -109,11 +110,11 @@ def job_of(name: str, way: str) -> Callable[[], None] | None:
 def memory(name: str, threads: int) -> dict[str, int]:
     """Return the bytes that a step adds at its peak, in every way that trains the model."""
 
-    def build(way: str) -> Callable[[], None] | None:
+    def build(way: str, batch: int | None = None) -> Callable[[], None] | None:
         torch.set_num_threads(threads)
-        return job_of(name, way)
+        return job_of(name, way, batch)
 
-    peaks = {way: peak_of(partial(build, way)) for way in ("plain", "ours", *OPACUS)}
+    peaks = {way: peak_of(partial(build, way), small=partial(build, way, 2)) for way in ("plain", "ours", *OPACUS)}
     return {way: peak[0] for way, peak in peaks.items() if peak is not None}
 
 

@@ -23,14 +23,18 @@ from noisette.sgd import zoo
 STATUS = Path("/proc/self/status")
 
 
-def peak_of(build: Callable[[], Callable[[], Any] | None], steps: int = 3) -> tuple[int, int] | None:
+Build = Callable[[], Callable[[], Any] | None]
+
+
+def peak_of(build: Build, steps: int = 3, *, small: Build | None = None) -> tuple[int, int] | None:
     """Build a job in a process of its own, run it, and return what both add to memory at the peak, and the peak.
 
-    Bytes. None for a job that cannot be built. Fork before torch has worked: its threads do not survive.
+    Bytes. None for a job that cannot be built. A ``small`` one that does the same runs before, so that code which is
+    loaded late does not count. Fork before torch has worked: its threads do not survive.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_measured, args=(build, steps, sender))
+    process = context.Process(target=_measured, args=(build, small, steps, sender))
     process.start()
     sender.close()
     try:
@@ -42,7 +46,10 @@ def peak_of(build: Callable[[], Callable[[], Any] | None], steps: int = 3) -> tu
     return found
 
 
-def _measured(build: Callable[[], Callable[[], Any] | None], steps: int, sender: Any) -> None:
+def _measured(build: Build, small: Build | None, steps: int, sender: Any) -> None:
+    tried = None if small is None else small()
+    if tried is not None:
+        tried()
     before = _now()
     job = build()
     if job is None:
