@@ -22,9 +22,7 @@ _PACKAGES = ("httpx", "yaml")
 @click.option("--delta", type=float, default=0.0, help="The same for delta.")
 @click.option("--key-file", type=click.Path(path_type=Path), help="Holds the device key; else $NOISETTE_KEY.")
 @click.option("--user", "user_column", metavar="COLUMN", help="Identifies users; the number of the row by default.")
-@click.option(
-    "--state", type=click.Path(path_type=Path), help="Folder for budget and reports, else FILE.noisette."
-)
+@click.option("--state", type=click.Path(path_type=Path), help="Folder for budget and reports, else FILE.noisette.")
 @click.option("--clip", is_flag=True, help="Move numbers outside their range to its nearest end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def report(
