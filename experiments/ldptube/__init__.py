@@ -6,13 +6,14 @@ make of it.
 
 Two things differ. COV-19 could not be had: in its place are a table of 750 yes-or-no features of 150,000 persons of
 the American Community Survey 2024, many of them highly correlated, and the 784 pixels of MNIST, one image a user. And
-in Figures 4.6 and 4.7 the collections, whose number stands below each table, are drawn from the Gaussian model with the
-exact moments of each mechanism; real reports about 20 dimensions of each table are set beside its prediction.
-Everything else is made of real reports.
+in Figures 4.6 and 4.7 and in the last part the collections, whose number stands below each table, are drawn from the
+Gaussian model with the exact moments of each mechanism; real reports about 20 dimensions of each table, and whole real
+collections in the last part, are set beside its prediction. Everything else is made of real reports.
 """
 
 from experiments.ldptube.case_study import fig_4_5, misprint, table_4_2
 from experiments.ldptube.deviations import fig_4_3, fig_4_4
 from experiments.ldptube.enhancement import fig_4_6, fig_4_7
+from experiments.ldptube.promises import sampled_dimensions
 
-STUDIES = (fig_4_3, fig_4_4, fig_4_5, table_4_2, misprint, fig_4_6, fig_4_7)
+STUDIES = (fig_4_3, fig_4_4, fig_4_5, table_4_2, misprint, fig_4_6, fig_4_7, sampled_dimensions)

@@ -1,8 +1,5 @@
 """The small setting's claims, which can fail; and what is committed is what the code writes."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from experiments.ldptube import tables
@@ -11,43 +8,15 @@ from experiments.ldptube.deviations import row
 from experiments.ldptube.enhancement import HDR4ME, Model, points
 
 import noisette as nz
-from experiments import frame, ldptube
+from experiments import ldptube
 from noisette.utility import Deviation
 
-FOLDER = Path(ldptube.__file__).parent
-
-
-@pytest.fixture(scope="module")
-def committed():
-    return json.loads((FOLDER / "results.json").read_text("utf-8"))
-
-
-def study(record, name):
-    return next(study for study in record["studies"] if study["name"] == name)
-
-
-def run(name, tmp_path):
-    return frame.run(ldptube, [name], False, tmp_path, lambda _: None)["studies"][0]
-
-
-def test_the_page_is_what_the_code_writes_from_the_numbers(committed):
-    assert (FOLDER / "README.md").read_text("utf-8") == frame.readme(ldptube.__doc__, committed)
-    assert [own["name"] for own in committed["studies"]] == list(frame.studies(ldptube))
-    assert all(own["full"] for own in committed["studies"])
-
-
-def test_every_figure_is_there_and_small(committed):
-    charts = [chart["name"] for own in committed["studies"] for chart in own["charts"]]
-    assert len(charts) == len(set(charts)) >= 25
-    for name in charts:
-        image = (FOLDER / f"{name}.png").read_bytes()
-        assert image.startswith(b"\x89PNG")
-        assert len(image) < 100_000
+PAPER = ldptube
 
 
 @pytest.mark.parametrize("name", ["fig-4-3", "fig-4-5", "fig-4-4"])
-def test_model_and_collections_agree(name, tmp_path, committed):
-    own, full = run(name, tmp_path), study(committed, name)
+def test_model_and_collections_agree(name, run, committed):
+    own, full = run(name), committed[name]
     assert own["columns"] == full["columns"]
     assert [line[0] for line in own["rows"]] == [line[0] for line in full["rows"]]
     assert all(line[-1] for line in own["rows"])
@@ -63,18 +32,18 @@ def test_a_wrong_model_is_told_apart():
 
 
 def test_predictions_of_the_case_study_are_those_of_the_spec(committed):
-    rows = study(committed, "fig-4-5")["rows"]
+    rows = committed["fig-4-5"]["rows"]
     assert rows[0][4] ** 2 == pytest.approx(533.2104, rel=1e-5)
     assert rows[1][2] == pytest.approx(-0.0499750, abs=1e-7)
     assert rows[1][4] ** 2 == pytest.approx(3.33029e-5, rel=1e-4)
-    for name, bound, printed, predicted, _ in study(committed, "table-4-2")["rows"]:
+    for name, bound, printed, predicted, _ in committed["table-4-2"]["rows"]:
         if name == "Piecewise":
             assert predicted == pytest.approx(printed, rel=0.15)  # printed with one digit for the larger bounds
         assert (predicted > 0.4) == (name == "Square wave" and bound >= 0.05)
 
 
-def test_the_misprint_and_its_consequence(tmp_path, committed):
-    own, full = run("misprint", tmp_path), study(committed, "misprint")
+def test_the_misprint_and_its_consequence(run, committed):
+    own, full = run("misprint"), committed["misprint"]
     printed, ours, unit, whole = own["rows"]
     assert printed[1:4] == [pytest.approx(1.0138e-3, rel=1e-3), pytest.approx(2.708e-3, rel=1e-3), "Square wave"]
     assert printed[4] == pytest.approx(26_960, rel=2e-3)
@@ -87,24 +56,58 @@ def test_the_misprint_and_its_consequence(tmp_path, committed):
         assert line[5] > 1 > line[6]  # collected: Square wave is better at half of the break-even, Piecewise at twice
 
 
-@pytest.mark.parametrize("name", ["fig-4-6", "fig-4-7"])
-def test_the_promises_of_auto_in_the_full_setting(committed, name):
-    """Never above raw but by 0.5 %, at or below the best of HDR4ME, on every estimate that both were given."""
-    rows = study(committed, name)["rows"]
-    for data, mechanism, epsilon, _, raw, *published, auto, _, _ in rows:
-        if mechanism != "square-wave":
-            assert auto <= 1.005 * raw, (data, mechanism, epsilon)
-            same = published[2] == pytest.approx(
-                raw, rel=1e-3
-            )  # the star does nothing: then raw's margin is the star's
-            assert auto <= min(published[: 2 if same else 3]), (data, mechanism, epsilon)
-    assert np.median([line[8] / line[10] for line in rows]) > 2  # the best mechanism is worth more than any repair
+@pytest.mark.parametrize(("name", "first"), [("fig-4-6", 4), ("fig-4-7", 4), ("sampled-dimensions", 5)])
+def test_the_promises_of_auto_in_the_full_setting(committed, name, first):
+    """At or below raw, and at or below the best of HDR4ME, on every estimate: all were given the same."""
+    for line in committed[name]["rows"]:
+        raw, *published, auto = line[first : first + 5]
+        assert auto <= raw * (1 + 1e-8), line
+        assert auto <= min(published) * (1 + 1e-8), line
+
+
+def test_what_is_close_is_judged_by_200_collections(committed):
+    """But for Square wave at epsilons of thousands on wide tables, where one takes seconds and the noise is tiny."""
+    assert committed["sampled-dimensions"]["setting"]["collections"] == 200
+    judged = 0
+    for name in ("fig-4-6", "fig-4-7"):
+        for line in committed[name]["rows"]:
+            sharp = (
+                line[1].startswith("square-wave") and line[3] > 100 and (line[2] >= 1_000 or line[1] == "square-wave")
+            )
+            if line[8] >= 0.9 * min(line[4:8]) and not sharp:
+                assert line[11] == 200, line
+                judged += 1
+    assert judged == 5
+
+
+def test_the_best_mechanism_is_worth_more_than_any_repair(committed):
+    for name in ("fig-4-6", "fig-4-7"):
+        rows = [line for line in committed[name]["rows"] if line[1] != "square-wave"]
+        assert np.median([line[8] / line[10] for line in rows]) > 2
+
+
+def test_real_collections_have_the_errors_of_the_model():
+    """Sixty real ones beside sixty drawn: a ratio of means within what one false alarm in a million allows.
+
+    The mean of d squares of normal variables has a variance of 2 / d of its square; the twin has half as much again.
+    """
+    table = tables.gaussian(2_000, 40)
+    values = table.columns(range(40))
+    collector = nz.Sampled("piecewise", epsilon=4.0, dims=40, report=4)
+    model = Model.of(table, nz.Piecewise(epsilon=1.0), report=4)
+    rng = np.random.default_rng(9)
+    raw = [collector.aggregate(collector.privatize(values, rng=rng)).estimate() for _ in range(60)]
+    ratio = np.mean([model.error(own) for own in raw]) / np.mean(model.std**2)
+    limit = 4.9 * np.sqrt(2 / 40 / 60)
+    assert abs(ratio - 1) < limit
+    assert abs(1.5 * ratio - 1) > limit
+    assert np.mean([own.std_error for own in raw]) == pytest.approx(np.mean(model.std), rel=0.02)
 
 
 def test_a_point_of_figure_4_6():
     """`auto` is below every method of the thesis, whose star is not the best of its own."""
     table = tables.gaussian(20_000, 100)
-    ((_, _, _, _, raw, *published, auto, best, other),) = points(table, "laplace", 1.6, 8, 1)
+    ((_, _, _, _, raw, *published, auto, best, other, _),) = points(table, "laplace", 1.6, 8, 1)
     assert auto < min(published) < raw
     assert published[2] > 2 * min(published[:2])
     assert best in nz.CATALOGUE
@@ -115,7 +118,8 @@ def test_a_point_of_figure_4_6():
 def test_square_wave_is_shown_as_published_and_debiased():
     plain, sound = points(tables.gaussian(20_000, 100), "square-wave", 10.0, 3, 2)
     assert (plain[1], sound[1]) == ("square-wave", "square-wave, debiased")
-    assert plain[8] == sound[8] < plain[4]  # `auto` gets the unbiased estimate and beats the biased average
+    assert sound[8] < plain[4]  # `auto` on the unbiased estimate beats the biased average
+    assert plain[8] < 1e-3 * plain[4]  # and told the bias, which gives the truth away, it has next to no error
     assert sound[4] < 0.5 * plain[4]
 
 
