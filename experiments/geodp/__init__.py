@@ -5,6 +5,8 @@ headline` runs one study. The thesis compares at the same noise multiplier. Each
 GeoDP as printed divides the noise on the angles by the batch size, which one example can defeat (spec/geodp.md;
 tests/sgd/test_geodp.py). Sound GeoDP pays for what one example can do. The last column of the tables is plain DP-SGD
 with normalised gradients at the ε that truly holds for the row.
+
+The first table is what we would use instead. A study that is not on this page has not been run in its larger setting.
 """
 
 from experiments.geodp.accuracy import headline

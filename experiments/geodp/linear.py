@@ -21,6 +21,7 @@ from noisette.accounting.conversions import gdp_epsilon, gdp_mu
 CLASSES = 10
 _BLOCK = 8192
 _ROUNDING = 1 - 2.0**-16  # what single precision may add to a norm is taken off first
+_BIAS = 0.1
 _MEMORY = 0.9  # of the running average of the weights, which is what is kept
 
 
@@ -68,9 +69,12 @@ class Model:
 
 
 def centred(features: Tensor, centre: Tensor) -> Tensor:
-    """Return features less their mean, scaled to norm 1, with a constant behind them for the bias."""
+    """Return features less their mean, scaled to norm 1, with a small constant behind them for the bias.
+
+    A constant of 1 would be the one direction that is far steeper than all others, and descent would swing along it.
+    """
     moved = functional.normalize(features - centre, dim=1)
-    return torch.cat([moved, moved.new_ones(len(moved), 1)], 1)
+    return torch.cat([moved, moved.new_full((len(moved), 1), _BIAS)], 1)
 
 
 def noisy_mean(features: Tensor, mean_mu: float, *, seed: int = 0) -> Tensor:

@@ -161,8 +161,8 @@ def finding(made: Sequence[tuple[Any, ...]]) -> str:
 
 def table_5_2(full: bool, advance: Advance) -> Study:
     """A CNN on MNIST."""
-    data, test = images("mnist", 60_000, 4000) if full else images("mnist", 300, 200)
-    batch, steps = (1024, 20) if full else (64, 2)
+    data, test = images("mnist", 60_000, 2000) if full else images("mnist", 300, 200)
+    batch, steps = (512, 20) if full else (64, 2)
     geo = sgd.Geo(0.1, "gradient", as_published=True)
     rows = [
         Row("DP", 10.0, batch, 0.1, printed=87.93),

@@ -1,8 +1,10 @@
 """The experiments of GeoDP in their small setting: what they find can be false."""
 
+import json
 import math
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +15,38 @@ from scipy import stats
 from scipy.special import ndtr
 from torch.nn import functional
 
-from experiments import geodp
+from experiments import frame, geodp
 from noisette import sgd
 from noisette.sgd import zoo
 
 needs_data = pytest.mark.skipif(not os.environ.get("NOISETTE_DATA"), reason="NOISETTE_DATA names no folder")
 FALSE_ALARM = 1e-6
+FOLDER = Path(geodp.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return json.loads((FOLDER / "results.json").read_text("utf-8"))
+
+
+def test_the_page_is_what_the_code_writes_from_the_numbers(committed):
+    assert (FOLDER / "README.md").read_text("utf-8") == frame.readme(geodp.__doc__, committed)
+    there = [own["name"] for own in committed["studies"]]
+    assert there == [name for name in studies(geodp) if name in there]
+    assert there[0] == "headline"
+    for chart in (chart["name"] for own in committed["studies"] for chart in own["charts"]):
+        assert (FOLDER / f"{chart}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_committed_headline_keeps_what_it_promises(committed):
+    made = committed["studies"][0]
+    assert made["full"]
+    place = {name: number for number, name in enumerate(made["columns"])}
+    assert {(row[place["data"]], row[place["ε"]]) for row in made["rows"]} == {
+        (data, epsilon) for data in ("MNIST", "Fashion-MNIST", "CIFAR-10") for epsilon in (1.0, 3.0, 8.0)
+    }
+    for row in made["rows"]:
+        assert row[place["ε composed"]] == pytest.approx(row[place["ε"]], rel=1e-6)
 
 
 @needs_data
@@ -175,7 +203,7 @@ def test_the_attack_finds_members_of_a_model_that_knows_them_by_heart():
     members, others = (
         torch.utils.data.TensorDataset(*(t[part] for t in whole.tensors)) for part in (slice(200), slice(200, 400))
     )
-    model = attacks.overfit(training.Task(zoo.cnn, members, test, 1), 60)
+    model = attacks.overfit(training.Task(zoo.cnn, members, test, 1), 40)
     shown = attacks.white_box(model, members)
     assert shown.shape == (200, 10 + 500 + 10 + 1 + 10)
     first = members.tensors[0][:1], members.tensors[1][:1]
