@@ -83,8 +83,8 @@ def headline(full: bool, advance: Advance) -> Study:
         "noise on clipped gradients of a linear model, all examples in each step; the mean of the features is paid "
         "for. Where accuracy hardly grows with ε the few steps of descent are the limit, not the noise: two cores that "
         "others share allowed 40 steps and one run of each. Rates were tried on training images, and that choice is "
-        "not paid for, as in the papers quoted. A first version with a larger constant for the bias and larger rates was "
-        "also scored on the test images and was worse. A dash means that we found no published figure to check.",
+        "not paid for, as in the papers quoted. A first version with a larger constant for the bias and larger rates "
+        "was also scored on the test images and was worse. A dash means that we found no published figure to check.",
         ("data", "ε", "test accuracy, %", "published, %", "by", "features", "rate", "ε composed"),
         rows,
         {"delta": DELTA, "steps": 40 if full else 10, "clip": 0.3, "runs of each": 1, "atoms": features.ATOMS},
