@@ -13,9 +13,9 @@ import numpy as np
 
 from noisette import _validate
 from noisette.domains import Domain, Interval
-from noisette.mechanisms import CATALOGUE
 from noisette.planner.tables import law, others
 from noisette.utility import populations
+from noisette.utility.offers import compared
 from noisette.utility.populations import Population
 
 LEAST, LARGEST = 1e-3, 20.0  # budgets that a page can be made for
@@ -65,7 +65,7 @@ def page(
         raise ValueError(f"Expected numbers on an interval for a page, got {interval}. Plan frequencies without one.")
     own = populations.known(values, probs, distribution, interval, dims=dims)
     most = max(dims, _DIMS)
-    names = list(CATALOGUE if mechanisms is None else dict.fromkeys(mechanisms))
+    names = compared() if mechanisms is None else list(dict.fromkeys(mechanisms))
     found = []
     for done, name in enumerate(names):
         on_progress(done / len(names))

@@ -15,8 +15,7 @@ from numpy.polynomial import chebyshev
 from noisette._validate import FloatArray
 from noisette.domains import Interval
 from noisette.guarantees import Guarantee
-from noisette.mechanisms import CATALOGUE
-from noisette.utility.offers import Offer, Setting
+from noisette.utility.offers import Offer, Setting, compared
 from noisette.utility.responses import respond
 
 LEAST = 1e-6  # budget of a report
@@ -118,7 +117,7 @@ def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Int
 
 def others(names: Iterable[str], *, dims: int, delta: float, domain: Interval = _CANONICAL) -> list[str]:
     """Return the mechanisms for one number, or for ``dims``, that `plan` compares and that are not among ``names``."""
-    known = (name for name in CATALOGUE if any(_offer(name, size, 1.0, delta, domain) for size in {1, 2, dims}))
+    known = (name for name in compared() if any(_offer(name, size, 1.0, delta, domain) for size in {1, 2, dims}))
     return sorted(set(known) - set(names))
 
 

@@ -70,7 +70,7 @@ class Setting:
             if not names:
                 raise ValueError("Expected at least one mechanism, got none. Leave mechanisms out to compare all.")
             return [self._asked(name) for name in dict.fromkeys(names)]
-        found = [self._offer(name, cls) for name, cls in CATALOGUE.items() if not _takes_tensors(cls)]
+        found = [self._offer(name, CATALOGUE[name]) for name in compared()]
         offers = [offer for offer in found if isinstance(offer, Offer) and not self._is_slow(offer)]
         if not offers:
             raise ValueError(f"No mechanism of the catalogue collects dims={self.dims} of {self.domain}.")
@@ -170,6 +170,7 @@ class Setting:
         return None
 
 
-def _takes_tensors(cls: Any) -> bool:
-    declared = getattr(cls, "__dataclass_fields__", {}).get("domain")
-    return declared is not None and str(declared.type).startswith("Tensor")
+def compared() -> list[str]:
+    """Return the mechanisms that are compared unless others are named: not those made for tensors."""
+    domains = {name: getattr(cls, "__dataclass_fields__", {}).get("domain") for name, cls in CATALOGUE.items()}
+    return [name for name, domain in domains.items() if domain is None or not str(domain.type).startswith("Tensor")]
