@@ -141,7 +141,7 @@ def test_bad_input(people: Path, tmp_path: Path) -> None:
     _fails("'income' in [-1, 1], got", *base, "--features", "age", "--range", "age=0,100")
     _fails("not among the categories of attribute 'code': 1, 2", *base, *declared[2:], "--features", "age,code",
            "--categories", "code=1,2")  # fmt: skip
-    _fails("--categories COLUMN=A,B,...", *base, *declared, "--categories", "1,2")
+    _fails("write COLUMN=A,B,...", *base, *declared, "--categories", "1,2")
     _fails("two classes, got --classes", people, "--model", "logistic", "--target", "rich", "--features", "age",
            "-e", 1, "--classes", "no")  # fmt: skip
     _fails("--level LOW,HIGH,E", *base, *declared, "--mechanism", "levelled", "--level", "1,2")
