@@ -47,13 +47,13 @@ class Case:
         return clients(self.name, self.count, examples=self.examples, tests=self.tests, seed=_SEED)
 
 
-_MNIST = Case("mnist", 100, 20_000, 5000, Recipe(_two_layers, 10, 0.1, epochs=2), 0.075)
-_FASHION = Case("fashion-mnist", 200, 20_000, 5000, Recipe(_two_layers, 10, 0.1, epochs=2), 0.015)
-_CIFAR = Case("cifar-10", 500, 20_000, 5000, Recipe(_three_layers, 10, 0.1), 1.0)
+_MNIST = Case("mnist", 100, 20_000, 5000, Recipe(_two_layers, 10, 0.2), 0.075)
+_FASHION = Case("fashion-mnist", 200, 20_000, 5000, Recipe(_two_layers, 10, 0.2), 0.015)
+_CIFAR = Case("cifar10", 500, 10_000, 5000, Recipe(_three_layers, 10, 0.1, batch=5), 1.0)
 
 
 def _small(case: Case) -> Case:
-    recipe = replace(case.recipe, rounds=2, epochs=1, batch=25)
+    recipe = replace(case.recipe, rounds=2, batch=25)
     return replace(case, count=max(case.count // 10, 10), examples=1000, tests=500, recipe=recipe)
 
 

@@ -1,7 +1,8 @@
 """LDPVec, noise on the angles of a gradient: chapter 6 of thesis 004, run again
 
 Duan 2024. `noisette reproduce ldpvec --full` runs everything at its larger size, without `--full` a reduced one in
-seconds; the line under each table says which of the two it shows. As in the thesis every device holds images of two
+seconds; the line under each table says which of the two it shows, and a
+study that is not on this page has not been run at its larger size. As in the thesis every device holds images of two
 digits, makes E steps of plain descent a round, and privatises its last gradient, clipped to 0.1: the first E - 1 steps
 leave the device as they are. So no finite epsilon holds for it, whatever the noise, and what is printed as epsilon a
 round is that of the last gradient at best. The sound runs privatise the whole update of a round instead.
