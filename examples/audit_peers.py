@@ -78,7 +78,7 @@ def opendp() -> Iterator[Case]:
     dp.enable_features("contrib")
     numbers = dp.vector_domain(dp.atom_domain(T=float, nan=False))
     laplace = dp.m.make_laplace(numbers, dp.l1_distance(T=float), scale=2.0)
-    gaussian = dp.m.make_gaussian(numbers, dp.l2_distance(T=float), scale=8.0)
+    gaussian = dp.m.make_gaussian(numbers, dp.l2_distance(T=float), scale=2.0)
     approximate = dp.c.make_zCDP_to_approxDP(gaussian)
     response = dp.m.make_randomized_response([0, 1, 2, 3], prob=0.5)
 
