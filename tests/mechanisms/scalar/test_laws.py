@@ -10,20 +10,16 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from tests.mechanisms.scalar.helpers import BUILD
 
 import noisette as nz
 from noisette.mechanisms._base import Lattice
 
 EPSILONS = (1e-6, 1e-3, 0.5, 1.0, 4.0, 20.0, 60.0, 1000.0)
 DOMAINS = ((-1.0, 1.0), (0.0, 100.0), (5.0, 5.1), (-1e9, 1e9), (1e6, 1e6 + 1))
-WINDOWS: dict[str, Callable[..., Any]] = {
-    "piecewise": nz.Piecewise,
-    "piecewise-optimal": nz.PiecewiseOptimal,
-    "square-wave": nz.SquareWave,
-    "square-wave-debiased": lambda epsilon, **options: nz.SquareWave(epsilon, debiased=True, **options),
-}
-ADDITIVE: dict[str, Callable[..., Any]] = {"laplace": nz.Laplace, "staircase": nz.Staircase, "scdf": nz.Scdf}
-PURE: dict[str, Callable[..., Any]] = {**WINDOWS, **ADDITIVE, "duchi": nz.Duchi, "hybrid": nz.Hybrid}
+WINDOWS = {name: BUILD[name] for name in ("piecewise", "piecewise-optimal", "square-wave", "square-wave-debiased")}
+ADDITIVE = {name: BUILD[name] for name in ("laplace", "staircase", "scdf")}
+PURE = {name: build for name, build in BUILD.items() if name != "gaussian"}
 GRID: dict[str, Callable[..., Any]] = {
     "discrete-laplace": nz.DiscreteLaplace,
     "discrete-gaussian": nz.DiscreteGaussian,

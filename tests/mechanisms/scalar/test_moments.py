@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.mechanisms.scalar.helpers import BUILD
 
 import noisette as nz
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, GaussianNoise, LaplaceNoise
 from noisette.mechanisms.scalar._window import Window
 from noisette.mechanisms.scalar.staircase import StaircaseNoise
 
-BUILD: dict[str, Callable[..., Any]] = {
-    "laplace": nz.Laplace,
-    "gaussian": nz.Gaussian,
-    "staircase": nz.Staircase,
-    "scdf": nz.Scdf,
-    "duchi": nz.Duchi,
-    "piecewise": nz.Piecewise,
-    "piecewise-optimal": nz.PiecewiseOptimal,
-    "hybrid": nz.Hybrid,
-    "square-wave": nz.SquareWave,
-    "square-wave-debiased": lambda epsilon, **options: nz.SquareWave(epsilon, debiased=True, **options),
-}
 BIAS = 2.0**-28  # windows move in whole steps: half of one, in units of the domain's half-width
 INPUTS = (-1.0, -0.7, 0.0, 0.3, 1.0)
 

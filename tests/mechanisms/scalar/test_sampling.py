@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy import stats
+from tests.mechanisms.scalar.helpers import BUILD
 
 import noisette as nz
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
@@ -19,18 +19,6 @@ from noisette.mechanisms.scalar._window import Window
 from noisette.mechanisms.scalar.staircase import StaircaseNoise
 
 FALSE_ALARM = 1e-6
-BUILD: dict[str, Callable[..., Any]] = {
-    "laplace": nz.Laplace,
-    "gaussian": nz.Gaussian,
-    "staircase": nz.Staircase,
-    "scdf": nz.Scdf,
-    "duchi": nz.Duchi,
-    "piecewise": nz.Piecewise,
-    "piecewise-optimal": nz.PiecewiseOptimal,
-    "hybrid": nz.Hybrid,
-    "square-wave": nz.SquareWave,
-    "square-wave-debiased": lambda epsilon, **options: nz.SquareWave(epsilon, debiased=True, **options),
-}
 ALL = {**BUILD, "discrete-laplace": nz.DiscreteLaplace, "discrete-gaussian": nz.DiscreteGaussian}
 
 
