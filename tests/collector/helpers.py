@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import numpy as np
 
 from noisette._service import listen, server
-from noisette.collector import Campaign, Store
+from noisette.collector import Campaign, Store, create_app
 from noisette.collector.intake import Arrived, parse
+from noisette.collector.keys import Keys
 from noisette.collector.seen import lookup, pieces, token_digests
+from noisette.collector.shuffled import Shuffled
 from noisette.collector.store import Accepted
 from noisette.collector.sums import Layout, Sums
 from noisette.collector.writer import store_all
+from noisette.shuffler import Clients, ServerKey, Shuffler, new_secret
+from noisette.shuffler import create_app as create_shuffler
+from noisette.shuffler.receiver import PATH
+from noisette.shuffler.sender import Http
 
+SECRET = "the-secret-of-the-operator"  # enrolment codes are made from it
 KEYS = {role: f"key-of-the-{role}-in-tests" for role in ("device", "analyst", "auditor")}
 COMMUTE: dict[str, Any] = {
     "id": "commute",
@@ -82,6 +92,44 @@ def reconcile(store: Store, campaign: Campaign, period: str = "once") -> int:
     with store.reading() as connection:
         assert len(lookup(connection, sorted(tokens))) == total.users
     return total.users
+
+
+def known_keys() -> Keys:
+    """Return the keys of all roles, and the secret behind enrolment codes."""
+    return Keys({role: [key] for role, key in KEYS.items()} | {"enrolment": [SECRET]})
+
+
+@dataclass(frozen=True)
+class Both:
+    """A collector behind a shuffler."""
+
+    collector: str
+    shuffler: str
+    store: Store
+    shuffled: Shuffled
+    secret_of: dict[str, str]
+    own: str
+
+
+@contextmanager
+def behind_a_shuffler(folder: Path, campaign: Campaign, users: int) -> Iterator[Both]:
+    """Serve a campaign behind a shuffler that mixes so many users, all of whom it knows."""
+    store = Store(f"sqlite:///{folder / 'shuffled.db'}")
+    own, secret_of = new_secret(), {f"device-{number}": new_secret() for number in range(users)}
+    shuffled = Shuffled(ServerKey.generate(), Clients({"shuffler": own}), minimum=users)
+    with running(create_app([campaign], store, known_keys(), shuffled=shuffled)) as collector:
+        mixing = Shuffler(folder / "shuffler.db", minimum=users)
+        to = Http(collector, client="shuffler", secret=own, path=PATH, attempts=1)
+        with running(create_shuffler(mixing, Clients(secret_of), to)) as url:
+            yield Both(collector, url, store, shuffled, secret_of, own)
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait until something is so, but not for long."""
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @contextmanager

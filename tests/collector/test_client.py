@@ -13,7 +13,7 @@ import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON
 
 from noisette.accounting import BudgetExceeded
-from noisette.collector import AsyncClient, Campaign, Client, Store
+from noisette.collector import AsyncClient, Campaign, Client, Store, conversation
 from noisette.collector import client as module
 from noisette.collector import device as state
 
@@ -109,7 +109,7 @@ def device(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., Client]]:
-    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(conversation, "_FIRST_PAUSE", 0.0)
     made: list[Client] = []
 
     def build(**changes: Any) -> Client:
@@ -224,7 +224,7 @@ def test_over_the_days(
     mine = {"minutes": 35}
     client = device(epsilon=4.0)
 
-    def fetch(*_: Any) -> module.Conversation[Campaign]:
+    def fetch(*_: Any, **__: Any) -> conversation.Conversation[Campaign]:
         yield from ()
         return daily
 

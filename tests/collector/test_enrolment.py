@@ -9,15 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, running
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, known_keys, running
 
-from noisette.collector import AsyncClient, Campaign, Client, Store, create_app
+from noisette.collector import AsyncClient, Campaign, Client, Store, conversation, create_app
 from noisette.collector import client as module
 from noisette.collector.blind import new_code
-from noisette.collector.gateway import Gateway
-from noisette.collector.keys import Keys
-
-SECRET = "the-secret-of-the-operator"
 
 
 class Lossy(httpx.HTTPTransport):
@@ -39,10 +35,9 @@ class Lossy(httpx.HTTPTransport):
 
 
 def test_a_code_answers_once(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(conversation, "_FIRST_PAUSE", 0.0)
     campaign = Campaign.from_dict(COMMUTE | {"tokens": "blind"})
-    keys = Keys({role: [key] for role, key in KEYS.items()} | {"enrolment": [SECRET]})
-    with running(create_app([campaign], store, keys)) as url:
+    with running(create_app([campaign], store, known_keys())) as url:
 
         def options(name: str, **more: Any) -> dict[str, Any]:
             return {"state": tmp_path / name, "api_key": KEYS["device"], "epsilon": 2.0} | more
@@ -77,5 +72,3 @@ def test_a_code_answers_once(tmp_path: Path, store: Store, monkeypatch: pytest.M
         with ThreadPoolExecutor(1) as thread:
             assert thread.submit(asyncio.run, later()).result() == module.Sent(1, 0, 0)
         assert store.periods(campaign) == {"once": 2}
-        with pytest.raises(ValueError, match="admits users by enrolment code"):
-            Gateway(url, "commute", **options("file"))

@@ -2,101 +2,118 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry, running
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, Both, auth, behind_a_shuffler, entry, until
 
 from noisette.accounting import shuffled as amplified
-from noisette.collector import Campaign, Store, create_app
-from noisette.collector.keys import Keys
-from noisette.collector.shuffled import Shuffled, ShuffledClient, label, pad
-from noisette.shuffler import Clients, Round, ServerKey, Shuffler, new_secret
-from noisette.shuffler import create_app as create_shuffler
+from noisette.collector import AsyncShuffledClient, Campaign, Client, ShuffledClient
+from noisette.collector.blind import new_code
+from noisette.collector.device import Sent
+from noisette.collector.sealed import label, pad
+from noisette.collector.shuffled import Shuffled
+from noisette.shuffler import Round, ServerKey, new_secret
 from noisette.shuffler.clients import sign
 from noisette.shuffler.receiver import PATH
-from noisette.shuffler.sender import Http
 from noisette.shuffler.wire import Frame
 
 USERS = 12
 
 
-@dataclass(frozen=True)
-class Both:
-    """A collector behind a shuffler."""
-
-    collector: str
-    shuffler: str
-    store: Store
-    shuffled: Shuffled
-    secret_of: dict[str, str]
-    own: str
-
-    def deliver(self, packets: list[bytes], context: Round, post: str = "a" * 32 + ".0.1") -> httpx.Response:
-        """Bring packets as the shuffler does."""
-        body = Frame(context, [(0, one) for one in packets]).encode()
-        return httpx.post(self.collector + PATH, content=body, headers=sign(self.own, PATH, "shuffler", post, body))
+def deliver(both: Both, packets: list[bytes], context: Round, post: str = "a" * 32 + ".0.1") -> httpx.Response:
+    """Bring packets as the shuffler does."""
+    body = Frame(context, [(0, one) for one in packets]).encode()
+    return httpx.post(both.collector + PATH, content=body, headers=sign(both.own, PATH, "shuffler", post, body))
 
 
 @pytest.fixture
 def both(tmp_path: Path, campaign: Campaign) -> Iterator[Both]:
-    store = Store(f"sqlite:///{tmp_path / 'reports.db'}")
-    own, secret_of = new_secret(), {f"device-{number}": new_secret() for number in range(USERS)}
-    shuffled = Shuffled(ServerKey.generate(), Clients({"shuffler": own}), minimum=USERS)
-    keys = Keys({role: [key] for role, key in KEYS.items()})
-    with running(create_app([campaign], store, keys, shuffled=shuffled)) as collector:
-        mixing = Shuffler(tmp_path / "shuffler.db", minimum=USERS)
-        to = Http(collector, client="shuffler", secret=own, path=PATH, attempts=1)
-        with running(create_shuffler(mixing, Clients(secret_of), to)) as url:
-            yield Both(collector, url, store, shuffled, secret_of, own)
+    with behind_a_shuffler(tmp_path, campaign, USERS) as made:
+        yield made
 
 
-def test_from_devices_to_estimates(both: Both, campaign: Campaign, tmp_path: Path) -> None:
-    clients = []
-    for name, secret in both.secret_of.items():
-        client = ShuffledClient(
-            both.collector,
-            shuffler=both.shuffler,
-            credentials=(name, secret),
-            public_key=both.shuffled.key.public.text,
-            state=tmp_path / name,
-            api_key=KEYS["device"],
-            epsilon=5.0,
-        )
-        clients.append(client)
-        assert client.answer("commute", PERSON)
-        assert not both.store.periods(campaign)  # nothing before all have sent
-        assert client.send().sent == 1
-        assert client.send().waiting == 0
-    for client in clients:
-        client.close()
-    _until(lambda: both.store.periods(campaign) == {"once": USERS})
-    found = httpx.get(f"{both.collector}/campaigns/commute/estimates", headers=auth("analyst")).json()
-    assert found["users"] == USERS
-    told = httpx.get(f"{both.collector}/metrics", headers=auth("auditor")).text
-    assert f'noisette_reports_accepted_total{{campaign="commute"}} {float(USERS)}' in told
+def options(both: Both, name: str, folder: Path) -> dict[str, Any]:
+    """Return how a device of this name is built."""
+    return {
+        "shuffler": both.shuffler,
+        "credentials": (name, both.secret_of[name]),
+        "public_key": both.shuffled.key.public.text,
+        "state": folder / name,
+        "api_key": KEYS["device"],
+        "epsilon": 5.0,
+    }
 
 
-def _until(done: Any) -> None:
-    import time
+def in_a_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in a thread of its own: the browser's tests may have a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+
+@pytest.mark.parametrize("tokens", ["open", "blind"])
+def test_from_devices_to_estimates(tokens: str, tmp_path: Path) -> None:
+    """Devices with and without asyncio, whose tokens are signed or not, are mixed and counted alike."""
+    campaign = Campaign.from_dict(COMMUTE | {"tokens": tokens})
+
+    async def later(made: dict[str, Any]) -> tuple[bool, Sent]:
+        async with AsyncShuffledClient(both.collector, **made) as client:
+            return await client.answer("commute", PERSON), await client.send()
+
+    def now(made: dict[str, Any]) -> tuple[bool, Sent]:
+        with ShuffledClient(both.collector, **made) as client:
+            return client.answer("commute", PERSON), client.send()
+
+    with behind_a_shuffler(tmp_path, campaign, users=4) as both:
+        for number, name in enumerate(both.secret_of):
+            assert not both.store.periods(campaign)  # nothing before all have sent
+            made = options(both, name, tmp_path) | {"code": new_code(SECRET, number)}
+            for fresh in (True, False):
+                done = in_a_loop(later(made)) if number % 2 else now(made)
+                assert done == (fresh, Sent(1, 0, 0))
+        until(lambda: both.store.periods(campaign) == {"once": 4})
+        found = httpx.get(f"{both.collector}/campaigns/commute/estimates", headers=auth("analyst")).json()
+        assert found["users"] == 4
+        told = httpx.get(f"{both.collector}/metrics", headers=auth("auditor")).text
+        assert 'noisette_reports_accepted_total{campaign="commute"} 4.0' in told
+
+
+def test_who_would_come_past_the_shuffler_spends_nothing(both: Both, service: httpx.Client, tmp_path: Path) -> None:
+    own: dict[str, Any] = {"state": tmp_path / "open", "api_key": KEYS["device"], "epsilon": 2.0}
+    with Client(both.collector, **own) as client:
+        with pytest.raises(ValueError, match="from its shuffler alone: answer with ShuffledClient"):
+            client.answer("commute", PERSON)
+        assert client.left["epsilon"] == 2.0
+    with ShuffledClient(str(service.base_url), **options(both, "device-0", tmp_path)) as sealed:
+        with pytest.raises(ValueError, match="no shuffler in front of it: answer with Client"):
+            sealed.answer("commute", PERSON)
+        assert sealed.left["epsilon"] == 5.0
+
+
+def test_a_shuffler_that_does_not_know_a_device(both: Both, tmp_path: Path) -> None:
+    """What it refuses is told; while it does not answer at all, the report waits."""
+    stranger = options(both, "device-0", tmp_path) | {"credentials": ("stranger", new_secret()), "attempts": 1}
+    with ShuffledClient(both.collector, **stranger) as client:
+        client.answer("commute", PERSON)
+        assert client.send() == Sent(0, 1, 0)
+        assert "an enrolled client" in client.refusals()[0][2]
+    away = options(both, "device-1", tmp_path) | {"shuffler": "http://127.0.0.1:9", "attempts": 1}
+    with ShuffledClient(both.collector, **away) as client:
+        client.answer("commute", PERSON)
+        assert client.send() == Sent(0, 0, 1)
+    with ShuffledClient(both.collector, **options(both, "device-1", tmp_path)) as client:
+        assert client.send() == Sent(1, 0, 0)
 
 
 def test_a_report_is_there_from_an_attempt_whose_answer_was_lost(both: Both, tmp_path: Path) -> None:
-    name, secret = next(iter(both.secret_of.items()))
-    options: dict[str, Any] = {"shuffler": both.shuffler, "credentials": (name, secret), "epsilon": 5.0}
-    options |= {"public_key": both.shuffled.key.public.text, "api_key": KEYS["device"], "state": tmp_path / "device"}
-    with ShuffledClient(both.collector, **options) as client:
+    with ShuffledClient(both.collector, **options(both, "device-0", tmp_path)) as client:
         client.answer("commute", PERSON)
         (waiting,) = client._device.waiting()
         client.send()
@@ -147,15 +164,15 @@ def test_what_the_shuffler_may_bring(both: Both, campaign: Campaign) -> None:
         seal({"version": 1} | entry(good[0]["report"], period="2026-11-16")),
     ]
     packets = [seal(one) for one in good]
-    answer = both.deliver(packets + wrong, context)
+    answer = deliver(both, packets + wrong, context)
     assert (answer.status_code, answer.json()) == (201, {"accepted": 3, "repeated": 0, "rejected": 4})
-    again = both.deliver(packets, context)
+    again = deliver(both, packets, context)
     assert (again.status_code, again.json()) == (200, {"accepted": 0, "repeated": 3, "rejected": 0})
     assert both.store.periods(campaign) == {"once": 3}
     told = httpx.get(f"{both.collector}/metrics", headers=auth("auditor")).text
     for reason in ("cannot-open", "malformed", "out-of-support", "wrong-period"):
         assert f'noisette_reports_rejected_total{{reason="{reason}"}} 1.0' in told
-    elsewhere = both.deliver(packets, Round("other/once", 0, 1))
+    elsewhere = deliver(both, packets, Round("other/once", 0, 1))
     assert elsewhere.status_code == 404
     forged = httpx.post(both.collector + PATH, content=b"x", headers=sign(new_secret(), PATH, "shuffler", "p", b"x"))
     assert (forged.status_code, forged.json()["reason"]) == (401, "forged")

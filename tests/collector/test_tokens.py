@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry, running
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, auth, entry, known_keys, running
 
 from noisette.collector import Campaign, Store, batches, create_app
 from noisette.collector.blind import PrivateKey, PublicKey, checked_code, new_code
 from noisette.collector.keys import Keys
 
-SECRET = "the-secret-of-the-operator"
 BLIND = COMMUTE | {"tokens": "blind"}
 
 
@@ -36,8 +35,7 @@ def campaigns() -> list[Campaign]:
 
 @pytest.fixture
 def blind_service(tmp_path: Path, campaigns: list[Campaign]) -> Iterator[httpx.Client]:
-    keys = Keys({role: [own] for role, own in KEYS.items()} | {"enrolment": [SECRET]})
-    app = create_app(campaigns, Store(f"sqlite:///{tmp_path / 'x.db'}"), keys)
+    app = create_app(campaigns, Store(f"sqlite:///{tmp_path / 'x.db'}"), known_keys())
     with running(app) as url, httpx.Client(base_url=url, timeout=30, headers=auth("device")) as client:
         yield client
 

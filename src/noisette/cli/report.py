@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from importlib.util import find_spec
@@ -22,6 +23,9 @@ _PACKAGES = ("httpx", "yaml")
 @click.option("--delta", type=float, default=0.0, help="The same for delta.")
 @click.option("--key-file", type=click.Path(path_type=Path), help="Holds the device key; else $NOISETTE_KEY.")
 @click.option("--user", "user_column", metavar="COLUMN", help="Identifies users; the number of the row by default.")
+@click.option("--codes", "code_file", type=click.Path(path_type=Path), help="JSON: each user's enrolment code.")
+@click.option("--shuffler", metavar="URL", help="The shuffler in front of the collector, where there is one.")
+@click.option("--secrets", "secret_file", type=click.Path(path_type=Path), help="JSON: each user's secret there.")
 @click.option("--state", type=click.Path(path_type=Path), help="Folder for budget and reports, else FILE.noisette.")
 @click.option("--clip", is_flag=True, help="Move numbers outside their range to its nearest end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -32,6 +36,9 @@ def report(
     delta: float,
     key_file: Path | None,
     user_column: str | None,
+    code_file: Path | None,
+    shuffler: str | None,
+    secret_file: Path | None,
     state: Path | None,
     clip: bool,
     as_json: bool,
@@ -42,6 +49,10 @@ def report(
     before anything is spent. Reports are made once and kept in --state: run the same command again after any
     interruption, and each user still counts once. Keep that folder: without it budgets are forgotten. Ends with code 1
     while reports wait or were refused.
+
+    Where the collector signs tokens, --codes has the enrolment code of each user, by the name in the --user column or
+    by the number of the row, from 0. Where reports come through a shuffler, --shuffler is its address and --secrets
+    what it knows each user by; a report then counts as sent when the shuffler has it.
     """
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:
@@ -49,18 +60,22 @@ def report(
     found = _URL.fullmatch(address)
     if found is None:
         raise ValueError(f"Expected --campaign {address!r} to be as https://HOST/campaigns/ID.")
+    if (shuffler is None) != (secret_file is None):
+        raise ValueError("Give --shuffler and --secrets together.")
     from noisette._terminal import progress, to_json
     from noisette.cli._source import Source
     from noisette.collector.gateway import Gateway
 
     folder = state or file.with_name(f"{file.name}.noisette")
     options: dict[str, Any] = {"state": folder, "api_key": _key(key_file), "epsilon": epsilon, "delta": delta}
+    options |= {"codes": _by_user(code_file), "shuffler": shuffler, "secrets": _by_user(secret_file)}
     with Gateway(found[1], found[2], **options) as gateway:
         source = Source(file, gateway.campaign, user_column, clip)
         with progress("Checking") as advance:
             digest = hashlib.sha256()
             for block in source.blocks():
                 digest.update(block.digest)
+                gateway.check(block.users)
                 advance(block.share)
         if user_column is None:
             gateway.same_source(digest.hexdigest())
@@ -78,6 +93,19 @@ def report(
     click.echo(to_json(told)) if as_json else _show(told)
     if tally.refused or tally.waiting:
         raise click.exceptions.Exit(1)
+
+
+def _by_user(path: Path | None) -> dict[str, str]:
+    """Return what a JSON file has for each user; nothing where there is no file."""
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # its message would show a part of the file
+        raise ValueError(f"{path}: not a JSON file.") from error
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f'{path}: expected an object with a text for each user, as {{"ann": "..."}}.')
+    return found
 
 
 def _key(path: Path | None) -> str:
@@ -105,5 +133,5 @@ def _show(told: dict[str, Any]) -> None:
     for reason, count in told["reasons"].items():
         out.print(literal(f"Refused {count:,}: {reason}"), soft_wrap=True)
     if told["waiting"]:
-        out.print("The collector could not be reached for all. Run the same command again: nothing counts twice.")
+        out.print("Not all could be sent now. Run the same command again: nothing counts twice.")
     out.print(literal(f"Budget and reports are in {told['state']}: keep that folder."), style="dim", soft_wrap=True)

@@ -30,7 +30,9 @@ _REQUIRED = frozenset({"id", "attributes", "epsilon", "users"})
 _OPTIONAL = frozenset(
     {"title", "delta", "period", "answers", "mechanism", "report", "public_group", "breakdown", "tokens"}
 )
-_MADE = frozenset({"version", "spec", "guarantee", "predicted"})  # what `to_wire` and the service add to the terms
+_MADE = frozenset(
+    {"version", "spec", "guarantee", "predicted", "sealed"}
+)  # what `to_wire` and the service add to the terms
 _MOST_GROUPS = 1000
 _SLACK = 1 + 1e-9  # floats of a budget that was split and added up again
 
@@ -181,7 +183,10 @@ class Campaign:
     def privatize(self, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> Any:
         """Return one user's report as JSON: a number, or lists of numbers, or a list of these where parts differ."""
         coded = {name: value[None] for name, value in self.encode(values, clip=clip).items()}
-        row = self.privatize_coded(coded, rng=rng)[0]
+        return self.written(self.privatize_coded(coded, rng=rng)[0])
+
+    def written(self, row: Any) -> Any:
+        """Return the row of one report as JSON has it."""
         sent = [row[name].tolist() for name in self.row.names or ()]
         return sent[0] if len(sent) == 1 else sent
 

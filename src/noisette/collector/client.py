@@ -1,124 +1,22 @@
-"""The device's conversation with a collector: written once, and held with or without asyncio."""
+"""A device's clients: `Client`, and `AsyncClient` for asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 
 from noisette._random import Rng
-from noisette.collector.batches import MEDIA_TYPE
 from noisette.collector.campaigns import Campaign
+from noisette.collector.conversation import Conversation, Result, bearer, deliver, fetch, hold, step, submit
 from noisette.collector.device import Device, Sent
 
 __all__ = ["AsyncClient", "Client", "Sent"]
-
-_FIRST_PAUSE = 0.2  # seconds before the second attempt; each pause is twice the one before
-_LONGEST_PAUSE = 30.0
-_PERHAPS_LATER = frozenset({408, 425, 429})
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What to ask the collector, after a pause."""
-
-    method: str
-    path: str
-    body: Mapping[str, Any] | bytes | None = None
-    pause: float = 0.0
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """The body as httpx takes it: JSON, or the bytes of a batch."""
-        if isinstance(self.body, bytes):
-            return {"content": self.body, "headers": {"Content-Type": MEDIA_TYPE}}
-        return {"json": self.body}
-
-
-# It yields requests, is sent responses or thrown `httpx.TransportError`, and returns a result.
-Conversation = Generator[_Request, httpx.Response, Result]
-
-
-def fetch(device: Device, campaign_id: str) -> Conversation[Campaign]:
-    """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
-    try:
-        answer = yield _Request("GET", f"/campaigns/{campaign_id}")
-        if answer.is_server_error:
-            answer.raise_for_status()
-    except httpx.HTTPError:
-        seen = device.recall(campaign_id)
-        if seen is None:
-            raise
-        return seen
-    if answer.status_code != 200:
-        raise RuntimeError(f"The collector does not show campaign {campaign_id!r}: {reason_of(answer)}")
-    found = Campaign.from_wire(answer.json())
-    if found.id != campaign_id:
-        raise ValueError(f"Expected campaign {campaign_id!r}, the collector sent {found.id!r}.")
-    device.remember(found, answer.text)
-    return found
-
-
-def deliver(device: Device, code: str | None, attempts: int) -> Conversation[Sent]:
-    """Send what waits; what the collector cannot take now stays in the queue."""
-    for campaign, body in device.waiting():
-        if "token" not in body:
-            refusal = yield from admit(device, campaign, body["period"], code or "", attempts)
-            if refusal is None:
-                break
-            if refusal:
-                device.settle(body["key"], refusal)
-                continue
-            body |= device.signed(campaign, body["period"]) or {}
-        answer = yield from post(campaign, body, attempts)
-        if answer is None:
-            break
-        device.settle(body["key"], None if answer.is_success else reason_of(answer))
-    return device.counts()
-
-
-def post(campaign: str, body: Mapping[str, Any] | bytes, attempts: int) -> Conversation[httpx.Response | None]:
-    """Post reports until the collector has decided about them, or return None when all attempts failed."""
-    return (yield from ask(_Request("POST", f"/campaigns/{campaign}/reports", body), attempts))
-
-
-def admit(device: Device, campaign: str, period: str, code: str, attempts: int) -> Conversation[str | None]:
-    """Have the device's token signed without showing it; return "", why it is not signed, or None if nobody answers."""
-    if device.signed(campaign, period) is not None:
-        return ""
-    shown = yield from ask(_Request("GET", f"/campaigns/{campaign}/tokens/{period}"), attempts)
-    if shown is None or not shown.is_success:
-        return None if shown is None else reason_of(shown)
-    blinded = device.blind(campaign, period, shown.json()["modulus"])
-    asked = {"code": code, "period": period, "blinded": blinded}
-    answer = yield from ask(_Request("POST", f"/campaigns/{campaign}/tokens", asked), attempts)
-    if answer is None or not answer.is_success:
-        return None if answer is None else reason_of(answer)
-    device.unblind(campaign, period, answer.json()["signed"])
-    return ""
-
-
-def ask(request: _Request, attempts: int) -> Conversation[httpx.Response | None]:
-    """Ask until the collector has decided, with growing pauses, or return None when all attempts failed."""
-    for attempt in range(attempts):
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) if attempt else 0.0
-        try:
-            answer = yield replace(request, pause=longest * random.uniform(0.5, 1.0))
-        except httpx.TransportError:
-            continue
-        if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
-            return answer
-    return None
 
 
 class Client:
@@ -134,6 +32,8 @@ class Client:
     tokens are signed: the collector signs one token for each code and period without seeing it.
     """
 
+    _sealed = False  # whether reports leave through a shuffler
+
     def __init__(
         self,
         url: str,
@@ -148,8 +48,15 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._device = Device(state, epsilon=epsilon, delta=delta)
-        self._code, self._attempts = code, attempts
-        self._http = httpx.Client(base_url=url, headers=bearer(api_key), timeout=timeout, transport=transport)
+        self._code, self._attempts, self._timeout = code, attempts, timeout
+        self._lines: dict[str, httpx.Client] = {}
+        self._connect("collector", url, headers=bearer(api_key), transport=transport)
+
+    def _connect(self, name: str, url: str, **options: Any) -> None:
+        self._lines[name] = httpx.Client(base_url=url, timeout=self._timeout, **options)
+
+    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
+        return submit(campaign, body, self._attempts)
 
     def __enter__(self) -> Self:
         return self
@@ -158,8 +65,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection and the ledger; what waits stays in its file."""
-        self._http.close()
+        """Close the connections and the ledger; what waits stays in its file."""
+        for line in self._lines.values():
+            line.close()
         self._device.close()
 
     @property
@@ -169,7 +77,7 @@ class Client:
 
     def campaign(self, campaign_id: str) -> Campaign:
         """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
-        return hold(self._http, fetch(self._device, campaign_id))
+        return hold(self._lines, fetch(self._device, campaign_id, sealed=self._sealed))
 
     def answer(
         self,
@@ -191,7 +99,7 @@ class Client:
 
     def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
-        return hold(self._http, deliver(self._device, self._code, self._attempts))
+        return hold(self._lines, deliver(self._device, self._code, self._carry, self._attempts))
 
     def refusals(self) -> list[tuple[str, str, str]]:
         """Return campaign, period and reason of the reports that the collector refused."""
@@ -204,6 +112,8 @@ class AsyncClient:
     Open it with ``async with``. The folder is worked on in one thread of its own, so that what is written comes in
     order.
     """
+
+    _sealed = False
 
     def __init__(
         self,
@@ -220,8 +130,15 @@ class AsyncClient:
     ) -> None:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="noisette-device")
         self._device = self._disk.submit(Device, state, epsilon=epsilon, delta=delta).result()
-        self._code, self._attempts = code, attempts
-        self._http = httpx.AsyncClient(base_url=url, headers=bearer(api_key), timeout=timeout, transport=transport)
+        self._code, self._attempts, self._timeout = code, attempts, timeout
+        self._lines: dict[str, httpx.AsyncClient] = {}
+        self._connect("collector", url, headers=bearer(api_key), transport=transport)
+
+    def _connect(self, name: str, url: str, **options: Any) -> None:
+        self._lines[name] = httpx.AsyncClient(base_url=url, timeout=self._timeout, **options)
+
+    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
+        return submit(campaign, body, self._attempts)
 
     async def __aenter__(self) -> Self:
         return self
@@ -230,8 +147,9 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection and the ledger; what waits stays in its file."""
-        await self._http.aclose()
+        """Close the connections and the ledger; what waits stays in its file."""
+        for line in self._lines.values():
+            await line.aclose()
         await self._on_disk(self._device.close)
         self._disk.shutdown()
 
@@ -241,7 +159,7 @@ class AsyncClient:
 
     async def campaign(self, campaign_id: str) -> Campaign:
         """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
-        return await self._hold(fetch(self._device, campaign_id))
+        return await self._hold(fetch(self._device, campaign_id, sealed=self._sealed))
 
     async def answer(
         self,
@@ -258,7 +176,7 @@ class AsyncClient:
 
     async def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
-        return await self._hold(deliver(self._device, self._code, self._attempts))
+        return await self._hold(deliver(self._device, self._code, self._carry, self._attempts))
 
     async def refusals(self) -> list[tuple[str, str, str]]:
         """Return campaign, period and reason of the reports that the collector refused."""
@@ -269,44 +187,19 @@ class AsyncClient:
 
     async def _hold(self, conversation: Conversation[Result]) -> Result:
         """Hold a conversation: its requests here, what it does with the answers in the thread of the disk."""
-        wanted, result = await self._on_disk(partial(_step, conversation, None))
+        wanted, result = await self._on_disk(partial(step, conversation, None))
         while wanted is not None:
             if wanted.pause:
                 await asyncio.sleep(wanted.pause)
             try:
-                answer: httpx.Response | httpx.TransportError = await self._http.request(
+                answer: httpx.Response | httpx.TransportError = await self._lines[wanted.to].request(
                     wanted.method, wanted.path, **wanted.content
                 )
             except httpx.TransportError as error:
                 answer = error
-            wanted, result = await self._on_disk(partial(_step, conversation, answer))
+            wanted, result = await self._on_disk(partial(step, conversation, answer))
         done: Result = result
         return done
-
-
-def hold(http: httpx.Client, conversation: Conversation[Result]) -> Result:
-    """Hold a conversation over a connection."""
-    wanted, result = _step(conversation, None)
-    while wanted is not None:
-        if wanted.pause:
-            time.sleep(wanted.pause)
-        try:
-            answer: httpx.Response | httpx.TransportError = http.request(wanted.method, wanted.path, **wanted.content)
-        except httpx.TransportError as error:
-            answer = error
-        wanted, result = _step(conversation, answer)
-    done: Result = result
-    return done
-
-
-def _step(conversation: Conversation[Result], answer: Any) -> tuple[_Request | None, Any]:
-    """Go on with a conversation; return what it asks next, or None and its result."""
-    try:
-        if isinstance(answer, httpx.TransportError):
-            return conversation.throw(answer), None
-        return conversation.send(answer), None
-    except StopIteration as end:  # which no future may carry
-        return None, end.value
 
 
 def check_code(campaign: Campaign, code: str | None) -> Campaign:
@@ -314,16 +207,3 @@ def check_code(campaign: Campaign, code: str | None) -> Campaign:
     if campaign.tokens == "blind" and not code:
         raise ValueError(f"Campaign {campaign.id!r} admits users by enrolment code: build the client with code=...")
     return campaign
-
-
-def bearer(api_key: str) -> dict[str, str]:
-    """Return the header that carries an API key."""
-    return {"Authorization": f"Bearer {api_key}"}
-
-
-def reason_of(answer: httpx.Response) -> str:
-    """Return the collector's words."""
-    try:
-        return str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
-        return f"status {answer.status_code}"

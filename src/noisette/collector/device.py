@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
-import secrets
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from noisette._random import Rng
 from noisette.accounting import Ledger
+from noisette.collector import wallet
 from noisette.collector.campaigns import VERSION, Campaign
+from noisette.collector.local import transaction
 from noisette.collector.periods import period_at
 from noisette.collector.tokens import new_secret, token
+from noisette.collector.wallet import Wallet
 
 _ACCOUNT = "device"
 
@@ -27,16 +28,6 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS campaigns (id TEXT PRIMARY KEY, definition TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, report TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS tokens (
-    campaign TEXT NOT NULL,
-    period TEXT NOT NULL,
-    token BLOB NOT NULL,
-    modulus TEXT NOT NULL,
-    blinded BLOB NOT NULL,
-    inverse TEXT NOT NULL,
-    signature BLOB,
-    PRIMARY KEY (campaign, period)
-);
 CREATE TABLE IF NOT EXISTS queue (
     campaign TEXT NOT NULL,
     period TEXT NOT NULL,
@@ -68,8 +59,9 @@ class Device:
         self._ledger = Ledger(home / "budget.db")
         self._ledger.open_account(_ACCOUNT, epsilon=epsilon, delta=delta)
         self._path = home / "answers.db"
+        self.wallet = Wallet(self._path)
         with self._open() as database:
-            for statement in _SCHEMA.split(";\n"):
+            for statement in (*_SCHEMA.split(";\n"), wallet.SCHEMA):
                 database.execute(statement)
             if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
                 database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
@@ -139,42 +131,9 @@ class Device:
             found.append((campaign, body | named | ({} if group is None else {"group": group})))
         return found
 
-    def signed(self, campaign: str, period: str) -> dict[str, str] | None:
-        """Return the token of a period and its signature, once there is one."""
-        query = "SELECT token, signature FROM tokens WHERE campaign = ? AND period = ? AND signature IS NOT NULL"
-        with self._open() as database:
-            row = database.execute(query, (campaign, period)).fetchone()
-        return None if row is None else {"token": row[0].hex(), "signature": base64.b64encode(row[1]).decode("ascii")}
-
-    def blind(self, campaign: str, period: str, modulus: str) -> str:
-        """Return this period's token as the collector may see it: made once, however often it is asked to sign."""
-        from noisette.collector.blind import PublicKey
-
-        own = secrets.token_bytes(32)
-        blinded, inverse = PublicKey(int(modulus, 16)).blind(own)
-        row = (campaign, period, own, modulus, blinded, str(inverse))
-        query = "SELECT blinded, modulus FROM tokens WHERE campaign = ? AND period = ?"
-        with self._open() as database:
-            database.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
-            shown, known = database.execute(query, (campaign, period)).fetchone()
-        if known != modulus:
-            raise ValueError("The collector shows another key than before. Do not answer: it may mark users.")
-        return base64.b64encode(shown).decode("ascii")
-
-    def unblind(self, campaign: str, period: str, signed: str) -> None:
-        """Take the blinding off a signature and keep it, or raise if it is not the collector's."""
-        from noisette.collector.blind import PublicKey
-
-        place = (campaign, period)
-        with self._open() as database:
-            query = "SELECT token, modulus, inverse FROM tokens WHERE campaign = ? AND period = ?"
-            own, modulus, inverse = database.execute(query, place).fetchone()
-            signature = PublicKey(int(modulus, 16)).finish(own, base64.b64decode(signed), int(inverse))
-            database.execute("UPDATE tokens SET signature = ? WHERE campaign = ? AND period = ?", (signature, *place))
-
-    def settle(self, key: str, refusal: str | None) -> None:
-        """Write down that the collector took a report, or why it did not."""
-        state = ("sent", "") if refusal is None else ("refused", refusal)
+    def settle(self, key: str, refusal: str) -> None:
+        """Write down that a report was taken, or why it was not."""
+        state = ("refused", refusal) if refusal else ("sent", "")
         with self._open() as database:
             database.execute("UPDATE queue SET state = ?, reason = ? WHERE key = ?", (*state, key))
 
@@ -193,20 +152,6 @@ class Device:
     def _open(self) -> Iterator[sqlite3.Connection]:
         with transaction(self._path) as database:
             yield database
-
-
-@contextmanager
-def transaction(path: Path) -> Iterator[sqlite3.Connection]:
-    """Give a database of one's own; what is done with it is on the disk at the end, or undone."""
-    with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as database:
-        database.execute("PRAGMA synchronous = FULL")
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            yield database
-        except BaseException:
-            database.execute("ROLLBACK")
-            raise
-        database.execute("COMMIT")
 
 
 def check_group(campaign: Campaign, group: str | None) -> None:

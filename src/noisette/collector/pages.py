@@ -76,7 +76,7 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         """Return what a campaign asks and its mechanism's law in numbers, null where it has no such table."""
         campaign = service.find(campaign_id)
         law = campaign.mechanism.table() if isinstance(campaign.mechanism, Portable) else None
-        return _json(campaign.to_wire() | {"table": law})
+        return _json(service.shown(campaign, table=law))
 
     @app.get("/dashboard/overview", dependencies=[readers], include_in_schema=False)
     def overview() -> Response:

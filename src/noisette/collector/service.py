@@ -58,6 +58,11 @@ class Service:
     limit: RateLimit | None
     metrics: Metrics
     shapes: Shapes
+    sealed: bool
+
+    def shown(self, campaign: Campaign, **more: Any) -> dict[str, Any]:
+        """Return a campaign as a device fetches it, and whether its report must come sealed through a shuffler."""
+        return campaign.to_wire() | more | {"sealed": self.sealed}
 
     def find(self, campaign_id: str) -> Campaign:
         """Return a campaign, or say that there is none."""
@@ -121,7 +126,7 @@ def create_app(
     if keys.enrolment is None and any(one.tokens == "blind" for one in known.values()):
         raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
     limit = None if rate is None else RateLimit(rate)
-    service = Service(known, store, keys, limit, Metrics(), Shapes())
+    service = Service(known, store, keys, limit, Metrics(), Shapes(), shuffled is not None)
     writer = Writer(store)
 
     @asynccontextmanager
@@ -198,7 +203,7 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
         """Return what a campaign asks, its mechanism and guarantee, and the error predicted for its target."""
         campaign = service.find(campaign_id)
         predicted = dict(zip(campaign.quantities, campaign.predict(), strict=True))
-        return _json(campaign.to_wire() | {"predicted": predicted})
+        return _json(service.shown(campaign, predicted=predicted))
 
     @app.get("/campaigns/{campaign_id}/plan", responses=answers(401, 403, 404, 422, 429))
     def show_plan(campaign_id: CampaignId, request: Request) -> Response:

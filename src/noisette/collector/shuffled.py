@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -22,21 +17,14 @@ from noisette._terminal import to_json
 from noisette.accounting import shuffled as amplified
 from noisette.collector import intake
 from noisette.collector.campaigns import Campaign
-from noisette.collector.client import Client
-from noisette.collector.device import Sent
 from noisette.collector.store import Accepted, Refusal, Refused
 from noisette.collector.telemetry import Metrics
 from noisette.collector.writer import Writer
 from noisette.guarantees import Guarantee
 from noisette.shuffler.clients import Clients, Forged
 from noisette.shuffler.receiver import PATH
-from noisette.shuffler.sealing import CannotOpen, PublicKey, ServerKey
-from noisette.shuffler.sender import Http, NotSent
-from noisette.shuffler.store import Refused as NotTaken
-from noisette.shuffler.wire import Frame, Malformed, Round
-
-_NAMES = 2560  # bytes for key, token, period, group and signature
-_NUMBER = 32  # bytes for a number in JSON
+from noisette.shuffler.sealing import CannotOpen, ServerKey
+from noisette.shuffler.wire import Frame, Malformed
 
 
 @dataclass(frozen=True)
@@ -82,80 +70,9 @@ def _amplified(campaign: Campaign, minimum: int, delta: float) -> Guarantee | No
     return found if found.epsilon < own.epsilon else None
 
 
-def label(campaign: Campaign, period: str) -> Round:
-    """Return what a report is sealed for: its campaign and period."""
-    return Round(f"{campaign.id}/{period}", 0, 1)
-
-
-def pad(campaign: Campaign, body: Mapping[str, Any]) -> bytes:
-    """Return a report as JSON of the one length that all reports of the campaign have."""
-    size = _NAMES + _NUMBER * _numbers(campaign.row)
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    if len(text) > size:
-        raise ValueError(f"Expected a report of at most {size} bytes, got {len(text)}.")
-    return text.ljust(size)
-
-
-def _numbers(dtype: np.dtype[Any]) -> int:
-    """Return how many numbers a row holds."""
-    if dtype.names:
-        return sum(_numbers(dtype[name]) for name in dtype.names)
-    return math.prod(dtype.shape)
-
-
-class ShuffledClient(Client):
-    """A `Client` whose reports leave through a shuffler: the collector reads them and does not learn whose they are.
-
-    ``shuffler`` is its URL, ``credentials`` the device's name and secret there, ``public_key`` that of the collector;
-    ``authority`` the file of the certificate that signed the shuffler's. All else is as for `Client`. A report counts
-    as sent when the shuffler has it on its disk.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        shuffler: str,
-        credentials: tuple[str, str],
-        public_key: str,
-        authority: Path | None = None,
-        attempts: int = 4,
-        timeout: float = 10.0,
-        **options: Any,
-    ) -> None:
-        super().__init__(url, attempts=attempts, timeout=timeout, **options)
-        name, secret = credentials
-        self._key = PublicKey(public_key)
-        self._carrier = Http(
-            shuffler, client=name, secret=secret, authority=authority, attempts=attempts, timeout=timeout
-        )
-
-    def close(self) -> None:
-        """Close the connections and the ledger; what waits stays in its file."""
-        self._carrier.close()
-        super().close()
-
-    def send(self) -> Sent:
-        """Seal what waits and post it to the shuffler; what it cannot take now stays in the queue."""
-        for campaign_id, body in self._device.waiting():
-            campaign = self.campaign(campaign_id)
-            own = label(campaign, body["period"])
-            sealed = self._key.seal(pad(campaign, body), own.label(0))
-            try:
-                self._carrier.post(secrets.token_hex(16), Frame(own, [(0, sealed)]).encode())
-            except NotTaken as refused:
-                if refused.reason != "already-sent":  # it is there from an attempt whose answer was lost
-                    self._device.settle(body["key"], str(refused))
-                    continue
-            except NotSent:
-                break
-            self._device.settle(body["key"], None)
-        return self._device.counts()
-
-
 def closed(_: Request) -> None:
     """Refuse a report that comes to the collector itself."""
-    detail = "Reports of this collector come through its shuffler. Answer with ShuffledClient."
+    detail = "Reports of this collector come through its shuffler. Answer with Python's ShuffledClient."
     raise Problem(403, "shuffler-only", detail)
 
 
