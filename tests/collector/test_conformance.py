@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import math
@@ -11,15 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Error, Page, Route
 from scipy.special import chdtri
+from tests.collector import blind_vectors
 from tests.collector.vectors import FILE, vectors
 
+from noisette.collector.blind import PrivateKey, PublicKey
 from noisette.domains import Categorical
 from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 
 STATIC = files("noisette.collector").joinpath("static")
-HOST = "http://noisette.test"
+HOST = "https://noisette.test"  # WebCrypto hashes on pages of https alone
 
 REPLAY = """vectors => vectors.map(({ table, attributes, draws }) => ({
   spends: laws.spends(table, attributes),
@@ -29,6 +32,20 @@ REPLAY = """vectors => vectors.map(({ table, attributes, draws }) => ({
     const report = laws.encode(laws.draw(table, row, new random.Words(source)));
     return { report, used };
   }),
+}))"""
+
+BLIND = """async vectors => Promise.all(vectors.map(async ({ modulus: text, steps }) => {
+  const { blind: make, finish, fromHex, readModulus, toHex } = blind, modulus = readModulus(text);
+  return Promise.all(steps.map(async ({ token, factor, signed }) => {
+    const own = await make(fromHex(token), modulus, factor && BigInt("0x" + factor));
+    const [blinded, inverse] = [own.blinded, own.inverse].map(toHex);
+    try {
+      const signature = toHex(await finish(fromHex(token), fromHex(signed), own.inverse, modulus));
+      return { blinded, inverse, signature };
+    } catch (error) {
+      return { blinded, inverse, signature: error.message };
+    }
+  }));
 }))"""
 
 
@@ -51,7 +68,7 @@ def page(browser: Browser) -> Iterator[Page]:
     shown = browser.new_page()
     shown.route("**/*", serve)
     shown.goto(f"{HOST}/")
-    for name in ("random", "laws", "noisette"):
+    for name in ("random", "laws", "blind", "noisette"):
         shown.evaluate(f"import('/{name}.js').then(found => {{ globalThis.{name} = found; }})")
     yield shown
     shown.close()
@@ -105,3 +122,50 @@ def test_a_browser_reckons_what_a_table_spends(page: Page, stored: Any) -> None:
     for law, done in zip(stored, page.evaluate(REPLAY, stored), strict=True):
         assert math.isclose(done["spends"], law["epsilon"], rel_tol=1e-6), law["mechanism"]
         assert done["spends"] <= law["epsilon"] * (1 + 1e-9), law["mechanism"]
+
+
+def _blinded(page: Page, vectors: Any) -> list[Any]:
+    """Let the browser go through blind tokens."""
+    return [step for key in page.evaluate(BLIND, vectors) for step in key]
+
+
+def test_a_browser_blinds_as_python_does(page: Page) -> None:
+    """Token, key and factor give the same blinded token, and what is unblinded is OpenSSL's signature of the token."""
+    stored = blind_vectors.stored()
+    assert [blind_vectors.vector(PrivateKey(base64.b64decode(one["pem"]))) for one in stored] == stored
+    expected = [
+        {name: step[name] for name in ("blinded", "inverse", "signature")} for one in stored for step in one["steps"]
+    ]
+    assert _blinded(page, stored) == expected
+
+
+def test_a_browser_finds_out_what_is_not_signed(page: Page) -> None:
+    """The twin: with the signatures of two tokens exchanged, or another key's, nothing is taken for a signature."""
+    first, second = blind_vectors.stored()
+    exchanged, others = copy.deepcopy(first), copy.deepcopy(first)
+    for place, step in enumerate(exchanged["steps"]):
+        step["signed"] = first["steps"][place - 1]["signed"]
+        others["steps"][place]["signed"] = second["steps"][place]["signed"]
+    found = _blinded(page, [exchanged, others])
+    assert all("Do not answer" in step["signature"] for step in found)
+    for wrong in ("", "xyz", first["modulus"][:-2], first["modulus"] + "01", first["modulus"][:-1] + "2"):
+        with pytest.raises(Error, match="odd modulus of 2048 bits"):
+            page.evaluate("text => blind.readModulus(text)", wrong)
+    for odd in (0, 2**2048 + 1, int(first["modulus"], 16) - 1):
+        with pytest.raises(ValueError, match="odd modulus of 2048 bits"):
+            PublicKey(odd)
+
+
+def test_a_browser_blinds_anew_each_time(page: Page) -> None:
+    """Its own factors differ, lie all over the range, and what they hide is signed by Python all the same."""
+    one = blind_vectors.stored()[0]
+    key, token = PrivateKey(base64.b64decode(one["pem"])), bytes(32)
+    steps = [{"token": token.hex(), "signed": "00"}] * 40
+    found = _blinded(page, [{"modulus": one["modulus"], "steps": steps}])
+    assert len({step["blinded"] for step in found}) == 40
+    # a fair first bit falls on one side 40 times out of 40 with probability 2 ** -39 < 1e-6
+    high = sum(int(step["inverse"], 16) > key.public.modulus // 2 for step in found)
+    assert 0 < high < 40
+    for step in found[:3]:
+        signed = key.sign(bytes.fromhex(step["blinded"]))
+        assert key.public.finish(token, signed, int(step["inverse"], 16)).hex() == one["steps"][0]["signature"]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from playwright.sync_api import Browser, Error, Page, Route
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, running
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, behind_a_shuffler, known_keys, running
 
 from noisette.collector import Campaign, Store, create_app
-from noisette.collector.keys import Keys
+from noisette.collector.blind import new_code
 from noisette.collector.periods import period_at
 
 DAILY = COMMUTE | {"id": "daily", "period": "day", "attributes": COMMUTE["attributes"][:1], "mechanism": "piecewise"}
@@ -23,10 +24,11 @@ CAMPAIGNS = [
     DAILY | {"id": "fresh", "answers": "fresh", "report": None},
     COMMUTE | {"id": "towns", "public_group": {"name": "town", "values": ["north", "south"]}},
     DAILY | {"id": "strange", "mechanism": "staircase", "report": None},
+    DAILY | {"id": "admitted", "tokens": "blind", "report": None},
 ]
-OPEN = """async ([url, apiKey, epsilon]) => {
+OPEN = """async ([url, apiKey, epsilon, code]) => {
   const { Client } = await import(url + "/static/noisette.js");
-  globalThis.client = await Client.open(url, { apiKey, epsilon, attempts: 2 });
+  globalThis.client = await Client.open(url, { apiKey, epsilon, code, attempts: 2 });
 }"""
 ASK_OFTEN = """async values => {
   const all = await Promise.all(Array.from({ length: 5 }, () => client.answer("commute", values)));
@@ -41,10 +43,10 @@ class Shop:
     def __init__(self, page: Page, url: str, site: str) -> None:
         self.page, self.url, self.site = page, url, site
 
-    def open(self, *, epsilon: float = 2.0, key: str = KEYS["device"]) -> None:
+    def open(self, *, epsilon: float = 2.0, key: str = KEYS["device"], code: str = "") -> None:
         """Load the page, and make or find its device."""
         self.page.goto(self.site)
-        self.page.evaluate(OPEN, [self.url, key, epsilon])
+        self.page.evaluate(OPEN, [self.url, key, epsilon, code])
 
     def answer(self, campaign: str = "commute", values: Any = PERSON) -> bool:
         """Answer a campaign."""
@@ -73,8 +75,7 @@ def sites() -> Iterator[list[str]]:
 
 @pytest.fixture
 def shop(browser: Browser, store: Store, sites: list[str]) -> Iterator[Shop]:
-    keys = Keys({role: [key] for role, key in KEYS.items()})
-    app = create_app([Campaign.from_dict(one) for one in CAMPAIGNS], store, keys, origins=sites[:1])
+    app = create_app([Campaign.from_dict(one) for one in CAMPAIGNS], store, known_keys(), origins=sites[:1])
     with running(app) as url:
         context = browser.new_context()
         yield Shop(context.new_page(), url, sites[0])
@@ -232,3 +233,83 @@ def test_other_sites_are_not_let_in(shop: Shop, sites: list[str]) -> None:
     shop.open()
     with pytest.raises(Error, match="does not answer"):
         shop.answer()
+
+
+def test_a_code_answers_once(shop: Shop, store: Store) -> None:
+    """The token is signed unseen: the same blinded one however often an answer is lost, and one for each code."""
+    asked: list[str] = []
+
+    def lose(route: Route) -> None:
+        asked.append(route.request.post_data or "")
+        route.fetch()
+        route.abort()
+
+    shop.open()
+    with pytest.raises(Error, match="admits users by enrolment code"):
+        shop.answer("admitted", {"minutes": 35})
+    assert shop.left == 2
+    shop.open(code=new_code(SECRET, 7))
+    assert shop.answer("admitted", {"minutes": 35})
+    shop.page.route("**/tokens", lose)
+    assert shop.send() == {"sent": 0, "refused": 0, "waiting": 1}
+    shop.page.unroute("**/tokens")
+    shop.page.route("**/reports", lose)
+    assert shop.send() == {"sent": 0, "refused": 0, "waiting": 1}
+    shop.page.unroute("**/reports")
+    shop.open(code=new_code(SECRET, 7))
+    assert shop.send() == shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
+    blinded, reports = asked[:2], asked[2:]
+    assert (len(set(blinded)), len(set(reports))) == (1, 1)
+    (token,) = shop.page.evaluate(QUEUE)["tokens"].values()
+    assert token["token"] in reports[0]
+    assert token["token"] not in blinded[0]
+    campaign = store.register(Campaign.from_dict(next(one for one in CAMPAIGNS if one["id"] == "admitted")))
+    assert list(store.periods(campaign).values()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(new_code(SECRET, 7), "has had its token"), ("7.0000", "none that was given")]
+)
+def test_codes_that_admit_nobody(shop: Shop, store: Store, code: str, said: str) -> None:
+    shop.open(code=new_code(SECRET, 7))
+    shop.answer("admitted", {"minutes": 35})
+    shop.send()
+    shop.page.evaluate("localStorage.clear()")  # another device
+    shop.open(code=code)
+    shop.answer("admitted", {"minutes": 3})
+    assert shop.send() == {"sent": 0, "refused": 1, "waiting": 0}
+    assert said in shop.page.evaluate("client.refusals")[0][2]
+
+
+def test_a_collector_that_would_mark_users_is_found_out(shop: Shop) -> None:
+    """Another key for this user, or a signature of something else: the page stops, and the report stays."""
+    shop.open(code=new_code(SECRET, 7))
+    shop.answer("admitted", {"minutes": 35})
+
+    def forge(path: str, field: str, value: str) -> None:
+        headers = {"Access-Control-Allow-Origin": shop.site}
+        shop.page.route(path, lambda route: route.fulfill(json=route.fetch().json() | {field: value}, headers=headers))
+
+    forge("**/tokens", "signed", "AA" * 100)
+    with pytest.raises(Error, match="Expected a signature of the blinded token"):
+        shop.send()
+    forge("**/tokens/*", "modulus", "f" * 512)
+    with pytest.raises(Error, match="another key than before"):
+        shop.send()
+    forge("**/tokens/*", "modulus", "f" * 100)
+    with pytest.raises(Error, match="odd modulus of 2048 bits"):
+        shop.send()
+    shop.page.unroute("**/tokens/*")
+    shop.page.unroute("**/tokens")
+    assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
+
+
+def test_a_campaign_behind_a_shuffler_needs_python(browser: Browser, tmp_path: Path) -> None:
+    with behind_a_shuffler(tmp_path, Campaign.from_dict(COMMUTE), 2) as both:
+        page = browser.new_page()
+        shop = Shop(page, both.collector, f"{both.collector}/dashboard")
+        shop.open()
+        with pytest.raises(Error, match=r"cannot seal\. Answer it from Python: noisette\.collector\.ShuffledClient"):
+            shop.answer()
+        assert shop.left == 2
+        page.close()

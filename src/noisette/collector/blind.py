@@ -35,6 +35,10 @@ class PublicKey:
 
     modulus: int
 
+    def __post_init__(self) -> None:
+        if self.modulus.bit_length() != BITS or self.modulus % 2 == 0:
+            raise ValueError(f"Expected an odd modulus of {BITS} bits. Do not answer: the collector may mark users.")
+
     @cached_property
     def _key(self) -> rsa.RSAPublicKey:
         return rsa.RSAPublicNumbers(_EXPONENT, self.modulus).public_key()
@@ -49,11 +53,14 @@ class PublicKey:
 
     def blind(self, token: bytes) -> tuple[bytes, int]:
         """Return a token as the collector may see it, and what takes the blinding off again."""
-        message = int.from_bytes(_encode(token, self.modulus.bit_length() - 1), "big")
         while True:
             factor = secrets.randbelow(self.modulus)
             if factor > 1 and math.gcd(factor, self.modulus) == 1:
-                break
+                return self.blind_by(factor, token)
+
+    def blind_by(self, factor: int, token: bytes) -> tuple[bytes, int]:
+        """Blind a token by a given factor, which is never used again."""
+        message = int.from_bytes(_encode(token, self.modulus.bit_length() - 1), "big")
         hidden = message * pow(factor, _EXPONENT, self.modulus) % self.modulus
         return hidden.to_bytes(SIGNATURE_BYTES, "big"), pow(factor, -1, self.modulus)
 

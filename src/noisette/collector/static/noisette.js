@@ -6,6 +6,7 @@
 //   await client.answer("commute", { minutes: 35, by: "bike" });
 //   await client.send();
 
+import { blind, finish, fromBase64, fromHex, readModulus, toBase64, toHex } from "./blind.js";
 import { draw, encode, known, spends } from "./laws.js";
 
 const VERSION = 1;
@@ -23,8 +24,12 @@ export function check(campaign, id) {
       "Choose another for this campaign, e.g. hybrid, piecewise, duchi, laplace, grr, oue, olh, subset-selection or " +
       "hadamard, or answer from Python.");
   }
-  if ((campaign.tokens ?? "open") !== "open") {
-    throw new Error(`A web page has no ${campaign.tokens} tokens, which campaign '${id}' asks for. Use Python.`);
+  if (!["open", "blind"].includes(campaign.tokens)) {
+    throw new Error(`A web page has no ${campaign.tokens} tokens, which campaign '${id}' asks for. Reload the page.`);
+  }
+  if (campaign.sealed) {
+    throw new Error(`Campaign '${id}' takes sealed reports from a shuffler, and a web page cannot seal. ` +
+      "Answer it from Python: noisette.collector.ShuffledClient.");
   }
   const spent = spends(campaign.table, campaign.attributes);
   if (!(spent <= campaign.epsilon * SLACK)) {
@@ -68,7 +73,7 @@ export function periodAt(kind, moment = new Date()) {
 
 // ---- the device -----------------------------------------------------------------------------------------------------
 
-const hex = bytes => Array.from(new Uint8Array(bytes), byte => byte.toString(16).padStart(2, "0")).join("");
+const hex = buffer => toHex(new Uint8Array(buffer));
 const random = count => hex(crypto.getRandomValues(new Uint8Array(count)));
 const bytes = text => new TextEncoder().encode(text);
 const sleep = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
@@ -79,20 +84,22 @@ export class BudgetExceeded extends Error {}
 /**
  * One user's device. Its budget, secret, answers and queue are one entry of the page's localStorage, written at once,
  * so that no report exists without its debit. In one period a campaign gets one report, whatever is answered later;
- * permanent answers are made once and sent again in every period. Whoever clears the storage makes a new device.
+ * permanent answers are made once and sent again in every period. Whoever clears the storage makes a new device. `code`
+ * is the user's enrolment code, for campaigns whose tokens are signed: one for each code and period, unseen.
  */
 export class Client {
   #url;
   #key;
   #place;
+  #code;
   #attempts;
   #timeout;
 
-  static async open(url, { apiKey, epsilon, name = "device", attempts = 4, timeout = 10000 }) {
+  static async open(url, { apiKey, epsilon, code = "", name = "device", attempts = 4, timeout = 10000 }) {
     if (!globalThis.crypto?.subtle) throw new Error("Noisette needs a page served over https, or from this machine.");
     const client = new Client();
     [client.#url, client.#key, client.#place] = [url.replace(/\/$/, ""), apiKey, `noisette:${name}`];
-    [client.#attempts, client.#timeout] = [attempts, timeout];
+    [client.#code, client.#attempts, client.#timeout] = [code, attempts, timeout];
     const limit = Math.floor(epsilon * UNITS);
     if (!(limit > 0)) throw new Error(`Expected epsilon=${epsilon} > 0.`);
     await client.#change(state => {
@@ -132,6 +139,9 @@ export class Client {
   /** Answer for the current period and queue the report; tell whether a new one was made. A group is sent openly. */
   async answer(id, values, { group = null } = {}) {
     const campaign = await this.campaign(id), inputs = row(campaign, values), period = periodAt(campaign.period);
+    if (campaign.tokens === "blind" && !this.#code) {
+      throw new Error(`Campaign '${id}' admits users by enrolment code: open the client with { code: "..." }.`);
+    }
     const groups = campaign.public_group?.values ?? [null]; // sent in the clear, where the campaign asks for it
     if (!groups.includes(group)) throw new Error(`Expected group='${group}' to be ${groups.join(", ") || "left out"}.`);
     const asked = hex(await crypto.subtle.digest("SHA-256", bytes(JSON.stringify([id, campaign.table]))));
@@ -158,10 +168,9 @@ export class Client {
     for (const one of this.#read().queue.filter(entry => entry.state === "waiting")) {
       const answer = await this.#post(one);
       if (answer === null) break;
-      const why = answer.ok ? "" : await reason(answer);
       await this.#change(state => {
         const own = state.queue.find(entry => entry.key === one.key);
-        [own.state, own.reason] = [answer.ok ? "sent" : "refused", why];
+        [own.state, own.reason] = [answer.ok ? "sent" : "refused", answer.why];
       });
     }
     const counts = { sent: 0, refused: 0, waiting: 0 };
@@ -174,17 +183,53 @@ export class Client {
     return this.#read().queue.flatMap(one => (one.state === "refused" ? [[one.campaign, one.period, one.reason]] : []));
   }
 
+  /** Send one report; tell whether it was taken, and if not why, or null when nobody answers. */
   async #post({ campaign, period, key, question, group }) {
-    const state = this.#read(), secret = Uint8Array.from(state.secret.match(/../g), pair => parseInt(pair, 16));
+    const blinded = this.#read().campaigns[campaign].tokens === "blind";
+    const admitted = await (blinded ? this.#admit(campaign, period) : this.#named(campaign, period));
+    if (!admitted?.ok) return admitted;
+    const head = JSON.stringify({ version: VERSION, key, period, ...admitted.by, ...(group !== null && { group }) });
+    return this.#insist(campaign, "reports", `${head.slice(0, -1)},"report":${this.#read().answers[question]}}`);
+  }
+
+  /** The open token of a period, which follows from the device's secret. */
+  async #named(campaign, period) {
+    const secret = fromHex(this.#read().secret);
     const hmac = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-    const token = hex(await crypto.subtle.sign("HMAC", hmac, bytes(`${campaign}\n${period}`)));
-    const head = JSON.stringify({ version: VERSION, key, period, token, ...(group !== null && { group }) });
-    const body = `${head.slice(0, -1)},"report":${state.answers[question]}}`;
+    return { ok: true, by: { token: hex(await crypto.subtle.sign("HMAC", hmac, bytes(`${campaign}\n${period}`))) } };
+  }
+
+  /** The signed token of a period: made once, and shown blinded until the collector has signed it. */
+  async #admit(campaign, period) {
+    const place = `${campaign}\n${period}`, kept = this.#read().tokens[place];
+    if (kept?.signature) return { ok: true, by: { token: kept.token, signature: kept.signature } };
+    const shown = await this.#insist(campaign, `tokens/${encodeURIComponent(period)}`);
+    if (!shown?.ok) return shown;
+    const { modulus: text } = await shown.answer.json(), modulus = readModulus(text);
+    const token = crypto.getRandomValues(new Uint8Array(32)), { blinded, inverse } = await blind(token, modulus);
+    const made = { token: hex(token), modulus: text, blinded: toBase64(blinded), inverse: toBase64(inverse) };
+    const own = await this.#change(state => state.tokens[place] ??= made); // the first one stands
+    if (own.modulus !== text) {
+      throw new Error("The collector shows another key than before. Do not answer: it may mark users.");
+    }
+    const asked = JSON.stringify({ code: this.#code, period, blinded: own.blinded });
+    const signed = await this.#insist(campaign, "tokens", asked);
+    if (!signed?.ok) return signed;
+    const raw = fromBase64((await signed.answer.json()).signed);
+    const signature = toBase64(await finish(fromHex(own.token), raw, fromBase64(own.inverse), modulus));
+    await this.#change(state => { state.tokens[place].signature = signature; });
+    return { ok: true, by: { token: own.token, signature } };
+  }
+
+  /** Ask with growing pauses until the collector has decided; null when all attempts failed. */
+  async #insist(campaign, path, body) {
     for (let attempt = 0; attempt < this.#attempts; attempt++) {
       if (attempt) await sleep(Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2));
       try {
-        const answer = await this.#ask(`/campaigns/${encodeURIComponent(campaign)}/reports`, body);
-        if (answer.status < 500 && !LATER.has(answer.status)) return answer;
+        const answer = await this.#ask(`/campaigns/${encodeURIComponent(campaign)}/${path}`, body);
+        if (answer.status < 500 && !LATER.has(answer.status)) {
+          return { ok: answer.ok, why: answer.ok ? "" : await reason(answer), answer };
+        }
       } catch (error) {
         if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
       }
@@ -200,7 +245,8 @@ export class Client {
 
   #read() {
     const stored = localStorage.getItem(this.#place);
-    return stored ? JSON.parse(stored) : { secret: random(32), spent: 0, campaigns: {}, answers: {}, queue: [] };
+    const fresh = { secret: random(32), spent: 0, campaigns: {}, answers: {}, tokens: {}, queue: [] };
+    return stored ? { ...fresh, ...JSON.parse(stored) } : fresh;
   }
 
   /** Change the state, alone among all tabs of this page, and write it before anything else happens. */
