@@ -84,4 +84,9 @@ def _store(connection: sa.Connection, campaign: Campaign, block: Block) -> None:
     connection.execute(sa.insert(tables.blocks).values(**block.stored(campaign)))
 
 
-_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _pack_reports}
+def _add_tracks(connection: sa.Connection) -> None:
+    """From 2 to 3: a table for how errors shrank, empty at first."""
+    tables.tracks.create(connection, checkfirst=True)
+
+
+_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _pack_reports, 2: _add_tracks}

@@ -17,6 +17,7 @@ from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
 from noisette.collector.campaigns import Campaign
 from noisette.collector.periods import period_at
+from noisette.collector.tracks import follow
 from noisette.core import Portable
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ _GUARDS = {
 }
 _SLACK = 1 + 1e-9
 _CURVE = 9  # populations at which the plan is drawn
-_GROWTH = 1.02  # between two points of a track
-_LONGEST_TRACK = 500
 _QUANTITIES = 50  # of one attribute that are drawn
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
@@ -89,10 +88,9 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         """Return all that the dashboard draws about a campaign."""
         campaign = service.find(campaign_id)
         found = shortened(service.estimates(campaign, period, 0.95, enhance))
-        own = watched[campaign_id]
-        if enhance == "none":
-            own.see(found)
-        return _json(own.told(found) | {"budget": _budget(campaign, found), "estimates": found})
+        track = follow(service.store, campaign, found, grow=enhance == "none")
+        told = watched[campaign_id].told(found) | {"track": track, "budget": _budget(campaign, found)}
+        return _json(told | {"estimates": found})
 
 
 def static(name: str) -> Response:
@@ -127,31 +125,20 @@ def _named(rows: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
 
 
 class Watched:
-    """A campaign as the dashboard follows it: how errors shrank, what was planned, and what an audit found.
+    """A campaign as the dashboard shows it: what was planned, and what an audit found.
 
-    The track is what was seen since the service started; the audit runs in a thread when somebody first looks.
+    The audit runs in a thread when somebody first looks.
     """
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
-        self._tracks: dict[str, list[dict[str, Any]]] = {}
         self._plan: list[dict[str, Any]] | None = None
         self._audit: dict[str, Any] | None = None
         self._lock = threading.Lock()
 
-    def see(self, found: dict[str, Any]) -> None:
-        """Add a point to the track of a period, where there are enough new users for one."""
-        with self._lock:
-            track = self._tracks.setdefault(found["period"], [])
-            if found["users"] and (not track or found["users"] > track[-1]["users"] * _GROWTH):
-                errors = [row["std_error"] for row in found["dimensions"]]
-                track.append({"users": found["users"], "std_errors": errors})
-                if len(track) > _LONGEST_TRACK:
-                    del track[1::2]
-
     def told(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return what is drawn beside the estimates of a period."""
-        campaign, period = self._campaign, found["period"]
+        campaign = self._campaign
         with self._lock:
             if self._plan is None:
                 populations = np.unique(np.geomspace(10, campaign.users * 4, _CURVE).astype(int)).tolist()
@@ -161,8 +148,7 @@ class Watched:
             if self._audit is None:
                 self._audit = {"verdict": "computing"}
                 threading.Thread(target=self._examine, daemon=True).start()
-            track = list(self._tracks.get(period, []))
-            return {"terms": campaign.terms(), "plan": self._plan, "track": track, "audit": self._audit}
+            return {"terms": campaign.terms(), "plan": self._plan, "audit": self._audit}
 
     def _examine(self) -> None:
         """Compute the exact epsilon of each part's mechanism and hold it against what is promised."""

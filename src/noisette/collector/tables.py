@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-SCHEMA = 2
+SCHEMA = 3
 WRITES = "noisette_writes"  # the execution option of a transaction that will write
 
 # Digests fall on pages at random, and a commit writes whole pages: small ones are written fastest. The cache is in KiB.
@@ -62,7 +62,15 @@ sums = sa.Table(
     sa.Column("vector", sa.LargeBinary, nullable=False),
 )
 
-
+# How errors shrank: after so many users the standard error of each quantity that the dashboard shows.
+tracks = sa.Table(
+    "tracks",
+    metadata,
+    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
+    sa.Column("period", sa.String(16), primary_key=True),
+    sa.Column("users", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("errors", sa.LargeBinary, nullable=False),
+)
 # Signing keys of blind tokens, and which code has had its token: a digest of the code, and of what was signed.
 signing = sa.Table(
     "signing",

@@ -1,0 +1,74 @@
+"""How errors shrank is kept with the reports: through a restart, by several processes, and never too long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from tests.collector.helpers import accept, auth, entries, known_keys, running
+
+from noisette.collector import Campaign, Store, create_app, tables, tracks
+from noisette.collector.tracks import follow
+
+
+def _found(users: int, quantities: int = 2) -> dict[str, Any]:
+    """Return estimates after so many users, as far as a track looks at them."""
+    return {
+        "period": "once",
+        "users": users,
+        "dimensions": [{"std_error": (users + 1) ** -0.5 + k} for k in range(quantities)],
+    }
+
+
+def test_a_restart_loses_no_point(tmp_path: Path, campaign: Campaign) -> None:
+    url = f"sqlite:///{tmp_path / 'reports.db'}"
+    shown = []
+    for users in (40, 100):
+        store = Store(url)
+        store.register(campaign)
+        accept(store, campaign, *entries(campaign, users, seed=users))
+        with running(create_app([campaign], store, known_keys())) as address:
+            path = f"{address}/dashboard/campaigns/{campaign.id}"
+            told = httpx.get(path, headers=auth("analyst")).json()
+            improved = httpx.get(path, headers=auth("auditor"), params={"enhance": "auto"}).json()
+        assert improved["track"] == told["track"]
+        shown.append(told["track"])
+    assert [[point["users"] for point in track] for track in shown] == [[40], [40, 140]]
+    assert shown[1][:1] == shown[0]
+    assert [len(point["std_errors"]) for point in shown[1]] == [5, 5]
+
+
+def test_a_long_track_is_thinned(store: Store, campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracks, "_LONGEST", 8)
+    store.register(campaign)
+    counts = [round(100 * 1.1**step) for step in range(60)]
+    for users in counts:
+        track = follow(store, campaign, _found(users), grow=True)
+        assert track[-1] == {"users": users, "std_errors": [row["std_error"] for row in _found(users)["dimensions"]]}
+        assert track[0]["users"] == counts[0]
+        assert len(track) <= 9
+        assert follow(store, campaign, _found(users), grow=True) == track  # nothing new
+        assert follow(store, campaign, _found(users * 2), grow=False) == track
+    assert len({point["users"] for point in track}) == len(track) >= 5
+    assert follow(store, campaign, _found(0), grow=True) == track
+    assert follow(store, campaign, _found(counts[-1], quantities=3), grow=True) == []  # another version's quantities
+
+
+def test_a_database_without_tracks_is_brought_along(tmp_path: Path, campaign: Campaign) -> None:
+    url = f"sqlite:///{tmp_path / 'reports.db'}"
+    store = Store(url)
+    store.register(campaign)
+    accept(store, campaign, *entries(campaign, 3))
+    with store.writing() as connection:  # as the second version left it
+        tables.tracks.drop(connection)
+        connection.execute(sa.update(tables.meta).values(version=2))
+    store.close()
+    store = Store(url)
+    assert follow(store, campaign, _found(3), grow=True)[-1]["users"] == 3
+    assert store.periods(campaign) == {"once": 3}
+    with store.reading() as connection:
+        assert connection.execute(sa.select(tables.meta.c.version)).scalar_one() == tables.SCHEMA
+    store.close()
