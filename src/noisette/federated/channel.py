@@ -89,6 +89,12 @@ class Channel:
         return self.family.ends(self.whole)
 
     @cached_property
+    def _bytes(self) -> FloatArray:
+        """What each byte of a report of two numbers stands for: eight of them."""
+        bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+        return np.asarray(self._ends).take(bits)
+
+    @cached_property
     def deviation(self) -> float:
         """Standard deviation of the noise of an entry on the domain, at most."""
         return math.sqrt(self.family.variance(self.whole, self.answer))
@@ -127,7 +133,7 @@ class Channel:
         if self._ends is not None:
             if dims % 8 and packed[-1] & (255 >> dims % 8):
                 raise RejectedReport(f"Expected zeros behind the last of {dims} bits, got {packed[-1]:08b}.")
-            return np.where(np.unpackbits(packed, count=dims), self._ends[1], self._ends[0])
+            return self._bytes.take(packed, axis=0).reshape(-1)[:dims]
         return self._checked(packed.astype(np.float64))
 
     def _checked(self, report: FloatArray) -> FloatArray:

@@ -136,9 +136,8 @@ class LocalPrivacy:
                 vector[part] -= start[name].reshape(-1)
         desk.spend(number)
         release = channel.release(vector)
-        _log.info(
-            "noisette: round %d answered by %s; clipping took %.1f %%", number, terms.mechanism, 100 * release.clipped
-        )
+        if release.clipped > 0:
+            _log.info("noisette: clipping took %.1f %% of the update of round %d", 100 * release.clipped, number)
         return release.payload
 
     def _post(self, desk: Desk, number: int, payload: Any, context: Context, message: Message, elapsed: float) -> None:
