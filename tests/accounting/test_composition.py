@@ -170,6 +170,21 @@ def test_large_totals_are_inverted_without_underflow() -> None:
     assert float(whole.get_epsilon_for_delta(DELTA)) > exact + 0.1
 
 
+@pytest.mark.parametrize("epsilon", [600.0, 709.9, 720.0, 744.0, 1000.0])
+@pytest.mark.parametrize("times", [1, 2, 10])
+def test_budgets_whose_chances_leave_the_floats(epsilon: float, times: int) -> None:
+    """exp(-710) has no inverse in float64 and exp(-746) is zero: the answer is still the exact sum's.
+
+    The twin is to add budgets up, which states more than holds.
+    """
+    delta = 0.3
+    found = compose(nz.Duchi(epsilon=epsilon), times, delta=delta).epsilon
+    assert _sum_of_the_formula(epsilon, times, found * (1 + 1e-13)) <= delta  # it holds
+    assert _sum_of_the_formula(epsilon, times, found * (1 - 1e-11)) > delta  # and no less does
+    assert _sum_of_the_formula(epsilon, times, epsilon * times) == 0
+    assert found < epsilon * times - 0.3
+
+
 def test_small_deltas_fall_back_on_concentrated_privacy() -> None:
     found = compose(nz.Laplace(epsilon=0.1), 400, delta=1e-15)
     assert found.epsilon == pytest.approx(zcdp_epsilon(400 * zcdp(nz.Laplace(epsilon=0.1)), 1e-15), rel=1e-9)

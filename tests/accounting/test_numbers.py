@@ -34,6 +34,14 @@ def test_log_binomial_agrees_with_fifty_digits() -> None:
         assert float(log_binomial(k, n, p, 1 - p)) == pytest.approx(expected, rel=2e-13, abs=2e-13), (k, n, p)
 
 
+@pytest.mark.parametrize("q", [2.0**-1000, 2.0**-1030, 2.0**-1074])
+def test_log_binomial_of_chances_whose_inverse_overflows(q: float) -> None:
+    for k, n in ((0, 3), (1, 3), (2, 7), (3, 10**6), (9, 10)):
+        expected = _reference(n - k, n, q)
+        assert float(log_binomial(k, n, 1.0, q)) == pytest.approx(expected, rel=2e-13)
+    assert float(log_binomial(2, 7, 1.0, 0.0)) == -math.inf
+
+
 def test_log_gamma_would_not_do() -> None:
     """The twin: the usual formula loses eight digits at a billion trials."""
     k, n, p = 250_000_000, 10**9, 0.25

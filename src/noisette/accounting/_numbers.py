@@ -66,7 +66,12 @@ def _deviance(k: FloatArray, mean: FloatArray) -> FloatArray:
     for order in range(3, 21, 2):
         term = term * v * v
         total = total + term / order
-    return np.where(near, total, k * np.log(np.where(k > 0, k, 1.0) / mean) + mean - k)
+    above = np.where(k > 0, k, 1.0)
+    with np.errstate(over="ignore"):
+        quotient = np.log(above / mean)
+    if np.isinf(quotient).any():  # of a mean that is all but zero: epsilons from 709 on have such chances
+        quotient = np.log(above) - np.log(mean)
+    return np.where(near, total, k * quotient + mean - k)
 
 
 def _log_of(value: float, other: float) -> float:

@@ -204,9 +204,9 @@ class AdaptiveDuchi(VectorMechanism):
 
     def _canonical(self, rows: FloatArray, part: slice = slice(None)) -> FloatArray:
         """Map some dimensions of vectors on [-1, 1]."""
-        if self._shared and self._scale == (0.0, 1.0):
-            return rows
         centre, radius = (_cut(end, part) for end in self._scale)
+        if self._shared and centre == 0 and radius == 1:
+            return rows
         canonical = rows - centre
         canonical /= radius
         return np.clip(canonical, -1.0, 1.0, out=canonical)  # the division may round past an end
