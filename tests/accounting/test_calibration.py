@@ -46,6 +46,28 @@ def test_a_mechanism_is_calibrated_by_its_own_likelihoods() -> None:
     assert mechanism.epsilon > 2 * report_epsilon(1.0, DELTA, times=30)
 
 
+def test_a_budget_takes_few_compositions() -> None:
+    """Halving from the sum of budgets on composed a dozen times."""
+    built = []
+
+    def build(epsilon: float) -> nz.Laplace:
+        built.append(epsilon)
+        return nz.Laplace(epsilon=epsilon)
+
+    mechanism = calibrate(build, 8.0, DELTA, times=300)
+    assert len(set(built)) <= 7
+    assert compose(mechanism, 300, delta=DELTA).epsilon <= 8.0
+    assert compose(nz.Laplace(epsilon=mechanism.epsilon * 1.003), 300, delta=DELTA).epsilon > 8.0
+
+
+@pytest.mark.parametrize(("epsilon", "times"), [(0.01, 3), (0.5, 1), (30.0, 4), (1000.0, 2)])
+def test_a_calibrated_budget_is_the_largest(epsilon: float, times: int) -> None:
+    """The twin is a budget a little larger."""
+    mechanism = calibrate(lambda e: nz.Laplace(epsilon=e), epsilon, DELTA, times=times)
+    assert compose(mechanism, times, delta=DELTA).epsilon <= epsilon
+    assert compose(nz.Laplace(epsilon=mechanism.epsilon * 1.003), times, delta=DELTA).epsilon > epsilon
+
+
 def test_weights_are_calibrated_through_a_shuffler() -> None:
     """Three hundred weights and clients: the budget of each weight for epsilon 8 in the shuffled model."""
     mechanism = calibrate(nz.Duchi, 8.0, DELTA, times=300, users=300, tolerance=0.02)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from noisette import _validate
 from noisette.accounting._numbers import largest_below, least_meeting
-from noisette.accounting.composition import epsilon_at, meets, repeated
+from noisette.accounting.composition import as_randomized_response, composed_epsilon, epsilon_at, meets, repeated
 from noisette.accounting.conversions import gdp_epsilon, gdp_mu
 from noisette.accounting.shuffling import shuffled
 from noisette.guarantees import Guarantee
@@ -63,6 +63,14 @@ def calibrate(
             f"No budget of {low!r} or more meets ({epsilon!r}, {delta!r}) {times} times. "
             "Raise epsilon or delta, or make fewer releases."
         )
+    if users is None and delta > 0 and as_randomized_response(build(low)) is None:
+        # one look costs a composition here, and secants need few; noise of that many releases is all but normal
+        guess = math.sqrt(times) / gdp_mu(epsilon, delta)
+
+        def spent(inverse: float) -> float:
+            return composed_epsilon(build(1 / inverse), times, delta)
+
+        return build(max(low, 1 / least_meeting(spent, epsilon, 1 / low, guess=guess, tolerance=tolerance)))
     high = 2 * low
     while holds(high):
         low, high = high, 2 * high

@@ -99,15 +99,20 @@ def compose(released: Releasable | Sequence[Releasable], times: int = 1, *, delt
     return replace(added, epsilon=epsilon, delta=delta, matrix=None)
 
 
+def composed_epsilon(released: Releasable, times: int, delta: float) -> float:
+    """Return the epsilon that `compose` would return at delta > 0, infinity where it would find none."""
+    return _least([released], times, delta, _added([_stated(released)], times))
+
+
 def meets(released: Releasable, times: int, epsilon: float, delta: float) -> bool:
     """Tell whether `compose` would return at most this epsilon, at less cost where delta is known in closed form."""
-    exact = _as_randomized_response(released)
+    exact = as_randomized_response(released)
     if exact is not None and delta > 0 and times * exact > epsilon:
         return randomized_response_delta(exact, times, epsilon) <= delta * (1 - 1e-12)
     added = _added([_stated(released)], times)
     if added.epsilon <= epsilon and added.delta <= delta:
         return True
-    return delta > 0 and _least([released], times, delta, added) <= epsilon
+    return delta > 0 and composed_epsilon(released, times, delta) <= epsilon
 
 
 def rdp(released: Releasable, orders: Sequence[float] | FloatArray) -> FloatArray:
@@ -200,11 +205,11 @@ def _gaussian(parts: list[Releasable], times: int, delta: float) -> float | None
 
 def _pure(parts: list[Releasable], times: int, delta: float) -> float | None:
     """Compose a single release that is as bad as its pure epsilon allows."""
-    epsilon = _as_randomized_response(parts[0]) if len(parts) == 1 else None
+    epsilon = as_randomized_response(parts[0]) if len(parts) == 1 else None
     return None if epsilon is None else randomized_response_epsilon(epsilon, times, delta)
 
 
-def _as_randomized_response(part: Releasable) -> float | None:
+def as_randomized_response(part: Releasable) -> float | None:
     """Return the epsilon of a release whose curve is that of binary randomised response."""
     if gdp(part) is not None:
         return None
