@@ -1,0 +1,139 @@
+"""The experiments that train with GeoDP: readings, choices and attacks, each against what it should not be."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+from experiments.geodp import attacks, directions, logistic, training
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from noisette import sgd
+from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
+from noisette.sgd import zoo
+
+needs_data = pytest.mark.skipif(not os.environ.get("NOISETTE_DATA"), reason="NOISETTE_DATA names no folder")
+
+
+def test_a_range_around_the_right_angle_keeps_what_the_printed_one_loses():
+    gradient = torch.from_numpy(np.random.default_rng(1).normal(size=5000))
+    length, angles = to_spherical(gradient)
+    cosines = []
+    for reading in (training.Around, sgd.Geo):
+        kept = reading(0.1, "gradient", as_published=True)._clipped(angles)
+        width = float(kept[:-1].max() - kept[:-1].min())
+        assert width <= 0.1 * math.pi + 1e-12
+        assert abs(float(kept[-1])) <= 0.1 * math.pi
+        cosines.append(float(from_spherical(length, kept) @ gradient / length**2))
+    assert cosines[0] > 0.98
+    assert abs(cosines[1]) < 0.1
+
+
+def test_both_readings_of_the_figures_are_those_of_training():
+    angles = to_spherical(np.random.default_rng(2).normal(size=50))[1]
+    low = {sgd.Geo: 0.7 * math.pi, training.Around: 0.35 * math.pi}
+    for reading, start in low.items():
+        expected = reading(0.3, "gradient", as_published=True)._clipped(torch.from_numpy(angles)).numpy()
+        assert np.array_equal(directions.kept(angles, 0.3, start), expected)
+
+
+def run(sigma, known, accuracy, *, truth=1.0):
+    return training.Run(accuracy, known, sgd.Budget(sigma, 0.1, 1e-5, 5, truth=truth), [(5, 1.0)])
+
+
+def test_strides_are_chosen_without_the_test_images_and_nothing_is_trained_twice(monkeypatch):
+    scores = {1.0: (80.0, 70.0), 3.0: (75.0, 99.0)}  # on images of the training, on test images
+    called = []
+
+    def fake(row, task, *, marks):
+        called.append(row.key)
+        return None, run(row.sigma, *scores[row.stride])
+
+    monkeypatch.setattr(training, "trained", fake)
+    trials = training.Trials(None, (1.0, 3.0))
+    row, found = trials.best(training.Row("DP", 2.0, 64, 0.1))
+    assert (row.stride, found.accuracy) == (1.0, 70.0)
+    assert trials.best(training.Row("of another name", 2.0, 64, 0.1))[1] is found
+    assert len(called) == len(set(called)) == 2
+    assert trials.best(training.Row("DP", 2.0, 64, 0.1, stride=3.0))[0].stride == 3.0
+    assert len(called) == 2
+
+
+def test_plain_noise_is_that_of_the_guarantee_that_holds(monkeypatch):
+    monkeypatch.setattr(training, "trained", lambda row, task, *, marks: (None, run(row.sigma, 1.0, 1.0)))
+    trials = training.Trials(None, (1.0,))
+    row = training.Row("GeoDP", 2.0, 64, 0.1)
+    assert trials.plain(row, run(2.0, 1.0, 1.0), 0.5)[0].sigma == 2.0
+    assert trials.plain(row, run(2.0, 1.0, 1.0, truth=1 / 64), 0.5)[0].sigma == 0.5  # more private than it need be
+    assert trials.plain(row, run(2.0, 1.0, 1.0, truth=1 / 64), 0.0)[0].sigma == 2 / 64
+
+
+def rows_of_a_table(*, around=60.0, printed=10.0):
+    names = ("DP", "GeoDP as printed", "GeoDP, range around π/2", "GeoDP sound, gradient")
+    found = (90.0, printed, around, 12.0)
+    return [(name, 1.0, 64, None, score, 1.0, 3.0, 3.0, 91.0) for name, score in zip(names, found, strict=True)]
+
+
+def test_findings_follow_the_rows():
+    said = training.finding(rows_of_a_table(), 10_000)
+    assert "At one σ 0 of 3 rows of GeoDP are above DP" in said
+    assert "plain DP-SGD is above 3 of 3" in said
+    assert "Of the 1 rows with the printed range 1 are below 20 %" in said
+    assert "it reaches 60.00 %" in said
+    other = training.finding(rows_of_a_table(around=95.0, printed=92.0), 10_000)
+    assert "At one σ 2 of 3 rows of GeoDP are above DP" in other
+    assert "plain DP-SGD is above 1 of 3" in other
+    assert "Of the 1 rows with the printed range 0 are below 20 %" in other
+
+
+def test_the_finding_of_figure_5_5_follows_the_rows():
+    clear = ("", "no noise", 0.0, 64, 0.3, 91.0, *[None] * 5)
+    rows = [
+        ("c", "DP", 0.01, 64, 0.31, 91.0, 1.0, 3.0, 3.0, 0.31, 91.0),
+        ("c", "GeoDP as printed, β = 1", 0.01, 64, 0.30, 91.0, 1.0, 3.0, 9e9, 0.29, 91.0),
+        ("c", "GeoDP sound, β = 1", 0.01, 64, 2.3, 10.0, 1.0, 3.0, 3.0, 0.31, 91.0),
+    ]
+    said = logistic.finding([clear, *rows])
+    assert "smaller loss than DP in 1 of 1" in said
+    assert "larger one in 1 of 1" in said
+    assert "no larger in 1 of 1" in said
+
+
+def by_heart(data, seed):
+    """Train logistic regression until it knows its few examples."""
+    torch.manual_seed(seed)
+    model = zoo.softmax()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(60):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(data.tensors[0]), data.tensors[1]).backward()
+        optimizer.step()
+    return model
+
+
+@needs_data
+def test_shadow_models_tell_members_of_a_model_that_knows_them_by_heart():
+    whole, _ = training.images("fashion-mnist", 400, 10)
+    seen = []
+
+    def train(data, seed):
+        seen.append(len(data))
+        return by_heart(data, seed)
+
+    members = TensorDataset(*(tensor[:200] for tensor in whole.tensors))
+    found = attacks.shadowed(by_heart(members, 1), whole, 200, train, 4)
+    assert len(seen) == 4
+    assert sum(seen) == 2 * 400  # every example is inside of two of four
+    assert found.auc.low > 0.5
+    stranger = attacks.shadowed(zoo.softmax(), whole, 200, train, 4)
+    assert stranger.auc.low < 0.5 < stranger.auc.high  # the twin: a model that has seen none
+
+
+@needs_data
+def test_beliefs_are_those_of_the_softmax():
+    data, _ = training.images("fashion-mnist", 20, 10)
+    model = zoo.softmax()
+    expected = model(data.tensors[0]).softmax(1)[torch.arange(20), data.tensors[1]]
+    assert np.allclose(attacks.confidences(model, data), expected.detach().numpy(), rtol=1e-5)
