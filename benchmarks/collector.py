@@ -1,8 +1,11 @@
 """How fast the collector takes reports, with durability on, and what that costs in memory and in waiting.
 
 python benchmarks/collector.py             half a million reports in batches and single ones, SQLite and PostgreSQL
-python benchmarks/collector.py --full      ten million in batches: rate and memory after each million
+python benchmarks/collector.py --full      the same with ten million in batches: rate and memory after each million
 python benchmarks/collector.py --small     a few thousand, to see that it runs
+
+With --full the batches of each database get five minutes (--minutes): what is not sent by then is left out, and the
+summary says how many were.
 
 The server is a process of its own, the sender is this one; both are on this machine. Batches are binary, 10,000 reports
 each, and two are under way at a time. Single reports are JSON on 64 connections. The bare endpoint is FastAPI alone: it
@@ -210,13 +213,17 @@ def single(campaign: Campaign, count: int) -> list[bytes]:
     ]
 
 
-def in_batches(campaign: Campaign, name: str, database: str, millions: int, size: int) -> Iterator[Run]:
-    """Measure batches: once, or million after million into the same database."""
+def in_batches(campaign: Campaign, name: str, database: str, sizes: list[int], seconds: float) -> Iterator[Run]:
+    """Measure batches, so many reports after so many into the same database, until the time is over."""
     with server("ours", database) as where:
         measure("warm-up", where, name, packed(campaign, 2, 0), BATCH, 2, batches.MEDIA_TYPE)
-        for number in range(max(1, millions)):
-            bodies = packed(campaign, 100 if millions else size // BATCH, number)
+        started = time.monotonic()
+        for number, size in enumerate(sizes):
+            bodies = packed(campaign, size // BATCH, number)
             yield measure(f"batches {number + 1}", where, name, bodies, BATCH, 2, batches.MEDIA_TYPE)
+            used = time.monotonic() - started
+            if used * (number + 2) / (number + 1) > seconds:
+                break
 
 
 def one_by_one(campaign: Campaign, name: str, fresh: Any, size: int) -> Iterator[Run]:
@@ -236,6 +243,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--millions", type=int, default=10, help="how many, with --full")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for the batches of one database, with --full")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
     parser.add_argument("--batches", action="store_true", help="batches alone")
@@ -247,36 +255,51 @@ def main() -> None:
         (run_ours if given.serve == "ours" else run_bare)(given.database)
         return
     campaign = Campaign.from_dict(CAMPAIGN)
+    sizes = [1_000_000] * given.millions if given.full else [20_000 if given.small else 500_000]
     runs: list[Run] = []
     with tempfile.TemporaryDirectory() as folder, Postgres() if found() else nullcontext() as postgres:
         made = iter(range(1000))
         fresh = {"sqlite": lambda: f"sqlite:///{folder}/{next(made)}.db"}
         if postgres is not None:
             fresh["postgresql"] = postgres.new_database
-        for name, new in fresh.items():
-            if given.only in (None, name):
-                size = 20_000 if given.small else 500_000
-                if not given.single:
-                    for run in in_batches(campaign, name, new(), given.millions if given.full else 0, size):
-                        runs.append(show(run))
-                if not (given.full or given.batches):
-                    for run in one_by_one(campaign, name, new, 300 if given.small else 5000):
-                        runs.append(show(run))
-    for name in {run.database for run in runs if run.what == "bare"}:
-        rates = {
-            what: statistics.median(run.rate for run in runs if (run.what, run.database) == (what, name))
-            for what in ("single", "bare")
-        }
-        print(f"{name}: single reports reach {rates['single'] / rates['bare']:.0%} of the bare endpoint")
+        chosen = {name: new for name, new in fresh.items() if given.only in (None, name)}
+        for name, new in chosen.items():
+            if not given.batches:
+                runs += map(show, one_by_one(campaign, name, new, 300 if given.small else 5000))
+        for name, new in chosen.items():
+            if not given.single:
+                runs += map(show, in_batches(campaign, name, new(), sizes, given.minutes * 60))
+    for line in summary(runs):
+        print(line)
     print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(json.dumps([asdict(run) for run in runs]))
+
+
+def summary(runs: list[Run]) -> Iterator[str]:
+    """Say for each database what was reached."""
+    for name in dict.fromkeys(run.database for run in runs):
+        own = [run for run in runs if run.database == name]
+        sent = [run for run in own if run.what.startswith("batches")]
+        if sent:
+            total = sum(run.reports for run in sent)
+            rate = total / sum(run.reports / run.rate for run in sent)
+            slowest, worst = min(run.rate for run in sent), max(run.p99_ms for run in sent)
+            yield f"{name}: {total:,} reports in batches at {rate:,.0f} a second, the slowest part at {slowest:,.0f}"
+            held = f"{sent[0].memory_after:.0f} MB after the first part, {sent[-1].memory_after:.0f} MB at the end"
+            yield f"{name}: p99 of a batch at most {worst:,.0f} ms; memory {held}"
+        ours, bare = ([run for run in own if run.what == what] for what in ("single", "bare"))
+        if ours:
+            shares = statistics.median(run.rate for run in ours) / statistics.median(run.rate for run in bare)
+            worst = max(run.p99_ms for run in ours)
+            yield f"{name}: single reports reach {shares:.0%} of the bare endpoint; p99 at most {worst:,.0f} ms"
 
 
 def show(run: Run) -> Run:
     """Print a run."""
     waited = f"p50 {run.p50_ms:7.1f} ms   p99 {run.p99_ms:7.1f} ms"
     held = f"memory {run.memory_before:.0f} to {run.memory_after:.0f} MB   CPU {run.cpu_us:.1f} us"
-    print(f"{run.database:10} {run.what:11} {run.rate:10,.0f} reports/s   {waited}   {held}", flush=True)
+    now = time.strftime("%H:%M:%S")
+    print(f"{now}   {run.database:10} {run.what:11} {run.rate:10,.0f} reports/s   {waited}   {held}", flush=True)
     return run
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.collector.helpers import COMMUTE, KEYS, running
+from tests.collector.postgres import Postgres, found
 
 from noisette.collector import Campaign, Store, create_app
 from noisette.collector.keys import Keys
@@ -16,6 +17,15 @@ from noisette.collector.keys import Keys
 @pytest.fixture(scope="session")
 def campaign() -> Campaign:
     return Campaign.from_dict(COMMUTE)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server that all tests share, each with a database of its own."""
+    if not found():
+        pytest.skip("no PostgreSQL server is installed here")
+    with Postgres() as server:
+        yield server
 
 
 @pytest.fixture

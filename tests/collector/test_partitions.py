@@ -3,7 +3,6 @@
 import json
 import pickle
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 from tests.collector.helpers import COMMUTE, accept, entry
-from tests.collector.postgres import Postgres, found
 
 from noisette.aggregation import aggregate_partitions
 from noisette.aggregation.partitions import summed
@@ -61,15 +59,11 @@ def _filled(url: str) -> str:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A database in which two campaigns took turns."""
     if request.param == "sqlite":
-        yield _filled(f"sqlite:///{tmp_path_factory.mktemp('database') / 'reports.db'}")
-    elif not found():
-        pytest.skip("PostgreSQL is not installed")
-    else:
-        with Postgres() as server:
-            yield _filled(server.new_database())
+        return _filled(f"sqlite:///{tmp_path_factory.mktemp('database') / 'reports.db'}")
+    return _filled(request.getfixturevalue("postgres").new_database())
 
 
 def _first(url: str) -> BlockPartition:

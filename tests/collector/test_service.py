@@ -163,7 +163,9 @@ def test_bad_queries(service: httpx.Client, query: dict[str, str]) -> None:
     assert service.get(ESTIMATES, params=query, headers=auth("analyst")).status_code == 422
 
 
-def test_health_and_readiness(service: httpx.Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_and_readiness(
+    service: httpx.Client, campaign: Campaign, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sqlalchemy.exc import OperationalError
 
     assert service.get("/health").json() == {"status": "ok"}
@@ -176,6 +178,8 @@ def test_health_and_readiness(service: httpx.Client, store: Store, monkeypatch: 
     monkeypatch.setattr(store, "accept", gone)
     answer = service.get("/ready")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert _post(service, _one(campaign)).status_code == 503
+    assert _counter(service, 'noisette_reports_rejected_total{reason="unavailable"}') == 2
     assert service.get("/health").status_code == 200
 
 

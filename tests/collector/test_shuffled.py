@@ -71,18 +71,18 @@ def test_from_devices_to_estimates(tokens: str, tmp_path: Path) -> None:
         with ShuffledClient(both.collector, **made) as client:
             return client.answer("commute", PERSON), client.send()
 
-    with behind_a_shuffler(tmp_path, campaign, users=4) as both:
+    with behind_a_shuffler(tmp_path, campaign, users=2) as both:
         for number, name in enumerate(both.secret_of):
             assert not both.store.periods(campaign)  # nothing before all have sent
             made = options(both, name, tmp_path) | {"code": new_code(SECRET, number)}
             for fresh in (True, False):
                 done = in_a_loop(later(made)) if number % 2 else now(made)
                 assert done == (fresh, Sent(1, 0, 0))
-        until(lambda: both.store.periods(campaign) == {"once": 4})
+        until(lambda: both.store.periods(campaign) == {"once": 2})
         found = httpx.get(f"{both.collector}/campaigns/commute/estimates", headers=auth("analyst")).json()
-        assert found["users"] == 4
+        assert found["users"] == 2
         told = httpx.get(f"{both.collector}/metrics", headers=auth("auditor")).text
-        assert 'noisette_reports_accepted_total{campaign="commute"} 4.0' in told
+        assert 'noisette_reports_accepted_total{campaign="commute"} 2.0' in told
 
 
 def test_who_would_come_past_the_shuffler_spends_nothing(both: Both, service: httpx.Client, tmp_path: Path) -> None:

@@ -14,19 +14,11 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 from tests.collector.helpers import COMMUTE, accept, arrived, entries, entry, reconcile, tally
-from tests.collector.postgres import Postgres, found
+from tests.collector.postgres import Postgres
 
 from noisette.collector import Campaign, Store, tables
 from noisette.collector.store import Accepted, Refused
 from noisette.collector.writer import store_all
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    if not found():
-        pytest.skip("no PostgreSQL server is installed here")
-    with Postgres() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -104,7 +104,9 @@ class PrivateKey:
             raise ValueError(f"Expected a blinded token of {SIGNATURE_BYTES} bytes, below the modulus.")
         factor = secrets.randbelow(modulus - 2) + 2
         inner = hidden * pow(factor, _EXPONENT, modulus) % modulus
-        signed = pow(inner, numbers.d, modulus) * pow(factor, -1, modulus) % modulus
+        first, second = pow(inner, numbers.dmp1, numbers.p), pow(inner, numbers.dmq1, numbers.q)
+        root = second + (first - second) * numbers.iqmp % numbers.p * numbers.q  # in a third of the time of one power
+        signed = root * pow(factor, -1, modulus) % modulus
         if pow(signed, _EXPONENT, modulus) != hidden:
             raise ArithmeticError("A signature came out wrong; it was not given away.")
         return signed.to_bytes(SIGNATURE_BYTES, "big")

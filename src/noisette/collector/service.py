@@ -260,6 +260,7 @@ def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(SQLAlchemyError)
     async def database(_: Request, error: SQLAlchemyError) -> Response:
         log.error("database", extra={"told": {"error": type(error).__name__}})
+        metrics.rejected.labels("unavailable").inc()
         told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
         return JSONResponse(told, 503, {"Retry-After": "1"})
 
