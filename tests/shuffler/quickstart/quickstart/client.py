@@ -20,7 +20,12 @@ def sender(context):
     config = context.run_config
     authority = Path(config["authority"]) if config["authority"] else None
     return Sender.over_http(
-        config["shuffler"], client=name, secret=secret, server=config["server-key"], authority=authority
+        config["shuffler"],
+        client=name,
+        secret=secret,
+        server=config["server-key"],
+        authority=authority,
+        attempts=12,  # over minutes: a shuffler may be down for a while
     )
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp import ServerApp
 
@@ -29,6 +30,7 @@ def main(grid, context):
 
     def test(number, arrays):
         model = {name: array.numpy() for name, array in arrays.items()}
+        np.save(FOLDER / f"model-{number}.npy", np.concatenate([layer.reshape(-1) for layer in model.values()]))
         return MetricRecord({"accuracy": accuracy(model, rows, digits)})
 
     strategy = PrivateFedAvg(
@@ -41,6 +43,7 @@ def main(grid, context):
         min_available_nodes=config["clients"],
         mixer=FromShuffler(receipt, key),
         batch=785,
+        spread=config["spread"],
         enhance="none",
         state=FOLDER / "state.json",
     )
