@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tests.collector.helpers import COMMUTE, accept, arrived, entries, entry, reconcile, tally
 from tests.collector.postgres import Postgres
 
-from noisette.collector import Campaign, Store, tables
+from noisette.collector import Campaign, Store, seen, tables
 from noisette.collector.store import Accepted, Refused
 from noisette.collector.writer import store_all
 
@@ -45,6 +45,18 @@ def test_reports_add_up_whatever_the_batches(both: Store, campaign: Campaign) ->
     assert reconcile(both, campaign) == 1300
     assert both.aggregate(campaign, "once") == tally(campaign, [one["report"] for one in sent])
     assert both.periods(campaign) == {"once": 1300}
+
+
+def test_digests_and_marks_are_kept_to_the_bit(both: Store) -> None:
+    """The extremes of 64 bits, and digests that are text to a careless eye; one that is there is told."""
+    marks = np.asarray([-(2**63), 2**63 - 1, 0, -1, 2**53 + 1], dtype=np.int64)
+    texts = [bytes(16), b"\xff" * 16, b"'; --" + bytes(11), b"a" * 16, b"\x00\xff" * 8]
+    digests = np.frombuffer(b"".join(texts), np.uint8).reshape(-1, 16)
+    with both.writing() as connection:
+        assert seen.insert(connection, digests, marks)
+        assert seen.lookup(connection, texts) == dict(zip(texts, marks.tolist(), strict=True))
+    with both.writing() as connection:
+        assert not seen.insert(connection, digests[3:], marks[3:])
 
 
 def test_contradictions_store_nothing(both: Store, campaign: Campaign) -> None:

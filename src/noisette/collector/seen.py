@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,11 @@ from noisette.collector import tables
 from noisette.collector.batches import DIGEST_BYTES, Digests
 
 _AT_ONCE = 500  # digests looked up in one query
+# One statement for all rows: between two rows Python would take its lock and give it back.
+_INSERT = (
+    "INSERT OR IGNORE INTO seen (digest, mark) "
+    f"SELECT substr(?, key * {DIGEST_BYTES} + 1, {DIGEST_BYTES}), value FROM json_each(?)"
+)
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 _COPY_TAIL = b"\xff\xff"
 # a row of PostgreSQL's binary COPY: number of fields, then length and bytes of each, big-endian
@@ -46,8 +52,7 @@ def insert(connection: sa.Connection, digests: Digests, marks: npt.NDArray[np.in
     try:
         if connection.dialect.name == "postgresql":
             return _copy(cursor, digests, marks)
-        rows = zip(pieces(digests), marks.tolist(), strict=True)
-        cursor.executemany("INSERT OR IGNORE INTO seen (digest, mark) VALUES (?, ?)", rows)
+        cursor.execute(_INSERT, (digests.tobytes(), json.dumps(marks.tolist())))
         return bool(cursor.rowcount == len(digests))
     finally:
         cursor.close()
