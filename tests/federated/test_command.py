@@ -1,4 +1,4 @@
-"""`noisette federate run`: budgets from a target, the three lines, and one run on Flower's simulation."""
+"""`noisette federate run`: budgets from a target, the three lines, and a run of each model on Flower's simulation."""
 
 from __future__ import annotations
 
@@ -43,16 +43,21 @@ def test_sampling_few_of_many_clients_leaves_each_more_budget():
     assert budget() == pytest.approx(0.8, rel=1e-3)
 
 
-@pytest.mark.needs_data
-def test_a_federation_on_flowers_simulation_within_its_target(tmp_path):
-    output = tmp_path / "run.json"
-    terms = ["-e", "50", "--clients", "6", "--per-client", "60", "--rounds", "2", "--clip", "0.5", "--enhance", "none"]
-    command = [Path(sys.executable).parent / "noisette", "federate", *terms, "--ledger", tmp_path / "budget.db"]
-    done = subprocess.run([*command, "--output", output], capture_output=True, text=True, timeout=550)
+def simulated(tmp_path, *terms):
+    """Run the command on Flower's simulation; return its record and its three lines."""
+    command = [Path(sys.executable).parent / "noisette", "federate", *terms, "--output", tmp_path / "run.json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert [line.split()[0] for line in done.stdout.splitlines()[-3:]] == ["claimed", "local", "shuffled"]
-    record = json.loads(output.read_text())
+    lines = done.stdout.splitlines()[-3:]
+    assert [line.split()[0] for line in lines] == ["claimed", "local", "shuffled"]
+    return json.loads((tmp_path / "run.json").read_text()), lines
+
+
+@pytest.mark.needs_data
+def test_a_federation_on_flowers_simulation_within_its_target(tmp_path):
+    terms = ["-e", "50", "--clients", "6", "--per-client", "60", "--rounds", "2", "--clip", "0.5", "--enhance", "none"]
+    record, _ = simulated(tmp_path, *terms, "--ledger", tmp_path / "budget.db")
     assert [entry["round"] for entry in record["curve"]] == [0, 1, 2]
     assert [entry["counted"] for entry in record["rounds"]] == [6, 6]
     assert record["guarantee"]["local"]["epsilon"] <= 50
@@ -61,6 +66,17 @@ def test_a_federation_on_flowers_simulation_within_its_target(tmp_path):
         spent = {one.key: float(one.epsilon) for one in ledger.accounts()}
     assert list(spent) == [f"node-{number}" for number in range(6)]
     assert all(49.9 < epsilon <= 50 for epsilon in spent.values())
+
+
+@pytest.mark.needs_data
+def test_a_shuffled_federation_on_flowers_simulation(tmp_path):
+    """Reports are mixed on their way: the target is met behind the shuffler, and not without it."""
+    terms = ["--model", "shuffled", "-e", "0.5", "--target-delta", "1e-3", "--clients", "12", "--per-client", "10"]
+    record, lines = simulated(tmp_path, *terms, "--rounds", "1", "--workers", "1")
+    (told,) = record["rounds"]
+    assert (told["asked"], told["counted"], told["rejected_mixed"], told["released"]) == (12, 12, 0, True)
+    assert record["guarantee"]["shuffled"]["epsilon"] <= 0.5 < record["guarantee"]["local"]["epsilon"]
+    assert "reports of 12 clients a round mixed" in lines[-1]
 
 
 @pytest.mark.parametrize(
