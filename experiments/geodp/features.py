@@ -162,13 +162,35 @@ def features(
 
 
 @lru_cache
-def sizes(kind: str, channels: int, side: int) -> Tensor:
+@torch.no_grad()
+def leaves(kind: str, channels: int, side: int, count: int) -> Tensor:
+    """Return the features of dead leaves as (images, maps, rows, columns): what is known before any data are seen."""
+    images = dead_leaves(count, side, channels, np.random.default_rng(2)).clamp(0, 1)
+    return torch.cat([KINDS[kind](some) for some in images.split(_BLOCK)])
+
+
+def sizes(known: Tensor) -> Tensor:
     """Return how large each map is on average, on dead leaves: a public scale for it."""
-    leaves = dead_leaves(20, side, channels, np.random.default_rng(2)).clamp(0, 1)
-    return KINDS[kind](leaves).abs().mean((0, 2, 3))
+    return known.abs().mean((0, 2, 3))
 
 
 def prepared(raw: Tensor, scale: Tensor) -> Tensor:
     """Return features with norm 1: roots, which keep rare maps in sight, over the norm. One image decides its own."""
     maps = raw.unflatten(1, (len(scale), -1)) / scale[:, None]
     return functional.normalize((maps.sign() * maps.abs().sqrt()).flatten(1), dim=1)
+
+
+@torch.no_grad()
+def directions(known: Tensor, kept: int) -> Tensor:
+    """Return orthonormal columns that hold most of what varies on dead leaves: (features, kept).
+
+    Each is a direction among maps times a direction among places, so that few images tell them all.
+    """
+    flat = prepared(known.flatten(1), sizes(known))
+    maps = functional.normalize(flat - flat.mean(0), dim=1).unflatten(1, (known.shape[1], -1))
+    among_maps, map_axes = torch.linalg.eigh(torch.einsum("nap,nbp->ab", maps, maps))
+    among_places, place_axes = torch.linalg.eigh(torch.einsum("nap,naq->pq", maps, maps))
+    weight = torch.outer(among_maps.clamp(min=0), among_places.clamp(min=0)).flatten()
+    order = weight.argsort(descending=True, stable=True)[:kept]
+    first, second = order // len(among_places), order % len(among_places)
+    return torch.einsum("ak,pk->apk", map_axes[:, first], place_axes[:, second]).flatten(0, 1)

@@ -2,7 +2,8 @@
 
 Its norm is ||p - y|| ||x||, so that clipping needs no example's gradient, and a step is two products of matrices. All
 examples take part in each step: nothing is gained by sampling, and the noise on the mean is the smallest there is for
-a number of steps. Several settings are trained side by side, for little more than the time of one.
+a number of steps. Features are whitened first, as far as a noisy second moment tells their axes: descent is then not
+held up by a few steep directions (Mehta et al. 2023 share such a moment and divide the gradient by it).
 """
 
 from __future__ import annotations
@@ -22,75 +23,119 @@ from noisette.accounting.conversions import gdp_epsilon, gdp_mu
 CLASSES = 10
 _BLOCK = 8192
 _ROUNDING = 1 - 2.0**-16  # what single precision may add to a norm is taken off first
-_BIAS = 0.1
 _MEMORY = 0.9  # of the running average of the weights, which is what is kept
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run: what it may spend, and how it descends. The mean of the features has been paid for with ``mean_mu``."""
+    """One run: what it may spend on the mean, on the second moment and on the steps, and how it descends.
+
+    Squares of mu add up: the mean takes ``mean_mu``, the moment a ``share`` of the whole square, the steps the rest.
+    """
 
     epsilon: float
     delta: float
     rate: float
-    seed: int
-    steps: int = 40
-    clip: float = 0.3
+    steps: int = 100
+    clip: float = 0.02
     momentum: float = 0.9
     mean_mu: float = 0.04
+    share: float = 0.15
+    floor: float = 0.5  # added to eigenvalues of the moment, in norms of its noise
+
+    @property
+    def moment_mu(self) -> float:
+        """What the second moment takes."""
+        return math.sqrt(self.share) * gdp_mu(self.epsilon, self.delta)
 
     @property
     def multiplier(self) -> float:
-        """The noise of a step over the clipping norm: squares of mu add up, and the mean's is taken off."""
-        left = gdp_mu(self.epsilon, self.delta) ** 2 - self.mean_mu**2
+        """The noise of a step over the clipping norm."""
+        left = gdp_mu(self.epsilon, self.delta) ** 2 - self.mean_mu**2 - self.moment_mu**2
         if left <= 0:
-            raise ValueError(f"Expected mean_mu={self.mean_mu!r} to leave something of epsilon={self.epsilon!r}.")
+            raise ValueError(
+                f"Expected mean_mu={self.mean_mu!r} and share={self.share!r} to leave something of "
+                f"epsilon={self.epsilon!r}."
+            )
         return math.sqrt(self.steps / left)
 
     def spent(self) -> float:
-        """Return epsilon of the mean and of all steps, composed."""
-        return gdp_epsilon(math.sqrt(self.mean_mu**2 + self.steps / self.multiplier**2), self.delta)
+        """Return epsilon of the mean, of the moment and of all steps, composed."""
+        squares = self.mean_mu**2 + self.moment_mu**2 + self.steps / self.multiplier**2
+        return gdp_epsilon(math.sqrt(squares), self.delta)
 
 
 @dataclass(frozen=True)
 class Model:
-    """A linear model on centred features of norm 1."""
+    """A linear model on features that are centred, whitened and scaled to norm 1."""
 
     centre: Tensor
-    weights: Tensor  # (features + 1, classes)
+    white: Tensor  # (features, features)
+    weights: Tensor  # (features, classes)
 
     def accuracy(self, features: Tensor, labels: Tensor) -> float:
         """Return the share of examples that are classified as their labels say."""
         right = 0
-        for start in range(0, len(features), _BLOCK):
-            inputs = centred(features[start : start + _BLOCK], self.centre)
-            answers = (inputs @ self.weights).argmax(1)
-            right += int((answers == labels[start : start + _BLOCK]).sum())
+        for some, answers in zip(features.split(_BLOCK), labels.split(_BLOCK), strict=True):
+            scores = shaped(some, self.centre, self.white) @ self.weights
+            right += int((scores.argmax(1) == answers).sum())
         return right / len(features)
 
 
-def centred(features: Tensor, centre: Tensor) -> Tensor:
-    """Return features less their mean, scaled to norm 1, with a small constant behind them for the bias.
+def bounded(rows: Tensor) -> Tensor:
+    """Return rows, each shortened to norm 1 if it is longer."""
+    return rows * (_ROUNDING / rows.norm(dim=1, keepdim=True)).clamp(max=1.0)
 
-    A constant of 1 would be the one direction that is far steeper than all others, and descent would swing along it.
-    """
-    moved = functional.normalize(features - centre, dim=1)
-    return torch.cat([moved, moved.new_full((len(moved), 1), _BIAS)], 1)
+
+def centred(features: Tensor, centre: Tensor) -> Tensor:
+    """Return features less their mean, scaled to norm 1."""
+    return functional.normalize(features - centre, dim=1) * _ROUNDING
+
+
+def shaped(features: Tensor, centre: Tensor, white: Tensor) -> Tensor:
+    """Return features centred, whitened and scaled to norm 1."""
+    return functional.normalize(centred(features, centre) @ white, dim=1)
 
 
 def noisy_mean(features: Tensor, mean_mu: float, *, seed: int = 0) -> Tensor:
-    """Return the mean of features of norm 1 with noise that makes it ``mean_mu``-Gaussian private."""
+    """Return the mean of features, of norm 1 at most, with noise that makes it ``mean_mu``-Gaussian private."""
     noise = np.random.default_rng((seed, 1)).standard_normal(features.shape[1])
-    return (features.sum(0) + torch.from_numpy(noise).float() / mean_mu) / len(features)
+    total = torch.stack([bounded(some).sum(0) for some in features.split(_BLOCK)]).sum(0)
+    return (total + torch.from_numpy(noise).float() / mean_mu) / len(features)
 
 
-def residuals(weights: Tensor, inputs: Tensor, labels: Tensor, clips: Tensor) -> Tensor:
-    """Return what multiplies an example's inputs in its clipped gradient, for each plan: (examples, plans, classes)."""
-    plans = len(clips)
-    scores = (inputs @ weights).unflatten(1, (plans, CLASSES))
+def noisy_moment(inputs: Tensor, moment_mu: float, *, seed: int = 0) -> Tensor:
+    """Return the sum of x x^T over inputs of norm 1 at most, with symmetric noise.
+
+    *Guarantee*: ``moment_mu``-Gaussian private for adding or removing one example. x x^T has the norm ||x||^2 <= 1
+    among all matrices, so that noise of scale 1 / moment_mu on each of d^2 entries suffices; the mean of the matrix
+    and its transpose looks at no data.
+    """
+    size = inputs.shape[1]
+    noise = torch.from_numpy(np.random.default_rng((seed, 2)).standard_normal((size, size)) / moment_mu).float()
+    total = (noise + noise.T) / 2
+    for some in inputs.split(_BLOCK):
+        total += some.T @ some
+    return total
+
+
+def moment_noise(size: int, moment_mu: float) -> float:
+    """Return the spectral norm that symmetric noise on a (size, size) moment tends to: sqrt(2 size) / mu."""
+    return math.sqrt(2 * size) / moment_mu
+
+
+def whitening(moment: Tensor, floor: float) -> Tensor:
+    """Return V (max(L, 0) + floor)^(-1/2) of a moment V L V^T: axes with their sizes made alike, down to the floor."""
+    values, axes = torch.linalg.eigh(moment)
+    return axes * (values.clamp(min=0) + floor).rsqrt()
+
+
+def residuals(weights: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
+    """Return what multiplies an example's inputs in its clipped gradient, for each run: (examples, runs, classes)."""
+    scores = (inputs @ weights).unflatten(1, (-1, CLASSES))
     errors = scores.softmax(2) - functional.one_hot(labels, CLASSES)[:, None]
     norms = errors.norm(dim=2) * inputs.norm(dim=1, keepdim=True)
-    return errors * (clips * _ROUNDING / norms).clamp(max=1.0)[:, :, None]
+    return errors * (clip * _ROUNDING / norms).clamp(max=1.0)[:, :, None]
 
 
 @contextmanager
@@ -107,42 +152,34 @@ def _without_denormals() -> Iterator[None]:
 def train(
     features: Tensor,
     labels: Tensor,
-    plans: Sequence[Plan],
-    centre: Tensor,
+    plan: Plan,
+    seeds: Sequence[int],
     *,
     advance: Callable[[float], object] = lambda _: None,
 ) -> list[Model]:
-    """Return a model for each plan; plans share their steps and momentum.
+    """Return a model for each seed of the steps; the mean and the second moment are drawn once, with the first seed.
 
-    *Guarantee*: each model is (epsilon, delta)-private as its plan says, for adding or removing one
-    example; the number of examples is public.
+    *Guarantee*: each model, with the mean and the moment, is (epsilon, delta)-private as the plan says, for adding or
+    removing one example; the number of examples is public.
     """
-    steps, momentum = plans[0].steps, plans[0].momentum
-    if any((plan.steps, plan.momentum) != (steps, momentum) for plan in plans):
-        raise ValueError("Expected plans with the same steps and momentum: they are trained side by side.")
-    inputs, size = centred(features, centre), (len(centre) + 1, CLASSES)
-    clips = torch.tensor([plan.clip for plan in plans])
-    noises = [np.random.default_rng((plan.seed, 2)) for plan in plans]
-    weights = torch.zeros(size[0], len(plans) * CLASSES)
+    centre = noisy_mean(features, plan.mean_mu, seed=seeds[0])
+    moment = noisy_moment(centred(features, centre), plan.moment_mu, seed=seeds[0])
+    white = whitening(moment, plan.floor * moment_noise(len(centre), plan.moment_mu))
+    inputs, size = shaped(features, centre, white), (len(centre), CLASSES)
+    noises = [np.random.default_rng((seed, 3)) for seed in seeds]
+    weights = torch.zeros(size[0], len(seeds) * CLASSES)
     velocity, kept = torch.zeros_like(weights), torch.zeros_like(weights)
-    rates, scales = (
-        torch.tensor(values).repeat_interleave(CLASSES)
-        for values in (
-            [plan.rate / (plan.clip * len(features)) for plan in plans],
-            [plan.multiplier * plan.clip for plan in plans],
-        )
-    )
+    scale, rate = plan.multiplier * plan.clip, plan.rate / (plan.clip * len(features))
     with _without_denormals():
-        for step in range(steps):
-            total = (
-                torch.cat([torch.from_numpy(rng.standard_normal(size, dtype=np.float32)) for rng in noises], 1) * scales
+        for step in range(plan.steps):
+            total = scale * torch.from_numpy(
+                np.concatenate([rng.standard_normal(size, dtype=np.float32) for rng in noises], 1)
             )
-            for start in range(0, len(features), _BLOCK):
-                some = inputs[start : start + _BLOCK]
-                total += some.T @ residuals(weights, some, labels[start : start + _BLOCK], clips).flatten(1)
-            velocity = momentum * velocity + total
-            weights = weights - rates * velocity
+            for some, answers in zip(inputs.split(_BLOCK), labels.split(_BLOCK), strict=True):
+                total += some.T @ residuals(weights, some, answers, plan.clip).flatten(1)
+            velocity = plan.momentum * velocity + total
+            weights = weights - rate * velocity
             memory = min(_MEMORY, step / (step + 10))
             kept = memory * kept + (1 - memory) * weights
-            advance((step + 1) / steps)
-    return [Model(centre, own) for own in kept.chunk(len(plans), 1)]
+            advance((step + 1) / plan.steps)
+    return [Model(centre, white, own) for own in kept.chunk(len(seeds), 1)]
