@@ -11,6 +11,7 @@ from tests.collector.helpers import COMMUTE, KEYS, running
 from tests.collector.postgres import Postgres, found
 
 from noisette.collector import Campaign, Store, create_app
+from noisette.collector.conversation import trusted
 from noisette.collector.keys import Keys
 
 
@@ -40,5 +41,5 @@ def service(campaign: Campaign, store: Store) -> Iterator[httpx.Client]:
     """A client of the service, which listens on a port of this machine."""
     keys = Keys({role: [key] for role, key in KEYS.items()})
     app = create_app([campaign], store, keys, largest_body=200_000)
-    with running(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+    with running(app) as url, httpx.Client(base_url=url, timeout=30, verify=trusted()) as client:
         yield client

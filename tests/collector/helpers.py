@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import time
@@ -13,6 +14,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+import uvicorn
 
 from noisette._service import listen, server
 from noisette.collector import Campaign, Store, create_app
@@ -132,11 +134,21 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+class Quick(uvicorn.Server):
+    """A server that looks more often whether it should end."""
+
+    async def main_loop(self) -> None:
+        """Wait for the end."""
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.005)
+
+
 @contextmanager
 def running(app: Any) -> Iterator[str]:
     """Serve an app on a port of this machine and give its address."""
     with listen("127.0.0.1", 0) as bound:
-        serving = server(app)
+        serving = Quick(server(app).config)
         thread = Thread(target=serving.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

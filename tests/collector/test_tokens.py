@@ -36,7 +36,10 @@ def campaigns() -> list[Campaign]:
 @pytest.fixture
 def blind_service(tmp_path: Path, campaigns: list[Campaign]) -> Iterator[httpx.Client]:
     app = create_app(campaigns, Store(f"sqlite:///{tmp_path / 'x.db'}"), known_keys())
-    with running(app) as url, httpx.Client(base_url=url, timeout=30, headers=auth("device")) as client:
+    with (
+        running(app) as url,
+        httpx.Client(base_url=url, timeout=30, headers=auth("device")) as client,
+    ):
         yield client
 
 

@@ -13,7 +13,7 @@ import httpx
 
 from noisette._random import Rng
 from noisette.collector.campaigns import Campaign
-from noisette.collector.conversation import Conversation, Result, bearer, deliver, fetch, hold, step, submit
+from noisette.collector.conversation import Conversation, Result, bearer, deliver, fetch, hold, step, submit, trusted
 from noisette.collector.device import Device, Sent
 
 __all__ = ["AsyncClient", "Client", "Sent"]
@@ -53,7 +53,7 @@ class Client:
         self._connect("collector", url, headers=bearer(api_key), transport=transport)
 
     def _connect(self, name: str, url: str, **options: Any) -> None:
-        self._lines[name] = httpx.Client(base_url=url, timeout=self._timeout, **options)
+        self._lines[name] = httpx.Client(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
 
     def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
         return submit(campaign, body, self._attempts)
@@ -135,7 +135,7 @@ class AsyncClient:
         self._connect("collector", url, headers=bearer(api_key), transport=transport)
 
     def _connect(self, name: str, url: str, **options: Any) -> None:
-        self._lines[name] = httpx.AsyncClient(base_url=url, timeout=self._timeout, **options)
+        self._lines[name] = httpx.AsyncClient(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
 
     def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
         return submit(campaign, body, self._attempts)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, TypeVar
 
 import httpx
@@ -162,6 +164,12 @@ def step(conversation: Conversation[Result], answer: Any) -> tuple[Request | Non
         return conversation.send(answer), None
     except StopIteration as end:  # which no future may carry
         return None, end.value
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """Return how certificates are checked, made once: to read all authorities takes longer than most conversations."""
+    return httpx.create_ssl_context()
 
 
 def bearer(api_key: str) -> dict[str, str]:

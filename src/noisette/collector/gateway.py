@@ -24,7 +24,7 @@ from noisette.accounting import Ledger
 from noisette.collector import wallet
 from noisette.collector.batches import TOKEN_BYTES, pack
 from noisette.collector.campaigns import VERSION, Campaign
-from noisette.collector.conversation import admit, bearer, hold, post, reason_of, shown
+from noisette.collector.conversation import admit, bearer, hold, post, reason_of, shown, trusted
 from noisette.collector.device import question_of
 from noisette.collector.local import transaction
 from noisette.collector.periods import period_at
@@ -101,9 +101,10 @@ class Gateway:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = home / "reports.db"
         self._attempts = attempts
-        self._lines = {"collector": httpx.Client(base_url=url, headers=bearer(api_key), timeout=timeout)}
+        line: dict[str, Any] = {"timeout": timeout, "verify": trusted()}
+        self._lines = {"collector": httpx.Client(base_url=url, headers=bearer(api_key), **line)}
         if shuffler is not None:
-            self._lines["shuffler"] = httpx.Client(base_url=shuffler, timeout=timeout)
+            self._lines["shuffler"] = httpx.Client(base_url=shuffler, **line)
         self._ledger = Ledger(home / "budget.db")
         self._ledger.open_account(_ACCOUNT, epsilon=epsilon, delta=delta)
         with transaction(self._path) as database:

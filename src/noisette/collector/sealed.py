@@ -72,11 +72,6 @@ class Seal:
         return "" if answer.is_success or known else reason_of(answer)
 
 
-def trusting(authority: Path | None) -> ssl.SSLContext | bool:
-    """Return how the shuffler's certificate is checked: by the one in a file, or as those of web sites are."""
-    return ssl.create_default_context(cafile=str(authority)) if authority else True
-
-
 class _ThroughShuffler:
     """What turns a client into one whose reports leave through a shuffler."""
 
@@ -96,7 +91,8 @@ class _ThroughShuffler:
     ) -> None:
         self._seal = Seal(*credentials, PublicKey(public_key))
         super().__init__(url, **options)  # type: ignore[call-arg]  # the client that this is mixed into
-        self._connect("shuffler", shuffler, verify=trusting(authority))
+        own = {"verify": ssl.create_default_context(cafile=str(authority))} if authority else {}
+        self._connect("shuffler", shuffler, **own)
 
     def _carry(self, device: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
         known = device.recall(campaign)
