@@ -47,6 +47,23 @@ def test_replies_are_waited_for_until_the_time_is_up():
     assert [reply.metadata.src_node_id for reply in short.send_and_receive(messages, timeout=1)] == [1]
 
 
+@pytest.mark.parametrize(("quiet", "most"), [(0.0, 16), (2.0, 32), (5.0, 64), (20.0, 64)])
+def test_more_are_asked_at_a_time_while_nobody_answers(quiet, most):
+    """Quick clients get sixteen messages at a time, slow ones up to the limit; all are asked."""
+    from flwr.app import Message, RecordDict
+
+    now = [0.0]
+    grid = LocalGrid(moving_app([]), range(1, 101), lambda reply, node: reply if now[0] >= quiet else None)
+    messages = [Message(RecordDict({"arrays": model()}), node, "train") for node in grid.nodes]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    replies = StreamingGrid(grid, 64, clock=lambda: now[0], sleep=sleep).send_and_receive(messages, timeout=100)
+    assert sorted(reply.metadata.src_node_id for reply in replies) == grid.nodes
+    assert grid.most_waiting == most
+
+
 def test_a_history_comes_back_whole(tmp_path):
     layout = Layout.of({"a": np.zeros((2, 2)), "b": np.zeros(3)})
     terms = Terms("run", "privunit-g", 1.0, Norm(1.0), rounds=3, options={})

@@ -12,15 +12,18 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 _SHORTEST, _LONGEST = 0.02, 1.0  # seconds between looks for replies
+_FIRST = 16  # messages under way at first
 _log = logging.getLogger("flwr")
 
 
 class StreamingGrid(Grid):
     """Wraps a grid so that memory does not grow with the number of clients.
 
-    Flower's own `send_and_receive` sends all messages and returns all replies at once. This one keeps ``in_flight``
-    messages under way and yields each reply as it comes; whoever iterates may forget it then. ``timeout`` is for all
-    of them together: what has not come by then is not waited for any longer.
+    Flower's own `send_and_receive` sends all messages and returns all replies at once. This one keeps at most
+    ``in_flight`` messages under way and yields each reply as it comes; whoever iterates may forget it then. It begins
+    with sixteen and doubles them when a second passes without a reply: clients that are quick, as simulated ones, need
+    no more, and Flower's simulation looks through all that are under way for every client, again and again.
+    ``timeout`` is for all of them together: what has not come by then is not waited for any longer.
     """
 
     def __init__(
@@ -60,9 +63,9 @@ class StreamingGrid(Grid):
         waiting = iter(messages)
         deadline = None if timeout is None else self._clock() + timeout
         under_way: set[str] = set()
-        pause = _SHORTEST
+        pause, most = _SHORTEST, min(_FIRST, self.in_flight)
         while True:
-            fresh = list(islice(waiting, self.in_flight - len(under_way)))
+            fresh = list(islice(waiting, most - len(under_way)))
             if fresh:
                 under_way.update(number for number in self.grid.push_messages(fresh) if number)
             if not under_way:
@@ -79,4 +82,6 @@ class StreamingGrid(Grid):
                 _log.warning("noisette: %d clients had not answered when the time was up", len(under_way))
                 return
             self._sleep(pause)
+            if pause == _LONGEST:
+                most = min(2 * most, self.in_flight)
             pause = min(2 * pause, _LONGEST)
