@@ -7,6 +7,7 @@ python benchmarks/run.py --small --no-peers      what the tests run
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import statistics
@@ -192,6 +193,13 @@ def table(rows: list[Row]) -> str:
     return "\n\n".join(parts)
 
 
+def others() -> str:
+    """Return how to run the benchmarks that take longer or need more, each with a page of its own, and what each is."""
+    scripts = (path for path in sorted((ROOT / "benchmarks").glob("*.py")) if path.name not in ("run.py", "peers.py"))
+    about = {path.name: ast.get_docstring(ast.parse(path.read_text())) or "" for path in scripts}
+    return "\n".join(f"python benchmarks/{name}: {text.splitlines()[0]}" for name, text in about.items())
+
+
 def main() -> None:
     """Measure, print the table, and write it where the options say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -207,7 +215,7 @@ def main() -> None:
         peers = peer_times(setting)
         rows += exact_noise(setting["reals"], repeats, peers) + frequencies(size // 100, 100, repeats, peers)
     body = table(rows)
-    print(json.dumps([asdict(row) for row in rows]) if options.json else body)
+    print(json.dumps([asdict(row) for row in rows]) if options.json else f"{body}\n\nNot run here:\n{others()}")
     if not options.small:
         before = options.output.read_text() if options.output.exists() else ""
         mark = "\n## Prediction\n"  # measured by prediction.py, kept as it is
