@@ -105,7 +105,7 @@ def ways(epsilons: tuple[float, ...], batch: int, half: int, steps: int) -> list
 
 def table_5_4(full: bool, advance: Advance) -> Study:
     """Membership inference on Fashion-MNIST."""
-    half, batch, steps, epochs, shadows = (2000, 512, 30, 20, 6) if full else (60, 30, 2, 1, 2)
+    half, batch, steps, epochs, shadows = (2000, 512, 20, 20, 4) if full else (60, 30, 2, 1, 2)
     first, test = tensors(datasets.images("fashion-mnist"), limit=2 * half)
     test = test if full else TensorDataset(*(tensor[:200] for tensor in test.tensors))
     members, others = (
