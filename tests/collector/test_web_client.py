@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,17 @@ class Shop:
         return float(self.page.evaluate("client.left"))
 
 
+def losing(posted: list[str]) -> Callable[[Route], None]:
+    """Return a network that brings a request, notes what was posted, and loses the answer."""
+
+    def lose(route: Route) -> None:
+        posted.append(route.request.post_data or "")
+        route.fetch()
+        route.abort()
+
+    return lose
+
+
 @pytest.fixture(scope="module")
 def sites() -> Iterator[list[str]]:
     """Two sites with a page and no more, of other origins than the collector's."""
@@ -105,15 +116,9 @@ def test_tabs_at_the_same_time_are_one_device(shop: Shop, store: Store, campaign
 
 def test_an_answer_that_was_lost_counts_once(shop: Shop, store: Store, campaign: Campaign) -> None:
     posted: list[str] = []
-
-    def lose(route: Route) -> None:
-        posted.append(route.request.post_data or "")
-        route.fetch()
-        route.abort()
-
     shop.open()
     shop.answer()
-    shop.page.route("**/reports", lose)
+    shop.page.route("**/reports", losing(posted))
     assert shop.send() == {"sent": 0, "refused": 0, "waiting": 1}
     assert len(posted) == 2
     assert len(set(posted)) == 1  # the same bytes, key included
@@ -238,22 +243,16 @@ def test_other_sites_are_not_let_in(shop: Shop, sites: list[str]) -> None:
 def test_a_code_answers_once(shop: Shop, store: Store) -> None:
     """The token is signed unseen: the same blinded one however often an answer is lost, and one for each code."""
     asked: list[str] = []
-
-    def lose(route: Route) -> None:
-        asked.append(route.request.post_data or "")
-        route.fetch()
-        route.abort()
-
     shop.open()
     with pytest.raises(Error, match="admits users by enrolment code"):
         shop.answer("admitted", {"minutes": 35})
     assert shop.left == 2
     shop.open(code=new_code(SECRET, 7))
     assert shop.answer("admitted", {"minutes": 35})
-    shop.page.route("**/tokens", lose)
+    shop.page.route("**/tokens", losing(asked))
     assert shop.send() == {"sent": 0, "refused": 0, "waiting": 1}
     shop.page.unroute("**/tokens")
-    shop.page.route("**/reports", lose)
+    shop.page.route("**/reports", losing(asked))
     assert shop.send() == {"sent": 0, "refused": 0, "waiting": 1}
     shop.page.unroute("**/reports")
     shop.open(code=new_code(SECRET, 7))
