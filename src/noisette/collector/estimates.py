@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from noisette._validate import FloatArray
 from noisette.collector.breakdowns import broken_down
@@ -139,5 +139,5 @@ def homogeneity(values: FloatArray, errors: FloatArray) -> tuple[float | None, i
     weights = errors[known] ** -2.0
     mean = float(weights @ values[known] / weights.sum())
     statistic = float(weights @ (values[known] - mean) ** 2)
-    chance = float(chi2.sf(statistic, degrees))
+    chance = float(chdtrc(degrees, statistic))
     return (statistic, degrees, chance) if math.isfinite(statistic) else (None, degrees, None)
