@@ -41,7 +41,7 @@ class Plan:
     momentum: float = 0.9
     mean_mu: float = 0.04
     share: float = 0.15
-    floor: float = 0.5  # added to eigenvalues of the moment, in norms of its noise
+    floor: float = 0.4  # added to eigenvalues of the moment, in norms of its noise
 
     @property
     def moment_mu(self) -> float:

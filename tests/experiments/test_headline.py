@@ -22,10 +22,12 @@ FALSE_ALARM = 1e-6
 def test_the_committed_headline_keeps_what_it_promises():
     made = json.loads((Path(geodp.__file__).parent / "results.json").read_text("utf-8"))["studies"][0]
     assert made["full"]
+    assert made["setting"]["runs of each"] == len(accuracy.SEEDS)
     rows = [dict(zip(made["columns"], row, strict=True)) for row in made["rows"]]
     assert {(row["data"], row["ε"]) for row in rows} == set(itertools.product(accuracy.TITLES.values(), accuracy.RATES))
     for row in rows:
         assert row["ε composed"] == pytest.approx(row["ε"], rel=1e-6)
+        assert row["lowest"] <= row["test accuracy, %"] <= row["highest"]
 
 
 def blobs(examples=300, dims=12):
