@@ -1,4 +1,4 @@
-"""Clients that train on their own examples, one after the other, and a server that averages what they send.
+"""Clients that train on their own examples, many at once, and a server that averages what they send.
 
 What leaves a client goes through `noisette.federated.Channel` and is added up by its `Aggregator`: the code of the
 Flower app, without Flower.
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from noisette import datasets
@@ -22,6 +23,8 @@ from noisette.federated import Aggregator, Channel, Layout, enhanced
 
 Vector = npt.NDArray[np.float64]
 Told = Literal["weights", "update"]
+Slopes = Callable[[Tensor, Tensor, Tensor], Tensor]  # weights, inputs and labels of many clients -> their gradients
+TOGETHER = 50  # clients that train side by side: the cost of a call is shared, and their work stays in the cache
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,8 @@ def clients(name: str, count: int, *, examples: int, tests: int, seed: int, clas
         runs = np.array_split(order, count * classes)
         hands = rng.permutation(len(runs)).reshape(count, classes)
         owned = [np.concatenate([runs[run] for run in hand]) for hand in hands]
-    else:
-        owned = np.array_split(np.arange(len(chosen)), count)
+    else:  # as many to each as to the others
+        owned = list(np.arange(len(chosen) // count * count).reshape(count, -1))
     return Clients(
         _pixels(found.train[chosen]),
         torch.from_numpy(labels.astype(np.int64)),
@@ -79,9 +82,7 @@ def _pixels(images: npt.NDArray[np.uint8]) -> Tensor:
     return scaled[:, None] if scaled.ndim == 3 else scaled.movedim(-1, 1)
 
 
-def federate(
-    people: Clients, recipe: Recipe, channels: Channels, *, seed: int, advance: Callable[[float], None] | None = None
-) -> list[float]:
+def federate(people: Clients, recipe: Recipe, channels: Channels, *, seed: int) -> list[float]:
     """Train and return the test accuracy after each round, in percent; ``channels`` gives each round's channel."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -90,22 +91,21 @@ def federate(
         tuple(name for name, _ in model.named_parameters()),
         tuple(tuple(own.shape) for own in model.parameters()),
     )
-    weights = _read(model)
+    weights, slopes = _read(model), gradients_of(model)
     invited = max(1, round(recipe.share * len(people.owned)))
     scores = []
     for number in range(recipe.rounds):
         channel = channels(number, weights, layout)
         total, aggregator = np.zeros(layout.dims), Aggregator(channel) if channel is not None else None
-        for place, client in enumerate(rng.permutation(len(people.owned))[:invited].tolist()):
-            _write(model, weights)
-            _learn(model, people, people.owned[client], recipe, rng)
-            told = _read(model) - (weights if recipe.told == "update" else 0)
-            if aggregator is None or channel is None:
-                total += told / invited
-            else:
-                aggregator.add(channel.privatize(told, rng=rng).payload, sender=client)
-            if advance is not None:
-                advance((number + (place + 1) / invited) / recipe.rounds)
+        called = rng.permutation(len(people.owned))[:invited]
+        for part in np.array_split(called, -(-invited // TOGETHER)):
+            learned = _learn(slopes, weights, people, [people.owned[client] for client in part], recipe, rng)
+            for client, own in zip(part.tolist(), learned, strict=True):
+                told = own - (weights if recipe.told == "update" else 0)
+                if aggregator is None or channel is None:
+                    total += told / invited
+                else:
+                    aggregator.add(channel.privatize(told, rng=rng).payload, sender=client)
         if aggregator is not None and channel is not None:
             total = enhanced(aggregator.estimate(), channel, recipe.shrink)
         weights = weights + total if recipe.told == "update" else total
@@ -114,16 +114,30 @@ def federate(
     return scores
 
 
-def _learn(model: nn.Module, people: Clients, own: Tensor, recipe: Recipe, rng: np.random.Generator) -> None:
-    """Train on one client's examples by plain stochastic gradient descent."""
-    parameters = list(model.parameters())
+def _learn(
+    slopes: Slopes, weights: Vector, people: Clients, hands: list[Tensor], recipe: Recipe, rng: np.random.Generator
+) -> Vector:
+    """Return the weights of clients that train by plain stochastic gradient descent, side by side, as rows."""
+    found = torch.from_numpy(weights).float().repeat(len(hands), 1)
     for _ in range(recipe.epochs):
-        order = own[torch.from_numpy(rng.permutation(len(own)))]
-        for places in order.split(recipe.batch):
-            loss = cross_entropy(model(people.inputs[places]), people.labels[places])
-            with torch.no_grad():
-                for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-                    parameter -= recipe.rate * gradient
+        order = torch.stack([own[torch.from_numpy(rng.permutation(len(own)))] for own in hands])
+        for places in order.split(recipe.batch, dim=1):
+            found -= recipe.rate * slopes(found, people.inputs[places], people.labels[places])
+    return np.asarray(found.double().numpy())
+
+
+def gradients_of(model: nn.Module) -> Slopes:
+    """Return what gives the gradients of many clients at once, each at weights of its own, on a batch of its own."""
+    names = [name for name, _ in model.named_parameters()]
+    shapes = [own.shape for own in model.parameters()]
+    sizes = [own.numel() for own in model.parameters()]
+
+    def loss(weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        parts = [part.view(shape) for part, shape in zip(weights.split(sizes), shapes, strict=True)]
+        return cross_entropy(functional_call(model, dict(zip(names, parts, strict=True)), (inputs,)), labels)
+
+    slopes: Slopes = vmap(grad(loss))
+    return slopes
 
 
 def accuracy(model: nn.Module, people: Clients) -> float:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from experiments.federated import headline, ldpfl, ldpvec
 from experiments.federated.ldpvec.descent import Descent, descend
-from experiments.federated.simulation import clients
+from experiments.federated.simulation import clients, gradients_of
+from torch import nn
 
 import noisette as nz
 from experiments import frame
@@ -16,7 +18,8 @@ PAPERS = (ldpfl, ldpvec)
 
 
 def run(paper, name, tmp_path):
-    return frame.run(paper, [name], False, tmp_path, lambda _: None)["studies"][0]
+    found = frame.run(paper, [name], False, tmp_path, lambda _: None)["studies"]
+    return next(own for own in found if own["name"] == name)
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=["ldpfl", "ldpvec"])
@@ -28,6 +31,9 @@ def test_the_page_is_what_the_code_writes_from_the_numbers(paper):
     assert (folder / "README.md").read_text("utf-8") == frame.readme(paper.__doc__, committed)
     assert {own["name"] for own in committed["studies"]} <= set(frame.studies(paper))
     assert all(own["full"] for own in committed["studies"])
+    charts = [chart["name"] for own in committed["studies"] for chart in own["charts"]]
+    assert charts
+    assert all((folder / f"{name}.png").is_file() for name in charts)
 
 
 @pytest.mark.needs_data
@@ -35,15 +41,66 @@ def test_what_the_paper_calls_one_is_thousands(tmp_path):
     own = run(ldpfl, "fig-4", tmp_path)
     assert all(row[3] > 1000 for row in own["rows"])
     assert all(row[4] < row[3] for row in own["rows"])
+    budgets = run(ldpfl, "fig-5", tmp_path)
+    assert budgets["rows"][0][6] == own["rows"][-1][3]  # the same run
+    ranges = run(ldpfl, "table-1", tmp_path)
+    assert ranges["rows"][0][7] > own["rows"][-1][3]  # five times the epsilon of a weight
 
 
 @pytest.mark.needs_data
-def test_a_gradient_of_each_user_teaches_and_half_of_the_noise_teaches_more(tmp_path):
+def test_a_report_of_each_user_teaches_and_less_noise_teaches_more(tmp_path):
     rows = {row[1]: row for row in run(ldpfl, "headline", tmp_path)["rows"]}
     local, mixed = rows["8 local"], rows["(1.0, 1e-06) shuffled"]
-    assert mixed[5] < local[5] < local[8]
-    assert local[5] > 30  # a tenth are right by chance; 1,000 test images
+    assert mixed[5] < local[5]
+    assert mixed[7] < local[7] < local[9]
+    assert min(local[5], local[7]) > 30  # a tenth are right by chance; 1,000 test images
     assert 0 < mixed[2] < mixed[3] < 8
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0, 8.0])
+def test_a_class_and_a_direction_keep_one_epsilon_together(epsilon):
+    own = headline.Pairs(epsilon, 20)
+    true = np.log(own.p_true) + np.asarray(own.direction.cap.log_weights)  # in the cap, and elsewhere
+    false = np.log((1 - own.p_true) / 9)
+    densities = [*true, false]
+    assert epsilon - 1e-6 < max(densities) - min(densities) <= epsilon
+    # the twin that adds the budgets of its parts gives the class the less
+    assert np.log(9 * own.p_true / (1 - own.p_true)) > epsilon - own.direction.epsilon
+
+
+def test_pairs_are_unbiased_and_false_classes_add_nothing():
+    own, users = headline.Pairs(4.0, 6), 40_000
+    unit = np.arange(1.0, 7.0) / np.linalg.norm(np.arange(1.0, 7.0))
+    shown, told = own.privatize(np.tile(unit, (users, 1)), np.full(users, 3), np.random.default_rng(1))
+    each = np.eye(10)[told][:, :, None] * shown[:, None] / own.p_true
+    expected = np.eye(10)[3][:, None] * unit
+    score = (each.mean(axis=0) - expected) / (each.std(axis=0) / np.sqrt(users))
+    assert np.abs(score).max() < 5.7  # 60 normal scores exceed it with a chance of 1e-6
+    wrong = (own.p_true * each.mean(axis=0) - expected) / (own.p_true * each.std(axis=0) / np.sqrt(users))
+    assert np.abs(wrong).max() > 5.7  # what lies take away must be given back
+
+
+@pytest.mark.needs_data
+@pytest.mark.parametrize("name", list(frame.studies(ldpvec)))
+def test_what_is_private_only_in_part_has_no_epsilon(name, tmp_path):
+    own = run(ldpvec, name, tmp_path)
+    held = {row[2]: [other[-1] for other in own["rows"] if other[2] == row[2]] for row in own["rows"]}
+    assert set(held["last gradient"]) == {"none"}
+    assert all(float(epsilon) >= own["rows"][0][0] for epsilon in held["whole update"])
+    assert (tmp_path / f"{name}.png").is_file()
+
+
+def test_gradients_of_many_clients_are_those_of_each():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
+    size = sum(own.numel() for own in model.parameters())
+    weights, inputs, labels = torch.randn(4, size), torch.randn(4, 5, 1, 4, 4), torch.randint(0, 3, (4, 5))
+    found = gradients_of(model)(weights, inputs, labels)
+    for mine, own, images, truth in zip(found, weights, inputs, labels, strict=True):
+        nn.utils.vector_to_parameters(own, model.parameters())
+        loss = nn.functional.cross_entropy(model(images), truth)
+        slopes = torch.autograd.grad(loss, list(model.parameters()))
+        assert torch.cat([part.flatten() for part in slopes]).numpy() == pytest.approx(mine.numpy(), abs=1e-5)
 
 
 def test_features_look_at_one_image_only():
@@ -55,8 +112,8 @@ def test_features_look_at_one_image_only():
 
 
 def test_the_budget_behind_a_shuffler_is_the_largest_that_holds():
-    budget = headline._local_budget(10, 900)
-    held = [nz.accounting.shuffled(nz.PrivUnitG(e, 10), 900, 1e-6).epsilon for e in (budget, 1.05 * budget)]
+    budget = headline.local_budget(900)
+    held = [nz.accounting.shuffled(nz.Guarantee(e), 900, 1e-6).epsilon for e in (budget, 1.05 * budget)]
     assert held[0] <= 1 < held[1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from experiments.federated.simulation import Clients, Vector
+from experiments.federated.simulation import TOGETHER, Clients, Vector, gradients_of
 
 Teller = Callable[[Vector, np.random.Generator], Vector]  # rows of length one at most -> an estimate of their mean
 
@@ -82,13 +83,16 @@ class Logistic:
     people: Clients
     batch: int = 32
 
+    @cached_property
+    def _inputs(self) -> Tensor:
+        return _with_constant(self.people.inputs.flatten(1))
+
     def start(self, seed: int) -> Vector:
         return np.zeros(785)
 
     def gradients(self, weights: Vector, rng: np.random.Generator) -> Vector:
-        places = np.stack([own[rng.integers(0, len(own), self.batch)].numpy() for own in self.people.owned])
-        inputs = _with_constant(self.people.inputs[torch.from_numpy(places)].flatten(2))
-        labels = torch.from_numpy((self.people.labels.numpy()[places] >= 5).astype(np.float32))
+        places = _batches(self.people, self.batch, rng)
+        inputs, labels = self._inputs[places], (self.people.labels[places] >= 5).float()
         own = torch.from_numpy(np.broadcast_to(weights, (len(places), 785)).astype(np.float32))
         errors = torch.sigmoid(torch.bmm(inputs, own[:, :, None])[:, :, 0]) - labels
         return np.asarray(torch.bmm(errors[:, None], inputs)[:, 0].double().numpy() / self.batch)
@@ -103,13 +107,19 @@ def _with_constant(pixels: Tensor) -> Tensor:
     return torch.cat([torch.ones(*pixels.shape[:-1], 1), pixels + 0.5], dim=-1)
 
 
+def _batches(people: Clients, size: int, rng: np.random.Generator) -> Tensor:
+    """Return places of so many examples of each device, drawn anew."""
+    return torch.stack([own[torch.from_numpy(rng.integers(0, len(own), size))] for own in people.owned])
+
+
 @dataclass(frozen=True)
 class Network:
-    """Any torch model, device by device; its score is the test accuracy in percent."""
+    """Any torch model in the hands of devices; its score is the test accuracy in percent, or the loss."""
 
     people: Clients
     model: nn.Module
     batch: int = 32
+    loss: bool = False
 
     def start(self, seed: int) -> Vector:
         torch.manual_seed(seed)
@@ -119,14 +129,14 @@ class Network:
         return np.asarray(nn.utils.parameters_to_vector(self.model.parameters()).detach().double().numpy())
 
     def gradients(self, weights: Vector, rng: np.random.Generator) -> Vector:
-        parameters, found = list(self.model.parameters()), []
-        each = np.broadcast_to(weights, (len(self.people.owned), weights.shape[1]))
-        for own, mine in zip(self.people.owned, each, strict=True):
-            self._load(mine)
-            places = own[torch.from_numpy(rng.integers(0, len(own), self.batch))]
-            loss = cross_entropy(self.model(self.people.inputs[places]), self.people.labels[places])
-            found.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)]))
-        return np.asarray(torch.stack(found).double().numpy())
+        places = _batches(self.people, self.batch, rng)
+        each = torch.from_numpy(np.broadcast_to(weights, (len(places), weights.shape[1])).astype(np.float32))
+        slopes = gradients_of(self.model)
+        found = [
+            slopes(own, self.people.inputs[part], self.people.labels[part])
+            for own, part in zip(each.split(TOGETHER), places.split(TOGETHER), strict=True)
+        ]
+        return np.asarray(torch.cat(found).double().numpy())
 
     def _load(self, weights: Vector) -> None:
         nn.utils.vector_to_parameters(torch.tensor(weights, dtype=torch.float32), self.model.parameters())
@@ -134,5 +144,7 @@ class Network:
     def score(self, weights: Vector) -> float:
         self._load(weights)
         with torch.no_grad():
-            told = self.model(self.people.test_inputs).argmax(1)
-        return 100 * float((told == self.people.test_labels).double().mean())
+            scores, truth = self.model(self.people.test_inputs), self.people.test_labels
+        if self.loss:
+            return float(cross_entropy(scores, truth))
+        return 100 * float((scores.argmax(1) == truth).double().mean())
