@@ -101,8 +101,8 @@ def headline(full: bool, advance: Advance) -> Study:
         "The thesis has no such table. The bar is private learning without further data: features by hand and a linear "
         "model (Tramèr and Boneh 2021), and deep networks on many accelerators (De et al. 2022; Tang et al. 2023).",
         f"{words}. At or above the published figure in {above} of {len(compared)}.{tied} Every run here is Gaussian "
-        "noise on clipped gradients of a linear model, all examples in each step. The mean of the features and their second "
-        "moment, which whitens them, are paid for from the same budget; so are all steps. The features and the "
+        "noise on clipped gradients of a linear model, all examples in each step. The mean of the features and their "
+        "second moment, which whitens them, are paid for from the same budget; so are all steps. The features and the "
         "directions that are kept of them come from dead leaves and look at no data. Rates, clipping norm, steps and "
         "the floor of the whitening were tried on a held-out tenth of the training images at ε = 1 and 3 (the rate at "
         "8 is a guess from those), and that choice is not paid for, as in the papers quoted. The test images were "
