@@ -42,7 +42,7 @@ def test_what_the_paper_calls_one_is_thousands(tmp_path):
     assert all(row[3] > 1000 for row in own["rows"])
     assert all(row[4] < row[3] for row in own["rows"])
     budgets = run(ldpfl, "fig-5", tmp_path)
-    assert budgets["rows"][0][6] == own["rows"][-1][3]  # the same run
+    assert budgets["rows"][0][7] == own["rows"][-1][3]  # the same run
     ranges = run(ldpfl, "table-1", tmp_path)
     assert ranges["rows"][0][7] > own["rows"][-1][3]  # five times the epsilon of a weight
 

@@ -106,7 +106,8 @@ def _chart(name: str, title: str, y: str, curves: dict[str, list[float]], epsilo
         label: scores for label, scores in curves.items() if label == "no noise" or label.endswith(f"= {epsilon:g}")
     }
     series = [
-        Series(label.rpartition(", ε")[0] or label, list(range(1, len(y_) + 1)), y_) for label, y_ in kept.items()
+        Series(label.rpartition(", ε")[0] or label, list(range(1, len(y_) + 1)), y_, predicted=label == "no noise")
+        for label, y_ in kept.items()
     ]
     return Chart(name, title, "round", y, series)
 
