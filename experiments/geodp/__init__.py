@@ -10,7 +10,8 @@ DP-SGD reaches at the ε that truly holds for the row.
 that range loses almost all of a gradient. "Range around π/2" is our reading in the thesis's favour: the same width and
 the same noise, where the angles are. Its ε is no better.
 
-The first table is what we would use instead. A study that is not on this page has not been run in its larger setting.
+The first table is what we would use instead. Two cores that several others shared set the sizes: each study says what
+is smaller than in the thesis.
 """
 
 from experiments.geodp.accuracy import headline
