@@ -177,13 +177,21 @@ def fig_3(full: bool, advance: Advance) -> Study:
         "Figure 3: more clients",
         "With more clients LDP-FL comes close to training without noise: the average of n reports has 1/n of the "
         "variance.",
-        f"It does: {rows[0][1]:.1f} % with {rows[0][0]} clients and {rows[-1][1]:.1f} % with {rows[-1][0]}, where "
-        f"training without noise gives {rows[-1][5]:.1f} %. But each client gives away a local epsilon of "
-        f"{rows[-1][2]:,.0f}, and at that epsilon Gaussian noise on the update gives {rows[-1][4]:.1f} %.",
+        _closer(rows),
         ["clients", "LDP-FL %", *_BESIDE],
         rows,
         _settings([case]),
         [chart],
+    )
+
+
+def _closer(rows: Sequence[Sequence[float]]) -> str:
+    """Say of Figure 3 how far from training without noise few and many clients end."""
+    few, many = rows[0], rows[-1]
+    return (
+        f"{few[1]:.1f} % with {few[0]} clients, {few[5] - few[1]:.1f} points below training without noise, and "
+        f"{many[1]:.1f} % with {many[0]}, {many[5] - many[1]:.1f} points below. Each client gives away an epsilon of "
+        f"{many[2]:,.0f}, and at that epsilon Gaussian noise on the update gives {many[4]:.1f} %."
     )
 
 
@@ -279,8 +287,7 @@ def table_1(full: bool, advance: Advance) -> Study:
                 fixed.scores[-1],
                 claimed[1],
                 moving.scores[-1],
-                moving.held.local.epsilon,
-                _clean(replace(case, radius=_WIDEST))[-1],
+                *_beside(case, moving),
             ]
         )
     compared = ", ".join(f"{row[6] - row[4]:+.1f} on {row[0]} with {row[2]}" for row in rows)
@@ -298,8 +305,7 @@ def table_1(full: bool, advance: Advance) -> Study:
             "fixed %",
             "paper adaptive %",
             "adaptive %",
-            "true ε",
-            "no noise %",
+            *_BESIDE,
         ],
         rows,
         _settings(_sized(whole, full) for whole in dict.fromkeys(task[0] for task in tasks)),
