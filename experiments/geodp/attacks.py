@@ -13,8 +13,8 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from experiments.frame import Advance, Study
-from experiments.geodp.training import DELTA, Around, Row, Run, Task, Trials, accuracy, trained
-from noisette import datasets, sgd
+from experiments.geodp.training import DELTA, Around, Row, Run, Task, Trials, accuracy, loaded, trained
+from noisette import sgd
 from noisette.accounting import noise_multiplier
 from noisette.auditing.membership import Attack, Rate, evaluate, learned_scores, likelihood_ratio_scores, loss_scores
 from noisette.sgd import zoo
@@ -105,8 +105,8 @@ def ways(epsilons: tuple[float, ...], batch: int, half: int, steps: int) -> list
 
 def table_5_4(full: bool, advance: Advance) -> Study:
     """Membership inference on Fashion-MNIST."""
-    half, batch, steps, epochs, shadows = (2000, 512, 20, 20, 4) if full else (60, 30, 2, 1, 2)
-    first, test = tensors(datasets.images("fashion-mnist"), limit=2 * half)
+    half, batch, steps, epochs, shadows = (2000, 512, 20, 20, 4) if full else (60, 15, 2, 1, 2)
+    first, test = tensors(loaded("fashion-mnist"), limit=2 * half)
     test = test if full else TensorDataset(*(tensor[:200] for tensor in test.tensors))
     members, others = (
         TensorDataset(*(tensor[part] for tensor in first.tensors)) for part in (slice(half), slice(half, 2 * half))

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from experiments.frame import Advance, Chart, Series, Study
-from noisette import datasets
+from experiments.geodp.training import loaded
 from noisette.accounting.conversions import gdp_epsilon
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
@@ -37,7 +37,7 @@ def means(dims: Sequence[int], batches: Sequence[int]) -> dict[tuple[int, int], 
     They are collected for each number of dimensions, drawn at random and clipped there, and each number of images.
     """
     torch.manual_seed(5)
-    train, _ = tensors(datasets.images("cifar10"), limit=max(batches))
+    train, _ = tensors(loaded("cifar10"), limit=max(batches))
     model = zoo.cnn(3, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     drawn = np.random.default_rng(6).permutation(sum(parameter.numel() for parameter in model.parameters()))

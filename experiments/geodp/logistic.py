@@ -57,8 +57,8 @@ def panels(large: int, middle: int, little: int, other: int) -> dict[str, list[R
 
 def fig_5_5(full: bool, advance: Advance) -> Study:
     """Logistic regression on MNIST."""
-    data, test = images("mnist", 60_000, 10_000) if full else images("mnist", 600, 300)
-    sizes, steps, strides = ((4096, 2048, 256, 1024), 350, (0.5, 2.0)) if full else ((128, 64, 32, 96), 10, (1.0,))
+    data, test = images("mnist", 60_000, 10_000) if full else images("mnist", 256, 200)
+    sizes, steps, strides = ((4096, 2048, 256, 1024), 350, (0.5, 2.0)) if full else ((64,) * 4, 10, (1.0,))
     lines = panels(*sizes) if full else {letter: own for letter, own in panels(*sizes).items() if letter in "ac"}
     rows = [(letter, row) for letter, own in lines.items() for row in own]
     trials = Trials(Task(zoo.softmax, data, test, steps), strides, marks=10)
