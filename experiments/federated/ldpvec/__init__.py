@@ -4,8 +4,8 @@ Duan 2024. `noisette reproduce ldpvec --full` runs everything at its larger size
 seconds; the line under each table says which of the two it shows. As in the thesis every device holds images of two
 classes, makes E steps of plain descent a round, and privatises its last gradient, clipped to 0.1: the first E - 1 steps
 leave the device as they are. So no finite epsilon holds for it, whatever the noise, and what is printed as epsilon a
-round is that of the last gradient at best. The sound runs privatise the whole update of a round instead; their true
-epsilon is for all rounds of a device, at delta = 1e-5.
+round is that of the last gradient at best. The sound runs privatise the whole update of a round instead, clipped to 0.5
+(0.1 in Figure 6.3); their true epsilon is for all rounds of a device, at delta = 1e-5.
 
 "numbers": each coordinate of the clipped gradient by itself, its epsilon shared by all; Gaussian noise on the vector.
 "angles": Algorithm 6 as published, which keeps the length. "privunit-g": ours, for the direction of the whole update.

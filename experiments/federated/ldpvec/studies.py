@@ -114,7 +114,7 @@ def _chart(name: str, title: str, y: str, curves: dict[str, list[float]], epsilo
 
 def fig_6_2(full: bool, advance: Advance) -> Study:
     """Loss of logistic regression on MNIST, two digits a device."""
-    devices, plan = (500, Descent(5, 20, 0.1)) if full else (20, Descent(3, 5, 0.1))
+    devices, plan = (500, Descent(5, 20, 0.1, update=0.5)) if full else (20, Descent(3, 5, 0.1, update=0.5))
     people = clients("mnist", devices, examples=120 * devices, tests=2000, seed=_SEED, classes=2)
     epsilons = (1.5, 15.3) if full else (15.3,)
     clean, rows, curves = _rows(Logistic(people), plan, 785, epsilons, 1.0, advance)
