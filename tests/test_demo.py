@@ -179,7 +179,13 @@ def test_story_fits_a_terminal_and_keep_keeps(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
     lines: list[str] = []
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     ) as running:
         try:
             url = ""
