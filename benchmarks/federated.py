@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import logging
 import os
 import statistics
 import tempfile
@@ -35,6 +34,7 @@ from flwr.serverapp.strategy import FedAvg
 import noisette as nz
 from noisette.federated import Aggregator, Channel, Layout, Norm, Ranges
 from noisette.federated.mod import LocalPrivacy
+from noisette.federated.simulation import logged
 from noisette.federated.strategy import PrivateFedAvg
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-federated.md"
@@ -246,7 +246,12 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("federated-benchmark.json"))
     asked = parser.parse_args()
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    logging.getLogger("flwr").setLevel(logging.ERROR)
+    with logged(False):
+        run(asked)
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Do what the command line asks for."""
     if asked.small:
         print(page({"weights": WEIGHTS, "rounds": {}} | unsimulated(10_000, [10, 20], 1000)))
         return
