@@ -5,13 +5,11 @@ one in seconds; the line under each table says which of the two it shows. Every 
 that holds for a client over the whole run, at delta = 1e-5: the paper's epsilon is that of one weight in one round, and
 it does not stay so over thousands of weights and ten rounds.
 
-What differs from the paper. Our larger size is still much smaller than the paper's, but for the first row of Figure 5:
-the line under each table has the clients, images, rounds and passes, where the paper has 600 images for each of 100
-clients of MNIST, 300 for 200 of Fashion-MNIST and 100 for 500 of CIFAR-10, for 10 rounds or 15. So training without
-noise, in the last column, stays below the paper's, most of all on CIFAR-10; what noise costs is the distance to that
-column. The paper does not give its networks: ours are two convolutions of stride two, 5,994 weights for the grey
-images, and 10,218 on images of half the side in place of the small VGG for CIFAR-10. One seed, where the paper takes
-the mean of ten.
+What differs from the paper. Clients and images are as many as the paper's: 100 clients of 600 images of MNIST, 200 of
+300 of Fashion-MNIST, 500 of 100 of CIFAR-10; the line under each table has rounds and passes. The paper does not give
+its networks: ours are two convolutions of stride two, 5,994 weights for the grey images, and 10,218 on images of half
+the side in place of the small VGG for CIFAR-10, which keeps training without noise, in the last column, below the
+paper's there. What noise costs is the distance to that column. One seed, where the paper takes the mean of ten.
 
 Ours: Gaussian noise on the clipped update, calibrated to the epsilon that truly holds for LDP-FL's run.
 
