@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.mechanisms.scalar.helpers import BUILD
 
 import noisette as nz
 
@@ -23,19 +24,9 @@ def test_names_are_kebab_case_and_unique() -> None:
 
 
 def test_the_scalar_mechanisms_are_there() -> None:
-    expected = {
-        "laplace": nz.Laplace,
-        "staircase": nz.Staircase,
-        "scdf": nz.Scdf,
-        "duchi": nz.Duchi,
-        "piecewise": nz.Piecewise,
-        "piecewise-optimal": nz.PiecewiseOptimal,
-        "hybrid": nz.Hybrid,
-        "square-wave": nz.SquareWave,
-        "gaussian": nz.Gaussian,
-        "discrete-laplace": nz.DiscreteLaplace,
-        "discrete-gaussian": nz.DiscreteGaussian,
-    }
+    expected = {name: build for name, build in BUILD.items() if isinstance(build, type)}
+    expected |= {"discrete-laplace": nz.DiscreteLaplace, "discrete-gaussian": nz.DiscreteGaussian}
+    assert len(expected) == 11
     assert {name: nz.CATALOGUE[name] for name in expected} == expected
 
 

@@ -209,5 +209,6 @@ def _plane(first: FloatArray, second: FloatArray, across: Scorer, along: Scorer)
     def place(rows: FloatArray) -> IntArray:
         return np.asarray(horizontal(across(rows)) * height + vertical(along(rows)))
 
-    score = _ratio(tuple(np.bincount(place(sample), minlength=width * height) for sample in (first, second)))  # type: ignore[arg-type]
+    one, two = (np.bincount(place(sample), minlength=width * height) for sample in (first, second))
+    score = _ratio((one, two))
     return lambda rows: np.asarray(score[place(rows)])

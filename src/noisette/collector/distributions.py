@@ -31,7 +31,7 @@ class Shapes:
 
     def __init__(self) -> None:
         self._channels: dict[Number, Channel] = {}
-        self._known: dict[Any, dict[str, Any]] = {}
+        self._known: dict[Any, list[dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
     def attributes(self, campaign: Campaign, sums: Sums, level: float) -> list[dict[str, Any]]:
@@ -41,8 +41,8 @@ class Shapes:
             if key not in self._known:
                 if len(self._known) >= _KEPT:
                     self._known.pop(next(iter(self._known)))
-                self._known[key] = {"attributes": list(self._attributes(campaign, sums, level))}
-            return self._known[key]["attributes"]  # type: ignore[no-any-return]  # the list above
+                self._known[key] = list(self._attributes(campaign, sums, level))
+            return self._known[key]
 
     def _attributes(self, campaign: Campaign, sums: Sums, level: float) -> Any:
         start = 0

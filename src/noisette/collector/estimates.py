@@ -75,7 +75,8 @@ def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[
 
 
 def _each(one: Estimate) -> list[int]:
-    return np.broadcast_to(one.count, one.value.shape).tolist()  # type: ignore[no-any-return]  # numpy's list
+    counts: list[int] = np.broadcast_to(one.count, one.value.shape).tolist()
+    return counts
 
 
 def _enhanced(one: Estimate, method: str) -> Estimate:
