@@ -50,13 +50,15 @@ def test_reports_add_up_whatever_the_batches(both: Store, campaign: Campaign) ->
 def test_digests_and_marks_are_kept_to_the_bit(both: Store) -> None:
     """The extremes of 64 bits, and digests that are text to a careless eye; one that is there is told."""
     marks = np.asarray([-(2**63), 2**63 - 1, 0, -1, 2**53 + 1], dtype=np.int64)
-    texts = [bytes(16), b"\xff" * 16, b"'; --" + bytes(11), b"a" * 16, b"\x00\xff" * 8]
-    digests = np.frombuffer(b"".join(texts), np.uint8).reshape(-1, 16)
-    with both.writing() as connection:
-        assert seen.insert(connection, digests, marks)
-        assert seen.lookup(connection, texts) == dict(zip(texts, marks.tolist(), strict=True))
-    with both.writing() as connection:
-        assert not seen.insert(connection, digests[3:], marks[3:])
+    texts = [bytes(15) + b"\x01", b"\xff" * 15 + b"\xfe", b"'; --" + bytes(11), b"a" * 15 + b"b", b"\x00\xff" * 8]
+    for index, of in ((both._seen, texts), (seen, [text[::-1] for text in texts])):
+        order = np.argsort([text.hex() for text in of])
+        digests = np.frombuffer(b"".join(sorted(of)), np.uint8).reshape(-1, 16)
+        with both.writing() as connection:
+            assert index.insert(connection, digests, marks[order])
+        with both.writing() as connection:
+            assert index.lookup(connection, of) == dict(zip(of, marks.tolist(), strict=True))
+            assert not index.insert(connection, digests[3:], marks[3:])
 
 
 def test_contradictions_store_nothing(both: Store, campaign: Campaign) -> None:
@@ -266,6 +268,23 @@ def test_a_database_of_the_first_version_is_brought_along(
     assert not {"reports", "aggregates"} & set(sa.inspect(store._engine).get_table_names())
     store.close()
     Store(url).close()  # and once more finds nothing to do
+
+
+def test_a_database_of_the_third_version_is_brought_along(both: Store, url: str, campaign: Campaign) -> None:
+    """It had no log before the index: all that it has seen is known, and new reports go on."""
+    sent = entries(campaign, 30)
+    accept(both, campaign, *sent)
+    with both.writing() as connection:
+        for row in connection.execute(sa.select(tables.fresh)).all():
+            digests = np.frombuffer(row.digests, np.uint8).reshape(-1, 16)
+            assert seen.insert(connection, digests, np.frombuffer(row.marks, "<i8"))
+        connection.exec_driver_sql("DROP TABLE fresh")
+        connection.exec_driver_sql("UPDATE noisette_collector SET version = 3")
+    store = Store(url)
+    assert store.register(campaign).mechanism.spec() == campaign.mechanism.spec()
+    assert accept(store, campaign, *sent, *entries(campaign, 5)) == Accepted(5, 30)
+    assert reconcile(store, campaign) == 35
+    store.close()
 
 
 def test_sqlite_waits_for_the_disk(store: Store, tmp_path: Path) -> None:

@@ -89,4 +89,9 @@ def _add_tracks(connection: sa.Connection) -> None:
     tables.tracks.create(connection, checkfirst=True)
 
 
-_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _pack_reports, 2: _add_tracks}
+def _add_fresh(connection: sa.Connection) -> None:
+    """From 3 to 4: a log before the index of SQLite, empty at first; what was seen stays where it is."""
+    tables.fresh.create(connection, checkfirst=True)
+
+
+_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _pack_reports, 2: _add_tracks, 3: _add_fresh}

@@ -1,4 +1,4 @@
-"""Which reports have been accepted before: digests of tokens and keys, written many at a time."""
+"""Which reports have been accepted before: digests of tokens and keys in a table, written many at a time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _AT_ONCE = 500  # digests looked up in one query
 _INSERT = (
     "INSERT OR IGNORE INTO seen (digest, mark) "
     f"SELECT substr(?, key * {DIGEST_BYTES} + 1, {DIGEST_BYTES}), value FROM json_each(?)"
+)
+_ANY = (
+    "SELECT 1 FROM json_each(?) AS place CROSS JOIN seen "
+    f"WHERE seen.digest = substr(?, place.key * {DIGEST_BYTES} + 1, {DIGEST_BYTES}) LIMIT 1"
 )
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 _COPY_TAIL = b"\xff\xff"
@@ -56,6 +60,12 @@ def insert(connection: sa.Connection, digests: Digests, marks: npt.NDArray[np.in
         return bool(cursor.rowcount == len(digests))
     finally:
         cursor.close()
+
+
+def any_in_tree(connection: sa.Connection, digests: Digests) -> bool:
+    """Tell whether the table of a database of SQLite has one of these digests."""
+    places = f"[{','.join('0' * len(digests))}]"
+    return connection.exec_driver_sql(_ANY, (places, digests.tobytes())).first() is not None
 
 
 def _copy(cursor: Any, digests: Digests, marks: npt.NDArray[np.int64]) -> bool:

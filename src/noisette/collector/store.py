@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from noisette.collector import seen, tables
 from noisette.collector.batches import Block
 from noisette.collector.campaigns import Campaign, Rows
+from noisette.collector.fresh import Fresh
 from noisette.collector.migrations import migrate
 from noisette.collector.sums import Layout, Sums
 
@@ -80,7 +81,9 @@ class Store:
     def __init__(self, url: str) -> None:
         self._engine = tables.open_engine(url)
         # SQLite has one writer, and its own way of waiting is a sleep: threads of this process queue here instead.
-        self._turn: Any = threading.Lock() if self._engine.dialect.name == "sqlite" else nullcontext()
+        embedded = self._engine.dialect.name == "sqlite"
+        self._turn: Any = threading.Lock() if embedded else nullcontext()
+        self._seen: Any = Fresh() if embedded else seen  # which digests are known, and how to add some
         self._layouts: dict[str, Layout] = {}
         try:
             with self.writing() as connection:
@@ -167,17 +170,23 @@ class Store:
         """Look every report up, and store those that are new."""
         with self.writing() as connection:
             self._lock(connection, submissions)
-            outcomes, news = _sift(connection, submissions)
+            outcomes, news = _sift(submissions, self._known(connection, submissions))
             blocks = _together(news)
             if blocks:
                 sums = [self._tally(campaign, block) for campaign, block in blocks]
                 self._write_all(connection, blocks, sums, _identities(blocks))
         return outcomes
 
+    def _known(self, connection: sa.Connection, submissions: Sequence[Submission]) -> dict[bytes, int]:
+        """Return the marks of those digests of submissions that are stored."""
+        every = [(one.campaign, block) for one in submissions for block in one.blocks]
+        found: dict[bytes, int] = self._seen.lookup(connection, seen.pieces(_identities(every)[0]))
+        return found
+
     def _write_all(
         self, connection: sa.Connection, blocks: list[tuple[Campaign, Block]], sums: list[Any], identities: Any
     ) -> None:
-        if not seen.insert(connection, *identities):
+        if not self._seen.insert(connection, *identities):
             raise _Known
         for (campaign, block), added in zip(blocks, sums, strict=True):
             self._write(connection, campaign, block, added)
@@ -298,16 +307,15 @@ def _identities(blocks: list[tuple[Campaign, Block]]) -> tuple[Any, Any]:
             digests.append(block.keys)
             marks.append(block.key_marks)
     every, all_marks = np.concatenate(digests), np.concatenate(marks)
-    order = np.argsort(every.view(">u8").reshape(len(every), -1)[:, 0])
+    words = every.view(">u8").astype(np.uint64)
+    order = np.lexsort((words[:, 1], words[:, 0]))
     return every[order], all_marks[order]
 
 
 def _sift(
-    connection: sa.Connection, submissions: Sequence[Submission]
+    submissions: Sequence[Submission], known: dict[bytes, int]
 ) -> tuple[list[Accepted | Refused], list[tuple[Campaign, Block]]]:
     """Look at every report, and return how each submission fares and the reports that are new."""
-    every = [(one.campaign, block) for one in submissions for block in one.blocks]
-    known = seen.lookup(connection, seen.pieces(_identities(every)[0]))
     outcomes: list[Accepted | Refused] = []
     news: list[tuple[Campaign, Block]] = []
     for one in submissions:

@@ -8,17 +8,17 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-SCHEMA = 3
+SCHEMA = 4
 WRITES = "noisette_writes"  # the execution option of a transaction that will write
 
-# Digests fall on pages at random, and a commit writes whole pages: small ones are written fastest. The cache is in KiB.
+# The cache is in KiB, the log of writes in pages.
 _SETTINGS = (
-    "page_size = 1024",
+    "page_size = 4096",
     "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",
     "cache_size = -65536",
-    "wal_autocheckpoint = 65536",
+    "wal_autocheckpoint = 16384",
 )
 
 metadata = sa.MetaData()
@@ -37,6 +37,16 @@ seen = sa.Table(
     sa.Column("digest", sa.LargeBinary(16), primary_key=True),
     sa.Column("mark", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
+)
+# Digests on their way into ``seen``, in SQLite alone: those of one transaction a row, and the turn when they came.
+fresh = sa.Table(
+    "fresh",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("turn", sa.BigInteger, nullable=False),
+    sa.Column("digests", sa.LargeBinary, nullable=False),
+    sa.Column("marks", sa.LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
 )
 # The reports themselves, as many to a row as were committed together, in the order of their arrival.
 blocks = sa.Table(
