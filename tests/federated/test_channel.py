@@ -1,4 +1,4 @@
-"""What leaves a client: clipped, private, packed without loss, and unbiased once unpacked."""
+"""What leaves a client: clipped, private, packed, and unbiased once unpacked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from noisette.federated import Channel, Layout, Length, Norm, Ranges, RejectedReport, channel_from
+from noisette.federated import Channel, Layout, Length, Norm, Ranges, RejectedReport, channel_from, wire
 from noisette.federated.families import names
 
 DIMS = 6
@@ -64,23 +64,47 @@ def test_angles_come_back_as_vectors_of_the_clipped_length():
     assert np.linalg.norm(estimate) == pytest.approx(0.7)
 
 
-def test_one_of_two_numbers_travels_as_a_bit_and_lattices_of_powers_of_two_as_float32():
+def test_one_of_two_numbers_travels_as_a_bit_noise_in_16_bits_and_the_rest_as_floats():
     layout = Layout.of(np.zeros(1001))
     update = np.zeros(1001)
     bits = Channel("adaptive-duchi", layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload
     assert (bits.dtype, bits.size) == (np.uint8, 126)
-    for name in ("privunit-g", "tensor-gaussian"):
-        assert Channel(name, layout, Norm(1.0), budget=1.0).privatize(update).payload.dtype == np.float32
-    assert Channel("laplace", layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload.dtype == np.float64
+    for name in ("privunit", "privunit-g", "tensor-gaussian"):
+        assert Channel(name, layout, Norm(1.0), budget=1.0).privatize(update).payload.dtype == np.int16
+    for name, kind in {"laplace": np.int16, "gaussian": np.int16, "piecewise": np.float64}.items():
+        assert Channel(name, layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload.dtype == kind
 
 
-def test_packing_loses_nothing():
+def test_what_16_bits_do_not_hold_travels_as_floats():
+    channel = Channel("laplace", LAYOUT, RANGES, budget=1e4)  # noise of 2^-12, so that 1 is 2^23 steps of it or more
+    release = channel.privatize(np.full(DIMS, 0.4), rng=1)
+    assert release.payload.dtype == np.float32
+    assert channel.estimate(release.payload) == pytest.approx(np.full(DIMS, 0.4), abs=1e-2)
+
+
+def test_packing_moves_a_report_by_less_than_a_step_far_below_its_noise():
     for name, clip, budget in CASES:
         channel = Channel(name, LAYOUT, clip, budget)
         vector = UPDATE.copy()
         clip.inward(vector, LAYOUT)
         report = channel.whole.privatize(vector, rng=3)
-        assert np.array_equal(channel.unpack(channel.privatize(UPDATE, rng=3).payload), report)
+        arrived = channel.unpack(channel.privatize(UPDATE, rng=3).payload)
+        if channel.support == channel.whole.support:
+            assert np.array_equal(arrived, report)
+            continue
+        step = channel.support.step
+        assert 2**11 <= channel.deviation / step < 2**12
+        assert np.all(np.abs(arrived - report) < step)
+        assert np.all(channel.whole.support.contains(arrived) | (name == "privunit"))  # its length may change a little
+
+
+def test_rounding_to_travel_is_unbiased_where_rounding_down_is_not():
+    step, report = 0.5, np.asarray([0.1, 0.3, -0.7])
+    rng = np.random.default_rng(5)
+    mean = np.mean([step * wire.rounded(report.copy(), step, rng) for _ in range(4000)], axis=0)
+    allowed = -ndtri(FALSE_ALARM / 6) * step / 2 / math.sqrt(4000)
+    assert np.abs(mean - report).max() < allowed
+    assert np.abs(step * np.floor(report / step) - report).max() > allowed
 
 
 @pytest.mark.parametrize(
@@ -89,11 +113,13 @@ def test_packing_loses_nothing():
         ("adaptive-duchi", RANGES, lambda p: p[:0], "report of 1 uint8"),
         ("adaptive-duchi", RANGES, lambda p: p.astype(float), "report of 1 uint8"),
         ("adaptive-duchi", RANGES, lambda p: p | 1, "zeros behind the last of 6 bits"),
-        ("privunit-g", Norm(1.0), lambda p: np.append(p, p), "report of 6 float32"),
+        ("privunit-g", Norm(1.0), lambda p: np.append(p, p), "report of 6 int16 or float32"),
+        ("privunit", Length(1.0), lambda p: 0 * p, "outside the support"),
+        ("privunit-g", Norm(1.0), lambda p: p.astype(np.int32), "got shape .* of int32"),
         ("privunit-g", Norm(1.0), lambda p: np.where(np.arange(6) == 2, np.nan, p).astype(np.float32), "finite"),
-        ("privunit-g", Norm(1.0), lambda p: p + np.float32(1e-7), "outside the support"),
+        ("privunit-g", Norm(1.0), lambda p: np.float32(1e-7) * p, "outside the support"),
         ("tensor-gaussian", Norm(1.0), lambda p: p.astype(float) * 0 + 1e9, "farther than noise ever goes"),
-        ("laplace", RANGES, lambda p: p + 1e-12, "outside the support"),
+        ("laplace", RANGES, lambda p: p * 0 + 1e-12, "outside the support"),
         ("piecewise", RANGES, lambda p: p * 0 + 50, "support|farther"),
         ("laplace", RANGES, lambda p: p.astype(complex), "float64"),
     ],

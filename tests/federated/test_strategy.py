@@ -92,7 +92,7 @@ def _by_node(apps):
 FAULTS = {
     "wrong shape": (lambda p: np.append(p, p), "report of 15"),
     "not a number": (lambda p: np.where(np.arange(p.size) == 2, np.nan, p), "finite"),
-    "outside the support": (lambda p: p + 1e-13, "outside the support"),
+    "outside the support": (lambda p: p * 0 + 1e-13, "outside the support"),
     "far away": (lambda p: p * 0 + 1e9, "farther than noise"),
     "another type": (lambda p: p.astype(np.int32), "float64"),
 }

@@ -102,7 +102,7 @@ class Aggregator:
     def _possible(self, rows: FloatArray) -> Any:
         """Tell which rows hold nothing but reports of the mechanism."""
         if self.channel.answers != self.channel.layout.dims:
-            return self.channel.whole.support.contains(rows)
+            return self.channel.support.contains(rows)
         shape = (*rows.shape, *self.channel.answer.domain.shape)
         return np.asarray(self.channel.answer.support.contains(rows.reshape(shape))).reshape(rows.shape).all(axis=1)
 

@@ -16,6 +16,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Domain
+from noisette.federated import wire
 from noisette.federated.clipping import Clip, clip_from
 from noisette.federated.families import Family, family
 from noisette.federated.layout import Arrays, Layout
@@ -37,7 +38,8 @@ class Channel:
     """Clips an update, privatises it with one mechanism, and packs the report; unpacks and checks it on the server.
 
     ``budget`` is that of one answer: its epsilon, or for Gaussian noise its mu; `answers` of them tell an update.
-    Reports that hold one of two numbers travel as bits, others as float32 where that loses nothing, else as float64.
+    Reports that hold one of two numbers travel as bits; those on a lattice without ends are rounded to 2^-11 of their
+    noise, which costs no privacy, and travel as integers of 16 bits; others as float32 where that loses nothing.
 
     >>> layout = Layout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
     >>> from noisette.federated.clipping import Ranges
@@ -89,15 +91,26 @@ class Channel:
         return self.family.ends(self.whole)
 
     @cached_property
-    def _bytes(self) -> FloatArray:
-        """What each byte of a report of two numbers stands for: eight of them."""
-        bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-        return np.asarray(self._ends).take(bits)
+    def _variance(self) -> float:
+        """Largest variance of an entry of the estimate, before the report is rounded to travel."""
+        return self.family.variance(self.whole, self.answer)
+
+    @cached_property
+    def _coarse(self) -> Any:
+        """The support of reports that are rounded to travel, None of those that are not."""
+        if self._ends is not None:
+            return None
+        return wire.coarse(self.whole.support, math.sqrt(self._variance), self.layout.dims)
+
+    @property
+    def support(self) -> Any:
+        """What reports there are when they arrive."""
+        return self._coarse or self.whole.support
 
     @cached_property
     def deviation(self) -> float:
         """Standard deviation of the noise of an entry on the domain, at most."""
-        return math.sqrt(self.family.variance(self.whole, self.answer))
+        return math.sqrt(self._variance + (self._coarse.step**2 / 4 if self._coarse else 0))
 
     def noise(self) -> FloatArray:
         """Return the standard deviation of the noise in the estimate of a weight of each layer, at most."""
@@ -111,20 +124,23 @@ class Channel:
     def release(self, vector: FloatArray, *, rng: Rng = None) -> Release:
         """Return what leaves the client about a vector of finite weights that nobody needs any more: it is clipped."""
         clipped = self.clip.inward(vector, self.layout)
-        report = self.whole.privatize(vector, rng=_random.generator(rng))
-        return Release(self._packed(report), clipped)
-
-    def _packed(self, report: FloatArray) -> npt.NDArray[Any]:
+        source = _random.generator(rng)
+        report = self.whole.privatize(vector, rng=source)
         if self._ends is not None:
-            return np.packbits(report > self._ends[0])
-        narrow = report.astype(np.float32)
-        return narrow if np.array_equal(narrow, report) else report
+            return Release(wire.bits(report, self._ends), clipped)
+        if self._coarse is None:
+            return Release(wire.narrowed(report), clipped)
+        step = self._coarse.step
+        return Release(wire.packed(wire.rounded(report, step, source), step), clipped)
 
     def unpack(self, payload: Any) -> FloatArray:
         """Return the report in a payload, or refuse it: wrong length or type, no numbers, outside the support."""
         packed, dims = np.asarray(payload), self.layout.dims
-        bits = self._ends is not None
-        length, kinds = ((dims + 7) // 8, ("uint8",)) if bits else (dims, ("float32", "float64"))
+        length, kinds = dims, ["float32", "float64"]
+        if self._ends is not None:
+            length, kinds = (dims + 7) // 8, ["uint8"]
+        elif self._coarse is not None:
+            kinds = ["int16", *kinds]
         if packed.shape != (length,) or packed.dtype.name not in kinds:
             raise RejectedReport(
                 f"Expected a report of {length} {' or '.join(kinds)} for {dims} weights, got shape {packed.shape} of "
@@ -133,8 +149,8 @@ class Channel:
         if self._ends is not None:
             if dims % 8 and packed[-1] & (255 >> dims % 8):
                 raise RejectedReport(f"Expected zeros behind the last of {dims} bits, got {packed[-1]:08b}.")
-            return self._bytes.take(packed, axis=0).reshape(-1)[:dims]
-        return self._checked(packed.astype(np.float64))
+            return wire.from_bits(packed, self._ends, dims)
+        return self._checked(wire.widened(packed, self._coarse.step if self._coarse else 1.0))
 
     def _checked(self, report: FloatArray) -> FloatArray:
         """Refuse a report that the mechanism cannot have sent."""
@@ -146,10 +162,11 @@ class Channel:
             raise RejectedReport(
                 f"Expected a report within {reach:g}, got {max(-least, most):g}: farther than noise ever goes."
             )
-        try:
-            self.whole.check_support(report)
-        except ValueError as error:
-            raise RejectedReport(str(error)) from error
+        if not np.all(self.support.contains(report)):
+            raise RejectedReport(
+                f"The report is outside the support of {self.mechanism}: {self.support}. Was it made by another "
+                "mechanism, budget or domain?"
+            )
         return report
 
     def estimate(self, payload: Any) -> FloatArray:
