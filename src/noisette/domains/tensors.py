@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray
@@ -87,14 +88,23 @@ class TensorBall(Described):
         norms = self.norms(x)
         return np.asarray((norms <= self.radius * (1 + 1e-12)).all(axis=tuple(range(-len(self.dims), 0))))
 
-    def clip(self, x: Any) -> FloatArray:
-        """Shorten what is too long."""
-        values = _validate.reals(x)
+    def clip(self, x: Any, *, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Shorten what is too long, into ``out`` if its type can hold the result.
+
+        There it is made shorter by two places of the type than the radius, so that rounding leaves it short enough.
+        """
+        values = _validate.numbers(x)
         norms = self.norms(values)
         if np.isinf(norms).any():  # squares overflowed: shrink first, by a power of two
             values = np.where(np.isinf(norms), values * 2.0**-600, values)
             norms = np.where(np.isinf(norms), np.maximum(self.norms(values), np.nextafter(self.radius, np.inf)), norms)
-        return np.asarray(values * np.where(norms > self.radius, self.radius / np.maximum(norms, self.radius), 1.0))
+        scale = np.where(norms > self.radius, self.radius / np.maximum(norms, self.radius), 1.0)
+        if out is None or np.finfo(out.dtype).tiny * math.sqrt(math.prod(self.dims)) > self.radius:
+            return np.asarray(values * scale)
+        if out.dtype != np.float64:
+            scale = np.where(scale < 1, scale * (1 - 2 * float(np.finfo(out.dtype).eps)), 1.0)
+        np.multiply(values, scale, out=out, casting="same_kind")
+        return out
 
     def norms(self, x: Any) -> FloatArray:
         """Return the norm of each tensor, or of each of its slices, with axes of length one for what is summed."""

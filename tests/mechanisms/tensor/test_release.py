@@ -11,7 +11,7 @@ import pytest
 from scipy.special import ndtri
 
 import noisette as nz
-from noisette.mechanisms.tensor import _noise
+from noisette.mechanisms.tensor import _noise, _slices
 from noisette.mechanisms.tensor.modes import Mode, dense, multiply
 
 FALSE_ALARM = 1e-6
@@ -156,10 +156,15 @@ MIDDLE = nz.TensorDomain((300, 40, 100))
         (MIDDLE, (None, spd(40, 0), None), np.float32),
         (MIDDLE, (spd(300, 0), spd(40, 1), spd(100, 2)), np.float64),
         (nz.TensorBall((200, 6_000)), (spd(200, 0), None), np.float32),
+        (MIDDLE, (spd(300, 0), spd(40, 1), spd(100, 2)), np.float32),
+        (nz.TensorDomain((5, 6_000, 40)), (spd(5, 0), None, spd(40, 2)), np.float32),
     ],
 )
-def test_extra_memory_is_a_block(domain: Any, covariances: Any, kind: Any) -> None:
+def test_extra_memory_is_a_block(domain: Any, covariances: Any, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import tracemalloc
+
+    for module in (_noise, _slices):
+        monkeypatch.setattr(module, "SLICES", _noise._UNIT)
 
     m = nz.TensorGaussian(domain, 1.0, covariances=covariances)
     values = np.zeros(domain.dims, dtype=kind)
@@ -185,6 +190,63 @@ def test_cut_along_its_last_modes_a_tensor_has_the_same_law() -> None:
     assert np.abs(spread - np.eye(3)).max() < limit
     assert abs(np.mean(white[:, 1:] * white[:, :-1])) < ndtri(1 - 1e-6 / 2) / math.sqrt(white.size)
     assert np.abs(np.cov(report / m.sigma) - np.eye(3)).max() > 10 * limit  # the twin: rows are correlated
+
+
+@pytest.mark.parametrize(
+    ("dims", "covariances"),
+    [
+        ((20, 30, 40), (spd(20, 1), spd(30, 2), spd(40, 3))),
+        ((20, 3, 400), (spd(20, 1), np.array([1.0, 4.0, 9.0]), np.linspace(1, 2, 400))),
+        ((20, 400, 3), (spd(20, 1), None, spd(3, 2))),
+    ],
+)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_cut_into_slices_a_tensor_has_the_same_law(
+    dims: Any, covariances: Any, in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slices along the longest mode: the report less the input is white after whitening, about the input."""
+    for module in (_noise, _slices):
+        monkeypatch.setattr(module, "SLICES", 2_500)
+    m = nz.TensorGaussian(nz.TensorDomain(dims, 3.0, 5.0), 30.0, covariances=covariances)
+    x = np.random.default_rng(1).uniform(2, 6, (20, *dims)).astype(np.float32)
+    inside = np.clip(x, 3, 5).astype(np.float64)
+    report = m.privatize(x, clip=True, out=x if in_place else None, rng=2)
+    assert report.dtype == np.float32
+    assert m.support.contains(report).all()
+
+    z = (report - inside) / m.sigma
+    multiply(z, [None if mode.covariance is None else mode.whitener for mode in m.modes])
+    limit = ndtri(1 - 1e-6 / 30) / math.sqrt(z.size)
+    assert abs(z.mean()) < limit
+    assert abs(np.mean(z**2) - 1) < limit * math.sqrt(2)
+    for axis in range(1, 4):
+        ahead, behind = (np.take(z, range(*ends), axis=axis) for ends in ((1, z.shape[axis]), (0, z.shape[axis] - 1)))
+        assert abs(np.mean(ahead * behind)) < ndtri(1 - 1e-6 / 30) / math.sqrt(ahead.size)
+    assert abs(np.mean((1.05 * z) ** 2) - 1) > 2 * limit  # the twin: a twentieth too much noise
+
+
+def test_sums_of_slices_are_exact_to_the_places_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With next to no noise the report is the input, whose whitening and colouring cancel."""
+    for module in (_noise, _slices):
+        monkeypatch.setattr(module, "SLICES", 500)
+    m = nz.TensorGaussian(nz.TensorDomain((30, 40)), 1e9, 1e-5, covariances=(spd(30, 1), spd(40, 2)))
+    x = np.random.default_rng(1).uniform(-1, 1, (30, 40)).astype(np.float32)
+    assert np.abs(m.privatize(x, rng=1) - x).max() < 8 * math.sqrt(m.variances.max()) + 1e-5
+
+
+def test_clipping_a_ball_takes_no_copy_and_leaves_float32_inside() -> None:
+    ball = nz.TensorBall((1_000, 300), radius=2.0, mode=0)
+    x = np.random.default_rng(1).normal(size=(1_000, 300)).astype(np.float32)
+    x[:500] *= 1e-3
+    own = np.empty_like(x)
+    assert ball.clip(x, out=own) is own
+    assert np.array_equal(own[:500], x[:500])
+    assert ball.norms(own).max() <= 2.0
+    assert own == pytest.approx(ball.clip(x), rel=1e-6)
+    nearest = ball.clip(x).astype(np.float32)
+    assert ball.norms(nearest).max() > 2.0  # the twin: rounded as they are, some slices are too long
+    tiny = nz.TensorBall((1_000, 300), radius=1e-40)
+    assert tiny.clip(x, out=own).dtype == np.float64
 
 
 # -- symmetries and reshaping

@@ -19,6 +19,7 @@ from noisette.core import Moments, Readout, Tail
 from noisette.domains import TensorBall, TensorDomain
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms.tensor._normal import add_noise
+from noisette.mechanisms.tensor._slices import SLICES, release_slices
 from noisette.mechanisms.tensor._tensors import TensorLattice, average, opened, permutations_of
 from noisette.mechanisms.tensor._whole import TensorReports
 from noisette.mechanisms.tensor.modes import Mode, multiply
@@ -112,9 +113,9 @@ class TensorNoise(TensorReports):
     def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Rng = None) -> Any:
         """Return one report for each tensor along the last axes, as an array or a torch tensor like ``x``.
 
-        ``out`` takes the reports, and may be ``x`` itself or a memory map. Beside it no more than a block is held, for
-        float64 whatever the covariances, for other types where the first or the last modes have identity covariance so
-        that the tensor can be cut along them; else a float64 copy is.
+        ``out`` takes the reports, and may be ``x`` itself or a memory map. Beside it no more than a block is held, or
+        some slices of a tensor that is not float64 and has covariances along its first and last modes; only a symmetry
+        needs a float64 copy of such a tensor.
         """
         values, target, restore = opened(x, out)
         _validate.trailing(values, self.domain.dims, "x")
@@ -123,22 +124,52 @@ class TensorNoise(TensorReports):
         else:
             self._check_finite(values)
             if isinstance(self.domain, TensorBall):
-                values = self.domain.clip(values)
+                values = self.domain.clip(values, out=target)
         source = _random.generator(rng)
         first, last = self._tied
         tied, free = self.domain.dims[first:last], math.prod(self.domain.dims[last:])
         inputs, outputs = (array.reshape(-1, *tied, free) for array in (values, target))
-        factors = [*self.modes[first:last], None]
+        factors = [*(mode if mode.covariance is not None else None for mode in self.modes[first:last]), None]
+        bounds = (self.domain.low, self.domain.high) if clip and isinstance(self.domain, TensorDomain) else None
         for place in _blocks(len(inputs), math.prod(tied), free, whole=target.dtype == np.float64):
             part = outputs[place]
+            if part.dtype != np.float64 and part.size > SLICES and not self.symmetry:
+                for tensor, report in zip(inputs[place], part, strict=True):
+                    self._release_slices(tensor, report, factors, bounds, source)
+                continue
             work = part if part.dtype == np.float64 else np.empty(part.shape)
-            np.subtract(inputs[place], self._centre, out=work, dtype=np.float64)
-            if clip and isinstance(self.domain, TensorDomain):
-                np.clip(work, self.domain.low - self._centre, self.domain.high - self._centre, out=work)
+            self._centred(inputs[place], bounds, work)
             self._release(work, factors, source)
             if work is not part:
                 part[...] = work
         return restore(target)
+
+    def _centred(self, part: npt.NDArray[Any], bounds: tuple[float, float] | None, out: FloatArray) -> FloatArray:
+        """Put values, moved within the bounds if there are any, into ``out`` as distances from the centre."""
+        np.subtract(part, self._centre, out=out, dtype=np.float64)
+        if bounds is not None:
+            np.clip(out, bounds[0] - self._centre, bounds[1] - self._centre, out=out)
+        return out
+
+    def _release_slices(
+        self,
+        values: npt.NDArray[Any],
+        target: npt.NDArray[Any],
+        factors: Sequence[Mode | None],
+        bounds: tuple[float, float] | None,
+        rng: np.random.Generator,
+    ) -> None:
+        """Turn one tensor into its report, some slices at a time."""
+
+        def add(white: FloatArray) -> None:
+            add_noise(white, rng, sigma=self.sigma, unit=self._step)
+            white *= self._step
+
+        release_slices(values, target, factors, lambda part: self._centred(part, bounds, np.empty(part.shape)), add)
+        flat = target.reshape(-1)
+        for start in range(0, flat.size, SLICES):
+            part = flat[start : start + SLICES]
+            part[...] = np.rint(part.astype(np.float64) / self._step) * self._step + self._centre
 
     @cached_property
     def _tied(self) -> tuple[int, int]:
@@ -149,11 +180,10 @@ class TensorNoise(TensorReports):
         return (own[0], own[-1] + 1) if own else (len(self.modes), len(self.modes))
 
     def _release(self, work: FloatArray, modes: Sequence[Mode | None], rng: np.random.Generator) -> None:
-        """Turn centred tensors into reports, in place; the last axes are these modes, None for free ones."""
-        shaped = [None if mode is None or mode.covariance is None else mode for mode in modes]
-        multiply(work, [None if mode is None else mode.whitener for mode in shaped])
+        """Turn centred tensors into reports, in place; the last axes are these modes, None for identities."""
+        multiply(work, [None if mode is None else mode.whitener for mode in modes])
         add_noise(work.reshape(-1), rng, sigma=self.sigma, unit=self._step)
-        multiply(work, [None if mode is None else mode.root for mode in shaped])
+        multiply(work, [None if mode is None else mode.root for mode in modes])
         np.rint(work, out=work)
         if self.symmetry:
             average(work[..., 0], self.symmetry, len(self.modes))
