@@ -20,6 +20,20 @@ def problem(size, seed, unequal=True):
     return truth, truth + s * rng.standard_normal(size), s
 
 
+@pytest.mark.parametrize(("size", "noise"), [(750, 0.002), (200, 1e-5)])
+def test_the_fit_converges_where_hundreds_of_truths_stand_alone(size, noise):
+    """A step that leaves atoms out, because others are heavier, takes all chance from their observations."""
+    truth = np.random.default_rng(8).uniform(-1, 1, size)
+    y, s = truth + noise * np.random.default_rng(9).standard_normal(size), np.full(size, noise)
+    grid = _grid(y, s, True)
+    kernel = likelihood(y, np.hypot(s, (grid[1] - grid[0]) / 2), grid)
+    everyone, others = np.ones(size), (np.arange(size) % 5 > 0).astype(float)
+    weights = maximise(kernel, everyone)
+    for counts, found in ((everyone, weights), (others, maximise(kernel, others, start=weights))):
+        gradient = kernel.T @ (counts / (kernel @ found)) - counts.sum()
+        assert gradient.max() <= 1e-3 + 1e-6 * size
+
+
 @pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("size", [2, 10, 300, 20_000])
 def test_no_atom_could_raise_the_likelihood(size, unequal):

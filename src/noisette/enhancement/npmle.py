@@ -12,7 +12,7 @@ from noisette.enhancement.prior import FOLDS, Posterior, Prior, by_fold
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
 _WARM_UP, _ITERATIONS = 10, 200
-_WORK = 1.2e7  # multiplications in one step of the fit
+_LEAST = 1e-12  # weight below which an atom is none
 # Observations beyond this number are put in cells before the fit: this part of a deviation wide, with deviations alike
 # to this ratio.
 _EXACT = 4096
@@ -123,7 +123,7 @@ def maximise(
     size = kernel.shape[1]
     weights = np.full(size, 1 / size) if start is None else start
     fitted = kernel @ weights
-    for _ in range(_WARM_UP if start is None else 0):
+    for _ in range(_WARM_UP):
         weights = weights * (kernel.T @ (counts / fitted)) / counts.sum()
         fitted = kernel @ weights
     likelihood = float(counts @ np.log(fitted))
@@ -132,7 +132,7 @@ def maximise(
         gradient = kernel.T @ (counts / fitted) - counts.sum()
         if gradient.max() <= 1e-3 + tolerance * counts.sum():
             break
-        support = _support(weights, gradient, counts.size)
+        support = _support(weights, gradient)
         # Newton's quadratic model is |root (kernel w / fitted - 2)|^2 on the simplex; scaling solves the constraint.
         model = root[:, None] * (kernel[:, support] / fitted[:, None] - 2)
         triangle: FloatArray = np.asarray(np.linalg.qr(model, mode="r"))
@@ -160,18 +160,16 @@ def maximise(
     return weights
 
 
-def _support(weights: FloatArray, gradient: FloatArray, rows: int) -> IntArray:
-    """Atoms worth a weight: the heavy ones, fewer the more rows there are, and local maxima of the derivative."""
+def _support(weights: FloatArray, gradient: FloatArray) -> IntArray:
+    """Atoms worth a weight: all that have one, lest the step leave their observations alone, and local maxima."""
     padded = np.concatenate([[-np.inf], gradient, [-np.inf]])
     peak = (gradient > 0) & (gradient >= padded[:-2]) & (gradient >= padded[2:])
-    number = max(64, int(math.sqrt(_WORK / rows)))
-    heavy = weights > max(1e-12, np.sort(weights)[-number:][0] * (weights.size > number))
-    return np.flatnonzero(peak | heavy)
+    return np.flatnonzero(peak | (weights > _LEAST))
 
 
 def _prior(grid: FloatArray, weights: FloatArray, width: float) -> Prior:
     """Keep the atoms that carry weight."""
-    kept = weights > 1e-12
+    kept = weights > _LEAST
     return Prior(grid[kept], weights[kept] / weights[kept].sum(), width)
 
 
