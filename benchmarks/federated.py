@@ -1,14 +1,15 @@
 """A round of private federated learning on Flower: what the mod adds, beside Flower's LocalDpMod, and how it scales.
 
-python benchmarks/federated.py             full: 200 and 1,000 clients of 100,000 weights; writes the page of docs
+python benchmarks/federated.py             full: 1,000 clients of 100,000 weights; writes the page of docs
 python benchmarks/federated.py --small     what the tests run: few clients, no Ray, prints the page
-python benchmarks/federated.py --part NAME one measurement ("speed", "rounds 1000 WAY"), kept in --results: a busy
-                                           machine is given back between parts. --page writes what is kept
+python benchmarks/federated.py --part NAME one measurement ("speed", "rounds 200"), kept in --results; --page writes
+                                           what is kept
 
 Rounds run on Flower's simulation, Ray with two processes. Every client does the same: it takes the model, adds a
-constant to it and returns it. Counted are the CPU time of all processes together, which other jobs on the machine
-change little, and the clock. The first round starts processes and opens budgets and does not count; the median of the
-others does. All ways give the same guarantee.
+constant to it and returns it. The ways take turns, round by round, in one simulation, so that all meet the same
+machine. Counted are the CPU time of all processes together, which other jobs on the machine change little, and the
+clock. The first round of a way opens budgets and does not count; the median of the others does. All ways give the same
+guarantee.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ from noisette.federated import Aggregator, Channel, Layout, Norm, Ranges
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.simulation import logged
 from noisette.federated.strategy import PrivateFedAvg
+from noisette.federated.streaming import StreamingGrid
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-federated.md"
 MEMORY = Path("/dev/shm")
 EPSILON, DELTA = 8.0, 1e-6
-ROUNDS = {200: 4, 1000: 3}  # of so many clients
+CLIENTS, ROUNDS = 1000, 4
 WEIGHTS = 100_000
 NONE, PEER = "no privacy", "LocalDpMod"
 OURS = ("tensor-gaussian", "privunit-g", "adaptive-duchi")
+WAYS = (NONE, PEER, *OURS)
+WAY = "way"  # key of a message's way in its config
 
 
 def app_with(mods: list[Any]) -> ClientApp:
@@ -74,13 +78,24 @@ def local_dp(weights: int, rounds: int) -> LocalDpMod:
     return LocalDpMod(1.0, float(sigma) * EPSILON / np.sqrt(2 * np.log(1.25 / DELTA)), EPSILON, DELTA)
 
 
-def built(way: str, weights: int, rounds: int, ledger: Path) -> tuple[ClientApp, FedAvg]:
-    """Return the client's app and the server's strategy of a way."""
+def parts(way: str, weights: int, rounds: int, ledger: Path) -> tuple[list[Any], FedAvg]:
+    """Return the client's mods and the server's strategy of a way."""
     if way in (NONE, PEER):
-        return app_with([] if way == NONE else [local_dp(weights, rounds)]), FedAvg(fraction_evaluate=0.0)
+        return [] if way == NONE else [local_dp(weights, rounds)], FedAvg(fraction_evaluate=0.0)
     clip = Ranges(0.0, 1e-2) if way == "adaptive-duchi" else Norm(1.0)
     strategy = PrivateFedAvg(way, target_epsilon=EPSILON, target_delta=DELTA, clip=clip)
-    return app_with([LocalPrivacy(EPSILON, DELTA, ledger=ledger)]), strategy
+    return [LocalPrivacy(EPSILON, DELTA, ledger=ledger)], strategy
+
+
+def by_turns(mods: dict[str, list[Any]]) -> Any:
+    """Return a mod that does what the mods of the way do that a message names."""
+
+    def chosen(message: Message, context: Context, call_next: Any) -> Message:
+        for mod in mods[str(message.content["config"][WAY])]:
+            return mod(message, context, call_next)
+        return call_next(message, context)
+
+    return chosen
 
 
 def cpu_seconds() -> float:
@@ -97,30 +112,43 @@ def cpu_seconds() -> float:
     return sum(used[number] for number in own)
 
 
-def simulated(way: str, clients: int) -> list[list[float]]:
-    """Return the CPU seconds and the clock's of each round but the first on Flower's simulation."""
+def one_round(way: str, strategy: FedAvg, grid: Grid, number: int, arrays: ArrayRecord) -> ArrayRecord:
+    """Ask all clients once, as the strategy's own start() does, and return the new model."""
+    sending = StreamingGrid(grid, strategy.in_flight) if isinstance(strategy, PrivateFedAvg) else grid
+    messages = strategy.configure_train(number, arrays, ConfigRecord({WAY: way}), sending)
+    found, _ = strategy.aggregate_train(number, sending.send_and_receive(messages, timeout=3600))
+    if found is None:
+        raise RuntimeError(f"{way}: round {number} was not released.")
+    return found
+
+
+def simulated(clients: int, rounds: int = ROUNDS) -> dict[str, list[list[float]]]:
+    """Return the CPU seconds and the clock's of each way's rounds on Flower's simulation, all but its first."""
     from flwr.simulation import run_simulation
 
-    ends: list[tuple[float, float]] = []
+    found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        app, strategy = built(way, WEIGHTS, ROUNDS[clients], Path(folder) / "budget.db")
-        server = ServerApp()
-
-        def ended(number: int, arrays: ArrayRecord) -> None:
-            ends.append((cpu_seconds(), time.monotonic()))
+        made = {way: parts(way, WEIGHTS, rounds, Path(folder) / f"{way}.db") for way in WAYS}
+        app, server = app_with([by_turns({way: mods for way, (mods, _) in made.items()})]), ServerApp()
 
         @server.main()
         def main(grid: Grid, context: Context) -> None:
-            config = ConfigRecord()
-            strategy.start(grid, model(WEIGHTS), num_rounds=ROUNDS[clients], train_config=config, evaluate_fn=ended)
+            models = {way: model(WEIGHTS) for way in WAYS}
+            for strategy in (made[way][1] for way in OURS):
+                strategy.begin(model(WEIGHTS), rounds)
+            for number in range(1, rounds + 1):
+                for way in (*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]):  # another one begins each time
+                    began = cpu_seconds(), time.monotonic()
+                    models[way] = one_round(way, made[way][1], grid, number, models[way])
+                    found[way].append([cpu_seconds() - began[0], time.monotonic() - began[1]])
+                    print(f"round {number} of {rounds}, {way}: {found[way][-1][0]:.1f} s of CPU", flush=True)
 
         resources = {"num_cpus": 1, "num_gpus": 0.0}
         started = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False}
         run_simulation(server, app, clients, backend_config={"init_args": started, "client_resources": resources})
-    if isinstance(strategy, PrivateFedAvg) and any(entry["counted"] != clients for entry in strategy.run.rounds):
+    if any(entry["counted"] != clients for way in OURS for entry in made[way][1].run.rounds):
         raise RuntimeError("A client was left out: the rounds are not comparable.")
-    found: list[list[float]] = np.diff(ends, axis=0)[1:].tolist()
-    return found
+    return {way: times[1:] for way, times in found.items()}
 
 
 def privatising(weights: int, repeats: int = 3) -> dict[str, float]:
@@ -198,9 +226,9 @@ def page(results: dict[str, Any]) -> str:
 One round on Flower 1.41's simulation, two processes, {results["weights"]:,} weights, a training that only adds a
 constant. Every private way gives ({EPSILON:g}, {DELTA:g}) to a client over the run; LocalDpMod has the noise of
 `tensor-gaussian`. Ours keep budgets in a ledger, in memory as all simulated clients share one disk here (on a disk of
-its own a client waits for one more flush a round), and check every report. A first round does not count. Measured by
-`python benchmarks/federated.py` on two cores that other jobs shared: CPU seconds are of all processes of the run and
-say more than the clock. "Added" compares with no privacy.
+its own a client waits for one more flush a round), and check every report. Measured by `python benchmarks/federated.py`
+on two cores. The ways take turns, round by round, in one simulation; the first round of each does not count. CPU
+seconds are of all processes of the run. "Added" compares with no privacy.
 
 {rounds}
 
@@ -222,7 +250,8 @@ peak of what the server and one client at a time hold.
 
 REMARK = """Flower's simulation searches all messages under way once for every client, up to ten times a second and
 for as long as the round lasts: on a busy machine rounds last longer and cost more, with privacy and without.
-`PrivateFedAvg` begins with 16 messages under way and FedAvg with all of them.
+`PrivateFedAvg` begins with 16 messages under way and FedAvg with all of them. A report of LocalDpMod, or of no privacy,
+is four bytes a weight; of `tensor-gaussian` and `privunit-g` two; of `adaptive-duchi` an eighth of one.
 """
 
 
@@ -230,8 +259,7 @@ def measured(part: str, results: dict[str, Any]) -> None:
     """Add one measurement to the results."""
     kind, _, rest = part.partition(" ")
     if kind == "rounds":
-        clients, _, way = rest.partition(" ")
-        results.setdefault("rounds", {}).setdefault(clients, {})[way] = simulated(way, int(clients))
+        results.setdefault("rounds", {})[rest] = simulated(int(rest))
         results["weights"] = WEIGHTS
     else:
         results |= unsimulated(10_000_000, [100, 1000, 10_000], 10_000)
@@ -256,8 +284,7 @@ def run(asked: argparse.Namespace) -> None:
         print(page({"weights": WEIGHTS, "rounds": {}} | unsimulated(10_000, [10, 20], 1000)))
         return
     results = json.loads(asked.results.read_text()) if asked.results.exists() else {}
-    rounds = [f"rounds {clients} {way}" for clients in ROUNDS for way in (NONE, PEER, *OURS)]
-    for part in [] if asked.page else [asked.part] if asked.part else ["speed", *rounds]:
+    for part in [] if asked.page else [asked.part] if asked.part else ["speed", f"rounds {CLIENTS}"]:
         measured(part, results)
         asked.results.write_text(json.dumps(results))
     if not asked.part:

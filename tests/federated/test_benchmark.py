@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord
 from tests.federated.flower import LocalGrid
 
 from noisette.federated import Channel, Layout, Norm
@@ -23,13 +22,13 @@ NODES, WEIGHTS, STEP = 4, 20_000, 1e-3
 
 
 def one_round(way, tmp_path):
-    """Return the mean update of a round of a way, without Ray."""
-    app, strategy = federated.built(way, WEIGHTS, 2, tmp_path / "budget.db")
-    grid, start = LocalGrid(app, range(1, NODES + 1)), federated.model(WEIGHTS)
+    """Return the mean update of a round of a way, without Ray, in an app that serves all ways in turn."""
+    made = {each: federated.parts(each, WEIGHTS, 2, tmp_path / f"{each}.db") for each in federated.WAYS}
+    app = federated.app_with([federated.by_turns({each: mods for each, (mods, _) in made.items()})])
+    grid, start, strategy = LocalGrid(app, range(1, NODES + 1)), federated.model(WEIGHTS), made[way][1]
     if way in federated.OURS:
         start = strategy.begin(start, 2)
-    messages = strategy.configure_train(1, start, ConfigRecord(), grid)
-    arrays, _ = strategy.aggregate_train(1, grid.send_and_receive(messages))
+    arrays = federated.one_round(way, strategy, grid, 1, start)
     return np.concatenate([array.numpy().reshape(-1) for array in arrays.values()])
 
 
