@@ -6,12 +6,14 @@ import json
 import logging
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 _PATIENCE = 10  # seconds that requests have to end once a service is told to stop
@@ -77,6 +79,14 @@ def server(app: FastAPI, *, tls: Tls | None = None) -> uvicorn.Server:
         ssl_keyfile=tls.key if tls else None,
     )
     return uvicorn.Server(settings)
+
+
+def admit_pages(app: FastAPI, origins: Sequence[str], headers: Sequence[str]) -> None:
+    """Let web pages of these sites send requests with these headers; browsers keep those of others out."""
+    if origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=list(headers)
+        )
 
 
 async def read_body(request: Request, most: int) -> bytes:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
 from tests.collector.helpers import COMMUTE, KEYS, running
 from tests.collector.postgres import Postgres, found
 
@@ -43,3 +45,13 @@ def service(campaign: Campaign, store: Store) -> Iterator[httpx.Client]:
     app = create_app([campaign], store, keys, largest_body=200_000)
     with running(app) as url, httpx.Client(base_url=url, timeout=30, verify=trusted()) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def sites() -> Iterator[list[str]]:
+    """Two sites with a page and no more, of other origins than the collector's."""
+    page = FastAPI(openapi_url=None)
+    page.get("/")(lambda: HTMLResponse("<!doctype html><title>A shop</title>"))
+    page.get("/favicon.ico")(lambda: HTMLResponse(""))
+    with running(page) as one, running(page) as two:
+        yield [one, two]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,15 +125,15 @@ class Both:
 
 
 @contextmanager
-def behind_a_shuffler(folder: Path, campaign: Campaign, users: int) -> Iterator[Both]:
-    """Serve a campaign behind a shuffler that mixes so many users, all of whom it knows."""
+def behind_a_shuffler(folder: Path, campaign: Campaign, users: int, *, origins: Sequence[str] = ()) -> Iterator[Both]:
+    """Serve a campaign behind a shuffler that mixes so many users, all of whom it knows; pages of sites may answer."""
     store = Store(f"sqlite:///{folder / 'shuffled.db'}")
     own, secret_of = new_secret(), {f"device-{number}": new_secret() for number in range(users)}
     shuffled = Shuffled(ServerKey.generate(), Clients({"shuffler": own}), minimum=users)
-    with running(create_app([campaign], store, known_keys(), shuffled=shuffled)) as collector:
+    with running(create_app([campaign], store, known_keys(), shuffled=shuffled, origins=origins)) as collector:
         mixing = Shuffler(folder / "shuffler.db", minimum=users)
         to = Http(collector, client="shuffler", secret=own, path=PATH, attempts=1)
-        with running(create_shuffler(mixing, Clients(secret_of), to)) as url:
+        with running(create_shuffler(mixing, Clients(secret_of), to, origins=origins)) as url:
             yield Both(collector, url, store, shuffled, secret_of, own)
 
 

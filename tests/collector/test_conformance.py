@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Error, Page, Route
 from scipy.special import chdtri
-from tests.collector import blind_vectors
+from tests.collector import blind_vectors, seal_vectors
 from tests.collector.vectors import FILE, vectors
 
 from noisette.collector.blind import PrivateKey, PublicKey
@@ -35,7 +35,7 @@ REPLAY = """vectors => vectors.map(({ table, attributes, draws }) => ({
 }))"""
 
 BLIND = """async vectors => Promise.all(vectors.map(async ({ modulus: text, steps }) => {
-  const { blind: make, finish, fromHex, readModulus, toHex } = blind, modulus = readModulus(text);
+  const { blind: make, finish, readModulus } = blind, { fromHex, toHex } = bytes, modulus = readModulus(text);
   return Promise.all(steps.map(async ({ token, factor, signed }) => {
     const own = await make(fromHex(token), modulus, factor && BigInt("0x" + factor));
     const [blinded, inverse] = [own.blinded, own.inverse].map(toHex);
@@ -46,6 +46,24 @@ BLIND = """async vectors => Promise.all(vectors.map(async ({ modulus: text, step
       return { blinded, inverse, signature: error.message };
     }
   }));
+}))"""
+
+SEAL = """vectors => Promise.all(vectors.map(async ({ given }) => {
+  const { campaign, period, report, body, key, once, client, secret } = given, { toHex, sha256, fromBase64 } = bytes;
+  const jwk = { kty: "OKP", crv: "X25519", x: once.x };
+  const pair = {
+    publicKey: await crypto.subtle.importKey("jwk", jwk, "X25519", true, []),
+    privateKey: await crypto.subtle.importKey("jwk", { ...jwk, d: once.d }, "X25519", false, ["deriveBits"]),
+  };
+  const padded = seal.pad(report, body), label = seal.label(campaign, period);
+  const sealed = await seal.seal(padded, label, fromBase64(key), pair), frame = seal.frame(campaign, period, sealed);
+  return {
+    label: toHex(label),
+    length: padded.length,
+    sealed: toHex(await sha256(sealed)),
+    frame: toHex(await sha256(frame)),
+    headers: await seal.sign(secret, client, "post", frame),
+  };
 }))"""
 
 
@@ -68,7 +86,7 @@ def page(browser: Browser) -> Iterator[Page]:
     shown = browser.new_page()
     shown.route("**/*", serve)
     shown.goto(f"{HOST}/")
-    for name in ("random", "laws", "blind", "noisette"):
+    for name in ("bytes", "random", "laws", "blind", "seal", "noisette"):
         shown.evaluate(f"import('/{name}.js').then(found => {{ globalThis.{name} = found; }})")
     yield shown
     shown.close()
@@ -169,3 +187,44 @@ def test_a_browser_blinds_anew_each_time(page: Page) -> None:
     for step in found[:3]:
         signed = key.sign(bytes.fromhex(step["blinded"]))
         assert key.public.finish(token, signed, int(step["inverse"], 16)).hex() == one["steps"][0]["signature"]
+
+
+def test_the_sealed_vectors_are_what_python_does() -> None:
+    assert seal_vectors.vectors() == json.loads(seal_vectors.FILE.read_text(encoding="utf-8"))
+    for number, changes in enumerate(seal_vectors.CHANGES):
+        vector, sealed = seal_vectors.steps(number, changes)
+        opened = seal_vectors.server(number).open(sealed, bytes.fromhex(vector["found"]["label"]))
+        assert opened.rstrip().decode() == vector["given"]["body"]
+
+
+def test_a_browser_seals_the_same(page: Page) -> None:
+    vectors = json.loads(seal_vectors.FILE.read_text(encoding="utf-8"))
+    assert page.evaluate(SEAL, vectors) == [one["found"] for one in vectors]
+
+
+@pytest.mark.parametrize(
+    ("field", "steps"),
+    [
+        ("body", {"sealed", "frame", "headers"}),
+        ("report", {"length", "sealed", "frame", "headers"}),
+        ("period", {"label", "sealed", "frame", "headers"}),
+        ("once", {"sealed", "frame", "headers"}),
+        ("key", {"sealed", "frame", "headers"}),
+        ("secret", {"headers"}),
+    ],
+)
+def test_every_step_depends_on_what_it_should(page: Page, field: str, steps: set[str]) -> None:
+    """The twin: with one thing of another vector, the steps that follow from it change and no others."""
+    first, *_, other = json.loads(seal_vectors.FILE.read_text(encoding="utf-8"))[:4]
+    changed = {"given": first["given"] | {field: other["given"][field]}}
+    if field == "report":
+        changed["given"]["report"] = "[1,2,3]"
+    if field == "body":
+        changed["given"]["body"] = first["given"]["body"].replace('"version":1', '"version":2')
+    (made,) = page.evaluate(SEAL, [changed])
+    assert {name for name, value in made.items() if value != first["found"][name]} == steps
+
+
+def test_a_sealed_report_that_is_too_long(page: Page) -> None:
+    with pytest.raises(Error, match="Expected a report of at most 2592 bytes, got 3000"):
+        page.evaluate("seal.pad('1', 'x'.repeat(3000))")

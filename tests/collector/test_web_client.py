@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.responses import HTMLResponse
-from playwright.sync_api import Browser, Error, Page, Route
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, behind_a_shuffler, known_keys, running
+from playwright.sync_api import Browser, Error, Route
+from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, known_keys, running
+from tests.collector.web import Shop, losing
 
 from noisette.collector import Campaign, Store, create_app
 from noisette.collector.blind import new_code
@@ -26,62 +23,11 @@ CAMPAIGNS = [
     DAILY | {"id": "strange", "mechanism": "staircase", "report": None},
     DAILY | {"id": "admitted", "tokens": "blind", "report": None},
 ]
-OPEN = """async ([url, apiKey, epsilon, code]) => {
-  const { Client } = await import(url + "/static/noisette.js");
-  globalThis.client = await Client.open(url, { apiKey, epsilon, code, attempts: 2 });
-}"""
 ASK_OFTEN = """async values => {
   const all = await Promise.all(Array.from({ length: 5 }, () => client.answer("commute", values)));
   return all.filter(Boolean).length;
 }"""
 QUEUE = "() => JSON.parse(localStorage.getItem('noisette:device'))"
-
-
-class Shop:
-    """A page of another site that has the client."""
-
-    def __init__(self, page: Page, url: str, site: str) -> None:
-        self.page, self.url, self.site = page, url, site
-
-    def open(self, *, epsilon: float = 2.0, key: str = KEYS["device"], code: str = "") -> None:
-        """Load the page, and make or find its device."""
-        self.page.goto(self.site)
-        self.page.evaluate(OPEN, [self.url, key, epsilon, code])
-
-    def answer(self, campaign: str = "commute", values: Any = PERSON) -> bool:
-        """Answer a campaign."""
-        return bool(self.page.evaluate("([id, values]) => client.answer(id, values)", [campaign, values]))
-
-    def send(self) -> dict[str, int]:
-        """Send what waits."""
-        found: dict[str, int] = self.page.evaluate("client.send()")
-        return found
-
-    @property
-    def left(self) -> float:
-        """What is left of the budget."""
-        return float(self.page.evaluate("client.left"))
-
-
-def losing(posted: list[str]) -> Callable[[Route], None]:
-    """Return a network that brings a request, notes what was posted, and loses the answer."""
-
-    def lose(route: Route) -> None:
-        posted.append(route.request.post_data or "")
-        route.fetch()
-        route.abort()
-
-    return lose
-
-
-@pytest.fixture(scope="module")
-def sites() -> Iterator[list[str]]:
-    """Two sites with a page and no more, of other origins than the collector's."""
-    page = FastAPI(openapi_url=None)
-    page.get("/")(lambda: HTMLResponse("<!doctype html><title>A shop</title>"))
-    page.get("/favicon.ico")(lambda: HTMLResponse(""))
-    with running(page) as one, running(page) as two:
-        yield [one, two]
 
 
 @pytest.fixture
@@ -301,14 +247,3 @@ def test_a_collector_that_would_mark_users_is_found_out(shop: Shop) -> None:
     shop.page.unroute("**/tokens/*")
     shop.page.unroute("**/tokens")
     assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
-
-
-def test_a_campaign_behind_a_shuffler_needs_python(browser: Browser, tmp_path: Path) -> None:
-    with behind_a_shuffler(tmp_path, Campaign.from_dict(COMMUTE), 2) as both:
-        page = browser.new_page()
-        shop = Shop(page, both.collector, f"{both.collector}/dashboard")
-        shop.open()
-        with pytest.raises(Error, match=r"cannot seal\. Answer it from Python: noisette\.collector\.ShuffledClient"):
-            shop.answer()
-        assert shop.left == 2
-        page.close()

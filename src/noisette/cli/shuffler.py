@@ -23,6 +23,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--max-body", type=click.IntRange(min=1), help="Largest post in bytes; 4 MiB by default.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 takes a free one.")
+@click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="Site whose pages may send.")
 @click.option("--certificate", type=_FILE, help="PEM file: serve HTTPS with it.")
 @click.option("--key", "private_key", type=_FILE, help="PEM file: the certificate's private key.")
 @click.option("--authority", type=_FILE, help="PEM file: who signed the server's certificate.")
@@ -38,6 +39,7 @@ def shuffler(
     max_body: int | None,
     host: str,
     port: int,
+    origins: tuple[str, ...],
     certificate: Path | None,
     private_key: Path | None,
     authority: Path | None,
@@ -69,7 +71,7 @@ def shuffler(
     name, secret = read_credentials(credentials)
     target = Http(server, client=name, secret=secret, path=PATH, attempts=1, authority=authority)
     opened = Shuffler(store, minimum=minimum, patience=patience, largest=max_store * 2**20)
-    app = create_app(opened, clients, target, largest_body=max_body or LARGEST_BODY)
+    app = create_app(opened, clients, target, largest_body=max_body or LARGEST_BODY, origins=origins)
     bound = listen(host, port)
     url = address(host, bound, tls)
     if as_json:

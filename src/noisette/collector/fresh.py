@@ -16,7 +16,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from noisette.collector import seen, tables
-from noisette.collector.batches import Digests
+from noisette.collector.batches import DIGEST_BYTES, Digests
 
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
 _PARTS = 1 << 12  # of the key space, by its first bits
@@ -70,7 +70,7 @@ class Fresh:
         last = self._rows[-1][0] if self._rows else -1
         for row in connection.execute(_SINCE, {"last": last}):
             self._forget(row.turn)
-            high, low = _words(np.frombuffer(row.digests, np.uint8).reshape(-1, seen.DIGEST_BYTES))
+            high, low = _words(np.frombuffer(row.digests, np.uint8).reshape(-1, DIGEST_BYTES))
             places, _ = self._places(high, low)
             self._high, self._low = np.insert(self._high, places, high), np.insert(self._low, places, low)
             self._marks = np.insert(self._marks, places, np.frombuffer(row.marks, "<i8"))
@@ -79,9 +79,8 @@ class Fresh:
     def _forget(self, turn: int) -> None:
         """Drop those parts that have had their turn since: they are in the tree."""
         for part in self._due(turn):
-            self._high, self._low, self._marks = (
-                np.delete(kept, part) for kept in (self._high, self._low, self._marks)
-            )
+            self._high, self._low = np.delete(self._high, part), np.delete(self._low, part)
+            self._marks = np.delete(self._marks, part)
         while self._rows and self._rows[0][1] + _PARTS <= turn:
             self._rows.popleft()
         self._turn = turn

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from fastapi import FastAPI, Path, Response
-from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import RedirectResponse
 
-from noisette._service import Problem, answers
+from noisette._service import Problem, admit_pages, answers
 from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
 from noisette.collector.campaigns import Campaign
@@ -44,13 +43,7 @@ CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id."
 
 def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     """Add the dashboard and what web pages need to a service; pages of ``origins`` may answer campaigns."""
-    if origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
-        )
+    admit_pages(app, origins, ["Authorization", "Content-Type"])
     readers = service.needs("analyst", "auditor")
     watched = {campaign.id: Watched(campaign) for campaign in service.campaigns.values()}
 

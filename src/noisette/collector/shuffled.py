@@ -72,7 +72,7 @@ def _amplified(campaign: Campaign, minimum: int, delta: float) -> Guarantee | No
 
 def closed(_: Request) -> None:
     """Refuse a report that comes to the collector itself."""
-    detail = "Reports of this collector come through its shuffler. Answer with Python's ShuffledClient."
+    detail = "Reports of this collector come through its shuffler: tell the client where that is."
     raise Problem(403, "shuffler-only", detail)
 
 

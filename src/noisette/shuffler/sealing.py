@@ -1,4 +1,7 @@
-"""Sealing to the server's key: HPKE in base mode (RFC 9180), X25519, HKDF-SHA256, ChaCha20-Poly1305."""
+"""Sealing to the server's key: HPKE in base mode (RFC 9180), X25519, HKDF-SHA256, AES-256-GCM.
+
+All of it is in WebCrypto too: the collector's client for web pages seals in the same way.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 OVERHEAD = 32 + 16  # the one-time public key and the tag
 
 

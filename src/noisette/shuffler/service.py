@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import Counter, Gauge
 from starlette.concurrency import run_in_threadpool
 
+from noisette._service import admit_pages
 from noisette.shuffler._http import LARGEST_BODY, Metrics, new_app, take
-from noisette.shuffler.clients import Clients
+from noisette.shuffler.clients import CLIENT, POST, SIGNATURE, Clients
 from noisette.shuffler.forwarding import Forwarder, log
 from noisette.shuffler.sender import PATH, Http
 from noisette.shuffler.store import Accepted, Shuffler
 
 
-def create_app(shuffler: Shuffler, clients: Clients, server: Http, *, largest_body: int = LARGEST_BODY) -> FastAPI:
-    """Return the service of a shuffler that forwards to ``server``; it closes the shuffler when it ends."""
+def create_app(
+    shuffler: Shuffler,
+    clients: Clients,
+    server: Http,
+    *,
+    largest_body: int = LARGEST_BODY,
+    origins: Sequence[str] = (),
+) -> FastAPI:
+    """Return the service of a shuffler that forwards to ``server``; it closes the shuffler when it ends.
+
+    ``origins`` are the sites whose web pages may send to it.
+    """
     metrics = Metrics()
     forwarded = metrics.make(Counter, "packets_forwarded", "Packets that the server has acknowledged.")
     failed = metrics.make(Counter, "forwarding_failed", "Times that the server took nothing.")
@@ -34,6 +45,7 @@ def create_app(shuffler: Shuffler, clients: Clients, server: Http, *, largest_bo
         log.info("stopped")
 
     app = new_app("Noisette shuffler", metrics, log, lifespan)
+    admit_pages(app, origins, [CLIENT, POST, SIGNATURE, "Content-Type"])
 
     def store(client: str, post: str, body: bytes) -> Accepted:
         done = shuffler.accept(client, post, body)

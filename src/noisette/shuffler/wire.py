@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from noisette import _validate
 
-VERSION = 1
+VERSION = 2  # of frames, and of what a seal is bound to; 1 sealed with another cipher
 LARGEST_BLOCKS = 2**20
 MEDIA_TYPE = "application/vnd.noisette.packets"
 
@@ -28,7 +28,7 @@ class Round:
     """A round of a run or campaign (``context``), of which every client sends ``blocks`` packets.
 
     >>> Round("run-7", 3, blocks=2).label(1).hex()
-    '6e6f6973657474652d73687566666c65720105000000030000000200000001...'
+    '6e6f6973657474652d73687566666c65720205000000030000000200000001...'
     """
 
     context: str

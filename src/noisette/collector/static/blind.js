@@ -1,26 +1,14 @@
 // Tokens that the collector signs without seeing them: RSABSSA-SHA384-PSSZERO-Deterministic of RFC 9474, as
 // noisette/collector/blind.py does it. Hashes and random bytes are WebCrypto's, the large numbers are BigInts.
 
+import { fromHex, joined, toHex } from "./bytes.js";
+
 const BITS = 2048, SIZE = BITS / 8;
 const EXPONENT = 65537n;
 const DIGEST = 48; // bytes of SHA-384
 
 const digest = async (...parts) => new Uint8Array(await crypto.subtle.digest("SHA-384", joined(...parts)));
 
-function joined(...parts) {
-  const whole = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
-
-export const toHex = bytes => Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join("");
-export const fromHex = text => Uint8Array.from(text.match(/../g) ?? [], pair => parseInt(pair, 16));
-export const toBase64 = bytes => btoa(String.fromCharCode(...bytes));
-export const fromBase64 = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
 const toNumber = bytes => BigInt(`0x${toHex(bytes)}`);
 const toBytes = number => fromHex(number.toString(16).padStart(2 * SIZE, "0"));
 

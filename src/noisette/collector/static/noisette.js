@@ -6,8 +6,10 @@
 //   await client.answer("commute", { minutes: 35, by: "bike" });
 //   await client.send();
 
-import { blind, finish, fromBase64, fromHex, readModulus, toBase64, toHex } from "./blind.js";
+import { blind, finish, readModulus } from "./blind.js";
+import { fromBase64, fromHex, fromText, hmac, randomHex, sha256, toBase64, toHex } from "./bytes.js";
 import { draw, encode, known, spends } from "./laws.js";
+import { Shuffler } from "./seal.js";
 
 const VERSION = 1;
 const SLACK = 1 + 1e-9; // floats of a budget that was split and added up again
@@ -16,7 +18,7 @@ const LATER = new Set([408, 425, 429]);
 const FIRST_PAUSE = 200, LONGEST_PAUSE = 30000; // milliseconds
 
 /** Refuse a campaign that this device cannot answer, or whose table spends more than the campaign says. */
-export function check(campaign, id) {
+export function check(campaign, id, sealed = false) {
   if (campaign.version !== VERSION) throw new Error(`Expected a campaign of version ${VERSION}. Reload the page.`);
   if (campaign.id !== id) throw new Error(`Expected campaign '${id}', the collector sent '${campaign.id}'.`);
   if (campaign.table === null || !known(campaign.table)) {
@@ -27,9 +29,10 @@ export function check(campaign, id) {
   if (!["open", "blind"].includes(campaign.tokens)) {
     throw new Error(`A web page has no ${campaign.tokens} tokens, which campaign '${id}' asks for. Reload the page.`);
   }
-  if (campaign.sealed) {
-    throw new Error(`Campaign '${id}' takes sealed reports from a shuffler, and a web page cannot seal. ` +
-      "Answer it from Python: noisette.collector.ShuffledClient.");
+  if (Boolean(campaign.sealed) !== sealed) {
+    throw new Error(campaign.sealed
+      ? `Campaign '${id}' takes reports from its shuffler alone: open the client with { shuffler: { ... } }.`
+      : `Campaign '${id}' has no shuffler in front of it: open the client without one.`);
   }
   const spent = spends(campaign.table, campaign.attributes);
   if (!(spent <= campaign.epsilon * SLACK)) {
@@ -73,9 +76,6 @@ export function periodAt(kind, moment = new Date()) {
 
 // ---- the device -----------------------------------------------------------------------------------------------------
 
-const hex = buffer => toHex(new Uint8Array(buffer));
-const random = count => hex(crypto.getRandomValues(new Uint8Array(count)));
-const bytes = text => new TextEncoder().encode(text);
 const sleep = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
 
 /** The budget does not allow another answer. */
@@ -85,7 +85,8 @@ export class BudgetExceeded extends Error {}
  * One user's device. Its budget, secret, answers and queue are one entry of the page's localStorage, written at once,
  * so that no report exists without its debit. In one period a campaign gets one report, whatever is answered later;
  * permanent answers are made once and sent again in every period. Whoever clears the storage makes a new device. `code`
- * is the user's enrolment code, for campaigns whose tokens are signed: one for each code and period, unseen.
+ * is the user's enrolment code, for campaigns whose tokens are signed: one for each code and period, unseen. `shuffler`
+ * is the way to a collector behind one: { url, client, secret, publicKey }.
  */
 export class Client {
   #url;
@@ -94,12 +95,15 @@ export class Client {
   #code;
   #attempts;
   #timeout;
+  #shuffler;
 
-  static async open(url, { apiKey, epsilon, code = "", name = "device", attempts = 4, timeout = 10000 }) {
+  static async open(url, options) {
+    const { apiKey, epsilon, code = "", name = "device", shuffler = null, attempts = 4, timeout = 10000 } = options;
     if (!globalThis.crypto?.subtle) throw new Error("Noisette needs a page served over https, or from this machine.");
     const client = new Client();
     [client.#url, client.#key, client.#place] = [url.replace(/\/$/, ""), apiKey, `noisette:${name}`];
     [client.#code, client.#attempts, client.#timeout] = [code, attempts, timeout];
+    client.#shuffler = shuffler && await Shuffler.open(shuffler);
     const limit = Math.floor(epsilon * UNITS);
     if (!(limit > 0)) throw new Error(`Expected epsilon=${epsilon} > 0.`);
     await client.#change(state => {
@@ -121,19 +125,23 @@ export class Client {
   async campaign(id) {
     let answer = null;
     try {
-      answer = await this.#ask(`/campaigns/${encodeURIComponent(id)}/table`);
+      answer = await this.#ask(this.#request(id, "table"));
     } catch (error) {
       if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
     }
     if (answer === null || answer.status >= 500) {
       const seen = this.#read().campaigns[id];
       if (seen === undefined) throw new Error(`The collector does not answer, and campaign '${id}' was never seen.`);
-      return check(seen, id);
+      return this.#check(seen, id);
     }
-    if (!answer.ok) throw new Error(`The collector does not show campaign '${id}': ${await reason(answer)}`);
-    const found = check(await answer.json(), id);
+    if (!answer.ok) throw new Error(`The collector does not show campaign '${id}': ${(await refusal(answer)).why}`);
+    const found = this.#check(await answer.json(), id);
     await this.#change(state => { state.campaigns[id] = found; });
     return found;
+  }
+
+  #check(campaign, id) {
+    return check(campaign, id, this.#shuffler !== null);
   }
 
   /** Answer for the current period and queue the report; tell whether a new one was made. A group is sent openly. */
@@ -144,7 +152,7 @@ export class Client {
     }
     const groups = campaign.public_group?.values ?? [null]; // sent in the clear, where the campaign asks for it
     if (!groups.includes(group)) throw new Error(`Expected group='${group}' to be ${groups.join(", ") || "left out"}.`);
-    const asked = hex(await crypto.subtle.digest("SHA-256", bytes(JSON.stringify([id, campaign.table]))));
+    const asked = toHex(await sha256(fromText(JSON.stringify([id, campaign.table]))));
     const question = campaign.answers === "permanent" ? asked : `${asked}/${period}`;
     return this.#change(state => {
       if (state.queue.some(one => one.campaign === id && one.period === period)) return false;
@@ -158,7 +166,7 @@ export class Client {
         state.spent += cost;
         state.answers[question] = encode(draw(campaign.table, inputs));
       }
-      state.queue.push({ campaign: id, period, question, group, key: random(16), state: "waiting", reason: "" });
+      state.queue.push({ campaign: id, period, question, group, key: randomHex(16), state: "waiting", reason: "" });
       return fresh;
     });
   }
@@ -189,31 +197,34 @@ export class Client {
     const admitted = await (blinded ? this.#admit(campaign, period) : this.#named(campaign, period));
     if (!admitted?.ok) return admitted;
     const head = JSON.stringify({ version: VERSION, key, period, ...admitted.by, ...(group !== null && { group }) });
-    return this.#insist(campaign, "reports", `${head.slice(0, -1)},"report":${this.#read().answers[question]}}`);
+    const report = this.#read().answers[question], body = `${head.slice(0, -1)},"report":${report}}`;
+    if (this.#shuffler === null) return this.#insist(this.#request(campaign, "reports", body));
+    const told = await this.#insist(await this.#shuffler.post(campaign, period, report, body));
+    // one that has come before is there from an attempt whose answer was lost
+    return told?.code === "already-sent" ? { ok: true, why: "" } : told;
   }
 
   /** The open token of a period, which follows from the device's secret. */
   async #named(campaign, period) {
-    const secret = fromHex(this.#read().secret);
-    const hmac = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-    return { ok: true, by: { token: hex(await crypto.subtle.sign("HMAC", hmac, bytes(`${campaign}\n${period}`))) } };
+    const token = await hmac(fromHex(this.#read().secret), fromText(`${campaign}\n${period}`));
+    return { ok: true, by: { token: toHex(token) } };
   }
 
   /** The signed token of a period: made once, and shown blinded until the collector has signed it. */
   async #admit(campaign, period) {
     const place = `${campaign}\n${period}`, kept = this.#read().tokens[place];
     if (kept?.signature) return { ok: true, by: { token: kept.token, signature: kept.signature } };
-    const shown = await this.#insist(campaign, `tokens/${encodeURIComponent(period)}`);
+    const shown = await this.#insist(this.#request(campaign, `tokens/${encodeURIComponent(period)}`));
     if (!shown?.ok) return shown;
     const { modulus: text } = await shown.answer.json(), modulus = readModulus(text);
     const token = crypto.getRandomValues(new Uint8Array(32)), { blinded, inverse } = await blind(token, modulus);
-    const made = { token: hex(token), modulus: text, blinded: toBase64(blinded), inverse: toBase64(inverse) };
+    const made = { token: toHex(token), modulus: text, blinded: toBase64(blinded), inverse: toBase64(inverse) };
     const own = await this.#change(state => state.tokens[place] ??= made); // the first one stands
     if (own.modulus !== text) {
       throw new Error("The collector shows another key than before. Do not answer: it may mark users.");
     }
     const asked = JSON.stringify({ code: this.#code, period, blinded: own.blinded });
-    const signed = await this.#insist(campaign, "tokens", asked);
+    const signed = await this.#insist(this.#request(campaign, "tokens", asked));
     if (!signed?.ok) return signed;
     const raw = fromBase64((await signed.answer.json()).signed);
     const signature = toBase64(await finish(fromHex(own.token), raw, fromBase64(own.inverse), modulus));
@@ -221,14 +232,14 @@ export class Client {
     return { ok: true, by: { token: own.token, signature } };
   }
 
-  /** Ask with growing pauses until the collector has decided; null when all attempts failed. */
-  async #insist(campaign, path, body) {
+  /** Ask with growing pauses until there is a decision; null when all attempts failed. */
+  async #insist(request) {
     for (let attempt = 0; attempt < this.#attempts; attempt++) {
       if (attempt) await sleep(Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2));
       try {
-        const answer = await this.#ask(`/campaigns/${encodeURIComponent(campaign)}/${path}`, body);
+        const answer = await this.#ask(request);
         if (answer.status < 500 && !LATER.has(answer.status)) {
-          return { ok: answer.ok, why: answer.ok ? "" : await reason(answer), answer };
+          return answer.ok ? { ok: true, why: "", answer } : { ok: false, ...await refusal(answer) };
         }
       } catch (error) {
         if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
@@ -237,15 +248,20 @@ export class Client {
     return null;
   }
 
-  #ask(path, body) {
+  /** What to ask the collector about a campaign. */
+  #request(campaign, path, body) {
     const headers = { Authorization: `Bearer ${this.#key}`, ...(body && { "Content-Type": "application/json" }) };
-    const signal = AbortSignal.timeout(this.#timeout);
-    return fetch(this.#url + path, { method: body ? "POST" : "GET", headers, body, signal, credentials: "omit" });
+    const url = `${this.#url}/campaigns/${encodeURIComponent(campaign)}/${path}`;
+    return { url, method: body ? "POST" : "GET", headers, body };
+  }
+
+  #ask({ url, ...request }) {
+    return fetch(url, { ...request, signal: AbortSignal.timeout(this.#timeout), credentials: "omit" });
   }
 
   #read() {
     const stored = localStorage.getItem(this.#place);
-    const fresh = { secret: random(32), spent: 0, campaigns: {}, answers: {}, tokens: {}, queue: [] };
+    const fresh = { secret: randomHex(32), spent: 0, campaigns: {}, answers: {}, tokens: {}, queue: [] };
     return stored ? { ...fresh, ...JSON.parse(stored) } : fresh;
   }
 
@@ -260,10 +276,12 @@ export class Client {
   }
 }
 
-async function reason(answer) {
+/** Why an answer is a refusal, in a sentence and in one word. */
+async function refusal(answer) {
   try {
-    return String((await answer.json()).detail);
+    const { detail, reason } = await answer.json();
+    return { why: String(detail), code: reason };
   } catch {
-    return `status ${answer.status}`;
+    return { why: `status ${answer.status}`, code: "" };
   }
 }
