@@ -87,6 +87,12 @@ def test_a_shuffled_federation_on_flowers_simulation(tmp_path):
         (["-e", "1", "--mechanism", "grr", "--plan"], "mechanism='grr'"),
         (["-e", "1", "--adapt-ranges", "--plan"], "no ranges"),
         (["-e", "1", "--model", "central"], "local"),
+        (
+            ["-e", "1", "--clients", "9", "--clients-per-round", "10", "--plan"],
+            "per-round 10 to be at most 9",
+        ),
+        (["-e", "1", "--clients", "9", "--minimum", "10", "--plan"], "--minimum 10 to be at most 9"),
+        (["-e", "1", "--enhance", "shrink", "--plan"], "enhance='shrink'"),
     ],
 )
 @pytest.mark.needs_data

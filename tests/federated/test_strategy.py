@@ -280,6 +280,9 @@ def test_history_is_json(tmp_path):
         ({"model": "shuffled"}, "a mixer with model"),
         ({"minimum": 0}, "minimum=0"),
         ({"server_rate": -1.0}, "server_rate"),
+        ({"enhance": "shrink"}, "enhance='shrink' to be one of auto, none, hdr4me-l1"),
+        ({"enhance": "simplex"}, "enhance='simplex'"),
+        ({"minimum": 5, "clients_per_round": 4}, "minimum=5 to be at most clients_per_round=4"),
     ],
 )
 def test_bad_terms_are_refused(terms, words):

@@ -84,7 +84,13 @@ def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     ball = any(shape in _SPREAD for shape in family(asked["mechanism"]).shapes)
     if ball and asked["adapt_ranges"]:
         raise ValueError(f"{asked['mechanism']} has no ranges: leave --adapt-ranges out.")
-    per_round = min(asked["clients_per_round"] or asked["clients"], asked["clients"])
+    per_round = asked["clients_per_round"] or asked["clients"]
+    for name, most in (("clients_per_round", asked["clients"]), ("minimum", per_round)):
+        if (asked[name] or 0) > most:
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"Expected --{option} {asked[name]} to be at most {most}: so many clients a round can ask."
+            )
     mixed = asked["model"] == "shuffled"
     least = per_round if mixed else asked["minimum"]
     strategy = PrivateFedAvg(
@@ -182,8 +188,8 @@ def _show(record: Mapping[str, Any]) -> None:
     each = "mu" if "gaussian" in record["settings"]["mechanism"] else "epsilon"
     out.print(
         literal(
-            f"{record['settings']['mechanism']}: {record['weights']:,} weights, {record['answers']:,} answers an "
-            f"update, {each} = {number(record['budget'])} each"
+            f"{record['settings']['mechanism']}: {record['weights']:,} weights, {record['answers']:,} "
+            f"answer{'s' * (record['answers'] != 1)} an update, {each} = {number(record['budget'])} each"
         ),
         soft_wrap=True,
     )

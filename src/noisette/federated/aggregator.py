@@ -11,7 +11,7 @@ import numpy as np
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Estimate
-from noisette.enhancement import enhance
+from noisette.enhancement import METHODS, enhance
 from noisette.federated.channel import Channel, RejectedReport
 
 
@@ -161,3 +161,5 @@ def enhanced(estimate: Estimate, channel: Channel, method: str = "james-stein") 
 
 
 _LEAST_SHRUNK = 4  # James and Stein need more than three
+# what shrinks weights, which have neither ends nor a sum as frequencies have
+SHRINKAGES = tuple(name for name, method in METHODS.items() if not method.needs_domain and method.scale != "own")

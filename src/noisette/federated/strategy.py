@@ -18,7 +18,7 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.federated.aggregator import Aggregator, TooFew, enhanced
+from noisette.federated.aggregator import SHRINKAGES, Aggregator, TooFew, enhanced
 from noisette.federated.channel import RejectedReport
 from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.history import History
@@ -90,6 +90,13 @@ class PrivateFedAvg(FedAvg):
             raise ValueError("Expected a mixer with model='shuffled', and with no other: who would mix the reports?")
         if model == "shuffled" and weighted:
             raise ValueError("Mixed reports have no sender, hence no weight: leave weighted=True out.")
+        if enhance not in SHRINKAGES:
+            raise ValueError(f"Expected enhance={enhance!r} to be one of {', '.join(SHRINKAGES)}.")
+        if clients_per_round is not None and minimum > clients_per_round:
+            raise ValueError(
+                f"Expected minimum={minimum} to be at most clients_per_round={clients_per_round}: no round would ever "
+                "be released."
+            )
         self.target = {"target_epsilon": target_epsilon, "target_delta": target_delta}
         self.asked_terms: dict[str, Any] = {
             "clip": clip,
