@@ -24,6 +24,7 @@ class Undone(Exception):
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let so few digests wait that many go on in every transaction."""
     monkeypatch.setattr(fresh, "MOST", 200)
+    monkeypatch.setattr(fresh, "_SMALL", 60)
     return 200
 
 

@@ -1,8 +1,8 @@
 """Digests on their way into the index of SQLite, which takes many of one place at once far faster than one of each.
 
 Tokens are random. Put into the tree as they come, each changes a page of its own, and a commit writes whole pages. So a
-transaction appends its digests to a log, one row for all, and takes into the tree those of the next part of the key
-space, which have gathered there since that part's last turn. What is in the log and not yet in the tree is in memory
+transaction appends its digests to a log, one row for all, and takes into the tree those of the next parts of the key
+space, which have gathered there since those parts' last turn. What is in the log and not yet in the tree is in memory
 too, sorted; it is read from the log, never from what this process believes to have written.
 """
 
@@ -19,15 +19,65 @@ from noisette.collector import seen, tables
 from noisette.collector.batches import DIGEST_BYTES, Digests
 
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
-_PARTS = 1 << 12  # of the key space, by its first bits
-_SHIFT = np.uint64(64 - 12)
+_GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
+_SMALL = 1 << 14  # digests that are sorted by themselves before they are put among the others
+_BITS = 12
+_PARTS = 1 << _BITS  # of the key space, by its first bits
+_SHIFT = np.uint64(64 - _BITS)
+_STARTS = np.arange(_PARTS, dtype=np.uint64) << _SHIFT
 
 _INSERT = sa.insert(tables.fresh).inline()
 _SINCE = sa.select(tables.fresh).where(tables.fresh.c.number > sa.bindparam("last")).order_by(tables.fresh.c.number)
-_UNTIL = sa.delete(tables.fresh).where(tables.fresh.c.number < sa.bindparam("first"))
+_UNTIL = sa.delete(tables.fresh).where(tables.fresh.c.number <= sa.bindparam("last"))
 
 Words = npt.NDArray[np.uint64]
 Marks = npt.NDArray[np.int64]
+
+
+class _Sorted:
+    """Digests in order of their bytes, as two numbers each, with their marks."""
+
+    def __init__(self) -> None:
+        self.high: Words = np.zeros(0, dtype=np.uint64)
+        self.low: Words = np.zeros(0, dtype=np.uint64)
+        self.marks: Marks = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.high)
+
+    def find(self, high: Words, low: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return where digests are, or belong, and which are there."""
+        first, end = (np.searchsorted(self.high, high, side) for side in ("left", "right"))
+        stop = end.copy()
+        while (undecided := np.flatnonzero(first < end)).size:  # others begin with the same 64 bits
+            middle = (first[undecided] + end[undecided]) // 2
+            below = self.low[middle] < low[undecided]
+            first[undecided[below]], end[undecided[~below]] = middle[below] + 1, middle[~below]
+        known = np.zeros(len(high), dtype=bool)
+        alike = np.flatnonzero(first < stop)
+        known[alike] = self.low[first[alike]] == low[alike]
+        return first, known
+
+    def add(self, high: Words, low: Words, marks: Marks) -> None:
+        """Put others, which are in order and not there, in their places."""
+        places, _ = self.find(high, low)
+        self.high, self.low = np.insert(self.high, places, high), np.insert(self.low, places, low)
+        self.marks = np.insert(self.marks, places, marks)
+
+    def take(self, part: slice) -> None:
+        """Take some of them out."""
+        self.high, self.low = np.delete(self.high, part), np.delete(self.low, part)
+        self.marks = np.delete(self.marks, part)
+
+    def of_parts(self, turn: int, until: int) -> list[slice]:
+        """Return where the parts lie whose turn it is: one slice, two where they start over, the later first."""
+        first = turn % _PARTS
+        end = first + min(until - turn, _PARTS)
+        ends = [(first, end)] if end <= _PARTS else [(first, _PARTS), (0, end - _PARTS)]
+        bounds = np.append(_STARTS, 0)[np.asarray(ends)]
+        places = np.searchsorted(self.high, bounds)
+        places[np.asarray(ends) == _PARTS] = len(self)
+        return [slice(int(start), int(stop)) for start, stop in places]
 
 
 class Fresh:
@@ -39,16 +89,16 @@ class Fresh:
     def __init__(self) -> None:
         self._turn = 0  # how many parts have had theirs, over all time
         self._rows: deque[tuple[int, int]] = deque()  # number in the log, and the turn when it was written
-        self._high: Words = np.zeros(0, dtype=np.uint64)
-        self._low: Words = np.zeros(0, dtype=np.uint64)
-        self._marks: Marks = np.zeros(0, dtype=np.int64)
+        self._many, self._few = _Sorted(), _Sorted()
 
     def insert(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
         """Write digests in order of their bytes, or return False and write nothing if one of them is known."""
         self._replay(connection)
         high, low = _words(digests)
         twice = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-        if twice.any() or self._places(high, low)[1].any() or seen.any_in_tree(connection, digests):
+        if twice.any() or any(one.find(high, low)[1].any() for one in (self._many, self._few)):
+            return False
+        if seen.any_in_tree(connection, digests):
             return False
         turn = self._settle(connection, len(digests))
         row = {"turn": turn, "digests": digests.tobytes(), "marks": marks.astype("<i8").tobytes()}
@@ -59,74 +109,48 @@ class Fresh:
         """Return the marks of those digests that are known."""
         self._replay(connection)
         found = seen.lookup(connection, digests)
-        if digests:
-            places, known = self._places(*_words(np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), -1)))
-            for which in np.flatnonzero(known).tolist():
-                found[digests[which]] = int(self._marks[places[which]])
+        words = _words(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES))
+        for one in (self._many, self._few):
+            places, known = one.find(*words)
+            marks = one.marks[places[known]].tolist()
+            found |= {digests[which]: mark for which, mark in zip(np.flatnonzero(known).tolist(), marks, strict=True)}
         return found
 
     def _replay(self, connection: sa.Connection) -> None:
         """Do in memory what the log says has happened since the last look at it."""
-        last = self._rows[-1][0] if self._rows else -1
+        last = self._rows[-1][0] if self._rows else 0
         for row in connection.execute(_SINCE, {"last": last}):
-            self._forget(row.turn)
-            high, low = _words(np.frombuffer(row.digests, np.uint8).reshape(-1, DIGEST_BYTES))
-            places, _ = self._places(high, low)
-            self._high, self._low = np.insert(self._high, places, high), np.insert(self._low, places, low)
-            self._marks = np.insert(self._marks, places, np.frombuffer(row.marks, "<i8"))
+            if row.turn > self._turn:  # these parts are in the tree since
+                for one in (self._many, self._few):
+                    for part in one.of_parts(self._turn, row.turn):
+                        one.take(part)
+                self._turn = row.turn
             self._rows.append((row.number, row.turn))
-
-    def _forget(self, turn: int) -> None:
-        """Drop those parts that have had their turn since: they are in the tree."""
-        for part in self._due(turn):
-            self._high, self._low = np.delete(self._high, part), np.delete(self._low, part)
-            self._marks = np.delete(self._marks, part)
-        while self._rows and self._rows[0][1] + _PARTS <= turn:
+            words = _words(np.frombuffer(row.digests, np.uint8).reshape(-1, DIGEST_BYTES))
+            self._few.add(*words, np.frombuffer(row.marks, "<i8"))
+            if len(self._few) > _SMALL:
+                self._many.add(self._few.high, self._few.low, self._few.marks)
+                self._few = _Sorted()
+        while self._rows and self._rows[0][1] + _PARTS <= self._turn:
             self._rows.popleft()
-        self._turn = turn
 
     def _settle(self, connection: sa.Connection, more: int) -> int:
-        """Take parts into the tree, one after the other, until there is room for more; return whose turn is next."""
-        room = MOST - more
-        bounds = np.searchsorted(self._high, np.arange(_PARTS, dtype=np.uint64) << _SHIFT)
-        sizes = np.diff(np.append(bounds, len(self._high)))
-        left = len(self._high) - np.cumsum(np.roll(sizes, -(self._turn % _PARTS)))
-        parts = 0 if len(self._high) <= room else 1 + int(np.searchsorted(-left, -room))
-        turn = self._turn + min(parts, _PARTS)
-        for part in self._due(turn):
-            digests = np.column_stack([self._high[part], self._low[part]]).astype(">u8").view(np.uint8)
-            seen.insert(connection, digests, self._marks[part])
+        """Take parts into the tree, one after the other, if more would be too many; return whose turn is next."""
+        held = len(self._many) + len(self._few)
+        if held + more <= MOST:
+            return self._turn
+        room = int(MOST * (1 - _GULP)) - more
+        bounds = sum(np.append(np.searchsorted(one.high, _STARTS), len(one)) for one in (self._many, self._few))
+        left = held - np.cumsum(np.roll(np.diff(bounds), -(self._turn % _PARTS)))
+        turn = self._turn + min(_PARTS, 1 + int(np.searchsorted(-left, -room)))
+        for one in (self._many, self._few):
+            for part in one.of_parts(self._turn, turn):
+                digests = np.column_stack([one.high[part], one.low[part]]).astype(">u8").view(np.uint8)
+                seen.insert(connection, digests, one.marks[part])
         done = [number for number, written in self._rows if written + _PARTS <= turn]
         if done:
-            connection.execute(_UNTIL, {"first": done[-1] + 1})
+            connection.execute(_UNTIL, {"last": done[-1]})
         return turn
-
-    def _due(self, turn: int) -> list[slice]:
-        """Return where the digests lie whose parts come before a turn: one slice, two where it starts over."""
-        if turn - self._turn >= _PARTS:
-            return [slice(0, len(self._high))]
-        first = self._turn % _PARTS
-        end = first + turn - self._turn
-        parts = [(first, end)] if end <= _PARTS else [(first, _PARTS), (0, end - _PARTS)]  # the later first
-        return [slice(self._start(one), self._start(other)) for one, other in parts]
-
-    def _start(self, part: int) -> int:
-        if part == _PARTS:
-            return len(self._high)
-        return int(np.searchsorted(self._high, np.uint64(part) << _SHIFT))
-
-    def _places(self, high: Words, low: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Return where digests are, or belong, among those in memory, and which are there."""
-        first, end = (np.searchsorted(self._high, high, side) for side in ("left", "right"))
-        stop = end.copy()
-        while (open_ := np.flatnonzero(first < end)).size:  # others begin with the same 64 bits: by chance, never
-            middle = (first[open_] + end[open_]) // 2
-            below = self._low[middle] < low[open_]
-            first[open_[below]], end[open_[~below]] = middle[below] + 1, middle[~below]
-        known = np.zeros(len(high), dtype=bool)
-        alike = np.flatnonzero(first < stop)
-        known[alike] = self._low[first[alike]] == low[alike]
-        return first, known
 
 
 def _words(digests: Digests) -> tuple[Words, Words]:
