@@ -15,7 +15,8 @@ from scipy.special import ndtri
 import noisette as nz
 from noisette.guarantees import gaussian_mu
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
-from noisette.utility.angles import folded, normal_turns, wrapped
+from noisette.utility import turns as turning
+from noisette.utility.angles import folded, wrapped
 from noisette.utility.lengths import length_and_cosine
 from noisette.utility.sgd import (
     EntryNoise,
@@ -26,6 +27,7 @@ from noisette.utility.sgd import (
     measured,
     predicted,
 )
+from noisette.utility.turns import normal_turns
 
 ALARM = 1e-6
 NAMES = ("direction", "cosine", "magnitude", "gradient")
@@ -95,14 +97,45 @@ def test_folded_and_wrapped_angles_are_those_of_an_integral(std: float) -> None:
 
 def test_the_quadrature_is_fine_enough() -> None:
     """Without any gradient all directions are alike."""
-    turns = normal_turns(np.full(500, 1e-12), 1.0)
+    turns = normal_turns(np.full(500, 1e-12), np.ones(500))
     assert turns[-1] == pytest.approx(math.pi**2 / 3, rel=1e-9)  # uniform on the circle
     k = 3.0  # the first of many angles of a random direction has variance near 1 / (d - 2)
     spread = quad(lambda u: (u - math.pi / 2) ** 2 * math.sin(u) ** 498, 0, math.pi)[0]
     spread /= quad(lambda u: math.sin(u) ** 498, 0, math.pi)[0]
     clean = math.atan2(math.sqrt(499), 1.0)
-    assert turns[0] == pytest.approx(spread + (clean - math.pi / 2) ** 2, rel=1e-5)
+    assert turns[0] == pytest.approx(spread + (clean - math.pi / 2) ** 2, rel=1e-8)
     assert turns[0] != pytest.approx(k / 500, rel=0.1)
+
+
+def test_angles_of_noise_that_differs_are_those_of_integrals_and_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    for x, y, s, t in ((0.3, -0.8, 1.0, 0.2), (2.0, 0.1, 0.01, 3.0), (-0.5, 0.0, 0.7, 0.7)):
+
+        def turned(v: float, u: float, x: float = x, y: float = y, s: float = s, t: float = t) -> float:
+            apart = math.atan2(y + t * v, x + s * u) - math.atan2(y, x)
+            return ((apart + math.pi) % (2 * math.pi) - math.pi) ** 2 * math.exp(-(u * u + v * v) / 2) / (2 * math.pi)
+
+        cuts = [(-9.0, min(max(at, -9.0), 9.0), 9.0) for at in (-x / s, -y / t)]  # the origin has no angle
+        whole = math.fsum(
+            dblquad(turned, *wide, *high, epsabs=1e-9)[0] for wide in pairwise(cuts[0]) for high in pairwise(cuts[1])
+        )
+        assert normal_turns(np.asarray([x, y]), np.asarray([s, t]) ** 2)[0] == pytest.approx(whole, rel=1e-5)
+    rng = np.random.default_rng(8)
+    draws, worst = 100_000, 0.0
+    level = float(ndtri(1 - ALARM * 1e-3 / (2 * 100)))
+    for dims in (3, 8, 20):
+        g, variances = unit(dims), 10 ** rng.uniform(-4, 1, dims)
+        noisy = to_spherical(g + np.sqrt(variances) * rng.standard_normal((draws, dims)))[1]
+        apart = np.square((noisy - to_spherical(g)[1] + math.pi) % (2 * math.pi) - math.pi)
+        found, error = apart.mean(axis=0), apart.std(axis=0) / math.sqrt(draws)
+        assert np.all(np.abs(normal_turns(g, variances) - found) < level * error)
+        worst = max(worst, np.max(np.abs(normal_turns(g, variances[::-1]) - found) / error))
+    assert worst > 10 * level  # the twin: whose noise is whose counts
+    g, variances = unit(500), np.repeat(rng.uniform(0.1, 1.0, 5), 100)
+    usual = normal_turns(g, variances)
+    monkeypatch.setattr(turning, "_MANY", 16)
+    assert normal_turns(g, variances) == pytest.approx(usual, rel=1e-6)  # nodes enough
+    single = normal_turns(g, variances * rng.uniform(1 - 1e-9, 1 + 1e-9, 500))  # no stretches at all
+    assert single == pytest.approx(usual, rel=1e-5)
 
 
 def test_lengths_and_cosines_are_those_of_integrals_over_the_plane() -> None:
@@ -134,9 +167,10 @@ def test_noise_of_several_sizes_and_directions_is_predicted() -> None:
     }
     for law, noise in laws.values():
         found, said = measured(g + noise, g), predicted(law, g)
-        assert math.isnan(said.direction)
+        assert math.isnan(said.direction) == (law.turned is not None)
         assert found.standard_errors is not None
-        for name, error in zip(NAMES[1:], found.standard_errors[1:], strict=True):
+        known = NAMES if law.turned is None else NAMES[1:]
+        for name, error in zip(known, found.standard_errors[-len(known) :], strict=True):
             assert abs(getattr(found, name) - getattr(said, name)) < LEVEL * error, name
     straight = predicted(laws["apart"][0], g)
     assert abs(measured(g + laws["turned"][1], g).cosine - straight.cosine) > 1e-3  # the twin: the basis counts

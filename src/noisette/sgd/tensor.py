@@ -56,6 +56,11 @@ class _Noise:
             made = np.multiply.outer(made, variances).reshape(-1)
         return made
 
+    @property
+    def correlated(self) -> bool:
+        """Whether a mode has a covariance that is not diagonal."""
+        return any(turn is not None for _, turn in self._axes)
+
     def turned(self, gradient: FloatArray) -> FloatArray:
         """Return a gradient, as one row, in the basis of `spectrum`."""
         shaped = gradient.reshape([mode.size for mode in self.modes])
@@ -166,4 +171,5 @@ class TensorGaussian(Perturbation):
             parts = zip(np.split(gradient, ends), noises, strict=True)
             return np.concatenate([noise.turned(part) for part, (noise, _) in parts])
 
-        return EntryNoise(np.concatenate([scale * noise.spectrum for noise, scale in noises]), turned)
+        variances = np.concatenate([scale * noise.spectrum for noise, scale in noises])
+        return EntryNoise(variances, turned if any(noise.correlated for noise, _ in noises) else None)

@@ -19,8 +19,9 @@ from noisette import _validate
 from noisette._random import Rng, generator
 from noisette._validate import FloatArray
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
-from noisette.utility.angles import folded, normal_turns, wrapped
+from noisette.utility.angles import folded, wrapped
 from noisette.utility.lengths import length_and_cosine
+from noisette.utility.turns import normal_turns
 
 __all__ = [
     "EfficiencyDifference",
@@ -59,8 +60,7 @@ class VectorNoise:
 
     def errors(self, gradient: FloatArray) -> GradientErrors:
         """Return the expected errors: integrals over a few independent variables."""
-        length, cosine = length_and_cosine(gradient, np.full(gradient.size, self.std**2))
-        return _errors(self, gradient, float(normal_turns(gradient, self.std).mean()), cosine, length)
+        return EntryNoise(np.full(gradient.size, self.std**2)).errors(gradient)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +68,11 @@ class EntryNoise:
     """Normal noise with a variance for each entry: budgets by layer, or a covariance along each mode of a tensor.
 
     Where entries are correlated, ``turned`` is an orthogonal map after which they are not, and ``variances`` are those
-    behind it. The error of the angles has no closed form: it is NaN.
+    behind it. The error of the angles, which are those of the entries before the map, is then not known: it is NaN.
     """
 
     variances: FloatArray
-    turned: Callable[[FloatArray], FloatArray] = lambda gradient: gradient
+    turned: Callable[[FloatArray], FloatArray] | None = None
 
     def mean(self, gradient: FloatArray) -> FloatArray:
         """Return the expected noisy gradient."""
@@ -83,9 +83,11 @@ class EntryNoise:
         return float(gradient @ gradient) + float(self.variances.sum())
 
     def errors(self, gradient: FloatArray) -> GradientErrors:
-        """Return the expected errors, by integrals over one variable."""
-        length, cosine = length_and_cosine(self.turned(gradient), self.variances)
-        return _errors(self, gradient, math.nan, cosine, length)
+        """Return the expected errors, by integrals over a few independent variables."""
+        turned = gradient if self.turned is None else self.turned(gradient)
+        length, cosine = length_and_cosine(turned, self.variances)
+        turns = float(normal_turns(gradient, self.variances).mean()) if self.turned is None else math.nan
+        return _errors(self, gradient, turns, cosine, length)
 
 
 @dataclass(frozen=True)
