@@ -92,10 +92,13 @@ class Logistic:
 
     def gradients(self, weights: Vector, rng: np.random.Generator) -> Vector:
         places = _batches(self.people, self.batch, rng)
-        inputs, labels = self._inputs[places], (self.people.labels[places] >= 5).float()
-        own = torch.from_numpy(np.broadcast_to(weights, (len(places), 785)).astype(np.float32))
-        errors = torch.sigmoid(torch.bmm(inputs, own[:, :, None])[:, :, 0]) - labels
-        return np.asarray(torch.bmm(errors[:, None], inputs)[:, 0].double().numpy() / self.batch)
+        each = torch.from_numpy(np.broadcast_to(weights, (len(places), 785)).astype(np.float32))
+        found = []
+        for own, part in zip(each.split(TOGETHER), places.split(TOGETHER), strict=True):
+            inputs, labels = self._inputs[part], (self.people.labels[part] >= 5).float()
+            errors = torch.sigmoid(torch.bmm(inputs, own[:, :, None])[:, :, 0]) - labels
+            found.append(torch.bmm(errors[:, None], inputs)[:, 0])
+        return np.asarray(torch.cat(found).double().numpy() / self.batch)
 
     def score(self, weights: Vector) -> float:
         scores = _with_constant(self.people.test_inputs.flatten(1)).double().numpy() @ weights
