@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy as sa
-from tests.collector.helpers import COMMUTE, accept, auth, entries, entry, known_keys, running
+from tests.collector.helpers import COMMUTE, accept, auth, entries, entry, known_keys, running, until
 
-from noisette.collector import Campaign, Store, create_app, tables, tracks
-from noisette.collector.tracks import follow
+from noisette.collector import Campaign, Store, create_app, pages, tables, tracks
+from noisette.collector.tracks import Tracker, follow
 
 
 def _found(users: int, quantities: int = 2) -> dict[str, Any]:
@@ -41,6 +41,50 @@ def test_a_restart_loses_no_point(tmp_path: Path) -> None:
     assert [[point["users"] for point in track] for track in shown] == [[40], [40, 140]]
     assert shown[1][:1] == shown[0]
     assert [len(point["std_errors"]) for point in shown[1]] == [4, 4]
+
+
+def test_errors_are_followed_though_nobody_looks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The points of the service's own thread are those that the dashboard would have added."""
+    monkeypatch.setattr(tracks, "QUANTITIES", 3)  # of four
+    monkeypatch.setattr(tracks, "_EVERY", 0.01)
+    monkeypatch.setattr(pages, "QUANTITIES", 3)
+    campaign = store.register(Campaign.from_dict(COMMUTE))
+    app = create_app([campaign], store, known_keys())
+    with running(app) as address:
+        path = f"{address}/dashboard/campaigns/{campaign.id}"
+        for users in (40, 80):
+            accept(store, campaign, *entries(campaign, 40, seed=users))
+            until(lambda users=users: _counts(store)[-1:] == [users])  # type: ignore[misc]  # bound now
+            told = httpx.get(path, headers=auth("analyst")).json()
+            assert told["track"][-1]["users"] == users
+            shown = [row["std_error"] for row in told["estimates"]["dimensions"]]
+            assert told["track"][-1]["std_errors"] == shown
+            assert len(shown) == 4  # a mean and three of four shares
+    assert _counts(store) == [40, 80]
+
+
+def test_a_database_that_is_away_does_not_end_the_tracker(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = store.register(Campaign.from_dict(COMMUTE))
+    accept(store, campaign, *entries(campaign, 5))
+    asked: list[int] = []
+
+    def away(*_: Any) -> dict[str, int]:
+        asked.append(1)
+        raise sa.exc.OperationalError("SELECT", {}, Exception("gone"))
+
+    monkeypatch.setattr(tracks, "_EVERY", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "periods", away)
+        tracker = Tracker(store, [campaign])
+        tracker.start()
+        until(lambda: len(asked) > 2)
+    until(lambda: _counts(store) == [5])
+    tracker.close()
+
+
+def _counts(store: Store) -> list[int]:
+    with store.reading() as connection:
+        return list(connection.execute(sa.select(tables.tracks.c.users).order_by(tables.tracks.c.users)).scalars())
 
 
 def test_a_long_track_is_thinned(store: Store, campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
 from noisette.collector.campaigns import Campaign
 from noisette.collector.periods import period_at
-from noisette.collector.tracks import follow
+from noisette.collector.tracks import QUANTITIES, follow
 from noisette.core import Portable
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ _GUARDS = {
 }
 _SLACK = 1 + 1e-9
 _CURVE = 9  # populations at which the plan is drawn
-_QUANTITIES = 50  # of one attribute that are drawn
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
 
@@ -100,7 +99,7 @@ def shortened(found: dict[str, Any]) -> dict[str, Any]:
     kept: list[int] = []
     attributes = []
     for one in found["attributes"]:
-        size = min(one["size"], _QUANTITIES)
+        size = min(one["size"], QUANTITIES)
         attributes.append(one | {"first": len(kept), "size": size, "left_out": one["size"] - size})
         kept += range(one["first"], one["first"] + size)
     rows = [found["dimensions"][place] for place in kept]

@@ -32,6 +32,7 @@ from noisette.collector.reception import Reception, add_reception
 from noisette.collector.shuffled import Shuffled, add_shuffled, closed
 from noisette.collector.store import Refusal, Refused, Store
 from noisette.collector.telemetry import Metrics, log
+from noisette.collector.tracks import Tracker
 from noisette.collector.writer import Writer
 from noisette.enhancement import METHODS
 
@@ -127,12 +128,14 @@ def create_app(
         raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
     limit = None if rate is None else RateLimit(rate)
     service = Service(known, store, keys, limit, Metrics(), Shapes(), shuffled is not None)
-    writer = Writer(store)
+    writer, tracker = Writer(store), Tracker(store, known.values())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         log.info("started", extra={"told": {"campaigns": sorted(known)}})
+        tracker.start()
         yield
+        await run_in_threadpool(tracker.close)
         await run_in_threadpool(writer.close)
         store.close()
         log.info("stopped")

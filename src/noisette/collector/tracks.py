@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,12 @@ import sqlalchemy as sa
 
 from noisette.collector import tables
 from noisette.collector.campaigns import Campaign
+from noisette.collector.periods import period_at
 from noisette.collector.store import Store
+from noisette.collector.telemetry import log
 
+QUANTITIES = 50  # of one attribute that are followed, and drawn
+_EVERY = 5.0  # seconds between two looks
 _GROWTH = 1.02  # of the users between two points
 _LONGEST = 500
 
@@ -37,3 +43,49 @@ def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: boo
         points.append((users, errors))
     # another version may have shown other quantities
     return [{"users": count, "std_errors": shown} for count, shown in points if len(shown) == len(errors)]
+
+
+class Tracker:
+    """A thread that looks at campaigns now and then: errors are followed whether somebody watches or not."""
+
+    def __init__(self, store: Store, campaigns: Iterable[Campaign]) -> None:
+        self._store, self._campaigns = store, tuple(campaigns)
+        self._known: dict[tuple[str, str], int] = {}  # users at the last look that was kept
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="noisette-tracker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, after a look that has begun."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            for campaign in self._campaigns:
+                try:
+                    self.look(campaign)
+                except Exception as error:  # the database may be away: the next look will find it
+                    log.warning("tracking", extra={"told": {"error": type(error).__name__}})
+
+    def look(self, campaign: Campaign) -> None:
+        """Add a point for the current period, if enough users came since the last one."""
+        period = period_at(campaign.period)
+        users = self._store.periods(campaign).get(period, 0)
+        if users <= self._known.get((campaign.id, period), 0) * _GROWTH:
+            return
+        sums = self._store.aggregate(campaign, period)
+        errors = np.concatenate([one.std_error for one in sums.estimates()])[_followed(campaign)]
+        rows = [{"std_error": error} for error in errors.tolist()]
+        follow(self._store, campaign, {"period": period, "users": sums.users, "dimensions": rows}, grow=True)
+        self._known[campaign.id, period] = sums.users
+
+
+def _followed(campaign: Campaign) -> list[int]:
+    """Return the places of the first quantities of each attribute among all."""
+    sizes = [len(attribute.quantities) for part in campaign.parts for attribute in part.attributes]
+    starts = np.cumsum([0, *sizes])[:-1].tolist()
+    return [start + place for start, size in zip(starts, sizes, strict=True) for place in range(min(size, QUANTITIES))]

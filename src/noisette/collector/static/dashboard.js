@@ -145,7 +145,7 @@ function drawErrors() {
     const drawn = svg("polyline", { class: name, points: "0,5 28,5" });
     return html("li", {}, svg("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, drawn), text);
   };
-  const legends = [legend("plan", "planned, worst distribution"), legend("seen", "seen since the service started")];
+  const legends = [legend("plan", "planned, worst distribution"), legend("seen", "seen so far")];
   show(figure, errorChart(width(figure), { plan: points(plan), track: points(track), target, title }),
     html("ul", { class: "legend" }, ...legends));
 }
