@@ -166,7 +166,7 @@ def study(job: str, users: int, folder: Path, block: Block) -> dict[str, Any]:
 
 def tables(rows: list[dict[str, Any]]) -> str:
     """Return what was measured as Markdown."""
-    lines = []
+    lines = [*_worth(rows)]
     for job, what in WHAT.items():
         own = [row for row in rows if row["job"] == job]
         if not own:
@@ -183,6 +183,19 @@ def tables(rows: list[dict[str, Any]]) -> str:
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", *_on_paper(own)]
     return "\n".join(lines)
+
+
+def _worth(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Say where Ray was faster on the clock, its start included, and what it cost in seconds of a core."""
+    for row in rows:
+        here, ray = row["here"], row["ray"]
+        clock = ray["seconds"] + ray["start"]
+        won = "Ray was faster" if clock < here["seconds"] else "one process was faster"
+        yield (
+            f"- {row['job']}, {row['users']:,} reports: {won} on the clock, {clock:.1f} s with Ray's start against "
+            f"{here['seconds']:.1f} s; Ray took {ray['cpu'] / here['cpu']:.1f} times the seconds of a core."
+        )
+    yield ""
 
 
 def _on_paper(rows: list[dict[str, Any]]) -> list[str]:

@@ -73,5 +73,7 @@ def test_the_benchmark_writes_its_tables(benchmark: Any) -> None:
     text = benchmark.tables(rows)
     assert "| 100,000,000 | 500 | 1.2 s | 3.0 s | 1.2 s | 2.0 s | 12.0 s | 100 | 100 | 200 | 1 |" in text
     assert "piecewise" not in text
+    assert "100,000,000 reports: one process was faster on the clock, 3.2 s with Ray's start against 1.2 s" in text
+    assert "Ray took 4.0 times the seconds of a core" in text
     assert "0 ns of a core in one process and 100 ns on Ray" in text
     assert "5.0 GB and 3 s of a core in one process, 102 s on Ray" in text  # 12 s, and 100 ns for 9e8 more
