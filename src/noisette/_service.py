@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from starlette.requests import ClientDisconnect
 
 _PATIENCE = 10  # seconds that requests have to end once a service is told to stop
 
@@ -92,11 +93,14 @@ def admit_pages(app: FastAPI, origins: Sequence[str], headers: Sequence[str]) ->
 async def read_body(request: Request, most: int) -> bytes:
     """Return the body of a request, giving up as soon as it is too large."""
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise Problem(413, "too-large", f"Expected a body of at most {most} bytes. Send smaller batches.")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise Problem(413, "too-large", f"Expected a body of at most {most} bytes. Send smaller batches.")
+            parts.append(part)
+    except ClientDisconnect as error:
+        raise Problem(400, "cut-short", "The connection ended before the body did. Send it again.") from error
     return b"".join(parts)
 
 

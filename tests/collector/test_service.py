@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from tests.collector.helpers import PERSON, auth, entry, tally
+from tests.collector.helpers import PERSON, auth, entry, tally, until
 
 from noisette.collector import Campaign, Store
 
@@ -91,6 +92,8 @@ BROKEN: list[tuple[Any, int, str]] = [
     ({"version": 1, "reports": []}, 400, "malformed"),
     (b"x" * 200_001, 413, "too-large"),
     ({"version": 2}, 400, "malformed"),
+    ({"version": True}, 400, "malformed"),
+    ({"version": 1.0}, 400, "malformed"),
     ({"key": "short"}, 400, "malformed"),
     ({"key": "k" * 65}, 400, "malformed"),
     ({"key": "'; DROP TABLE reports; --"}, 400, "malformed"),
@@ -128,6 +131,18 @@ def test_numbers_that_json_does_not_have(service: httpx.Client, campaign: Campai
     for text in ("NaN", "Infinity", "1e999", "1" * 400):
         body = json.dumps(_one(campaign) | {"report": "HERE"}).replace('"HERE"', f"[[0, {text}]]").encode()
         assert 400 <= _post(service, body).status_code < 500
+    assert store.periods(campaign) == {}
+
+
+def test_a_connection_that_ends_too_early(service: httpx.Client, campaign: Campaign, store: Store) -> None:
+    """Half a body and then nothing: not stored, counted, and no error of the server's."""
+    body = json.dumps(_one(campaign)).encode()
+    address = (service.base_url.host, service.base_url.port)
+    head = f"POST {REPORTS} HTTP/1.1\r\nHost: x\r\nAuthorization: {auth('device')['Authorization']}\r\n"
+    with socket.create_connection(address) as line:
+        line.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:50])
+    until(lambda: _counter(service, 'noisette_reports_rejected_total{reason="cut-short"}') == 1)
+    assert 'status="500"' not in service.get("/metrics", headers=auth("auditor")).text
     assert store.periods(campaign) == {}
 
 

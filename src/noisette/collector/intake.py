@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from noisette.collector import batches, seen
 from noisette.collector.batches import Block
@@ -20,6 +20,16 @@ LARGEST_BATCH = 10_000
 _Value = Annotated[
     Any, Field(description="What the mechanism sent: a number, or lists of numbers.", json_schema_extra={"example": 1})
 ]
+
+
+def _whole(value: Any) -> Any:
+    """Refuse what equals a whole number and is none: true, and 1.0."""
+    if isinstance(value, bool | float):
+        raise ValueError("Input should be 1")
+    return value
+
+
+_Version = Annotated[Literal[1], BeforeValidator(_whole)]
 
 
 class _Strict(BaseModel):
@@ -43,14 +53,14 @@ class Entry(_Strict):
 class One(Entry):
     """One report, with the version of the format; ``campaign`` is checked where it is given."""
 
-    version: Literal[1]
+    version: _Version
     campaign: Annotated[str | None, Field(max_length=63)] = None
 
 
 class Batch(_Strict):
     """Several reports, stored all or none."""
 
-    version: Literal[1]
+    version: _Version
     campaign: Annotated[str | None, Field(max_length=63)] = None
     reports: Annotated[list[Entry], Field(min_length=1, max_length=LARGEST_BATCH)]
 
