@@ -107,15 +107,20 @@ def job_of(name: str, way: str, batch: int | None = None) -> Callable[[], None] 
     return ours(build(), inputs, targets) if way == "ours" else opacus(build, way, inputs, targets)
 
 
-def memory(name: str, threads: int) -> dict[str, int]:
-    """Return the bytes that a step adds at its peak, in every way that trains the model."""
+def memory(name: str, threads: int, repeats: int) -> dict[str, int]:
+    """Return the bytes that a step adds at its peak, the median of some processes, in every way that trains it."""
 
     def build(way: str, batch: int | None = None) -> Callable[[], None] | None:
         torch.set_num_threads(threads)
         return job_of(name, way, batch)
 
-    peaks = {way: peak_of(partial(build, way), small=partial(build, way, 2)) for way in ("plain", "ours", *OPACUS)}
-    return {way: peak[0] for way, peak in peaks.items() if peak is not None}
+    made = {}
+    for way in ("plain", "ours", *OPACUS):
+        peaks = [peak_of(partial(build, way), small=partial(build, way, 2)) for _ in range(repeats)]
+        found = [peak[0] for peak in peaks if peak is not None]
+        if found:
+            made[way] = int(statistics.median(found))
+    return made
 
 
 def measure(name: str, repeats: int, clock: str, memory: dict[str, int]) -> Row:
@@ -252,8 +257,8 @@ def memory_table(rows: list[Row]) -> str:
     for row in rows:
         own, least, best = row.memory["ours"], row.memory[row.least], row.memory[row.best]
         lines.append(
-            f"| {row.model} | {row.memory['plain'] / 2**20:,.0f} | {own / 2**20:,.0f} | "
-            f"{least / 2**20:,.0f} | {row.least} | {best / 2**20:,.0f} | {row.best} | {own / least:.2f} |"
+            f"| {row.model} | {row.memory['plain'] / 2**20:,.1f} | {own / 2**20:,.1f} | "
+            f"{least / 2**20:,.1f} | {row.least} | {best / 2**20:,.1f} | {row.best} | {own / least:.2f} |"
         )
     return "\n".join(lines)
 
@@ -311,7 +316,9 @@ def main() -> None:
     names = options.models or (["logistic"] if options.small else list(MODELS))
     repeats = 3 if options.small else options.repeats
     sgd.Budget.for_target(3.0, 1e-5, steps=10, sampling_prob=0.5)  # imports what the first run would
-    peaks = {name: memory(name, options.threads) for name in names}  # forks, so before torch works here
+    peaks = {
+        name: memory(name, options.threads, 1 if options.small else 3) for name in names
+    }  # forks, so before torch works here
     large = peak_of(partial(large_step, 16_384, 1024, 60_000), steps=1) if not options.small else None
     torch.set_num_threads(options.threads)
     rows = [measure(name, repeats, options.clock, peaks[name]) for name in names]

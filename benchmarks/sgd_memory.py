@@ -7,8 +7,9 @@ python benchmarks/sgd_memory.py --physical 16384     the same in one piece
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import multiprocessing
-import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from noisette import sgd
 from noisette.sgd import zoo
 
-STATUS = Path("/proc/self/status")
+SELF = Path("/proc/self")
 
 
 Build = Callable[[], Callable[[], Any] | None]
@@ -30,7 +31,8 @@ def peak_of(build: Build, steps: int = 3, *, small: Build | None = None) -> tupl
     """Build a job in a process of its own, run it, and return what both add to memory at the peak, and the peak.
 
     Bytes. None for a job that cannot be built. A ``small`` one that does the same runs before, so that code which is
-    loaded late does not count. Fork before torch has worked: its threads do not survive.
+    loaded late does not count; what it has freed goes back to the system, so that nothing is taken from there unseen.
+    Fork before torch has worked: its threads do not survive.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -50,21 +52,24 @@ def _measured(build: Build, small: Build | None, steps: int, sender: Any) -> Non
     tried = None if small is None else small()
     if tried is not None:
         tried()
-    before = _now()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    (SELF / "clear_refs").write_text("5", encoding="utf-8")  # the peak starts anew
+    before = _resident("VmRSS")
     job = build()
     if job is None:
         sender.send(None)
         return
     for _ in range(steps):
         job()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = _resident("VmHWM")
     sender.send((peak - before, peak))
 
 
-def _now() -> int:
-    """Return the memory that is resident."""
-    lines = STATUS.read_text(encoding="utf-8").splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) * 1024
+def _resident(what: str) -> int:
+    """Return the bytes that are resident: now, VmRSS, or at the peak, VmHWM."""
+    lines = (SELF / "status").read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
 
 
 def large_step(batch: int, physical: int, examples: int) -> Callable[[], None]:
