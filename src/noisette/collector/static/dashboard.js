@@ -136,7 +136,8 @@ function drawErrors() {
   find("#errors .hint").textContent = estimates.users && Number.isFinite(ratio) && row.std_error !== null
     ? `${row.name}: standard error ${number(row.std_error, row.std_error)} now, ` +
       `${number(row.predicted_std_error, row.predicted_std_error)} by the plan for as many users ` +
-      `(${(100 * ratio).toFixed(0)} %).`
+      `(${(100 * ratio).toFixed(0)} %).` +
+      (ratio > 1 ? " The plan is for these very users; what is seen also counts how users differ." : "")
     : `${row.name}: nothing to estimate from yet.`;
   const figure = find("#errors figure"), target = estimates.target_users;
   const title = `Standard error of ${row.name} against the number of users: the plan, and what was seen. ` +
@@ -233,7 +234,7 @@ function drawPromise() {
       budget.answers === "permanent" ? "once, for all periods" : "again in each period"],
     ["spent by who always answered", `ε = ${number(budget.spent)}`,
       `${count(budget.periods)} period${budget.periods === 1 ? "" : "s"} so far`],
-    ["exact ε of the mechanism", audit.exact === undefined ? "–" : String(Number(audit.exact.toPrecision(12))),
+    ["exact ε of the mechanism", audit.exact === undefined ? "–" : String(Number(audit.exact.toPrecision(6))),
       `promised ${number(terms.epsilon)}`],
     ["audit", words[audit.verdict], audit.delta > 0 ? `at δ = ${number(audit.delta)}` : "", audit.verdict],
   ]));
