@@ -229,7 +229,7 @@ OLD = (
 
 def _old_database(url: str, campaign: Campaign, sent: list[dict[str, Any]]) -> None:
     """Make a database as the first version of the collector left it."""
-    engine = tables.open_engine(url)
+    engine = tables.open_engine(url, writes=True)
     with engine.begin() as connection:
         for statement in OLD:
             connection.exec_driver_sql(statement)
@@ -291,6 +291,22 @@ def test_sqlite_waits_for_the_disk(store: Store, tmp_path: Path) -> None:
     with store.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_sqlite_writes_through_one_connection(store: Store, campaign: Campaign) -> None:
+    """Readers come and go, also while something is written: the connection that writes keeps its pages."""
+    store.register(campaign)
+    used = set()
+    for one in entries(campaign, 5):
+        with store.reading() as first, store.reading() as second:
+            first.exec_driver_sql("SELECT count(*) FROM seen")
+            second.exec_driver_sql("SELECT count(*) FROM seen")
+            accept(store, campaign, one)
+        with store.writing() as connection:
+            used.add(id(connection.connection.dbapi_connection))
+            assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -65536
+    assert len(used) == 1
+    assert reconcile(store, campaign) == 5
 
 
 def test_what_is_no_database_of_ours(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ class Store:
         self._engine = tables.open_engine(url)
         # SQLite has one writer, and its own way of waiting is a sleep: threads of this process queue here instead.
         embedded = self._engine.dialect.name == "sqlite"
+        self._writer = tables.open_engine(url, writes=True) if embedded else self._engine
         self._turn: Any = threading.Lock() if embedded else nullcontext()
         self._seen: Any = Fresh() if embedded else seen  # which digests are known, and how to add some
         self._layouts: dict[str, Layout] = {}
@@ -94,7 +95,8 @@ class Store:
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        for engine in (self._engine, self._writer):
+            engine.dispose()
 
     def ping(self) -> None:
         """Raise unless the database answers and has our tables."""
@@ -260,8 +262,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Give a transaction that commits at the end and rolls back on an error."""
-        writes = self._engine.connect().execution_options(**{tables.WRITES: True})
-        with self._turn, writes as connection, connection.begin():
+        with self._turn, self._writer.connect() as connection, connection.begin():
             yield connection
 
 

@@ -9,17 +9,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 SCHEMA = 4
-WRITES = "noisette_writes"  # the execution option of a transaction that will write
 
-# The cache is in KiB, the log of writes in pages.
-_SETTINGS = (
-    "page_size = 4096",
-    "journal_mode = WAL",
-    "synchronous = FULL",
-    "foreign_keys = ON",
-    "cache_size = -65536",
-    "wal_autocheckpoint = 16384",
-)
+_SETTINGS = ("page_size = 4096", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON")
+_TO_WRITE = ("cache_size = -65536", "wal_autocheckpoint = 16384")  # in KiB; in pages
 
 metadata = sa.MetaData()
 meta = sa.Table("noisette_collector", metadata, sa.Column("version", sa.Integer, primary_key=True))
@@ -103,24 +95,28 @@ def insert_new(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) 
     connection.execute(dialect.insert(table).values(**row).on_conflict_do_nothing())
 
 
-def open_engine(url: str) -> sa.Engine:
-    """Open ``sqlite:///file`` or ``postgresql://host/name``, whose commits wait for the disk."""
+def open_engine(url: str, *, writes: bool = False) -> sa.Engine:
+    """Open ``sqlite:///file`` or ``postgresql://host/name``, whose commits wait for the disk.
+
+    With ``writes`` SQLite has one connection, whose transactions have the right to write from their beginning. Its
+    cache stays: a connection of SQLite drops all pages that it holds when it sees that another one has written.
+    """
     try:
         parsed = sa.make_url(url)
         backend = parsed.get_backend_name()
         if backend not in ("sqlite", "postgresql") or (backend == "sqlite" and not parsed.database):
             raise ArgumentError("unknown")
         if backend == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        options = {"timeout": 30} if backend == "sqlite" else {"options": "-c synchronous_commit=on"}
-        engine = sa.create_engine(parsed, connect_args=options, pool_pre_ping=backend != "sqlite")
+            options: dict[str, Any] = {"connect_args": {"options": "-c synchronous_commit=on"}, "pool_pre_ping": True}
+            return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), **options)
+        alone = {"pool_size": 1, "max_overflow": 0} if writes else {}
+        engine = sa.create_engine(parsed, connect_args={"timeout": 30}, **alone)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ValueError(
             "Expected the database to be sqlite:///FILE or postgresql://USER@HOST/NAME, got another URL."
         ) from error
-    if backend == "sqlite":
-        sa.event.listen(engine, "connect", _prepare)
-        sa.event.listen(engine, "begin", _begin)
+    sa.event.listen(engine, "connect", _prepare_to_write if writes else _prepare)
+    sa.event.listen(engine, "begin", lambda found: found.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN"))
     return engine
 
 
@@ -131,7 +127,8 @@ def _prepare(connection: Any, _: Any) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def _begin(connection: sa.Connection) -> None:
-    """Begin a transaction of SQLite, with the right to write where it is wanted."""
-    writes = connection.get_execution_options().get(WRITES)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+def _prepare_to_write(connection: Any, record: Any) -> None:
+    """Set up the connection that writes."""
+    _prepare(connection, record)
+    for setting in _TO_WRITE:
+        connection.execute(f"PRAGMA {setting}")
