@@ -70,6 +70,11 @@ def widened(payload: npt.NDArray[Any], step: float) -> FloatArray:
     return np.asarray(payload * step if payload.dtype.kind == "i" else payload, dtype=np.float64)
 
 
+def possible(report: FloatArray, support: Any) -> bool:
+    """Tell whether multiples of the step that 16 bits hold are a report of a coarse support: their length may not be."""
+    return not isinstance(support, Shell) or bool(support.spans(report))
+
+
 def bits(report: FloatArray, ends: Sequence[float]) -> npt.NDArray[np.uint8]:
     """Return a report of two numbers, eight weights a byte."""
     return np.packbits(report > ends[0])

@@ -38,11 +38,17 @@ class Shell:
 
     def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
         """Tell which vectors are on the lattice and of a possible length."""
+        values = np.asarray(reports, dtype=float)
         with np.errstate(invalid="ignore", over="ignore"):
-            position = np.asarray(reports, dtype=float) / self.step
+            position = values / self.step
             whole = (position == np.rint(position)).all(axis=-1)
-            length = self.step * np.sqrt(np.einsum("...i,...i->...", position, position))
-        return np.asarray(whole & (length >= self.shortest) & (length <= self.longest))
+        return np.asarray(whole & self.spans(values))
+
+    def spans(self, reports: FloatArray) -> BoolArray:
+        """Tell which vectors are of a possible length."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            length = np.sqrt(np.einsum("...i,...i->...", reports, reports))
+        return np.asarray((length >= self.shortest) & (length <= self.longest))
 
 
 class CapMechanism(VectorMechanism):
