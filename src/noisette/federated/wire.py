@@ -71,7 +71,7 @@ def widened(payload: npt.NDArray[Any], step: float) -> FloatArray:
 
 
 def possible(report: FloatArray, support: Any) -> bool:
-    """Tell whether multiples of the step that 16 bits hold are a report of a coarse support: their length may not be."""
+    """Tell whether multiples of the step that 16 bits hold are a report of the support: their length may be wrong."""
     return not isinstance(support, Shell) or bool(support.spans(report))
 
 
