@@ -2,6 +2,7 @@
 
 import io
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from scipy import stats
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from noisette import sgd
 from noisette.accounting import sampled_gaussian
@@ -253,7 +254,11 @@ def test_a_saved_run_does_not_go_on_with_noise_that_holds_less():
         published.optimizer.load_state_dict(saved)
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD])
+OPTIMISERS = [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD]
+OPTIMISERS.append(partial(torch.optim.LBFGS, max_iter=1))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMISERS)
 def test_any_optimiser_and_scheduler_work(optimizer):
     model = small()
     inner = optimizer(model.parameters(), lr=0.01)
@@ -264,6 +269,25 @@ def test_any_optimiser_and_scheduler_work(optimizer):
     schedule.step()
     assert inner.param_groups[0]["lr"] == pytest.approx(0.005)
     assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+def test_an_optimiser_that_takes_several_gradients_a_step_is_refused():
+    model, loader = small(), DataLoader(data(), batch_size=16)
+    for options in ({}, {"max_iter": 1, "line_search_fn": "strong_wolfe"}):
+        inner = torch.optim.LBFGS(model.parameters(), **options)
+        with pytest.raises(ValueError, match=r"LBFGS with max_iter=\d+ .*Build it with max_iter=1"):
+            sgd.make_private(model, inner, loader, target=(3.0, 1e-5), epochs=1)
+
+
+def test_data_that_only_comes_in_a_row_is_refused():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(data())
+
+    model = small()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="a data set with a length"):
+        sgd.make_private(model, inner, DataLoader(Stream(), batch_size=16), target=(3.0, 1e-5), epochs=1)
 
 
 def test_pieces_of_a_batch_make_the_same_step():

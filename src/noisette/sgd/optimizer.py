@@ -52,6 +52,7 @@ class PrivateOptimizer(Optimizer):
     ) -> None:
         if loss_reduction not in ("mean", "sum"):
             raise ValueError(f"Expected loss_reduction={loss_reduction!r} to be 'mean' or 'sum', as in the loss.")
+        _check_one_gradient(inner)
         self.inner, self.recorder, self.loader, self.budget = inner, recorder, loader, budget
         self.clip, self.perturb, self._loss_reduction = clip, perturb, loss_reduction
         self._rng, self._seeded = rng, seeded
@@ -108,7 +109,11 @@ class PrivateOptimizer(Optimizer):
         self.stepped = self.loader.complete
         if self.stepped:
             self._release()
-            self.inner.step()
+            if isinstance(self.inner, torch.optim.LBFGS):
+                # it calls once, for the value; torch leaves its step untyped
+                self.inner.step(lambda: 0.0 if loss is None else loss)  # type: ignore[no-untyped-call]
+            else:
+                self.inner.step()
             self.steps += 1
         return loss
 
@@ -203,6 +208,16 @@ class PrivateOptimizer(Optimizer):
             _restore(self._rng, private["generators"]["noise"])
             _restore(self.loader.rng, private["generators"]["sampling"])
             torch.set_rng_state(private["generators"]["torch"])
+
+
+def _check_one_gradient(optimizer: Optimizer) -> None:
+    """Refuse an optimiser that wants more than one gradient a step: each would be a release of its own."""
+    for group in optimizer.param_groups:
+        if isinstance(optimizer, torch.optim.LBFGS) and (group["max_iter"] != 1 or group["line_search_fn"]):
+            raise ValueError(
+                f"LBFGS with max_iter={group['max_iter']} and line_search_fn={group['line_search_fn']!r} takes several "
+                "gradients a step, and the budget is for one. Build it with max_iter=1 and line_search_fn=None."
+            )
 
 
 def _state(rng: np.random.Generator) -> dict[str, Any]:

@@ -31,10 +31,8 @@ class PoissonLoader:
         collate: Callable[[list[Any]], Any] = default_collate,
         rng: np.random.Generator,
     ) -> None:
-        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-            raise TypeError("Expected a data set with a length, so that each example can be drawn on its own.")
         self.dataset = dataset
-        self.size = len(dataset)
+        self.size = _size(dataset)
         if self.size == 0:
             raise ValueError("Expected a data set with examples; it is empty.")
         if not 0 < sampling_prob <= 1:
@@ -55,7 +53,7 @@ class PoissonLoader:
         """Return a Poisson loader with the data and the expected batch size of a plain one."""
         if isinstance(loader, PoissonLoader) or loader.batch_size is None:
             raise TypeError("Expected a torch DataLoader with a batch_size; its sampler gives way to Poisson sampling.")
-        size = len(loader.dataset)  # type: ignore[arg-type]
+        size = _size(loader.dataset)
         probability = loader.batch_size / max(size, 1)
         return cls(
             loader.dataset,
@@ -102,6 +100,13 @@ class PoissonLoader:
         if len(indices):
             return self._collate([self.dataset[int(index)] for index in indices])
         return _emptied(self._collate([self.dataset[0]]))
+
+
+def _size(dataset: Any) -> int:
+    """Return how many examples there are, or an error for data that only comes in a row."""
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise TypeError("Expected a data set with a length, so that each example can be drawn on its own.")
+    return len(dataset)
 
 
 def _emptied(batch: Any) -> Any:
