@@ -3,6 +3,7 @@
 python benchmarks/collector.py             half a million reports in batches and single ones, SQLite and PostgreSQL
 python benchmarks/collector.py --full      the same with ten million in batches: rate and memory after each million
 python benchmarks/collector.py --small     a few thousand, to see that it runs
+python benchmarks/collector.py --full --batches --only sqlite --record     ... and into the tables of the documentation
 
 With --full the batches of each database get five minutes (--minutes): what is not sent by then is left out, and the
 summary says how many were.
@@ -45,6 +46,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.collector.helpers import COMMUTE
 from tests.collector.postgres import Postgres, found
 
+from collector_page import record
 from noisette.collector import Campaign, batches
 
 CAMPAIGN: dict[str, Any] = COMMUTE | {"users": 1_000_000}
@@ -72,6 +74,11 @@ class Run:
     memory_after: float
     cpu_us: float
 
+    @property
+    def kind(self) -> str:
+        """Whether reports came in batches, or single ones beside the bare endpoint."""
+        return "batches" if self.what.startswith("batches") else "single"
+
 
 def run_ours(database: str) -> None:
     """Serve the collector on a free port, and print which."""
@@ -92,9 +99,9 @@ def run_bare(database: str) -> None:
     import uvicorn
 
     from noisette._service import listen
-    from noisette.collector.tables import WRITES, open_engine
+    from noisette.collector.tables import open_engine
 
-    engine = open_engine(database).execution_options(**{WRITES: True})
+    engine = open_engine(database, writes=True)
     table = sa.Table(
         "bare", sa.MetaData(), sa.Column("n", sa.Integer, primary_key=True), sa.Column("body", sa.LargeBinary)
     )
@@ -248,6 +255,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
     parser.add_argument("--batches", action="store_true", help="batches alone")
     parser.add_argument("--single", action="store_true", help="single reports alone")
+    parser.add_argument("--record", action="store_true", help="write collector.json and docs/benchmarks-collector.md")
     parser.add_argument("--serve", choices=["ours", "bare"], help=argparse.SUPPRESS)
     parser.add_argument("--database", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -269,10 +277,16 @@ def main() -> None:
         for name, new in chosen.items():
             if not given.single:
                 runs += map(show, in_batches(campaign, name, new(), sizes, given.minutes * 60))
+    load = os.getloadavg()[0]
     for line in summary(runs):
         print(line)
-    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"load of this machine: {load:.1f} on {os.cpu_count()} cores")
     print(json.dumps([asdict(run) for run in runs]))
+    if given.record:
+        for kind, database in dict.fromkeys((run.kind, run.database) for run in runs):
+            own = [asdict(run) for run in runs if (run.kind, run.database) == (kind, database)]
+            command = " ".join(["python", "benchmarks/collector.py", *sys.argv[1:]])
+            record(kind, database, command, load, own)
 
 
 def summary(runs: list[Run]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from noisette.collector import seen, tables
+from noisette.collector import seen
 from noisette.collector.batches import DIGEST_BYTES, Digests
 
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
@@ -26,9 +26,9 @@ _PARTS = 1 << _BITS  # of the key space, by its first bits
 _SHIFT = np.uint64(64 - _BITS)
 _STARTS = np.arange(_PARTS, dtype=np.uint64) << _SHIFT
 
-_INSERT = sa.insert(tables.fresh).inline()
-_SINCE = sa.select(tables.fresh).where(tables.fresh.c.number > sa.bindparam("last")).order_by(tables.fresh.c.number)
-_UNTIL = sa.delete(tables.fresh).where(tables.fresh.c.number <= sa.bindparam("last"))
+_INSERT = "INSERT INTO fresh (turn, digests, marks) VALUES (?, ?, ?)"
+_SINCE = "SELECT number, turn, digests, marks FROM fresh WHERE number > ? ORDER BY number"
+_UNTIL = "DELETE FROM fresh WHERE number <= ?"
 
 Words = npt.NDArray[np.uint64]
 Marks = npt.NDArray[np.int64]
@@ -101,8 +101,7 @@ class Fresh:
         if seen.any_in_tree(connection, digests):
             return False
         turn = self._settle(connection, len(digests))
-        row = {"turn": turn, "digests": digests.tobytes(), "marks": marks.astype("<i8").tobytes()}
-        connection.execute(_INSERT, row)
+        connection.exec_driver_sql(_INSERT, (turn, digests.tobytes(), marks.astype("<i8").tobytes()))
         return True
 
     def lookup(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
@@ -119,15 +118,15 @@ class Fresh:
     def _replay(self, connection: sa.Connection) -> None:
         """Do in memory what the log says has happened since the last look at it."""
         last = self._rows[-1][0] if self._rows else 0
-        for row in connection.execute(_SINCE, {"last": last}):
-            if row.turn > self._turn:  # these parts are in the tree since
+        for number, turn, digests, marks in connection.exec_driver_sql(_SINCE, (last,)):
+            if turn > self._turn:  # these parts are in the tree since
                 for one in (self._many, self._few):
-                    for part in one.of_parts(self._turn, row.turn):
+                    for part in one.of_parts(self._turn, turn):
                         one.take(part)
-                self._turn = row.turn
-            self._rows.append((row.number, row.turn))
-            words = _words(np.frombuffer(row.digests, np.uint8).reshape(-1, DIGEST_BYTES))
-            self._few.add(*words, np.frombuffer(row.marks, "<i8"))
+                self._turn = turn
+            self._rows.append((number, turn))
+            words = _words(np.frombuffer(digests, np.uint8).reshape(-1, DIGEST_BYTES))
+            self._few.add(*words, np.frombuffer(marks, "<i8"))
             if len(self._few) > _SMALL:
                 self._many.add(self._few.high, self._few.low, self._few.marks)
                 self._few = _Sorted()
@@ -149,7 +148,7 @@ class Fresh:
                 seen.insert(connection, digests, one.marks[part])
         done = [number for number, written in self._rows if written + _PARTS <= turn]
         if done:
-            connection.execute(_UNTIL, {"last": done[-1]})
+            connection.exec_driver_sql(_UNTIL, (done[-1],))
         return turn
 
 

@@ -1,0 +1,81 @@
+"""The tables of docs/benchmarks-collector.md, from what benchmarks/collector.py --record has measured."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, RESULTS = ROOT / "docs" / "benchmarks-collector.md", ROOT / "benchmarks" / "collector.json"
+BEGIN, END = "<!-- measured by benchmarks/collector.py -->", "<!-- end -->"
+WANTED = 50_000  # reports a second in batches
+NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+
+Results = dict[str, dict[str, Any]]  # by kind and database: the command, the machine's load, the runs
+
+
+def record(kind: str, database: str, command: str, load: float, runs: list[dict[str, Any]]) -> None:
+    """Put runs of one kind and database in the place of those before, and write the page."""
+    found: Results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    found[f"{kind} {database}"] = {"command": command, "load": round(load, 1), "runs": runs}
+    RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+
+
+def written(page: str, results: Results) -> str:
+    """Return a page with the tables of these results."""
+    before, _, rest = page.partition(BEGIN)
+    body = "\n\n".join([*batches(results), *singles(results)])
+    return f"{before}{BEGIN}\n\n{body}\n\n{END}{rest.partition(END)[2]}"
+
+
+def batches(results: Results) -> Iterator[str]:
+    """Yield what is said of reports in batches."""
+    for name, title in NAMES.items():
+        if not (found := results.get(f"batches {name}")):
+            continue
+        runs = found["runs"]
+        total = sum(run["reports"] for run in runs)
+        rate, slowest = total / sum(run["reports"] / run["rate"] for run in runs), min(run["rate"] for run in runs)
+        reached = "kept" if slowest >= WANTED else "reached over all" if rate >= WANTED else "not reached"
+        held = ", ".join(f"{run['memory_after']:.0f}" for run in runs)
+        yield (
+            f"**Batches, {title}** (`{found['command']}`, load {found['load']}): {total:,} reports at {rate:,.0f} a "
+            f"second, the slowest part at {slowest:,.0f}: {WANTED:,} a second are {reached}. Memory in MB after "
+            f"each part: {held}."
+        )
+        lines = ["| reports before | reports | a second | p50 of a batch | p99 | memory | CPU a report |"]
+        lines.append("|" + " ---: |" * 7)
+        before = 0
+        for run in runs:
+            times = f"{run['p50_ms']:,.0f} ms | {run['p99_ms']:,.0f} ms"
+            used = f"{run['memory_after']:.0f} MB | {run['cpu_us']:.1f} µs"
+            lines.append(f"| {before:,} | {run['reports']:,} | {run['rate']:,.0f} | {times} | {used} |")
+            before += run["reports"]
+        yield "\n".join(lines)
+
+
+def singles(results: Results) -> Iterator[str]:
+    """Yield what is said of reports that come one by one, beside the bare endpoint."""
+    for name, title in NAMES.items():
+        if not (found := results.get(f"single {name}")):
+            continue
+        ours, bare = ([run for run in found["runs"] if run["what"] == what] for what in ("single", "bare"))
+        share = statistics.median(run["rate"] for run in ours) / statistics.median(run["rate"] for run in bare)
+        worst = max(run["p99_ms"] for run in ours)
+        yield (
+            f"**Single reports, {title}** (`{found['command']}`, load {found['load']}): the medians are at {share:.0%} "
+            f"of the bare endpoint, with a p99 of at most {worst:,.0f} ms."
+        )
+        lines = ["| turn | bare, a second | collector, a second | bare, CPU a request | collector, CPU a request |"]
+        lines.append("|" + " ---: |" * 5)
+        for turn, (one, other) in enumerate(zip(bare, ours, strict=True), 1):
+            rates, used = (
+                f"{one['rate']:,.0f} | {other['rate']:,.0f}",
+                f"{one['cpu_us']:.0f} µs | {other['cpu_us']:.0f} µs",
+            )
+            lines.append(f"| {turn} | {rates} | {used} |")
+        yield "\n".join(lines)
