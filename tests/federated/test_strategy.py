@@ -10,6 +10,8 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
+from noisette.cli.federate_run import _record as record
+from noisette.cli.federate_run import _show as show
 from noisette.federated import Length, Norm, Ranges
 from noisette.federated.mixing import Simulated
 from noisette.federated.mod import LocalPrivacy
@@ -171,6 +173,21 @@ def test_clients_that_cannot_afford_the_run_send_nothing(tmp_path, caplog):
     (entry,) = strategy.run.rounds
     assert (entry["failed"], entry["counted"]) == (1, 2)
     assert "has epsilon=5" in caplog.text
+    assert ["has epsilon=5" in reason for reason in entry["reasons"]] == [True]
+
+
+def test_the_command_shows_why_a_round_was_not_released(tmp_path, capsys):
+    """Three clients say the same, once is enough; a round that was released is not mentioned."""
+    poor = moving_app([mod(tmp_path, epsilon=5.0, account="poor")])
+    cheap = {"mechanism": "privunit-g", "clip": Norm(1.0), "target_epsilon": 8.0}
+    strategy, _, _ = federate(tmp_path, nodes=3, app=poor, rounds=1, **cheap)
+    show(record({"mechanism": "privunit-g"}, strategy, [], 0.0))
+    shown = capsys.readouterr().out
+    assert "Round 1 was not released: 0 of 3 reports counted." in shown
+    assert shown.count("has epsilon=5") == 1
+    strategy.run.rounds[0]["released"] = True
+    show(record({"mechanism": "privunit-g"}, strategy, [], 0.0))
+    assert "not released" not in capsys.readouterr().out
 
 
 def test_k_of_n_clients_take_part_equally_often_and_no_more_than_promised(tmp_path):

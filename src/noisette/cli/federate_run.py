@@ -65,6 +65,8 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
         with whole_file(output) as stream:
             stream.write((to_json(record) + "\n").encode())
     click.echo(to_json(record)) if as_json else _show(record)
+    if record["rounds"] and not any(entry["released"] for entry in record["rounds"]):
+        raise click.exceptions.Exit(1)  # nothing was learnt
 
 
 def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -154,6 +156,10 @@ def _federated(asked: Mapping[str, Any]) -> dict[str, Any]:
             workers=asked["workers"],
             each=each,
         )
+    run = strategy.run
+    if not curve:  # all rounds were done before
+        weights = run.layout.unflatten(run.weights, dtype="float32")
+        curve.append({"round": run.done, "accuracy": task.accuracy(weights)})
     return _record(asked, strategy, curve, time.monotonic() - started)
 
 
@@ -201,5 +207,9 @@ def _show(record: Mapping[str, Any]) -> None:
             counted = "" if told is None else f"{told['counted']:,}"
             shown.add_row(str(entry["round"]), f"{entry['accuracy']:.4f}", counted, left)
         out.print(shown)
+    for entry in record["rounds"]:
+        if not entry["released"]:
+            said = f"Round {entry['round']} was not released: {entry['counted']} of {entry['asked']} reports counted."
+            out.print(literal(" ".join([said, *entry["reasons"]])), soft_wrap=True)
     for line in record["lines"]:
         out.print(literal(line), soft_wrap=True)

@@ -59,7 +59,8 @@ class Lines:
             [
                 f"claimed   {_budget(self.claimed)} for {scope} of a client ({self.claimed.source}){remark}",
                 f"local     {self.local}: {rounds} of a client, nobody trusted",
-                f"shuffled  {self.shuffled}: reports of {self.clients:,} clients a round mixed{mixed}",
+                f"shuffled  {self.shuffled}: reports of {self.clients:,} "
+                f"client{'s' * (self.clients != 1)} a round mixed{mixed}",
             ]
         )
 

@@ -32,6 +32,7 @@ from noisette.federated.terms import Placement, Sends, Terms
 from noisette.shuffler import Layout as Packets
 
 _log = logging.getLogger("flwr")
+_MOST_REASONS = 3
 
 
 class PrivateFedAvg(FedAvg):
@@ -238,10 +239,13 @@ class PrivateFedAvg(FedAvg):
         aggregator = Aggregator(channel, minimum=self.minimum)
         rejected: list[dict[str, Any]] = []
         failed = answered = 0
+        reasons: list[str] = []  # why clients sent nothing: the first few that differ
         for reply in replies:
             node = reply.metadata.src_node_id
             if reply.has_error():
                 failed += 1
+                if reply.error.reason not in reasons and len(reasons) < _MOST_REASONS:
+                    reasons.append(reply.error.reason)
                 _log.info("noisette: client %d sent no report: %s", node, reply.error.reason)
                 continue
             answered += 1
@@ -262,6 +266,7 @@ class PrivateFedAvg(FedAvg):
             "asked": len(self._asked),
             "counted": aggregator.counted,
             "failed": failed,
+            "reasons": reasons,
             "missing": missing,
             "rejected": rejected,
             "rejected_mixed": strange,
