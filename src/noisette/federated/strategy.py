@@ -244,9 +244,10 @@ class PrivateFedAvg(FedAvg):
             node = reply.metadata.src_node_id
             if reply.has_error():
                 failed += 1
-                if reply.error.reason not in reasons and len(reasons) < _MOST_REASONS:
-                    reasons.append(reply.error.reason)
-                _log.info("noisette: client %d sent no report: %s", node, reply.error.reason)
+                reason = str(reply.error.reason)
+                if reason not in reasons and len(reasons) < _MOST_REASONS:
+                    reasons.append(reason)
+                _log.info("noisette: client %d sent no report: %s", node, reason)
                 continue
             answered += 1
             try:
