@@ -122,6 +122,21 @@ def test_norms_sums_and_gradients_are_those_of_one_example_at_a_time(name):
             torch.testing.assert_close(total[own], torch.tensordot(weights, gradients, 1), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "instances"])  # torch's own takes no empty batch
+def test_a_batch_without_examples_adds_nothing(name):
+    model, inputs = build(name)
+    recorder = Recorder(model)
+    model(inputs[:0]).sum().backward()
+    for layer, part in recorder.parts().items():
+        assert part.squares().shape == (0,)
+        shapes = {own: value.shape for own, value in model.get_submodule(layer).named_parameters(recurse=False)}
+        total = part.total(torch.zeros(0, dtype=torch.float64))
+        assert {own: value.shape for own, value in total.items()} == shapes
+        assert not any(value.any() for value in total.values())
+        assert {own: value.shape[1:] for own, value in part.each().items()} == shapes
+        assert {own: laid.left.shape[0] for own, laid in part.laid().items()} == dict.fromkeys(shapes, 0)
+
+
 def test_a_sum_before_any_norm_is_the_same():
     model, inputs = build("convolution")
     recorder = Recorder(model)

@@ -129,7 +129,7 @@ class Outer(Part):
             made = {"weight": Laid(self._outputs[:, 0], right=self._inputs[:, 0])}
         else:
             formed = self._form()
-            places = torch.arange(formed[0].numel()).reshape(formed.shape[1:])
+            places = torch.arange(math.prod(formed.shape[1:])).reshape(formed.shape[1:])
             made = {"weight": Laid(formed.flatten(1), order=self._place(places).flatten())}
         return made if self._bias is None else made | {"bias": Laid(self._bias)}
 
@@ -261,6 +261,8 @@ def _group_norm(layer: nn.GroupNorm, uses: Sequence[Use]) -> Part:
 def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
     """Form the gradients of any layer that treats examples one by one, by torch.func."""
     names = {name: parameter.detach() for name, parameter in layer.named_parameters(recurse=False)}
+    if not uses[0][0].shape[0]:  # some layers cannot be mapped over no example
+        return Formed({name: parameter.new_zeros(0, *parameter.shape) for name, parameter in names.items()})
 
     def response(parameters: dict[str, Tensor], entered: Tensor, gradient: Tensor) -> Tensor:
         made: Tensor = torch.func.functional_call(layer, parameters, (entered[None],))
