@@ -7,7 +7,8 @@ import logging
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 from noisette.cli.federate_run import _record as record
@@ -40,6 +41,36 @@ def test_the_model_moves_by_the_mean_of_the_updates(tmp_path):
     assert flat(result.arrays) == pytest.approx(np.full(DIMS, 0.1), abs=2e-3)
     assert [entry["counted"] for entry in strategy.run.rounds] == [4, 4]
     assert result.arrays["bias"].numpy().dtype == np.float32
+
+
+def test_a_model_with_counters_keeps_shapes_and_types(tmp_path):
+    """Batch normalisation counts its batches in a whole number without shape, which noise reaches as well."""
+    layers = {"weight": np.full((3, 4), 0.1, np.float16), "batches": np.asarray(5), "small": np.asarray([1], np.uint8)}
+    start = ArrayRecord({name: Array(layer) for name, layer in layers.items()})
+    app = ClientApp(mods=[mod(tmp_path)])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        moved = {name: np.asarray(array.numpy() + array.numpy().dtype.type(1)) for name, array in start.items()}
+        content = RecordDict({"arrays": ArrayRecord({name: Array(layer) for name, layer in moved.items()})})
+        return Message(content, reply_to=message)
+
+    strategy = PrivateFedAvg("laplace", **(NEARLY_EXACT | {"clip": Ranges(0.0, 2.0)}))
+    found = strategy.start(LocalGrid(app, range(1, 4)), start, num_rounds=1).arrays
+    assert {name: (layer.numpy().shape, layer.numpy().dtype) for name, layer in found.items()} == {
+        name: (layer.shape, layer.dtype) for name, layer in layers.items()
+    }
+    assert (found["batches"].numpy(), found["small"].numpy()[0]) == (6, 2)
+    noisy = with_layers(strategy, {"batches": -1e30, "small": 300.0})
+    assert (noisy["batches"].numpy(), noisy["small"].numpy()[0]) == (np.iinfo(np.int64).min, 255)
+
+
+def with_layers(strategy, values):
+    """Return the model that the strategy would send if some layers held these numbers."""
+    vector = strategy.run.weights.copy()
+    for name, part in strategy.run.layout.parts():
+        vector[part] = values.get(name, 0.0)
+    return strategy._record(vector)
 
 
 @pytest.mark.parametrize(

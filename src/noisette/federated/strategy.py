@@ -375,5 +375,8 @@ def _weight(metrics: Mapping[str, Any], key: str) -> float:
 
 
 def _like(layer: Any, dtype: Any) -> Any:
-    """Return a layer in a type; whole numbers are rounded."""
-    return np.rint(layer).astype(dtype) if np.dtype(dtype).kind in "iu" else layer.astype(dtype)
+    """Return a layer in a type; whole numbers, as a counter of batches, are rounded and kept within its ends."""
+    if np.dtype(dtype).kind not in "iu":
+        return layer.astype(dtype)
+    ends = np.iinfo(dtype)
+    return np.asarray(np.clip(np.rint(layer), ends.min, ends.max)).astype(dtype)
