@@ -25,10 +25,21 @@ def terms(**changes):
 
 
 def ask(
-    mod, asked, number=1, *, node=1, step=0.05, message_type=MessageType.TRAIN, config=None, calls=None, extra=None
+    mod,
+    asked,
+    number=1,
+    *,
+    node=1,
+    step=0.05,
+    message_type=MessageType.TRAIN,
+    config=None,
+    calls=None,
+    extra=None,
+    own=(),
 ):
-    """Send one message to a client that runs the mod, and return its reply."""
+    """Send one message to a client that runs the mod, and return its reply; ``own`` is in the node's config."""
     grid = LocalGrid(moving_app([mod], step, calls=calls, extra=extra), [node])
+    grid.contexts[node].node_config |= dict(own)
     plain = {"server-round": number, "noisette": asked.to_json()} if config is None else config
     content = RecordDict({"arrays": model(), "config": ConfigRecord(plain)})
     (reply,) = grid.send_and_receive([Message(content, node, message_type)])
@@ -50,6 +61,23 @@ def test_a_run_is_debited_whole_and_once_and_rounds_are_counted(tmp_path):
     assert "All 3 rounds" in reason(ask(mod, terms(), 4))  # a fourth release of three
     assert "asks for epsilon=6" in reason(ask(mod, terms(run="another"), 1))
     assert not ask(mod, terms(run="small", budget=0.9, rounds=1), 1).has_error()
+
+
+def test_a_node_names_its_own_ledger_and_can_only_lower_what_the_app_allows(tmp_path):
+    """The app, which comes with the run, would give away 7; the node has its file and says less."""
+    mod, own = LocalPrivacy(7.0, 1e-6, ledger=tmp_path / "app.db"), str(tmp_path / "node.db")
+    assert "asks for epsilon=6" in reason(ask(mod, terms(), own={"ledger": own, "epsilon": 5}))
+    assert not (tmp_path / "app.db").exists()
+    assert not ask(mod, terms(), own={"ledger": str(tmp_path / "other.db"), "epsilon": 50.0, "delta": 0.5}).has_error()
+    with Ledger(tmp_path / "other.db") as ledger:
+        account = ledger.balance("node-1")
+    assert float(account.left["epsilon"]) == pytest.approx(1.0)  # of 7
+    assert float(account.left["delta"]) == pytest.approx(1e-6)
+    for wrong, words in (
+        ({"epsilon": float("nan")}, "epsilon=nan"),
+        ({"epsilon": "much"}, "epsilon of the node='much'"),
+    ):
+        assert words in reason(ask(mod, terms(run="new"), own={"ledger": own} | wrong))
 
 
 def test_terms_that_change_during_a_run_are_another_run(tmp_path):

@@ -7,12 +7,14 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
 
+from noisette import _validate
 from noisette.accounting import AlreadyDebited, BudgetExceeded, LedgerError
 from noisette.federated.budget import Desk, NodeBudget
 from noisette.federated.layout import Layout
@@ -25,6 +27,7 @@ TERMS = "noisette"  # key of the terms in the server's config
 REPORT = "report"  # name of the array that holds a report
 BEFORE_LAST_STEP = "before-last-step"  # record with the weights that the last local step started from
 
+_OF_THE_NODE = ("ledger", "epsilon", "delta")  # keys of a node's own config
 _FAILED_PRECONDITION = 6  # Flower's code for a mod that cannot go on
 _log = logging.getLogger("flwr")
 
@@ -38,7 +41,9 @@ class LocalPrivacy:
     data too, and only those named in ``public_metrics`` stay. Replies to anything but training are withheld.
 
     ``ledger`` is a file on the client's disk; next to it the last report is kept, so that a server that asks again gets
-    the same report and not a second release. With ``shuffler``, a function from the node's `Context` to a
+    the same report and not a second release. On Flower the app comes from whoever starts the run: who operates a node
+    has the last word by ``flower-supernode --node-config 'ledger="..." epsilon=8.0 delta=1e-6'``, which names the file
+    and can only lower epsilon and delta. With ``shuffler``, a function from the node's `Context` to a
     `noisette.shuffler.Sender`, the report goes there and the server gets a receipt only; a client that trusts the
     shuffler says ``model="shuffled"`` and the least number of clients that it mixes, ``minimum_set``.
     ``placement="last-step"`` is the noise of Duan 2024, chapter 6: the app must return its weights before the last
@@ -94,10 +99,11 @@ class LocalPrivacy:
         terms, number = _terms(message)
         if terms.placement != self.placement:
             raise ValueError(f"The server asks for placement={terms.placement!r}, this client for {self.placement!r}.")
-        if terms.model == "shuffled" and self.budget.model == "shuffled" and terms.clients < self.budget.minimum_set:
-            raise ValueError(f"The server mixes {terms.clients} reports, this client wants {self.budget.minimum_set}.")
+        budget = self._budget(context)
+        if terms.model == "shuffled" and budget.model == "shuffled" and terms.clients < budget.minimum_set:
+            raise ValueError(f"The server mixes {terms.clients} reports, this client wants {budget.minimum_set}.")
         start = _arrays(message)
-        desk = self.budget.desk(self._account(context), terms, Layout.of(start))
+        desk = budget.desk(self._account(context), terms, Layout.of(start))
         payload = desk.kept(number)
         public: dict[str, Any] = {}
         began = time.monotonic()
@@ -155,6 +161,14 @@ class LocalPrivacy:
                 slowest=float(config.get("noisette-slowest", 0.0)),
                 elapsed=elapsed,
             )
+
+    def _budget(self, context: Context) -> NodeBudget:
+        """Return the budget of this node: its own file where it names one, and no more than it allows."""
+        own: dict[str, Any] = {key: value for key, value in context.node_config.items() if key in _OF_THE_NODE}
+        for key in ("epsilon", "delta"):
+            if key in own:
+                own[key] = min(_validate.number(own[key], f"{key} of the node"), getattr(self.budget, key))
+        return replace(self.budget, **own) if own else self.budget
 
     def _account(self, context: Context) -> str:
         """Return the name of this client in its ledger: simulated clients share a file and have a number each."""
