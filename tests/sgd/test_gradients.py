@@ -149,6 +149,17 @@ def test_a_sum_before_any_norm_is_the_same():
             torch.testing.assert_close(value, second[name].total(ones)[key], rtol=1e-9, atol=1e-12)
 
 
+def test_a_layer_that_takes_more_than_examples_is_refused_where_it_would_be_trained():
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    x = torch.randn(3, 5, 4)
+    expected = attention(x, x, x)[0].detach()
+    Recorder(attention)
+    with torch.no_grad():
+        torch.testing.assert_close(attention(x, x, x)[0], expected)
+    with pytest.raises(TypeError, match=r"MultiheadAttention, has parameters and was called with other things"):
+        attention(x, x, x, need_weights=False)
+
+
 def test_no_gradient_of_the_batch_is_computed_or_left_behind():
     model, inputs = build("convolution")
     Recorder(model)

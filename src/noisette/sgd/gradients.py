@@ -102,15 +102,22 @@ class Recorder:
         for layer in self.layers.values():
             layer.__dict__.pop("forward", None)
 
-    def _tapped(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor]:
+    def _tapped(self, name: str, layer: nn.Module) -> Callable[..., Tensor]:
         """Return the layer's forward pass with detached weights and a tap behind it."""
         plain = type(layer).forward
         inside = False
 
-        def forward(entered: Tensor) -> Tensor:
+        def forward(*given: Any, **named: Any) -> Tensor:
             nonlocal inside
             if inside or self._plain or not (layer.training and torch.is_grad_enabled()):
-                return plain(layer, entered)  # type: ignore[no-any-return]
+                return plain(layer, *given, **named)  # type: ignore[no-any-return]
+            if named or len(given) != 1 or not isinstance(given[0], Tensor):
+                raise TypeError(
+                    f"Layer {name!r}, {type(layer).__name__}, has parameters and was called with other things than one "
+                    "tensor of examples, so that no gradient is known to be one example's. Build it from layers that "
+                    "take one tensor, such as nn.Linear, or leave it out of training by requires_grad_(False)."
+                )
+            entered = given[0]
             inside = True
             try:
                 frozen = {key: value.detach() for key, value in layer.named_parameters(recurse=False)}
