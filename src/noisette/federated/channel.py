@@ -39,7 +39,7 @@ class Channel:
 
     ``budget`` is that of one answer: its epsilon, or for Gaussian noise its mu; `answers` of them tell an update.
     Reports that hold one of two numbers travel as bits; those on a lattice without ends are rounded to 2^-11 of their
-    noise, which costs no privacy, and travel as integers of 16 bits if all fit; others as float32 if that loses nothing.
+    noise, which costs no privacy, and travel as 16-bit integers if all fit; others as float32 if that loses nothing.
 
     >>> layout = Layout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
     >>> from noisette.federated.clipping import Ranges
