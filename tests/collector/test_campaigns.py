@@ -85,6 +85,21 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], message: str) -> None:
         _made(**changes)
 
 
+@pytest.mark.parametrize(("text", "value"), [("1e1", 10.0), ("2E-3", 0.002), ("1.5e+0", 1.5), ("+3e0", 3.0)])
+def test_numbers_with_an_exponent_are_numbers(tmp_path: Path, text: str, value: float) -> None:
+    """YAML 1.1 takes 1e1 for a text, which nobody expects of a budget; in quotes it is one."""
+    path = tmp_path / "campaign.yaml"
+    path.write_text(
+        f"id: a\nepsilon: {text}\nusers: 9\nattributes: [{{name: x, range: [-1e2, 1e2]}}]", encoding="utf-8"
+    )
+    found = Campaign.read(path)
+    assert found.epsilon == value
+    assert found.terms()["attributes"][0]["range"] == [-100.0, 100.0]
+    path.write_text(f"id: a\nepsilon: '{text}'\nusers: 9\nattributes: [{{name: x, range: [0, 1]}}]", encoding="utf-8")
+    with pytest.raises(ValueError, match="to be a number, got str"):
+        Campaign.read(path)
+
+
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "campaign.yaml"
     path.write_text("id: a\nepsilon: 1\nusers: 100\nattributes:\n  - {name: x, range: [0, 1]}\n", encoding="utf-8")

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class Campaign:
         import yaml
 
         try:
-            found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            found = yaml.load(Path(path).read_text(encoding="utf-8"), _loader())
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}.") from error
         try:
@@ -330,3 +330,16 @@ def _breakdown(names: Any, attributes: tuple[Attribute, ...]) -> tuple[str, ...]
     if names and not any(one.kind == "number" for one in attributes):
         raise ValueError(f"Expected a number to break down by {', '.join(names)}.")
     return tuple(names)
+
+
+@cache
+def _loader() -> Any:
+    """Return a safe reader of YAML to which 1e6 and 2E-3 are numbers, as in JSON and in YAML 1.2."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader
