@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks-collector.md, from what benchmarks/collector.py --record has measured."""
+"""The tables of docs/benchmarks-collector.md, from what collector.py and collector_faults.py have recorded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Results = dict[str, dict[str, Any]]  # by kind and database: the command, the ma
 def record(kind: str, database: str, command: str, load: float, runs: list[dict[str, Any]]) -> None:
     """Put runs of one kind and database in the place of those before, and write the page."""
     found: Results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    found[f"{kind} {database}"] = {"command": command, "load": round(load, 1), "runs": runs}
+    found[f"{kind} {database}".strip()] = {"command": command, "load": round(load, 1), "runs": runs}
     RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
 
@@ -28,7 +28,7 @@ def record(kind: str, database: str, command: str, load: float, runs: list[dict[
 def written(page: str, results: Results) -> str:
     """Return a page with the tables of these results."""
     before, _, rest = page.partition(BEGIN)
-    body = "\n\n".join([*batches(results), *singles(results)])
+    body = "\n\n".join([*batches(results), *singles(results), *faults(results)])
     return f"{before}{BEGIN}\n\n{body}\n\n{END}{rest.partition(END)[2]}"
 
 
@@ -79,3 +79,23 @@ def singles(results: Results) -> Iterator[str]:
             )
             lines.append(f"| {turn} | {rates} | {used} |")
         yield "\n".join(lines)
+
+
+def faults(results: Results) -> Iterator[str]:
+    """Yield what is said of kills under load."""
+    if not (found := results.get("faults")):
+        return
+    rows = found["runs"]
+    wrong = sum(row["lost"] + row["invented"] for row in rows)
+    yield (
+        f"**Faults** (`{found['command']}`): {sum(row['kills'] for row in rows)} kills at random moments under load, "
+        f"all counts compared after each. Reports that were lost, or counted and never sent: {wrong}."
+    )
+    lines = ["| killed | kills | reports sent and acknowledged | stored | lost | invented | stored, answer cut off |"]
+    lines.append("| --- |" + " ---: |" * 6)
+    for row in rows:
+        kept = (
+            f"{row['acknowledged']:,} | {row['stored']:,} | {row['lost']} | {row['invented']} | {row['unanswered']:,}"
+        )
+        lines.append(f"| {row['what']} | {row['kills']} | {kept} |")
+    yield "\n".join(lines)
