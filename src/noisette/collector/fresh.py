@@ -61,13 +61,13 @@ class _Sorted:
     def add(self, high: Words, low: Words, marks: Marks) -> None:
         """Put others, which are in order and not there, in their places."""
         places, _ = self.find(high, low)
-        self.high, self.low = np.insert(self.high, places, high), np.insert(self.low, places, low)
-        self.marks = np.insert(self.marks, places, marks)
+        words = np.insert(self.high, places, high), np.insert(self.low, places, low)
+        (self.high, self.low), self.marks = words, np.insert(self.marks, places, marks)  # all or, if one fails, none
 
     def take(self, part: slice) -> None:
         """Take some of them out."""
-        self.high, self.low = np.delete(self.high, part), np.delete(self.low, part)
-        self.marks = np.delete(self.marks, part)
+        words = np.delete(self.high, part), np.delete(self.low, part)
+        (self.high, self.low), self.marks = words, np.delete(self.marks, part)
 
     def of_parts(self, turn: int, until: int) -> list[slice]:
         """Return where the parts lie whose turn it is: one slice, two where they start over, the later first."""
@@ -124,12 +124,12 @@ class Fresh:
                     for part in one.of_parts(self._turn, turn):
                         one.take(part)
                 self._turn = turn
-            self._rows.append((number, turn))
             words = _words(np.frombuffer(digests, np.uint8).reshape(-1, DIGEST_BYTES))
             self._few.add(*words, np.frombuffer(marks, "<i8"))
             if len(self._few) > _SMALL:
                 self._many.add(self._few.high, self._few.low, self._few.marks)
                 self._few = _Sorted()
+            self._rows.append((number, turn))  # at last: what fails before is read again
         while self._rows and self._rows[0][1] + _PARTS <= self._turn:
             self._rows.popleft()
 
