@@ -19,7 +19,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from noisette import datasets
-from noisette.federated import Aggregator, Channel, Layout, enhanced
+from noisette.federated import Aggregator, Channel, Layout, Ranges, enhanced
 
 Vector = npt.NDArray[np.float64]
 Told = Literal["weights", "update"]
@@ -52,7 +52,8 @@ class Recipe:
     shrink: str = "none"
 
 
-Channels = Callable[[int, Vector, Layout], Channel | None]
+# what clients tell in a round: through a channel, clipped and without noise, or as it is
+Channels = Callable[[int, Vector, Layout], Channel | Ranges | None]
 
 
 def clients(name: str, count: int, *, examples: int, tests: int, seed: int, classes: int | None = None) -> Clients:
@@ -96,18 +97,21 @@ def federate(people: Clients, recipe: Recipe, channels: Channels, *, seed: int) 
     scores = []
     for number in range(recipe.rounds):
         channel = channels(number, weights, layout)
-        total, aggregator = np.zeros(layout.dims), Aggregator(channel) if channel is not None else None
+        total, aggregator = np.zeros(layout.dims), Aggregator(channel) if isinstance(channel, Channel) else None
         called = rng.permutation(len(people.owned))[:invited]
         for part in np.array_split(called, -(-invited // TOGETHER)):
             learned = _learn(slopes, weights, people, [people.owned[client] for client in part], recipe, rng)
             for client, own in zip(part.tolist(), learned, strict=True):
                 told = own - (weights if recipe.told == "update" else 0)
-                if aggregator is None or channel is None:
-                    total += told / invited
-                else:
-                    aggregator.add(channel.privatize(told, rng=rng).payload, sender=client)
-        if aggregator is not None and channel is not None:
-            total = enhanced(aggregator.estimate(), channel, recipe.shrink)
+                if aggregator is not None:
+                    aggregator.add(aggregator.channel.privatize(told, rng=rng).payload, sender=client)
+                    continue
+                if isinstance(channel, Ranges):
+                    channel.inward(told, layout)
+                    told = channel.outward(told, layout)
+                total += told / invited
+        if aggregator is not None:
+            total = enhanced(aggregator.estimate(), aggregator.channel, recipe.shrink)
         weights = weights + total if recipe.told == "update" else total
         _write(model, weights)
         scores.append(accuracy(model, people))

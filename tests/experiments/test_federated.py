@@ -41,6 +41,9 @@ def test_what_the_paper_calls_one_is_thousands(tmp_path):
     assert all(row[4] < row[3] for row in own["rows"])
     budgets = run(ldpfl, "fig-5", tmp_path)
     assert budgets["rows"][0][7] == own["rows"][-1][3]  # the same run
+    ((_, _, clean, clipped, found, lost, hidden, held),) = run(ldpfl, "fig-5-parts", tmp_path)["rows"]
+    assert (found, held) == (budgets["rows"][0][6], budgets["rows"][0][7])
+    assert (clean - lost, clipped - hidden) == pytest.approx((clipped, found))
     ranges = run(ldpfl, "table-1", tmp_path)
     assert ranges["rows"][0][7] > own["rows"][-1][3]  # five times the epsilon of a weight
 

@@ -9,7 +9,8 @@ What differs from the paper. Clients and images are as many as the paper's: 100 
 300 of Fashion-MNIST, 500 of 100 of CIFAR-10; the line under each table has rounds and passes. The paper does not give
 its networks: ours are two convolutions of stride two, 5,994 weights for the grey images, and 10,218 on images of half
 the side in place of the small VGG for CIFAR-10, which keeps training without noise, in the last column, below the
-paper's there. What noise costs is the distance to that column. One seed, where the paper takes the mean of ten.
+paper's there. What range and noise cost together is the distance to that column; "Figure 5 in parts" tells them apart
+on MNIST, and shows how much is the network's. One seed, where the paper takes the mean of ten.
 
 Ours: Gaussian noise on the clipped update, calibrated to the epsilon that truly holds for LDP-FL's run.
 
@@ -17,6 +18,6 @@ Paper 000 averages perturbed parameters too, its Type III: see [its experiments]
 """
 
 from experiments.federated.headline import headline
-from experiments.federated.ldpfl.figures import fig_3, fig_4, fig_5, table_1
+from experiments.federated.ldpfl.figures import fig_3, fig_4, fig_5, fig_5_parts, table_1
 
-STUDIES = (fig_3, fig_4, fig_5, table_1, headline)
+STUDIES = (fig_3, fig_4, fig_5, fig_5_parts, table_1, headline)
