@@ -23,16 +23,12 @@ COLLECTIONS = 200
 HDR4ME = ("hdr4me-l1", "hdr4me-l2", "hdr4me-star")
 COLUMNS = (
     "data", "mechanism", "epsilon", "d", "raw", "L1", "L2", "HDR4ME*", "auto", "best mechanism", "and auto",
-    "collections",
 )  # fmt: skip
 _LINES = ("none", "L1", "L2", "HDR4ME*", "auto (ours)")
 _BUDGETS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _WAVE_BUDGETS = (0.1, 10.0, 100.0, 500.0, 1000.0, 5000.0)
 _CHECK = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 _SOME = 20  # columns whose reports are really collected
-_FIRST, _CLOSE = 12, 0.9  # collections of every point, and the ratio to the best other from which a point gets all
-_SHARP = 12  # collections of many dimensions with hardly any noise, each of which takes seconds
-_BIASED = 2  # the same of a biased average that is told its bias: errors differ by orders of magnitude
 _EQUAL = 1 + 1e-8  # two errors that are the same but for rounding to a lattice
 
 
@@ -95,30 +91,10 @@ def points(table: Table, name: str, epsilon: float, repeats: int, seed: int) -> 
     if name == "square-wave":
         models["square-wave, debiased"] = Model.of(table, nz.SquareWave(epsilon=share, debiased=True))
     best = best_and_auto(table, epsilon)
-    rows = []
-    for label, model in models.items():
-        most = _most(table, label, epsilon, repeats)
-        count, line = _errors(model, most, [seed, table.dims])
-        rows.append((table.name, label, epsilon, table.dims, *line, *best, count))
-    return rows
-
-
-def _most(table: Table, label: str, epsilon: float, repeats: int) -> int:
-    """Return how many collections a point may get."""
-    if table.dims <= 100 or not label.startswith("square-wave"):
-        return repeats
-    if label == "square-wave":
-        return min(repeats, _BIASED)
-    return min(repeats, _SHARP) if epsilon >= 1_000 else repeats
-
-
-def _errors(model: Model, most: int, seed: list[int]) -> tuple[int, list[float]]:
-    """Return how many collections were drawn and their mean errors: few where `auto` wins by far, else ``most``."""
-    few = min(most, _FIRST)
-    line = model.errors(few, seed)
-    if few == most or line[-1] < _CLOSE * min(line[:-1]):
-        return few, line
-    return most, model.errors(most, seed)
+    return [
+        (table.name, label, epsilon, table.dims, *model.errors(repeats, [seed, table.dims]), *best)
+        for label, model in models.items()
+    ]
 
 
 @cache
@@ -163,13 +139,7 @@ def fig_4_6(full: bool, advance: Advance) -> Study:
         f"{_findings(rows)} {_agreement(real)}",
         COLUMNS,
         rows,
-        {
-            "collections where `auto` is near another": repeats,
-            "for Square wave beyond 100 dimensions from epsilon 1,000 on": min(repeats, _SHARP),
-            "and as published": min(repeats, _BIASED),
-            "users": {table.name: table.users for table in data},
-            "seed": 460,
-        },
+        {"collections": repeats, "users": {table.name: table.users for table in data}, "seed": 460},
         charts,
     )
 
@@ -194,11 +164,7 @@ def fig_4_7(full: bool, advance: Advance) -> Study:
         _findings(rows),
         COLUMNS,
         rows,
-        {
-            "collections where `auto` is near another": repeats,
-            "users": {table.name: table.users for table in data},
-            "seed": 470,
-        },
+        {"collections": repeats, "users": {table.name: table.users for table in data}, "seed": 470},
         charts,
     )
 
