@@ -197,7 +197,7 @@ def test_committed_tables_hold_what_renyi_accounting_confirms(committed, name):
             continue
         budget = sgd.Budget(sigma, batch / setting["examples"], setting["delta"], setting["steps"])
         upper = budget.spent_rdp(setting["steps"]).epsilon
-        assert 0.6 * upper < claimed <= upper
+        assert 0.5 * upper < claimed <= upper  # Renyi orders are loose at little noise
         assert holds == claimed if sound else holds > 1000 * claimed  # the twin: what divides by B does not hold
 
 
