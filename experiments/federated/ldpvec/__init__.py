@@ -12,7 +12,7 @@ round is that of the last gradient at best. The sound runs privatise the whole u
 
 What differs from the thesis. Figure 6.2 has its 500 devices, 20 steps a round and 25 rounds. Table 6.4's network is not
 the one it prints (its CNN is for CIFAR-10, the accuracies are said to be for MNIST): ours has two convolutions and
-2,826 weights. It has 100 devices and 5 steps a round, where the thesis has 1,000 devices and 200. Figure 6.3 has the
+2,826 weights. It has 100 devices and 20 steps a round, where the thesis has 1,000 devices and 200. Figure 6.3 has the
 thesis's network of 616,610 weights, but 10 devices and 40 steps, where the thesis has 500 or more and 5,000. Steps fall
 more slowly than its 1 / (1 + t), which stops at once. One seed.
 

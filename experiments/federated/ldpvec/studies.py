@@ -195,7 +195,7 @@ _CLAIMED = {
 
 def table_6_4(full: bool, advance: Advance) -> Study:
     """Accuracy of a convolutional network, two digits a device."""
-    devices, plan = (100, Descent(12, 5, 0.5, update=0.5)) if full else (10, Descent(2, 2, 0.5, update=0.5))
+    devices, plan = (100, Descent(12, 20, 0.5, update=0.5)) if full else (10, Descent(2, 2, 0.5, update=0.5))
     people = clients("mnist", devices, examples=200 * devices, tests=2000, seed=_SEED, classes=2)
     model = nn.Sequential(
         nn.Conv2d(1, 8, 5, 3), nn.ReLU(), nn.Conv2d(8, 16, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)
