@@ -217,7 +217,7 @@ def test_the_committed_attack_finds_the_model_without_noise(committed):
         method: float(rate.partition("[")[2].partition(",")[0])
         for method, rate in columns(study, "method", "AUC, LiRA")
     }
-    assert low["original"] > 0.5
+    assert low["original"] > 0.52
     assert min(low.values()) < 0.5  # and not models with noise
     for attack in attacks.ATTACKS:
         assert all("[" in rate for (rate,) in columns(study, f"hits at 1 % alarms, {attack}, %"))
