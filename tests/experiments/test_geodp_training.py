@@ -197,7 +197,8 @@ def test_committed_tables_hold_what_renyi_accounting_confirms(committed, name):
             continue
         budget = sgd.Budget(sigma, batch / setting["examples"], setting["delta"], setting["steps"])
         upper = budget.spent_rdp(setting["steps"]).epsilon
-        assert 0.5 * upper < claimed <= upper  # Renyi orders are loose at little noise
+        loose = 0.5 if sigma > 0.1 else 0.3  # Renyi orders: 1.94 times as much at 0.125, 2.67 times at 0.1
+        assert loose * upper < claimed <= upper
         assert holds == claimed if sound else holds > 1000 * claimed  # the twin: what divides by B does not hold
 
 
