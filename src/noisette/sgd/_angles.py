@@ -86,11 +86,21 @@ turn = compiled(_turn, fastmath=True)
 
 
 def _add_angles(
-    entries: Singles, order: npt.NDArray[np.int64], behind: Singles, low: np.float32, out: FloatArray
+    entries: Singles,
+    weights: Singles,
+    order: npt.NDArray[np.int64],
+    behind: Singles,
+    low: np.float32,
+    out: FloatArray,
 ) -> None:
-    """Add to ``out`` the sum over rows of the angles at each column, of (columns, rows) that are overwritten."""
+    """Add to ``out`` the sum over rows, times their weights, of the angles at each column.
+
+    Entries are (columns, rows), and overwritten.
+    """
     for column in range(order.size - 1, -1, -1):
         place = order[column]
+        for row in range(behind.size):
+            entries[place, row] *= weights[row]
         turn(entries[place], behind, low)
         total = _ZERO
         for row in range(behind.size):
@@ -125,17 +135,17 @@ def clipped_angle_sums(parts: Sequence[Rows], low: float) -> list[FloatArray]:
     rows = len(parts[0].weights)
     pieces = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
     found = [[np.zeros(part.columns) for part in parts] for _ in pieces]
+    orders = [np.arange(part.columns) if part.order is None else part.order for part in parts]
 
     def work(place: int) -> None:
         piece = pieces[place]
         behind = np.zeros(piece.stop - piece.start, dtype=np.float32)
-        for part, out in zip(reversed(parts), reversed(found[place]), strict=True):
-            entries = part.values[piece].T.copy()
-            entries *= part.weights[piece]
+        for part, order, out in zip(reversed(parts), reversed(orders), reversed(found[place]), strict=True):
+            entries, weights = part.values[piece].T.copy(), part.weights[piece]
             if part.right is None:
-                order = np.arange(part.columns) if part.order is None else part.order
-                _add(entries, order, behind, np.float32(low), out)
+                _add(entries, weights, order, behind, np.float32(low), out)
             else:
+                entries *= weights
                 _add_outer(entries, part.right[piece].T.copy(), behind, np.float32(low), out)
 
     share(work, len(pieces), sum(rows * part.columns for part in parts))
