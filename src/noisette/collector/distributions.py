@@ -116,8 +116,8 @@ def _category(sums: Sums, place: int, part: Part, column: int) -> dict[str, Any]
     )
     if not np.all(np.isfinite(alone.value) & np.isfinite(alone.std_error)):
         return {"reason": _NONE}
-    labels = list(part.attributes[column].domain.labels)  # type: ignore[attr-defined]  # categorical
-    return {"distribution": {"labels": labels, "probabilities": enhance(alone, method="simplex").value}}
+    domain: Any = part.attributes[column].domain
+    return {"distribution": {"labels": list(domain.labels), "probabilities": enhance(alone, method="simplex").value}}
 
 
 def _graded(aggregate: Aggregate, level: float) -> dict[str, Any]:

@@ -85,7 +85,8 @@ class Layout:
 
     def categories(self, name: str) -> int:
         """Return how many values a category has."""
-        return int(next(one.domain for one in self.campaign.attributes if one.name == name).size)  # type: ignore[attr-defined]  # categorical
+        domain: Any = next(one.domain for one in self.campaign.attributes if one.name == name)
+        return int(domain.size)
 
     def column(self, name: str) -> int:
         """Return the place of an attribute in its record."""

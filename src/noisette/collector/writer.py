@@ -35,10 +35,10 @@ class Writer:
         """Return when all is on the disk; raise `Refused`, or what went wrong, when nothing is."""
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.put((arrived, waiting))
-        outcome = await waiting
+        outcome: Accepted | BaseException = await waiting
         if isinstance(outcome, BaseException):
             raise outcome
-        return outcome  # type: ignore[no-any-return]  # a future of any
+        return outcome
 
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
@@ -72,10 +72,9 @@ def _answer(answers: list[tuple[asyncio.Future[Any], Outcome]]) -> None:
 def store_all(store: Store, arrived: Sequence[Arrived]) -> list[Outcome]:
     """Store what is sound of all that arrived, and tell for each how it fared."""
     settled = intake.settle(arrived)
-    places = [place for place, one in enumerate(settled) if isinstance(one, Submission)]
+    sound = {place: one for place, one in enumerate(settled) if isinstance(one, Submission)}
     outcomes: list[Any] = list(settled)
-    stored = _stored(store, [settled[place] for place in places])  # type: ignore[misc]  # submissions, by the test above
-    for place, outcome in zip(places, stored, strict=True):
+    for place, outcome in zip(sound, _stored(store, list(sound.values())), strict=True):
         outcomes[place] = outcome
     return outcomes
 

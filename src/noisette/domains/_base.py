@@ -47,7 +47,7 @@ class Described:
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `from_spec` reads back."""
-        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # who inherits is a dataclass
 
 
 def read(spec: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
