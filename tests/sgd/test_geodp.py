@@ -79,7 +79,7 @@ def test_angles_of_every_example_are_averaged(beta):
 
 
 @pytest.mark.parametrize("widths", [(2,), (1, 1), (40, 3, 33, 1), (500, 1, 64), (31,)], ids=str)
-@pytest.mark.parametrize("low", [0.0, 0.9 * math.pi])
+@pytest.mark.parametrize("low", [0.0, 0.51 * math.pi, 0.9 * math.pi])
 def test_angles_in_single_precision_are_those_of_the_definition(widths, low):
     rng = np.random.default_rng(len(widths))
     rows = np.where(rng.random((70, sum(widths))) < 0.7, rng.normal(size=(70, sum(widths))), 0.0)
@@ -96,14 +96,35 @@ def test_angles_in_single_precision_are_those_of_the_definition(widths, low):
     assert [part.tolist() for part in none] == [[0.0] * 5]
 
 
+@pytest.mark.parametrize("angle", [0.52, 0.89, 0.899, 0.901, 0.91, 1.0])
+@pytest.mark.parametrize("apart", [True, False], ids=["outer", "plain"])
+def test_one_example_whose_angle_is_above_the_limit_is_not_passed_over(angle, apart):
+    """Of 70 examples one has a wide angle in front of what outweighs the others' entries."""
+    rng = np.random.default_rng(2)
+    left, right = rng.normal(size=(70, 2)), rng.normal(size=(70, 3))
+    left[:, 1] = 0.0  # the entry of the last column of the first half has nothing behind it but the last part
+    left[:, 0], right[:, 2] = 0.01, 0.01
+    right[7] = 0.0, 0.0, -100.0 / math.tan(math.pi * (1 - angle)) if angle < 1 else -1e9
+    formed = np.einsum("ri,rj->rij", left, right).reshape(70, -1)
+    rows = np.concatenate([formed, np.ones((70, 1))], axis=1)
+    weights = (1 / np.linalg.norm(rows, axis=1)).astype(np.float32)
+    singles = [part.astype(np.float32) for part in (left, right, formed)]
+    front = Rows(singles[0], weights, singles[1]) if apart else Rows(singles[2], weights)
+    found = np.concatenate(clipped_angle_sums([front, Rows(np.ones((70, 1), np.float32), weights)], 0.9 * math.pi))
+    expected = np.full(6, 70 * 0.9 * math.pi)
+    expected[2] += max(angle - 0.9, 0) * math.pi
+    np.testing.assert_allclose(found[:-1], expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("low", [0.5, 0.51 * math.pi, 0.9 * math.pi])
 @pytest.mark.parametrize("widths", [(4, 6), (1, 5), (7, 1), (40, 3)], ids=str)
-def test_angles_of_outer_products_are_those_of_the_products(widths):
+def test_angles_of_outer_products_are_those_of_the_products(widths, low):
     rng = np.random.default_rng(1)
     left, right = (rng.normal(size=(50, width)).astype(np.float32) for width in widths)
     formed = np.einsum("ri,rj->rij", left, right).reshape(50, -1)
     weights = (1 / np.linalg.norm(formed, axis=1)).astype(np.float32)
     apart, whole = Rows(left, weights, right), Rows(formed, weights)
-    for seen, expected in zip(clipped_angle_sums([apart], 0.5), clipped_angle_sums([whole], 0.5), strict=True):
+    for seen, expected in zip(clipped_angle_sums([apart], low), clipped_angle_sums([whole], low), strict=True):
         np.testing.assert_allclose(seen, expected, rtol=0, atol=50 * 3e-6)
     np.testing.assert_allclose(apart.last(), whole.last(), rtol=1e-5)
 

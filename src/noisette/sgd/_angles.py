@@ -1,7 +1,8 @@
 """The angles of many gradients at once, in single precision: what GeoDP sums over the examples of a batch.
 
-Examples lie side by side in a register, so that the running sums of squares do not wait for each other, and every
-gradient is read once.
+GeoDP clips angles from below, as a rule far above a right angle, and nearly all angles of a long gradient are near a
+right one. So a layer, or an output of it, is passed over where no example has an entry that reaches above the limit.
+Elsewhere examples lie side by side in a register, so that the running sums of squares do not wait for each other.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ class Rows:
         return np.concatenate([ends[:, [place]] * beside for place in range(ends.shape[1])], axis=1)[:, -2:]
 
 
-def _turn(entries: Singles, behind: Singles, low: np.float32) -> None:
-    """Replace one entry of each row by its angle, at least ``low``, and add its square to those behind."""
+def _excess_of(entries: Singles, behind: Singles, low: np.float32) -> np.float32:
+    """Return by how much the angles of one entry of each row are above ``low``, and add its square to those behind."""
+    total = _ZERO
     for row in range(behind.size):
         entry, squares = entries[row], behind[row]
         size, rest = abs(entry), np.sqrt(squares)
@@ -79,47 +81,53 @@ def _turn(entries: Singles, behind: Singles, low: np.float32) -> None:
         angle = _HALF - angle if steep else angle
         angle = _PI - angle if entry < _ZERO else angle
         behind[row] = squares + entry * entry
-        entries[row] = angle if angle > low else low
+        total += angle - low if angle > low else _ZERO
+    return total
 
 
-turn = compiled(_turn, fastmath=True)
+_excess = compiled(_excess_of, fastmath=True)
 
 
 def _add_angles(
-    entries: Singles,
-    weights: Singles,
-    order: npt.NDArray[np.int64],
+    entries: Singles, order: npt.NDArray[np.int64], behind: Singles, low: np.float32, out: FloatArray
+) -> None:
+    """Add to ``out`` what the angles of all rows at each column have above ``low``. Entries are (columns, rows)."""
+    for column in range(order.size - 1, -1, -1):
+        out[column] += _excess(entries[order[column]], behind, low)
+
+
+def _add_outer_angles(
+    left: Singles,
+    right: Singles,
+    squares: FloatArray,
+    reach: np.float32,
     behind: Singles,
     low: np.float32,
     out: FloatArray,
 ) -> None:
-    """Add to ``out`` the sum over rows, times their weights, of the angles at each column.
+    """Do the same for the outer products of (columns, rows) and (columns, rows), of which none is formed.
 
-    Entries are (columns, rows), and overwritten.
+    ``squares`` are the sums of each row on the right; ``reach`` tells what can be passed over.
     """
-    for column in range(order.size - 1, -1, -1):
-        place = order[column]
+    lowest, highest, entries = np.zeros_like(behind), np.zeros_like(behind), np.empty_like(behind)
+    for other in range(right.shape[0]):
         for row in range(behind.size):
-            entries[place, row] *= weights[row]
-        turn(entries[place], behind, low)
-        total = _ZERO
-        for row in range(behind.size):
-            total += entries[place, row]
-        out[column] += total
-
-
-def _add_outer_angles(left: Singles, right: Singles, behind: Singles, low: np.float32, out: FloatArray) -> None:
-    """Do the same for the outer products of (columns, rows) and (columns, rows), of which none is formed."""
-    entries = np.empty_like(behind)
+            lowest[row] = min(lowest[row], right[other, row])
+            highest[row] = max(highest[row], right[other, row])
     for one in range(left.shape[0] - 1, -1, -1):
+        above = 0
+        for row in range(behind.size):
+            factor = left[one, row]
+            entry = factor * (lowest[row] if factor > _ZERO else highest[row])
+            above += entry * entry * reach > behind[row]
+        if reach and not above:
+            for row in range(behind.size):
+                behind[row] += squares[row] * left[one, row] * left[one, row]
+            continue
         for other in range(right.shape[0] - 1, -1, -1):
             for row in range(behind.size):
                 entries[row] = left[one, row] * right[other, row]
-            turn(entries, behind, low)
-            total = _ZERO
-            for row in range(behind.size):
-                total += entries[row]
-            out[one * right.shape[0] + other] += total
+            out[one * right.shape[0] + other] += _excess(entries, behind, low)
 
 
 _add = compiled(_add_angles, fastmath=True)
@@ -135,18 +143,26 @@ def clipped_angle_sums(parts: Sequence[Rows], low: float) -> list[FloatArray]:
     rows = len(parts[0].weights)
     pieces = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
     found = [[np.zeros(part.columns) for part in parts] for _ in pieces]
-    orders = [np.arange(part.columns) if part.order is None else part.order for part in parts]
+    limit = np.float32(low)
+    # an obtuse angle is a negative entry's, and above the limit where its square, times this, outweighs those behind
+    reach = np.float32(math.tan(math.pi - low) ** 2 if low > math.pi / 2 else 0)
 
     def work(place: int) -> None:
         piece = pieces[place]
         behind = np.zeros(piece.stop - piece.start, dtype=np.float32)
-        for part, order, out in zip(reversed(parts), reversed(orders), reversed(found[place]), strict=True):
-            entries, weights = part.values[piece].T.copy(), part.weights[piece]
-            if part.right is None:
-                _add(entries, weights, order, behind, np.float32(low), out)
+        for part, out in zip(reversed(parts), reversed(found[place]), strict=True):
+            entries = part.values[piece] * part.weights[piece, None]
+            if part.right is not None:
+                right = part.right[piece]
+                squares = np.einsum("ij,ij->i", right, right, dtype=float)
+                _add_outer(entries.T.copy(), right.T.copy(), squares, reach, behind, limit, out)
+            elif reach and np.all(np.minimum(entries.min(1), 0) ** 2 * reach <= behind):
+                behind += np.einsum("ij,ij->i", entries, entries)
             else:
-                entries *= weights
-                _add_outer(entries, part.right[piece].T.copy(), behind, np.float32(low), out)
+                order = np.arange(part.columns) if part.order is None else part.order
+                _add(entries.T.copy(), order, behind, limit, out)
 
-    share(work, len(pieces), sum(rows * part.columns for part in parts))
-    return [sum((sums[place] for sums in found), np.zeros(part.columns)) for place, part in enumerate(parts)]
+    size = sum(rows * part.columns for part in parts)
+    share(work, len(pieces), size // 64 if reach else size)  # what is passed over takes less time
+    clipped = rows * float(limit)
+    return [sum((sums[place] for sums in found), np.full(part.columns, clipped)) for place, part in enumerate(parts)]
