@@ -21,6 +21,7 @@ from noisette.utility.lengths import length_and_cosine
 from noisette.utility.sgd import (
     EntryNoise,
     SphericalNoise,
+    Turn,
     VectorNoise,
     efficiency_difference,
     expected_efficiency_difference,
@@ -163,17 +164,22 @@ def test_noise_of_several_sizes_and_directions_is_predicted() -> None:
     draws = rng.standard_normal((8000, 40)) * np.sqrt(variances)
     laws = {
         "apart": (EntryNoise(variances), draws),
-        "turned": (EntryNoise(variances, basis.T.__matmul__), draws @ basis.T),
+        "turned": (EntryNoise(variances, Turn(basis.T.__matmul__, basis.__matmul__)), draws @ basis.T),
+        "not turned": (EntryNoise(variances, Turn(np.copy, np.copy)), draws),
     }
     for law, noise in laws.values():
         found, said = measured(g + noise, g), predicted(law, g)
-        assert math.isnan(said.direction) == (law.turned is not None)
         assert found.standard_errors is not None
-        known = NAMES if law.turned is None else NAMES[1:]
-        for name, error in zip(known, found.standard_errors[-len(known) :], strict=True):
+        errors = np.hypot(found.standard_errors, said.standard_errors or (0.0,) * len(NAMES))
+        for name, error in zip(NAMES, errors, strict=True):
             assert abs(getattr(found, name) - getattr(said, name)) < LEVEL * error, name
-    straight = predicted(laws["apart"][0], g)
-    assert abs(measured(g + laws["turned"][1], g).cosine - straight.cosine) > 1e-3  # the twin: the basis counts
+    straight, same = (predicted(laws[kind][0], g) for kind in ("apart", "not turned"))
+    assert same.standard_errors is not None
+    assert abs(same.direction - straight.direction) < LEVEL * same.standard_errors[0]  # draws against integrals
+    turned = measured(g + laws["turned"][1], g)
+    assert turned.standard_errors is not None
+    assert abs(turned.cosine - straight.cosine) > 1e-3  # the twins: the basis counts
+    assert abs(turned.direction - straight.direction) > 5 * turned.standard_errors[0]
 
 
 def test_noise_around_another_centre_is_predicted() -> None:

@@ -63,9 +63,9 @@ class Observer:
     At every step it notes the efficiency difference that the noise made, eta^2 (|g~|^2 - |g|^2) + 2 eta <g~ - g, w* -
     w>, beside its expectation; ``optimum`` is a model of the same shape whose weights are w*. At every ``every``-th
     step it predicts the errors of direction and magnitude from the law of the noise, and measures them on ``draws``
-    releases of the same sum with noise of its own; the noise of the training stays as it was. The predicted error of
-    the angles is NaN for noise that is correlated within a tensor, and both are where GeoDP's entries are too small for
-    a float, as in models of thousands of weights with a small beta.
+    releases of the same sum with noise of its own; the noise of the training stays as it was. For noise that is
+    correlated within a tensor the error of the angles is predicted by draws, and has a standard error. Where GeoDP's
+    entries are too small for a float, as in models of thousands of weights with a small beta, it is NaN.
 
     Duan 2024, Theorem 6, Corollaries 1 and 2. The results are not private.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from noisette.mechanisms.tensor.modes import Mode, dense, multiply, per_mode
 from noisette.mechanisms.tensor.neighbours import Neighbours
 from noisette.sgd.clipping import Clip, LInf, Sums
 from noisette.sgd.perturbation import Perturbation, Shapes, full_name, normal
-from noisette.utility.sgd import EntryNoise, Noise
+from noisette.utility.sgd import EntryNoise, Noise, Turn
 
 PerParameter = Mapping[str, Sequence[Any]]
 
@@ -61,10 +61,11 @@ class _Noise:
         """Whether a mode has a covariance that is not diagonal."""
         return any(turn is not None for _, turn in self._axes)
 
-    def turned(self, gradient: FloatArray) -> FloatArray:
-        """Return a gradient, as one row, in the basis of `spectrum`."""
+    def turned(self, gradient: FloatArray, *, back: bool) -> FloatArray:
+        """Return a gradient, as one row, in the basis of `spectrum`, or back from there."""
         shaped = gradient.reshape([mode.size for mode in self.modes])
-        return dense(shaped, [turn for _, turn in self._axes]).reshape(-1)
+        turns = [turn.T if back and turn is not None else turn for _, turn in self._axes]
+        return dense(shaped, turns).reshape(-1)
 
     def draw(self, like: Tensor, rng: np.random.Generator) -> Tensor:
         """Return noise of scale one."""
@@ -166,10 +167,12 @@ class TensorGaussian(Perturbation):
             for own, noise in entries.items()
         ]
 
-        def turned(gradient: FloatArray) -> FloatArray:
+        def turned(gradient: FloatArray, back: bool) -> FloatArray:
             ends = np.cumsum([noise.size for noise, _ in noises])[:-1]
             parts = zip(np.split(gradient, ends), noises, strict=True)
-            return np.concatenate([noise.turned(part) for part, (noise, _) in parts])
+            return np.concatenate([noise.turned(part, back=back) for part, (noise, _) in parts])
 
         variances = np.concatenate([scale * noise.spectrum for noise, scale in noises])
-        return EntryNoise(variances, turned if any(noise.correlated for noise, _ in noises) else None)
+        if not any(noise.correlated for noise, _ in noises):
+            return EntryNoise(variances)
+        return EntryNoise(variances, Turn(partial(turned, back=False), partial(turned, back=True)))

@@ -1,7 +1,7 @@
 """What noise does to a gradient: its direction, its magnitude, and how far one step of descent ends up.
 
 `VectorNoise` adds normal noise to every entry (DP-SGD), `EntryNoise` more to some than to others, and `SphericalNoise`
-adds it to the magnitude and to the angles (GeoDP). `predicted` gives the exact expected errors of each, `measured`
+adds it to the magnitude and to the angles (GeoDP). `predicted` gives the expected errors of each, `measured`
 those of a sample of noisy gradients, and `efficiency_difference` the thesis's measure of one step.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,15 @@ __all__ = [
     "EntryNoise",
     "GradientErrors",
     "SphericalNoise",
+    "Turn",
     "VectorNoise",
     "efficiency_difference",
     "expected_efficiency_difference",
     "measured",
     "predicted",
 ]
+
+_DRAWN, _BLOCK = 1 << 23, 32  # numbers drawn where no integral is known, and draws at a time
 
 
 @dataclass(frozen=True)
@@ -64,15 +67,24 @@ class VectorNoise:
 
 
 @dataclass(frozen=True, eq=False)
+class Turn:
+    """An orthogonal map of vectors, and the way back."""
+
+    there: Callable[[FloatArray], FloatArray]
+    back: Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
 class EntryNoise:
     """Normal noise with a variance for each entry: budgets by layer, or a covariance along each mode of a tensor.
 
-    Where entries are correlated, ``turned`` is an orthogonal map after which they are not, and ``variances`` are those
-    behind it. The error of the angles, which are those of the entries before the map, is then not known: it is NaN.
+    Where entries are correlated, they are not after ``turn``, and ``variances`` are those behind it. An entry then
+    depends on the length of those behind it, for which no integral is known: the error of the angles is the mean over
+    draws of the noise, always the same ones, with a standard error.
     """
 
     variances: FloatArray
-    turned: Callable[[FloatArray], FloatArray] | None = None
+    turn: Turn | None = None
 
     def mean(self, gradient: FloatArray) -> FloatArray:
         """Return the expected noisy gradient."""
@@ -84,10 +96,23 @@ class EntryNoise:
 
     def errors(self, gradient: FloatArray) -> GradientErrors:
         """Return the expected errors, by integrals over a few independent variables."""
-        turned = gradient if self.turned is None else self.turned(gradient)
-        length, cosine = length_and_cosine(turned, self.variances)
-        turns = float(normal_turns(gradient, self.variances).mean()) if self.turned is None else math.nan
-        return _errors(self, gradient, turns, cosine, length)
+        if self.turn is None:
+            length, cosine = length_and_cosine(gradient, self.variances)
+            return _errors(self, gradient, float(normal_turns(gradient, self.variances).mean()), cosine, length)
+        length, cosine = length_and_cosine(self.turn.there(gradient), self.variances)
+        turns, error = self._drawn_turns(gradient, self.turn)
+        return replace(_errors(self, gradient, turns, cosine, length), standard_errors=(error, 0.0, 0.0, 0.0))
+
+    def _drawn_turns(self, gradient: FloatArray, turn: Turn) -> tuple[float, float]:
+        """Return the mean squared error of the angles over draws of the noise, and its standard error."""
+        rng, stds = np.random.default_rng(0), np.sqrt(self.variances)
+        blocks = min(max(_DRAWN // (_BLOCK * gradient.size), 4), 512)
+        found = []
+        for _ in range(blocks):
+            drawn = stds * rng.standard_normal((_BLOCK, gradient.size))
+            found.append(measured(gradient + np.stack([turn.back(row) for row in drawn]), gradient))
+        errors = [one.standard_errors[0] for one in found if one.standard_errors is not None]
+        return math.fsum(one.direction for one in found) / blocks, math.hypot(*errors) / blocks
 
 
 @dataclass(frozen=True)
@@ -174,7 +199,7 @@ class GradientErrors:
 
     ``direction`` is the mean squared error of an angle, the last one taken around the circle; ``cosine`` the expected
     cosine between noisy and clean gradient; ``magnitude`` the mean squared error of the length; ``gradient`` that of an
-    entry. ``standard_errors`` are those of a measurement, in the same order.
+    entry. ``standard_errors`` are those of a measurement, or of a prediction by draws, in the same order.
     """
 
     direction: float
@@ -185,7 +210,7 @@ class GradientErrors:
 
 
 def predicted(noise: Noise, gradient: Any) -> GradientErrors:
-    """Return the exact expected errors of a way of noise for one gradient.
+    """Return the expected errors of a way of noise for one gradient: exact, or with standard errors.
 
     >>> g = np.full(100, 0.01)
     >>> plain, geo = predicted(VectorNoise(0.01), g), predicted(SphericalNoise(0.01, 0.1), g)
