@@ -57,7 +57,7 @@ class Gaussian(Perturbation):
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
         scale = multiplier * clip.bound
         return {
-            layer: {name: (total + scale * normal(total, rng)) / expected for name, total in entries.items()}
+            layer: {name: noisy_mean(total, normal(total, rng), scale, expected) for name, total in entries.items()}
             for layer, entries in sums.items()
         }
 
@@ -101,7 +101,9 @@ class Layered(Perturbation):
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
         scales = self.scales(sums, clip, multiplier)
         return {
-            layer: {name: (total + scales[layer] * normal(total, rng)) / expected for name, total in entries.items()}
+            layer: {
+                name: noisy_mean(total, normal(total, rng), scales[layer], expected) for name, total in entries.items()
+            }
             for layer, entries in sums.items()
         }
 
@@ -119,6 +121,11 @@ def normal(like: Tensor, rng: np.random.Generator) -> Tensor:
     """Return standard normal noise of a tensor's shape and kind."""
     drawn = rng.standard_normal(like.shape, dtype=np.float32 if like.dtype == torch.float32 else np.float64)
     return torch.as_tensor(drawn).to(like)
+
+
+def noisy_mean(total: Tensor, noise: Tensor, scale: float, expected: float) -> Tensor:
+    """Return (total + scale x noise) / expected, in the memory of the noise."""
+    return noise.mul_(scale).add_(total).div_(expected)
 
 
 def full_name(layer: str, own: str) -> str:

@@ -17,7 +17,7 @@ from noisette.mechanisms.tensor.calibration import optimal_mode, read_subspace
 from noisette.mechanisms.tensor.modes import Mode, dense, multiply, per_mode
 from noisette.mechanisms.tensor.neighbours import Neighbours
 from noisette.sgd.clipping import Clip, LInf, Sums
-from noisette.sgd.perturbation import Perturbation, Shapes, full_name, normal
+from noisette.sgd.perturbation import Perturbation, Shapes, full_name, noisy_mean, normal
 from noisette.utility.sgd import EntryNoise, Noise, Turn
 
 PerParameter = Mapping[str, Sequence[Any]]
@@ -153,7 +153,7 @@ class TensorGaussian(Perturbation):
         scales = self.scales(clip, multiplier)
         return {
             layer: {
-                own: (total + scales[layer][own] * self._noises[layer][own].draw(total, rng)) / expected
+                own: noisy_mean(total, self._noises[layer][own].draw(total, rng), scales[layer][own], expected)
                 for own, total in entries.items()
             }
             for layer, entries in sums.items()
