@@ -21,7 +21,7 @@ _SERIES_BELOW = 5e-3  # half a mu below which a difference of Mills' ratios woul
 
 
 class PrivacyWarning(UserWarning):
-    """A method was built whose published privacy claim does not hold."""
+    """A privacy claim does not hold for what was built or done."""
 
 
 @dataclass(frozen=True)

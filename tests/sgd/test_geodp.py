@@ -17,6 +17,9 @@ from noisette.guarantees import PrivacyWarning
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd._angles import Rows, clipped_angle_sums
 
+# most steps here are on batches of our own making, so that what comes of them is known
+pytestmark = pytest.mark.filterwarnings("ignore:This step is not on a batch")
+
 FALSE_ALARM = 1e-6
 BATCH = 50
 

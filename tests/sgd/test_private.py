@@ -16,6 +16,9 @@ from noisette import sgd
 from noisette.accounting import sampled_gaussian
 from noisette.guarantees import PrivacyWarning
 
+# most steps here are on batches of our own making, so that what comes of them is known
+pytestmark = pytest.mark.filterwarnings("ignore:This step is not on a batch")
+
 FALSE_ALARM = 1e-6
 
 
@@ -453,3 +456,21 @@ def test_any_data_set_with_a_length_can_be_sampled():
         sgd.PoissonLoader(iter(items), 0.1, steps=1, rng=np.random.default_rng(2))
     with pytest.raises(ValueError, match="it is empty"):
         sgd.PoissonLoader([], 0.1, steps=1, rng=np.random.default_rng(2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_loop_that_goes_on_with_the_old_loader_is_warned_once():
+    """Pieces of a batch and batches that were drawn ahead are the private loader's own."""
+    private = start(physical_batch=5)
+    train(private, 1)
+    ahead = start()
+    for inputs, targets in list(ahead.loader):
+        ahead.optimizer.zero_grad()
+        functional.cross_entropy(ahead.model(inputs), targets).backward()
+        ahead.optimizer.step()
+    old = DataLoader(data(), batch_size=16)
+    private = start()
+    with pytest.warns(PrivacyWarning, match="not on a batch of the private loader") as seen:
+        train((private.model, private.optimizer, old), 1)
+    assert len(seen) == 1
+    assert private.optimizer.steps == 4

@@ -12,6 +12,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
 
+# most steps here are on batches of our own making, so that what comes of them is known
+pytestmark = pytest.mark.filterwarnings("ignore:This step is not on a batch")
+
 FALSE_ALARM = 1e-6
 BATCH = 20
 SHAPES = {"0.weight": (3, 2, 2), "0.bias": (3,), "1.weight": (2, 3), "1.bias": (2,)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -11,7 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from noisette._validate import FloatArray
-from noisette.guarantees import Guarantee
+from noisette.guarantees import Guarantee, PrivacyWarning
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import Clip, Sums, added_up
 from noisette.sgd.gradients import Recorder
@@ -58,6 +59,7 @@ class PrivateOptimizer(Optimizer):
         self._rng, self._seeded = rng, seeded
         self.steps = 0
         self.stepped = False
+        self._calls = 0
         self.watcher: Watcher | None = None
         self._sums: Sums | None = None
         known = {id(parameter) for _, _, parameter in recorder.parameters()}
@@ -105,6 +107,7 @@ class PrivateOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self.budget.check(self.steps)
+        self._check_source()
         self._collect()
         self.stepped = self.loader.complete
         if self.stepped:
@@ -133,6 +136,17 @@ class PrivateOptimizer(Optimizer):
         counts = np.bincount(np.searchsorted(edges, norms()), minlength=len(edges) + 1)
         self.steps += 1
         return np.asarray(counts + self.budget.multiplier * self._rng.standard_normal(counts.shape))
+
+    def _check_source(self) -> None:
+        """Warn, once, of examples that the Poisson loader did not draw."""
+        self._calls += 1
+        if self._calls == self.loader.given + 1:
+            warnings.warn(
+                "This step is not on a batch of the private loader, for whose Poisson samples the guarantee is. Iterate "
+                "over the loader that make_private returned: model, optimizer, loader = private.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
 
     def _collect(self) -> None:
         parts = self.recorder.parts()

@@ -18,7 +18,7 @@ class PoissonLoader:
 
     A batch can be empty; it still counts as a step. A batch of more than ``physical_batch`` examples arrives in pieces,
     and `complete` tells whether the piece that was given last ends its batch: memory follows the piece, privacy the
-    batch.
+    batch. `given` counts the pieces.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class PoissonLoader:
         self.steps = _validate.integer(steps, "steps", low=1)
         self.physical_batch = _validate.integer(physical_batch, "physical_batch", low=1)
         self.complete = True
+        self.given = 0
         self.rng = rng
         self.position = 0
         self._collate = collate
@@ -79,6 +80,7 @@ class PoissonLoader:
                 self.complete = place == len(pieces) - 1
                 if self.complete:
                     self.position += 1
+                self.given += 1
                 yield self.fetch(piece)
         self.position = 0
 
