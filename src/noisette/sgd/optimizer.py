@@ -142,8 +142,8 @@ class PrivateOptimizer(Optimizer):
         self._calls += 1
         if self._calls == self.loader.given + 1:
             warnings.warn(
-                "This step is not on a batch of the private loader, for whose Poisson samples the guarantee is. Iterate "
-                "over the loader that make_private returned: model, optimizer, loader = private.",
+                "This step is not on a batch of the private loader, for whose Poisson samples the guarantee is. "
+                "Iterate over the loader that make_private returned: model, optimizer, loader = private.",
                 PrivacyWarning,
                 stacklevel=3,
             )
