@@ -168,12 +168,16 @@ def conversion(repeats: int, clock: str) -> dict[str, float]:
     vector = np.random.default_rng(1).normal(size=10**6)
     tensor = torch.from_numpy(vector.copy())
     made, made_torch = to_spherical(vector), to_spherical(tensor)
+    rows = vector.reshape(1000, 1000)
+    made_rows = to_spherical(rows)
     jobs: dict[str, Callable[[], Any]] = {
         "copy": vector.copy,
         "to_spherical, numpy": lambda: to_spherical(vector),
         "from_spherical, numpy": lambda: from_spherical(*made),
         "to_spherical, torch": lambda: to_spherical(tensor),
         "from_spherical, torch": lambda: from_spherical(*made_torch),
+        "to_spherical, 1,000 vectors": lambda: to_spherical(rows),
+        "from_spherical, 1,000 vectors": lambda: from_spherical(*made_rows),
     }
     return in_turn(jobs, repeats, clock)
 

@@ -117,21 +117,51 @@ def test_bad_input_is_named(call, message):
         call()
 
 
-def test_many_short_vectors_are_converted_as_one_by_one():
-    rng = np.random.default_rng(4)
-    rows = rng.standard_normal((500, 7)) * 10.0 ** rng.integers(-300, 300, (500, 1))
+@pytest.mark.parametrize(("count", "dims"), [(500, 7), (20_000, 8), (40, 5000), (2, 140_000)])
+def test_many_vectors_have_the_angles_of_the_definition(count, dims):
+    """Of every length and with zeros of both signs, for which atan2 has angles of their own."""
+    rng = np.random.default_rng(dims)
+    rows = rng.standard_normal((count, dims)) * 10.0 ** rng.integers(-300, 300, (count, 1))
     rows[rng.random(rows.shape) < 0.3] = 0.0
-    rows[rng.random(rows.shape) < 0.2] *= -1.0  # zeros of both signs
-    rows[:3] = 0.0
+    rows[rng.random(rows.shape) < 0.2] *= -1.0
+    rows[0] = 0.0
+    rows[1, 2:] = np.where(np.arange(dims - 2) % 2, 0.0, -0.0)
+    rows.setflags(write=False)
     magnitudes, angles = to_spherical(rows)
-    for row, magnitude, turns in zip(rows, magnitudes, angles, strict=True):
-        size, alone = to_spherical(row)
-        assert magnitude == pytest.approx(float(size), rel=1e-14, abs=0.0)
-        assert turns == pytest.approx(alone, abs=1e-14)
+    largest = np.abs(rows).max(1, keepdims=True)
+    scaled = rows / np.where(largest > 0, largest, 1.0)
+    squares = np.cumsum(np.square(scaled[:, ::-1]), axis=1)[:, ::-1]
+    expected = np.arctan2(np.sqrt(squares[:, 1:]), scaled[:, :-1])
+    expected[:, -1] = np.arctan2(scaled[:, -1], scaled[:, -2])
+    expected[largest[:, 0] == 0] = 0.0
+    np.testing.assert_allclose(angles, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(magnitudes, largest[:, 0] * np.sqrt(squares[:, 0]), rtol=1e-12)
     back = from_spherical(magnitudes, angles)
-    largest = np.maximum(np.abs(rows).max(axis=1), 1e-305)
-    assert np.abs(back - rows).max(axis=1) / largest == pytest.approx(0.0, abs=1e-14)
-    with pytest.raises(ValueError, match=r"finite.*inf"):
-        to_spherical([[1.0, 2.0], [math.inf, 1.0]])
-    with pytest.raises(ValueError, match=r"finite.*nan"):
-        to_spherical([math.nan, 1.0])
+    np.testing.assert_allclose(back / np.where(largest > 0, largest, 1.0), scaled, rtol=0, atol=1e-10)
+    beyond = from_spherical(magnitudes, angles + 2 * math.pi * rng.integers(-(2**20), 2**20, angles.shape))
+    np.testing.assert_allclose(beyond / np.where(largest > 0, largest, 1.0), scaled, rtol=0, atol=1e-6)
+
+
+def test_one_bad_vector_among_many_is_named():
+    rows = np.ones((30_000, 8))
+    rows[25_000, 3] = -math.inf
+    with pytest.raises(ValueError, match="largest entry is inf"):
+        to_spherical(rows)
+    angles = np.ones((30_000, 8))
+    angles[29_999, 0] = math.nan
+    with pytest.raises(ValueError, match="Expected finite angles, got nan"):
+        from_spherical(np.ones(30_000), angles)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 4), (3, 1), (0, 1)], ids=str)
+def test_no_vectors_and_vectors_of_one_entry_keep_their_shape(shape):
+    magnitudes, angles = to_spherical(np.ones(shape))
+    assert angles.shape == (*shape[:-1], shape[-1] - 1)
+    np.testing.assert_array_equal(from_spherical(magnitudes, angles), np.ones(shape))
+
+
+def test_other_layouts_are_read_as_they_are():
+    rows = np.random.default_rng(3).normal(size=(9, 40))
+    plain = to_spherical(rows)[1]
+    np.testing.assert_array_equal(to_spherical(np.asfortranarray(rows))[1], plain)
+    np.testing.assert_array_equal(to_spherical(rows.repeat(2, 0)[::2])[1], plain)

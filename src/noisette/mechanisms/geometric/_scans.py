@@ -15,6 +15,7 @@ from noisette._validate import FloatArray
 from noisette.mechanisms._compiled import compiled
 
 LARGEST = 1e5  # angles up to this size are reduced by multiples of pi/2 without loss
+LEAST, MOST = 1e-200, 1e200  # sums of squares between these have lost nothing
 
 _QUARTER, _HALF = math.pi / 4, math.pi / 2
 _EIGHTH = math.tan(math.pi / 8)
@@ -41,7 +42,7 @@ def _turns(x: FloatArray, behind: float, out: FloatArray) -> None:
         angle = ratio * (1.0 + z * (-0.3333333333332844 + z * (0.1999999999885511 + z * angle)))
         angle = angle + _QUARTER if middling else angle
         angle = _HALF - angle if steep else angle
-        out[place] = math.pi - angle if entry < 0 else angle
+        out[place] = math.pi - angle if math.copysign(1.0, entry) < 0 else angle  # of -0.0 as of atan2
 
 
 def _turned(angles: FloatArray, out: FloatArray) -> float:
@@ -92,6 +93,68 @@ def _turned(angles: FloatArray, out: FloatArray) -> float:
     return fourth
 
 
-_LOOSE = {"contract", "nsz", "nnan", "ninf"}  # fused products, and no care for signed zeros; order stays
+_LOOSE = {"contract", "nnan", "ninf"}  # fused products; order and signs of zeros stay
 turns = compiled(_turns, fastmath=_LOOSE)
 turned = compiled(_turned, fastmath=_LOOSE)
+
+
+def _squares(x: FloatArray) -> float:
+    """Return the sum of squares."""
+    total = 0.0
+    for place in range(x.size):
+        total += x[place] * x[place]
+    return total
+
+
+squares = compiled(_squares, fastmath={"contract", "reassoc"})
+
+
+def _whole(x: FloatArray, total: float, out: FloatArray) -> float:
+    """Write all angles of one vector and return its magnitude, given its sum of squares."""
+    last = x.size - 1
+    turns(x[:last], x[last] * x[last], out)
+    if last:
+        out[last - 1] = math.atan2(x[last], x[last - 1])
+    return math.sqrt(total)
+
+
+whole = compiled(_whole)
+
+
+def _rows_to(rows: FloatArray, magnitudes: FloatArray, angles: FloatArray) -> int:
+    """Write magnitudes and angles of vectors in rows; return the place of one that is not finite, or -1.
+
+    A vector whose squares would overflow or vanish is scaled by a power of two, which is exact.
+    """
+    scaled = np.empty(rows.shape[1])
+    for row in range(rows.shape[0]):
+        total = squares(rows[row])
+        if LEAST < total < MOST:
+            magnitudes[row] = whole(rows[row], total, angles[row])
+            continue
+        largest = 0.0
+        for place in range(scaled.size):
+            size = abs(rows[row, place])
+            if not size < np.inf:
+                return row
+            largest = max(largest, size)
+        unit = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
+        for place in range(scaled.size):
+            scaled[place] = rows[row, place] / unit
+        magnitudes[row] = unit * whole(scaled, squares(scaled), angles[row])
+        if not largest:
+            angles[row] = 0.0
+    return -1
+
+
+def _rows_from(sizes: FloatArray, angles: FloatArray, out: FloatArray) -> None:
+    """Write the vectors of magnitudes and angles in rows. Angles are at most `LARGEST`."""
+    last = angles.shape[1]
+    for row in range(sizes.size):
+        product = turned(angles[row], out[row, :last])
+        for place in range(last):
+            out[row, place] *= sizes[row]
+        out[row, last] = sizes[row] * product
+
+
+rows_to, rows_from = compiled(_rows_to), compiled(_rows_from)

@@ -18,8 +18,7 @@ import numpy as np
 from noisette._validate import FloatArray
 
 _BLOCK = 1 << 14  # entries at a time: what they need stays in a core's cache
-_SHARED = 1 << 17  # vectors at least this long are worked on by all cores
-_SHORT = 1 << 10  # vectors up to this long are worked on many at a time
+_SHARED = 1 << 17  # numbers that are worth the work of all cores
 
 
 def to_spherical(x: Any) -> tuple[Any, Any]:
@@ -37,11 +36,10 @@ def to_spherical(x: Any) -> tuple[Any, Any]:
     vectors = np.asarray(x, dtype=np.float64)
     if vectors.ndim == 0 or vectors.shape[-1] == 0:
         raise ValueError(f"Expected vectors along the last axis, got an array of shape {vectors.shape}.")
-    rows = vectors.reshape(-1, vectors.shape[-1])
+    rows = np.ascontiguousarray(vectors.reshape(-1, vectors.shape[-1]))
     magnitudes, angles = np.empty(len(rows)), np.empty((len(rows), rows.shape[1] - 1))
-    if rows.shape[1] <= _SHORT:
-        for part in _blocks(len(rows), max(1, _BLOCK // rows.shape[1])):
-            _to_many(rows[part], magnitudes[part], angles[part])
+    if rows.shape[1] < _SHARED:
+        _to_many(rows, magnitudes, angles)
     else:
         for row, vector in enumerate(rows):
             magnitudes[row] = _to(vector, angles[row])
@@ -62,25 +60,24 @@ def from_spherical(magnitude: Any, angles: Any) -> Any:
             f"Expected one magnitude for each row of angles, got shapes {sizes.shape} and {turns.shape}. "
             "Angles lie along the last axis."
         )
-    rows = turns.reshape(sizes.size, turns.shape[-1])
+    rows = np.ascontiguousarray(turns.reshape(sizes.size, turns.shape[-1]))
     vectors = np.empty((len(rows), turns.shape[-1] + 1))
-    if rows.shape[1] <= _SHORT:
-        for part in _blocks(len(rows), max(1, _BLOCK // vectors.shape[1])):
-            _from_many(sizes.reshape(-1)[part], rows[part], vectors[part])
+    if rows.shape[1] < _SHARED:
+        _from_many(sizes.reshape(-1), rows, vectors)
     else:
         for row, (size, turn) in enumerate(zip(sizes.reshape(-1), rows, strict=True)):
             _from(float(size), turn, vectors[row])
-    return vectors.reshape(*sizes.shape, -1)
+    return vectors.reshape(*sizes.shape, vectors.shape[1])
 
 
 def _to(x: FloatArray, angles: FloatArray) -> float:
     """Write the angles of one vector and return its magnitude."""
-    from noisette.mechanisms.geometric._scans import turns
+    from noisette.mechanisms.geometric._scans import LEAST, MOST, turns
 
     last = x.size - 1
     parts = _blocks(last)
     scaled, unit, inner = x, 1.0, _inner(x, parts)
-    if not 1e-200 < float(inner.sum()) + float(x[last]) * float(x[last]) < 1e200:
+    if not LEAST < float(inner.sum()) + float(x[last]) * float(x[last]) < MOST:
         scale = float(np.abs(x).max())
         if not np.isfinite(scale):
             raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {scale}.")
@@ -103,17 +100,13 @@ def _to(x: FloatArray, angles: FloatArray) -> float:
 
 def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
     """Write the vector of one magnitude and its angles."""
-    from noisette.mechanisms.geometric._scans import LARGEST, turned
+    from noisette.mechanisms.geometric._scans import turned
 
     parts = _blocks(angles.size)
     products = np.empty(len(parts))
 
     def work(place: int) -> None:
-        block = angles[parts[place]]
-        if not max(-float(block.min()), float(block.max())) <= LARGEST:
-            _check_angles(block)
-            block = np.arctan2(np.sin(block), np.cos(block))
-        products[place] = turned(block, out[parts[place]])
+        products[place] = turned(_reduced(angles[parts[place]]), out[parts[place]])
 
     share(work, len(parts), angles.size)
     for part, product in zip(parts, products, strict=True):
@@ -136,33 +129,44 @@ def _inner(x: FloatArray, parts: list[slice]) -> FloatArray:
 
 
 def _to_many(rows: FloatArray, magnitudes: FloatArray, angles: FloatArray) -> None:
-    """Write magnitudes and angles of many short vectors."""
-    largest = np.abs(rows).max(axis=1)
-    if not np.isfinite(largest).all():
-        bad = largest[~np.isfinite(largest)][0]
-        raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {bad}.")
-    unit = np.ldexp(1.0, np.frexp(largest)[1] - 1)  # a power of two: scaling is exact
-    scaled = rows / unit[:, None]
-    squares = np.cumsum(np.square(scaled)[:, ::-1], axis=1)[:, ::-1]
-    np.multiply(unit, np.sqrt(squares[:, 0]), out=magnitudes)
-    np.arctan2(np.sqrt(squares[:, 1:]), scaled[:, :-1], out=angles)
-    if rows.shape[1] > 1:
-        angles[:, -1] = np.arctan2(scaled[:, -1], scaled[:, -2])
-    angles[largest == 0] = 0.0
+    """Write magnitudes and angles of many vectors."""
+    from noisette.mechanisms.geometric._scans import rows_to
+
+    parts = _blocks(len(rows), max(1, _BLOCK // rows.shape[1]))
+    bad = np.full(len(parts), -1)
+
+    def work(place: int) -> None:
+        part = parts[place]
+        bad[place] = rows_to(rows[part], magnitudes[part], angles[part])
+
+    share(work, len(parts), rows.size)
+    for place in np.flatnonzero(bad >= 0)[:1]:
+        largest = np.abs(rows[parts[place]][bad[place]]).max()
+        raise ValueError(f"Expected finite numbers, got a vector whose largest entry is {largest}.")
 
 
 def _from_many(sizes: FloatArray, rows: FloatArray, vectors: FloatArray) -> None:
     """Write the vectors of many magnitudes and their angles."""
-    _check_angles(rows)
-    vectors[:, 0] = sizes
-    np.cumprod(np.sin(rows), axis=1, out=vectors[:, 1:])
-    vectors[:, 1:] *= sizes[:, None]
-    vectors[:, :-1] *= np.cos(rows)
+    from noisette.mechanisms.geometric._scans import rows_from
+
+    parts = _blocks(len(rows), max(1, _BLOCK // vectors.shape[1]))
+
+    def work(place: int) -> None:
+        part = parts[place]
+        rows_from(sizes[part], _reduced(rows[part]), vectors[part])
+
+    share(work, len(parts), vectors.size)
 
 
-def _check_angles(angles: FloatArray) -> None:
+def _reduced(angles: FloatArray) -> FloatArray:
+    """Return angles that are small enough for polynomials, or an error for those that are none."""
+    from noisette.mechanisms.geometric._scans import LARGEST
+
+    if not angles.size or max(-float(angles.min()), float(angles.max())) <= LARGEST:
+        return angles
     if not np.isfinite(angles).all():
         raise ValueError(f"Expected finite angles, got {angles[~np.isfinite(angles)][0]}.")
+    return np.arctan2(np.sin(angles), np.cos(angles))
 
 
 def _blocks(size: int, length: int = _BLOCK) -> list[slice]:
