@@ -138,7 +138,7 @@ def accuracy(model: nn.Module, data: TensorDataset) -> float:
 class Trials:
     """Trains rows with the best of some strides, ``runs`` times each, and nothing twice.
 
-    Strides are tried on one ``part`` of the steps.
+    Strides are tried on one ``part`` of the task's steps.
     """
 
     def __init__(self, task: Task, strides: Sequence[float], *, marks: int = 0, part: int = 1, runs: int = 1) -> None:
@@ -157,7 +157,9 @@ class Trials:
         """Train once, on all steps or on a part of them."""
         key = (*row.key, seed, part)
         if key not in self._made:
-            task = replace(self.task, steps=max((row.steps or self.task.steps) // part, 1))
+            steps = row.steps or self.task.steps
+            steps = steps if part == 1 else min(steps, max(self.task.steps // part, 1))
+            task = replace(self.task, steps=steps)
             self._made[key] = trained(row, task, seed=seed, marks=self.marks)[1]
         return self._made[key]
 
@@ -302,9 +304,9 @@ def table_5_2(full: bool, advance: Advance) -> Study:
             "steps by B": f"{steps} of {one:,}, {half} of {two:,}",
             "examples": len(data),
             "test images": len(test),
-            "strides": f"the best of {' and '.join(map(str, strides))} by accuracy on training images after 1/{part} "
-            "of the steps, the first alone for the printed range and the sound forms; a stride is the learning rate "
-            "times the clipping norm",
+            "strides": f"the best of {' and '.join(map(str, strides))} by accuracy on training images after "
+            f"{steps // part} steps, the first alone for the printed range and the sound forms; a stride is the "
+            "learning rate times the clipping norm",
             "delta": DELTA,
         },
     )
