@@ -149,11 +149,11 @@ class PrivateOptimizer(Optimizer):
             )
 
     def _collect(self) -> None:
-        parts = self.recorder.parts()
+        parts, scale = self.recorder.parts(), self.scale
+        self.recorder.clear()  # parts hold what they need
         if self.watcher is not None:
-            self.watcher.collect(parts, self.scale)
-        added = self.perturb.collect(self.clip, parts, self.scale)
-        self.recorder.clear()
+            self.watcher.collect(parts, scale)
+        added = self.perturb.collect(self.clip, parts, scale)
         self._sums = added_up(self._sums, added)
 
     def _release(self) -> None:
