@@ -116,13 +116,13 @@ def _from(size: float, angles: FloatArray, out: FloatArray) -> None:
 
 
 def _inner(x: FloatArray, parts: list[slice]) -> FloatArray:
-    """Return the sum of squares of each part; BLAS would share one part among cores."""
+    """Return the sum of squares of each part."""
+    from noisette.mechanisms.geometric._scans import squares
+
     sums = np.empty(len(parts))
 
     def work(place: int) -> None:
-        block = x[parts[place]]
-        with np.errstate(over="ignore", under="ignore"):
-            sums[place] = np.einsum("i,i->", block, block)
+        sums[place] = squares(x[parts[place]])
 
     share(work, len(parts), x.size)
     return sums
