@@ -151,7 +151,7 @@ def in_turn(jobs: dict[str, Callable[[], None]], repeats: int, clock: str) -> di
 
 
 def geometry(repeats: int, clock: str) -> dict[str, float]:
-    """Return the seconds of a step of the CNN with plain noise and with GeoDP's, in both its sound forms."""
+    """Return the seconds of a step of the CNN with plain noise and with GeoDP's, in its sound forms."""
     _, draw, batch = MODELS["cnn"]
     torch.manual_seed(1)
     inputs, targets = draw(batch), torch.randint(0, 2, (batch,))
@@ -159,6 +159,7 @@ def geometry(repeats: int, clock: str) -> dict[str, float]:
         "gaussian": "gaussian",
         "geodp, average=gradient": sgd.Geo(average="gradient"),
         "geodp, average=angles": sgd.Geo(average="angles"),
+        "geodp, average=angles, beta=1": sgd.Geo(1.0, "angles"),  # no angle can be passed over
     }
     return in_turn({name: ours(zoo.cnn(), inputs, targets, kind) for name, kind in kinds.items()}, repeats, clock)
 

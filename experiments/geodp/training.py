@@ -157,9 +157,7 @@ class Trials:
         """Train once, on all steps or on a part of them."""
         key = (*row.key, seed, part)
         if key not in self._made:
-            steps = row.steps or self.task.steps
-            steps = steps if part == 1 else min(steps, max(self.task.steps // part, 1))
-            task = replace(self.task, steps=steps)
+            task = replace(self.task, steps=min(row.steps or self.task.steps, max(self.task.steps // part, 1)))
             self._made[key] = trained(row, task, seed=seed, marks=self.marks)[1]
         return self._made[key]
 

@@ -73,6 +73,9 @@ def test_strides_are_chosen_without_the_test_images_and_nothing_is_trained_twice
     assert [call[1:] for call in called[2:]] == [(1, 3), (1, 3), (1, 9), (2, 9)]
     assert again.best(training.Row("DP", 2.0, 64, 0.1, runs=1))[1].accuracies == (71.0,)
     assert len(called) == 6
+    row = training.Row("DP", 2.0, 128, 0.1, runs=1, steps=5)  # fewer steps of a larger batch
+    assert again.best(row)[0].steps == again.plain(row, run(2.0, 1.0, 1.0), 0.0)[0].steps == 5
+    assert [call[2] for call in called[6:]] == [3, 3, 5, 5]
 
 
 def test_plain_noise_is_that_of_the_guarantee_that_holds(monkeypatch):

@@ -100,7 +100,7 @@ class Channel:
             )
         size = self.matrix.shape[0]
         if _kinds(self.mechanism) is not None:
-            return np.asarray(self.mechanism.tally(array).total)  # type: ignore[attr-defined]
+            return np.asarray(self.mechanism.tally(array).total)  # type: ignore[attr-defined]  # who lists kinds counts them
         if self.edges is None:
             return np.bincount(array.ravel().astype(np.int64), minlength=size)
         place = np.searchsorted(self.edges[1:-1], array.ravel(), side="right")

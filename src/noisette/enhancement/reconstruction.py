@@ -193,9 +193,10 @@ def reconstruct(
     """
     if (reports is None) == (counts is None):
         raise ValueError("Expected either reports or counts.")
-    ordered = not isinstance(mechanism.domain, Categorical)
-    if reports is not None and not ordered and getattr(mechanism, "report_shape", ()) != ():
-        values = np.arange(mechanism.domain.size, dtype=np.float64)  # type: ignore[attr-defined]
+    domain = mechanism.domain
+    ordered = not isinstance(domain, Categorical)
+    if reports is not None and isinstance(domain, Categorical) and getattr(mechanism, "report_shape", ()) != ():
+        values = np.arange(domain.size, dtype=np.float64)
         table, tally = _distinct(mechanism, np.asarray(reports), values.size)
     else:
         channel = Channel.of(mechanism, bins=bins)

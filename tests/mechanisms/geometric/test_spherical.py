@@ -134,10 +134,10 @@ def test_many_vectors_have_the_angles_of_the_definition(count, dims):
     expected = np.arctan2(np.sqrt(squares[:, 1:]), scaled[:, :-1])
     expected[:, -1] = np.arctan2(scaled[:, -1], scaled[:, -2])
     expected[largest[:, 0] == 0] = 0.0
-    np.testing.assert_allclose(angles, expected, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(magnitudes, largest[:, 0] * np.sqrt(squares[:, 0]), rtol=1e-12)
+    np.testing.assert_allclose(angles, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(magnitudes, largest[:, 0] * np.sqrt(squares[:, 0]), rtol=1e-13)
     back = from_spherical(magnitudes, angles)
-    np.testing.assert_allclose(back / np.where(largest > 0, largest, 1.0), scaled, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(back / np.where(largest > 0, largest, 1.0), scaled, rtol=0, atol=1e-12)
     beyond = from_spherical(magnitudes, angles + 2 * math.pi * rng.integers(-(2**20), 2**20, angles.shape))
     np.testing.assert_allclose(beyond / np.where(largest > 0, largest, 1.0), scaled, rtol=0, atol=1e-6)
 
