@@ -10,7 +10,7 @@ EXTRAS_demo := collector,plot
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
-.PHONY: help setup demo test browser postgres lint format bench audit-peers docs changelog clean
+.PHONY: help setup demo test browser postgres lint format catalogue bench audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
@@ -50,6 +50,9 @@ lint: $(VENV)/.stamp-test
 format: $(VENV)/.stamp-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+catalogue: $(VENV)/.stamp-test
+	$(BIN)/python -c 'from noisette.cli.mechanisms import STORED, describe; STORED.write_text(describe(), encoding="utf-8")'
 
 docs: $(VENV)/.stamp-test
 	$(BIN)/noisette audit --all --page docs/claims.md

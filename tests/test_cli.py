@@ -18,7 +18,8 @@ from scipy.special import ndtri
 
 import noisette as nz
 from noisette.aggregation import ReportFile, Table, aggregate_files, write_reports
-from noisette.cli import verbs
+from noisette.cli import _COMMANDS, verbs
+from noisette.cli.mechanisms import STORED, describe
 
 USERS = 3000
 RNG = np.random.default_rng(5)
@@ -59,7 +60,7 @@ def _fails(code: int, message: str, *arguments: Any) -> None:
 # what there is
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in sorted(verbs.commands))])
+@pytest.mark.parametrize("command", [[], *([name] for name in sorted(_COMMANDS))])
 def test_help(command: list[str]) -> None:
     result = _run(*command, "--help")
     assert result.exit_code == 0
@@ -84,6 +85,32 @@ def test_mechanisms() -> None:
     assert all(name in shown for name in nz.CATALOGUE)
     assert "no: 1.31" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_stored_list_of_mechanisms_is_the_computed_one() -> None:
+    """`noisette mechanisms` reads a file: it says what the mechanisms of this very commit say."""
+    stored, computed = json.loads(STORED.read_text(encoding="utf-8")), json.loads(describe())
+    assert _close(stored, computed), "Write the list anew: make catalogue."
+
+
+def test_a_list_that_is_out_of_date_would_be_seen() -> None:
+    """The twin: a budget that is wrong in one place, a name that is missing."""
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    other = json.loads(STORED.read_text(encoding="utf-8"))
+    other["mechanisms"][3]["guarantee"]["epsilon"] *= 1 + 1e-6
+    assert not _close(stored, other)
+    assert not _close(stored, stored | {"mechanisms": stored["mechanisms"][:-1]})
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Tell whether two JSON values agree, numbers up to the last digits of another machine's arithmetic."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_close(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_close, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == pytest.approx(other, rel=1e-9)
+    return bool(one == other)
 
 
 # from a table to an estimate

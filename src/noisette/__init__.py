@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from noisette.core import Aggregate, Estimate, Moments
-from noisette.domains import Attributes, Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorBall, TensorDomain
-from noisette.guarantees import Claim, Guarantee, PrivacyWarning
-
 if TYPE_CHECKING:
     from noisette import accounting, testing
     from noisette.auditing import audit, exact_delta, exact_epsilon, exact_matrix
+    from noisette.core import Aggregate, Estimate, Moments
+    from noisette.domains import Attributes, Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorBall, TensorDomain
     from noisette.enhancement import enhance
+    from noisette.guarantees import Claim, Guarantee, PrivacyWarning
     from noisette.mechanisms import CATALOGUE, from_spec
     from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
     from noisette.mechanisms.categorical.hadamard import HadamardResponse
@@ -53,7 +52,28 @@ _MODULES = {
         "exact_epsilon",
         "exact_matrix",
     ),
+    "noisette.core": (
+        "Aggregate",
+        "Estimate",
+        "Moments",
+    ),
+    "noisette.domains": (
+        "Attributes",
+        "Box",
+        "Categorical",
+        "Grid",
+        "Interval",
+        "L2Ball",
+        "Sphere",
+        "TensorBall",
+        "TensorDomain",
+    ),
     "noisette.enhancement": ("enhance",),
+    "noisette.guarantees": (
+        "Claim",
+        "Guarantee",
+        "PrivacyWarning",
+    ),
     "noisette.mechanisms": (
         "CATALOGUE",
         "from_spec",
@@ -190,10 +210,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when it is first used: `import noisette` itself is quick."""
+    """Import a name's module when it is first used: `import noisette` itself imports nothing, not even numpy."""
     if name not in _LAZY:
         raise AttributeError(f"module 'noisette' has no attribute {name!r}")
     module = importlib.import_module(_LAZY[name])
     found = module if _LAZY[name].endswith(f".{name}") else getattr(module, name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    """Show every name to who asks for them, as completion does, also those whose module is not imported yet."""
+    return sorted({*globals(), *__all__})

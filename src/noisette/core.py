@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from noisette._random import Rng
+from noisette._special import ndtri
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Domain
 from noisette.guarantees import Guarantee

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, ndtr
 
 from noisette import _validate
+from noisette._special import erfcx, log_ndtr, ndtr
 from noisette._validate import FloatArray
 
 Unit = Literal["element", "record", "example"]

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib import import_module
 from typing import Any
 
 import click
 
-from noisette.cli.audit import audit
-from noisette.cli.demo import demo
-from noisette.cli.estimate import estimate
-from noisette.cli.federate import federate
-from noisette.cli.mechanisms import mechanisms
-from noisette.cli.plan import plan
-from noisette.cli.privatize import privatize
-from noisette.cli.report import report
-from noisette.cli.reproduce import reproduce
-from noisette.cli.serve import serve
-from noisette.cli.train import train
+# What `noisette --help` lists. Each is the command of that name in the module of that name, imported when it is run.
+_COMMANDS = {
+    "mechanisms": "List the mechanisms, and whether their published claims hold.",
+    "plan": "Predict every mechanism's error before anything is collected.",
+    "privatize": "Turn a table of raw data into a file of private reports.",
+    "estimate": "Estimate means or frequencies from report files.",
+    "train": "Train a private model.",
+    "federate": "Learn across devices without collecting their data.",
+    "audit": "Compare what is claimed of a mechanism with what holds.",
+    "reproduce": "Run a paper's experiments again.",
+    "serve": "Run a collector: receive reports, estimate, show a dashboard.",
+    "report": "Answer a collector's campaign for the users in a file.",
+    "demo": "See all of it in a minute, with simulated devices.",
+}
 
 
 class _BadInput(click.ClickException):
@@ -29,6 +33,22 @@ class _BadInput(click.ClickException):
 
 class _Verbs(click.Group):
     """A group whose commands fail with a message: exit code 2 for what the user gave, 1 for what went wrong here."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(_COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import a command."""
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"noisette.cli.{name}"), name)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, none of which is imported for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> Any:
         """Run a command."""
@@ -55,10 +75,6 @@ def verbs() -> None:
     Plan a collection, privatise a table under local differential privacy, and estimate means, frequencies and
     distributions from the reports.
     """
-
-
-for _command in (mechanisms, plan, privatize, estimate, train, federate, audit, reproduce, serve, report, demo):
-    verbs.add_command(_command)
 
 
 def main() -> None:

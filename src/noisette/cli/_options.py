@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from noisette.domains import Box, Categorical, Grid, Interval, L2Ball, TensorDomain
-from noisette.mechanisms import CATALOGUE
 
 Ranges = Mapping[str, tuple[float, float]]
 _DEFAULT = (-1.0, 1.0)
@@ -107,6 +106,8 @@ def parse_levels(levels: str | None, budgets: str | None) -> tuple[list[float], 
 
 def find(name: str) -> type[Any]:
     """Return a mechanism of the catalogue, or say which names are near."""
+    from noisette.mechanisms import CATALOGUE
+
     if name not in CATALOGUE:
         raise ValueError(f"Unknown mechanism {name!r}. {_near(name, list(CATALOGUE))}")
     return CATALOGUE[name]
@@ -167,7 +168,7 @@ def build(
     if levels is not None:
         raise ValueError(f"{name} has no levels: leave --levels and --budgets out, or use levelled or optimal-graded.")
     if kind == "interval":
-        return CATALOGUE["sampled"](name, dims=dims, report=report, domain=_box(columns, ranges), **budget)
+        return find("sampled")(name, dims=dims, report=report, domain=_box(columns, ranges), **budget)
     if hasattr(example, "inner"):
         raise ValueError(
             f"{name} needs a mechanism for one number: name that one, e.g. --mechanism hybrid. For categories in "

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from noisette import _validate
 from noisette._random import ULP
+from noisette._special import gammaln
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks

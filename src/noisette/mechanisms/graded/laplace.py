@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import xlog1py, xlogy
 
 from noisette import _validate
+from noisette._special import xlog1py, xlogy
 from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Moments

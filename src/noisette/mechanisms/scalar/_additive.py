@@ -12,9 +12,9 @@ from itertools import product
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.special import xlog1py, xlogy
 
 from noisette import _random
+from noisette._special import xlog1py, xlogy
 from noisette._validate import FloatArray
 from noisette.cells import Cells, up
 from noisette.core import Moments, Readout, Tail

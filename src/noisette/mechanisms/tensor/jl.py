@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtr, chdtrc, gammaln, multigammaln
 
 from noisette import _random, _validate
 from noisette._random import Rng
+from noisette._special import chdtr, chdtrc, gammaln, multigammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Moments, Readout, Tail, Tally

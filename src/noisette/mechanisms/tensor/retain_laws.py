@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from noisette._random import ULP
+from noisette._special import log_ndtr
 from noisette._validate import FloatArray
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
 from noisette.mechanisms.scalar.gaussian import lattice_delta

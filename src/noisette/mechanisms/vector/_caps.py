@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
-from scipy.special import betainc, betaincc, betainccinv, betaincinv, erf, expit, log_ndtr, ndtri, ndtri_exp
 
 from noisette._random import ULP
+from noisette._special import betainc, betaincc, betainccinv, betaincinv, erf, expit, log_ndtr, ndtri, ndtri_exp
 from noisette._validate import FloatArray
 from noisette.cells import up
 from noisette.mechanisms.vector._vectors import log_half_beta

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainc, gammaln
 
 from noisette import _validate
+from noisette._special import betainc, gammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio, up
 from noisette.core import Moments, Readout, Tail

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from noisette import _random, _validate
 from noisette._random import Rng
+from noisette._special import gammaln
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells
 from noisette.core import Aggregate, Moments, Portable, Readout, Tail, Tally

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, logsumexp
 
 from noisette import _random
+from noisette._special import gammaln, logsumexp
 from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail

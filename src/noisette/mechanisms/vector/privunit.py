@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
 
+from noisette._special import log_ndtr
 from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Moments, Readout, Tail

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from noisette import _random, _validate
 from noisette._random import Rng
+from noisette._special import gammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells, Dissected, up
 from noisette.core import Moments, Readout, Tail, Tally
