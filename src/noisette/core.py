@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -82,6 +83,43 @@ class Mechanism(Protocol):
     @classmethod
     def example(cls, epsilon: float) -> Self:
         """Return a small instance, for checks, plots and tables."""
+
+
+@dataclass(frozen=True)
+class GaussianEvent:
+    """One release is mu-GDP: as hard to tell apart as N(0, 1) and N(mu, 1)."""
+
+    mu: float
+
+
+@dataclass(frozen=True)
+class ConcentratedEvent:
+    """One release is rho-zCDP."""
+
+    rho: float
+
+
+@dataclass(frozen=True)
+class RepeatedEvent:
+    """One release is so many independent releases of another mechanism about the same unit."""
+
+    mechanism: Any
+    times: int
+
+
+PrivacyEvent = GaussianEvent | ConcentratedEvent | RepeatedEvent
+
+
+class EventDeclared(ABC):
+    """Inherited by a mechanism that tells accounting more than its guarantee: the event that one release is.
+
+    The event is what accounting composes, so it has to be true under the relation of the mechanism's guarantee. It is
+    declared by inheritance and never read off an attribute: ``mu``, ``rho`` or ``sigma`` mean other things elsewhere.
+    """
+
+    @abstractmethod
+    def privacy_event(self) -> PrivacyEvent | None:
+        """Return the event, or None where this one has none."""
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import numpy as np
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.accounting._runs import Losses, pair_losses
-from noisette.core import Mechanism
+from noisette.core import EventDeclared, Mechanism, PrivacyEvent, RepeatedEvent
 from noisette.guarantees import Guarantee
 
 DOTS = 1000  # of a curve that is not known in closed form
@@ -28,16 +28,6 @@ class Released(Protocol):
 
     @property
     def guarantee(self) -> Guarantee: ...
-
-
-@runtime_checkable
-class Split(Protocol):
-    """A mechanism that sends several reports of an inner one about the same user."""
-
-    report: int
-
-    @property
-    def inner_mechanism(self) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,19 +132,28 @@ def privacy_curve(released: Mechanism | Guarantee | Curve, *, dots: int = DOTS) 
     worst = Curve.randomized_response(stated.epsilon, stated.delta)
     if stated.epsilon > _LARGEST:
         return worst
-    if isinstance(released, Split):
-        return _repeated(released, worst, dots)
+    happened = declared(released)
+    if isinstance(happened, RepeatedEvent):
+        return _repeated(happened, worst, dots)
     found = pair_losses(released)
     return worst if found is None else _integrated(found, stated, worst, dots)
 
 
-def _repeated(split: Split, worst: Curve, dots: int) -> Curve:
+def declared(released: Any) -> PrivacyEvent | None:
+    """Return the event that a mechanism declares by inheriting from `noisette.core.EventDeclared`, None if it does not.
+
+    Nothing is read off attributes: a reuse count, a mean or a learning rate may be called ``mu`` too.
+    """
+    return released.privacy_event() if isinstance(released, EventDeclared) else None
+
+
+def _repeated(split: RepeatedEvent, worst: Curve, dots: int) -> Curve:
     """Return the curve of several reports of the inner mechanism."""
-    inner = privacy_curve(split.inner_mechanism, dots=max(2, dots // split.report))
-    if split.report == 1:
+    inner = privacy_curve(split.mechanism, dots=max(2, dots // split.times))
+    if split.times == 1:
         return inner
-    grid = inner.interval * np.arange(split.report * (inner.deltas.size - 1) + 1)
-    composed = inner.distribution().self_compose(split.report, tail_mass_truncation=0.0)
+    grid = inner.interval * np.arange(split.times * (inner.deltas.size - 1) + 1)
+    composed = inner.distribution().self_compose(split.times, tail_mass_truncation=0.0)
     deltas = np.maximum(np.asarray(composed.get_delta_for_epsilon(grid)), 0.0) * _SHY
     if worst.deltas[-1] == 0:
         deltas[-1] = 0.0

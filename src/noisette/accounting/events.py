@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from noisette import _validate
-from noisette.accounting.curves import DOTS, Curve, privacy_curve
-from noisette.core import Mechanism
+from noisette.accounting.curves import DOTS, Curve, declared, privacy_curve
+from noisette.core import ConcentratedEvent, GaussianEvent, Mechanism
 from noisette.guarantees import Guarantee
 
 _LARGEST = 700.0  # exp(-epsilon) is no longer a float beyond
@@ -15,39 +15,24 @@ _LARGEST = 700.0  # exp(-epsilon) is no longer a float beyond
 Releasable = Mechanism | Guarantee | Curve
 
 
-@runtime_checkable
-class GaussianPrivate(Protocol):
-    """A mechanism of which one report is mu-GDP: as hard to tell apart as N(0, 1) and N(mu, 1)."""
-
-    @property
-    def mu(self) -> float: ...
-
-
-@runtime_checkable
-class Concentrated(Protocol):
-    """A mechanism of which one report is rho-zCDP."""
-
-    @property
-    def rho(self) -> float: ...
-
-
 def gdp(released: Any) -> float | None:
-    """Return the mu for which a mechanism says it is mu-GDP, None if it says nothing of the sort.
+    """Return the mu for which a mechanism declares to be mu-GDP, None if it declares nothing of the sort.
 
     >>> from noisette import Gaussian
     >>> m = Gaussian(epsilon=1.0, delta=1e-6)
     >>> round(gdp(m) * m.sigma, 6)
     2.0
     """
-    return float(released.mu) if isinstance(released, GaussianPrivate) else None
+    happened = declared(released)
+    return float(happened.mu) if isinstance(happened, GaussianEvent) else None
 
 
 def concentration(released: Any) -> float | None:
-    """Return the rho for which a mechanism says it is rho-zCDP, None if it says nothing of the sort."""
-    mu = gdp(released)
-    if mu is not None:
-        return mu**2 / 2
-    return float(released.rho) if isinstance(released, Concentrated) else None
+    """Return the rho for which a mechanism declares to be rho-zCDP, None if it declares nothing of the sort."""
+    happened = declared(released)
+    if isinstance(happened, GaussianEvent):
+        return float(happened.mu) ** 2 / 2
+    return float(happened.rho) if isinstance(happened, ConcentratedEvent) else None
 
 
 def event(released: Releasable, times: int = 1) -> Any:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail
+from noisette.core import EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import L2Ball
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import coarseness, power_of_two
@@ -26,7 +26,7 @@ _PLACES = 2.0**20  # cells in a standard deviation, for the exact calculator
 
 
 @dataclass(frozen=True)
-class AngleGaussian(AngleMechanism):
+class AngleGaussian(AngleMechanism, EventDeclared):
     """Add Gaussian noise to the magnitude and to each angle of a vector.
 
     Formula: x in spherical coordinates is (|x|, theta_1, ..., theta_{d-1}). The first d - 2 angles are clipped to
@@ -106,6 +106,10 @@ class AngleGaussian(AngleMechanism):
         magnitude, angles = self._moves
         white = math.hypot(magnitude / self.sigmas[0], angles / self.sigmas[1])
         return float((white + self._lattice_mu) * (1 + 1e-12))
+
+    def privacy_event(self) -> GaussianEvent:
+        """Return what accounting composes."""
+        return GaussianEvent(self.mu)
 
     @property
     def rho(self) -> float:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from noisette import _validate
+from noisette.core import ConcentratedEvent, EventDeclared, GaussianEvent
 from noisette.domains import Grid, Interval
 from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_mu
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, GaussianNoise
@@ -17,7 +18,7 @@ from noisette.mechanisms.scalar._additive import AdditiveMechanism, GaussianNois
 _SUMMED = 2.0**10  # up to this sigma, in steps, delta is summed; above, the integral errs by less than 1000 / sigma^2
 
 
-class _GaussianMechanism(AdditiveMechanism):
+class _GaussianMechanism(AdditiveMechanism, EventDeclared):
     """Calibration and guarantee that both Gaussian mechanisms share."""
 
     delta: float
@@ -49,6 +50,10 @@ class _GaussianMechanism(AdditiveMechanism):
         """One report is rho-zCDP, rounding included (Canonne, Kamath, Steinke 2020, Theorem 4)."""
         return (self._steps / self._noise.sigma) ** 2 / 2
 
+    def privacy_event(self) -> GaussianEvent | ConcentratedEvent:
+        """Return what accounting composes: on a grid the noise is concentrated, and not quite normal."""
+        return ConcentratedEvent(self.rho)
+
 
 @dataclass(frozen=True)
 class Gaussian(_GaussianMechanism):
@@ -76,6 +81,10 @@ class Gaussian(_GaussianMechanism):
     def mu(self) -> float:
         """One report is mu-GDP, rounding included; on a lattice this fine to within a relative 1e-9."""
         return self._steps / self._noise.sigma * (1 + 1e-9)
+
+    def privacy_event(self) -> GaussianEvent:
+        """Return what accounting composes."""
+        return GaussianEvent(self.mu)
 
 
 @dataclass(frozen=True)

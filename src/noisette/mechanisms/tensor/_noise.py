@@ -15,7 +15,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail
+from noisette.core import EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import TensorBall, TensorDomain
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms.tensor._normal import add_noise
@@ -31,7 +31,7 @@ _UNIT = 1 << 16  # entries worked on at a time where modes let the tensor be cut
 _PLACES = 2.0**20  # cells in a standard deviation, for the exact calculator
 
 
-class TensorNoise(TensorReports):
+class TensorNoise(TensorReports, EventDeclared):
     """x + sigma N x_1 U_1 ... x_N U_N: whitened, rounded to a lattice, noise added, and coloured again."""
 
     domain: TensorDomain | TensorBall
@@ -56,6 +56,10 @@ class TensorNoise(TensorReports):
     @abstractmethod
     def mu(self) -> float:
         """One release is mu-GDP."""
+
+    def privacy_event(self) -> GaussianEvent:
+        """Return what accounting composes."""
+        return GaussianEvent(self.mu)
 
     @property
     def _middle(self) -> float:

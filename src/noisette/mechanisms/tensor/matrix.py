@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Estimate, Moments, Readout, Tail
+from noisette.core import Estimate, EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import BoolArray, TensorDomain
 from noisette.guarantees import Claim, Guarantee, Model, Relation, gaussian_mu
 from noisette.mechanisms._base import coarseness, power_of_two
@@ -54,7 +54,7 @@ class Finite:
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixMechanism(WholeTensorMechanism):
+class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     """Answer a workload W of linear queries about a histogram x through a strategy A that is asked instead.
 
     Formula: y = A x + N(0, s^2 I), the report is A^+ y and the answers W A^+ y. A minimises the sum of the answers'
@@ -191,6 +191,10 @@ class MatrixMechanism(WholeTensorMechanism):
         """One report is mu-GDP, rounding included."""
         step, noise = self._lattice
         return (self._change[0] / step + 2 * math.sqrt(math.prod(self._strategy.shape))) / noise * _GDP
+
+    def privacy_event(self) -> GaussianEvent:
+        """Return what accounting composes."""
+        return GaussianEvent(self.mu)
 
     @cached_property
     def error(self) -> float:

@@ -14,7 +14,7 @@ from noisette import _validate
 from noisette._random import ULP
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail
+from noisette.core import ConcentratedEvent, EventDeclared, Moments, Readout, Tail
 from noisette.domains import TensorDomain
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import BLOCK, blocks, coarseness, power_of_two
@@ -31,7 +31,7 @@ _FARTHEST = 2.0**13  # spreads of the noise from the domain: a report out there 
 
 
 @dataclass(frozen=True)
-class RetainOrNoise(WholeTensorMechanism):
+class RetainOrNoise(WholeTensorMechanism, EventDeclared):
     """Keep each entry of a tensor with some probability, else add noise to it (TLDP).
 
     Formula, for entries rounded without bias to the grid 0, ..., K: P(y | x) = p [y = x] + (1-p) c a^|y-x|,
@@ -226,13 +226,15 @@ class RetainOrNoise(WholeTensorMechanism):
         at_spike = np.log(kept + (1 - kept) * math.exp(centre)) - np.log1p(-kept) - end
         return np.maximum(at_spike, away)
 
-    @property
-    def rho(self) -> float:
-        """One report is rho-zCDP: known for Gaussian noise where nothing is kept (Canonne et al. 2020, Theorem 4)."""
+    def privacy_event(self) -> ConcentratedEvent | None:
+        """Return what accounting composes, known for Gaussian noise where nothing is kept.
+
+        Canonne, Kamath, Steinke 2020, Theorem 4.
+        """
         noise = self._noise
         if not isinstance(noise, GaussianNoise) or np.any(self.p_keep > 0):
-            raise AttributeError("Only Gaussian noise without kept entries says its rho.")
-        return (self.size if self.unit == "record" else 1) * (self._steps / noise.sigma) ** 2 / 2
+            return None
+        return ConcentratedEvent((self.size if self.unit == "record" else 1) * (self._steps / noise.sigma) ** 2 / 2)
 
     @cached_property
     def support(self) -> TensorGrid:

@@ -18,7 +18,7 @@ from noisette._random import Rng
 from noisette._special import gammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells, Dissected, up
-from noisette.core import Moments, Readout, Tail, Tally
+from noisette.core import EventDeclared, Moments, Readout, RepeatedEvent, Tail, Tally
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BLOCK, BaseMechanism, ScalarMechanism
@@ -63,7 +63,7 @@ class SampledSupport:
 
 
 @dataclass(frozen=True)
-class Sampled(BaseMechanism):
+class Sampled(BaseMechanism, EventDeclared):
     """Report some of the dimensions, drawn at random, each by a scalar mechanism with its share of the budget.
 
     Formula: a uniform subset of m dimensions out of d; the value of each, mapped to [-1, 1], by the inner mechanism
@@ -150,6 +150,10 @@ class Sampled(BaseMechanism):
         claim = Claim(self.epsilon, self.delta, source=self.citation)
         repeated = inner.repeat(self._count)
         return Guarantee(min(self.epsilon, repeated.epsilon), min(self.delta, repeated.delta), claim=claim)
+
+    def privacy_event(self) -> RepeatedEvent:
+        """Return what accounting composes: the reports of a user's dimensions."""
+        return RepeatedEvent(self.inner_mechanism, self._count)
 
     @property
     def support(self) -> SampledSupport:  # type: ignore[override]
