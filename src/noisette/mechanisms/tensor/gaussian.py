@@ -55,6 +55,8 @@ class TensorGaussian(TensorNoise):
     errors of float64 before it are inside epsilon; all that follows is post-processing.
     *Utility*: unbiased; the variance of an entry is s^2 times the product of its variances along the modes. On an l2
     ball no covariance beats the identity. On a box diagonal covariances are within pi/2 of the best Gaussian noise.
+    Noise correlated along several modes is exact for a box of up to 16 entries; beyond, s follows a proved bound, 0 to
+    5 % above the farthest neighbours that a search found.
     Yang, Xiang, Chen, Li, Li 2021; calibration by Balle, Wang 2018, Theorem 8.
 
     >>> m = TensorGaussian(TensorDomain((28, 28), 0, 1), epsilon=1.0, delta=1e-5)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.mechanisms.tensor._signs import Reach, largest_form
+from noisette.mechanisms.tensor._signs import Reach, dominating, largest_form
 
 _ASYMMETRY = 1e-9  # of the largest entry
 _SINGULAR = 1e-12  # of the largest eigenvalue
+_SCALES = (1e-100, 1e100)  # of variances: squares of what is computed from them are normal numbers
 _WORTHWHILE = 1 << 14  # entries from which one call of a triangular product pays
 _CHUNK = 1 << 16  # entries that are copied at a time
 
@@ -60,6 +61,12 @@ class Mode:
                 )
         else:
             matrix = _positive_definite(matrix, number)
+        variances = matrix if matrix.ndim == 1 else np.diagonal(matrix)
+        if variances.min() < _SCALES[0] or variances.max() > _SCALES[1]:
+            raise ValueError(
+                f"Expected variances from {_SCALES[0]:g} to {_SCALES[1]:g} in covariances[{number}], got "
+                f"{variances.min():g} to {variances.max():g}. Rescale the matrix: only its shape counts."
+            )
         matrix.flags.writeable = False
         return cls(size, matrix)
 
@@ -119,26 +126,28 @@ class Mode:
     def spectral(self) -> float:
         """Return |Sigma^-1|_2, the largest eigenvalue, from above."""
         if not self.full:
-            return float(self.precision.max())
-        if self.eigenvalues is not None:
-            return float(1 / self.eigenvalues.min()) * (1 + 1e-8)
-        from scipy.linalg import eigvalsh
-
-        last = self.size - 1
-        largest = float(eigvalsh(self.precision, subset_by_index=[last, last])[0])
-        return largest + self.size * 2.0**-50 * self.trace
+            return self.largest
+        guess = None if self.eigenvalues is None else float(1 / self.eigenvalues.min())
+        return dominating(self.precision, np.ones(self.size), guess) / self.size
 
     @cached_property
     def reach(self) -> Reach:
         """Return the largest s' Sigma^-1 s over signs."""
         if self.full:
             return largest_form(self.precision)
-        return Reach(self.trace, self.trace, np.ones(self.size))
+        upper = self.trace * (1 + self._rounded)
+        return Reach(upper, self.trace, np.ones(self.size), upper)
 
     @property
     def largest(self) -> float:
-        """Return the largest entry of the diagonal of Sigma^-1."""
-        return float((np.square(self.whitener).sum(axis=0) if self.full else self.precision).max())
+        """Return the largest entry of the diagonal of Sigma^-1, from above."""
+        largest = float((np.square(self.whitener).sum(axis=0) if self.full else self.precision).max())
+        return largest * (1 + self._rounded)
+
+    @property
+    def _rounded(self) -> float:
+        """Return a bound on the relative error of a sum of squares along the mode."""
+        return (self.size + 2) * 2.0**-52
 
     @property
     def frobenius(self) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from noisette._validate import FloatArray
 from noisette.domains import TensorBall, TensorDomain
 from noisette.guarantees import Model, Relation, Unit
-from noisette.mechanisms.tensor._signs import Reach
+from noisette.mechanisms.tensor._signs import Reach, largest_joint_form
 from noisette.mechanisms.tensor.modes import Mode
 
 FORMS = "'any-pair', 'slice:MODE', 'fibre:MODE', 'element', 'l2:DISTANCE' or 'box:WIDTH'"
@@ -23,7 +23,8 @@ class Neighbours:
     """Tensors that differ in one block only: an index of each of ``fixed`` modes, everything along the others.
 
     Within the block they differ by at most ``width`` in every entry, or by at most ``distance`` in Frobenius norm,
-    whichever is given.
+    whichever is given. Where ``slices`` names a free mode, each of the n slices along it differs by at most
+    ``distance`` / sqrt(n).
     """
 
     shape: tuple[int, ...]
@@ -33,6 +34,7 @@ class Neighbours:
     unit: Unit = "record"
     model: Model = "central"
     relation: Relation = "replace"
+    slices: int | None = None
 
     @classmethod
     def read(cls, text: Any, domain: TensorDomain | TensorBall) -> Neighbours:
@@ -59,9 +61,10 @@ class Neighbours:
         """Return neighbours in the domain that differ in one block."""
         if isinstance(domain, TensorDomain):
             return cls(domain.dims, fixed, width=domain.high - domain.low, **names)
+        slices = None if domain.mode in fixed else domain.mode
         distance = domain.diameter if domain.mode not in fixed else 2 * domain.radius
         slack = 2e-12 + math.prod(domain.dims) * 2.0**-53  # by which a norm that float64 adds up may pass the radius
-        return cls(domain.dims, fixed, distance=distance * (1 + slack), **names)
+        return cls(domain.dims, fixed, distance=distance * (1 + slack), slices=slices, **names)
 
     @property
     def free(self) -> tuple[int, ...]:
@@ -85,45 +88,54 @@ class Neighbours:
         """Return the largest |difference x_1 U_1^-1 ... x_N U_N^-1| from above, and whether it is attained.
 
         A difference in one block is a product of unit vectors along the fixed modes and a tensor along the free ones,
-        and so is its whitened norm. An l2 ball reaches as far as the spectral norms. A box is maximised at signs: a
-        mode with diagonal covariance contributes the trace of its inverse; one with full covariance the largest
-        s' Sigma^-1 s, bounded where that is not known, and so are several of them.
+        and so is its whitened norm. An l2 ball reaches as far as the spectral norms; with a bound on each slice, a
+        mode whose covariance is not the identity may reach less far than that along the slices. A box is maximised at
+        signs: a mode with diagonal covariance contributes the trace of its inverse, those with full covariance what
+        `largest_joint_form` proves for all of them together. Each factor is rounded up, by more than float64 may err.
         """
+        up = 1 + 2.0**-48 * (len(modes) + 2)  # for the products below, and for the width or distance itself
         square = math.prod(modes[k].largest for k in self.fixed)
         if self.distance is not None:
-            square *= self.distance**2 * math.prod(modes[k].spectral for k in self.free)
-            return math.sqrt(square) * (1 + 1e-15 * len(modes)), True
+            square *= self.distance**2 * math.prod(modes[k].spectral for k in self.free if k != self.slices)
+            attained = True
+            if self.slices is not None:
+                mode = modes[self.slices]
+                each = min(mode.spectral, mode.reach.weight / mode.size)
+                square *= each
+                attained = each * mode.size <= mode.reach.lower * (1 + 1e-9)
+            return math.sqrt(square) * up, attained
         assert self.width is not None
-        reaches = [modes[k].reach for k in self.free]
-        attained = all(reach.exact for reach in reaches) and self._separate(modes, reaches)
-        square *= self.width**2 * math.prod(reach.upper for reach in reaches)
-        return math.sqrt(square) * (1 + 1e-15 * len(modes)), attained
+        square *= self.width**2 * math.prod(modes[k].reach.upper for k in self.free if not modes[k].full)
+        joint = self._joint(modes)
+        return math.sqrt(square * joint.upper) * up, joint.exact
 
     def worst(self, modes: Sequence[Mode]) -> FloatArray:
         """Return a difference that reaches farthest among those known."""
-        vectors = []
+        result = np.ones(())
         for number, mode in enumerate(modes):
             if number in self.fixed:
-                vectors.append(np.eye(mode.size)[_largest_column(mode)])
-            elif self.distance is None:
-                vectors.append(mode.reach.signs)
+                vector = np.eye(mode.size)[_largest_column(mode)]
+            elif self.width is not None:
+                vector = np.ones(mode.size)
             else:
-                vectors.append(_top_vector(mode))
-        result = np.ones(())
-        for vector in vectors:
+                vector = mode.reach.signs if number == self.slices else _top_vector(mode)
             result = np.multiply.outer(result, vector)
-        size = self.distance / float(np.linalg.norm(result)) if self.distance is not None else self.width
-        return np.asarray(np.multiply(result, size))  # type: ignore[arg-type]  # one of the two is given
+        if self.distance is not None:
+            return np.asarray(result * (self.distance / float(np.linalg.norm(result))))
+        assert self.width is not None
+        full = [k for k in self.free if modes[k].full]
+        return np.asarray(
+            self.width
+            * result
+            * np.expand_dims(self._joint(modes).signs, [k for k in range(len(modes)) if k not in full])
+        )
 
-    def _separate(self, modes: Sequence[Mode], reaches: Sequence[Reach]) -> bool:
-        """Tell whether signs that are best along each mode are best together.
-
-        They are if at most one of the modes has correlated noise; or if the best signs leave no negative entry in any
-        inverse, since they then attain the sum of all absolute entries.
-        """
-        full = [(modes[k], reach) for k, reach in zip(self.free, reaches, strict=True) if modes[k].full]
-        attained = [float(np.abs(mode.precision).sum()) <= reach.lower * (1 + 1e-9) for mode, reach in full]
-        return len(full) <= 1 or all(attained)
+    def _joint(self, modes: Sequence[Mode]) -> Reach:
+        """Return how far signs reach along the free modes with full covariance."""
+        full = [modes[k] for k in self.free if modes[k].full]
+        if not full:
+            return Reach(1.0, 1.0, np.ones(()), 1.0)
+        return largest_joint_form([mode.precision for mode in full], [mode.reach for mode in full])
 
 
 def _largest_column(mode: Mode) -> int:
