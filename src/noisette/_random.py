@@ -13,7 +13,6 @@ needs one. `geometric` therefore inverts, and a test holds it against the bitwis
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -34,13 +33,13 @@ _SPLIT_RATE = 2.0**-26  # below it geometric() draws high and low bits apart
 def generator(rng: Rng = None) -> np.random.Generator:
     """Return the generator that ``rng`` stands for.
 
-    ``None`` is AES in counter mode keyed by the operating system; an int is a reproducible
-    PCG64 for tests; a Generator is used as it is.
+    ``None`` is AES in counter mode keyed by the operating system, which no fork, copy or pickle repeats; an int is a
+    reproducible PCG64 for tests; a Generator is used as it is.
     """
     if rng is None:
-        from randomgen import AESCounter
+        from noisette._secret import SecretBits
 
-        return np.random.Generator(AESCounter(key=int.from_bytes(os.urandom(16), "little")))
+        return np.random.Generator(SecretBits())
     if isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer):

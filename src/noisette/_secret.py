@@ -1,0 +1,62 @@
+"""Random bits that no fork, copy or pickle repeats; imported when the first secret generator is built.
+
+A generator that lives long lives through `os.fork`, `copy.deepcopy` and `pickle`, and each of them would hand the same
+key to two holders. Two runs with the same noise cancel it: the difference of what they release is exact. So the key is
+drawn anew in the child of a fork, a copy has a key of its own, and a pickle holds none.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn
+from weakref import WeakSet
+
+from randomgen import AESCounter
+
+_NOT_TOLD = (
+    "The state of a secret generator is not given out: it tells all noise to come. Where a run must be repeated, in a "
+    "test, give rng a seed."
+)
+_living: WeakSet[SecretBits] = WeakSet()
+
+
+class SecretBits(AESCounter):  # type: ignore[misc]
+    """AES in counter mode, with a key of 128 bits from the operating system that nobody is told."""
+
+    def __init__(self) -> None:
+        super().__init__(key=_fresh_key())
+        _living.add(self)
+
+    @property
+    def state(self) -> NoReturn:
+        """Refuse: the state tells all noise to come, and whoever sets it repeats what was drawn."""
+        raise TypeError(_NOT_TOLD)
+
+    def __getstate__(self) -> None:
+        """Refuse, as above."""
+        raise TypeError(_NOT_TOLD)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what comes out of a pickle, is another generator with a key of its own."""
+        return SecretBits, ()
+
+    def _begin_anew(self) -> None:
+        """Take another key, and open the lock: the thread that may have held it does not live in the child."""
+        self.lock._at_fork_reinit()
+        self.seed(key=_fresh_key())
+
+
+def _fresh_key() -> int:
+    return int.from_bytes(os.urandom(16), "little")
+
+
+def _begin_all_anew() -> None:
+    """Rekey what lives in the child of a fork, or end it: Python would go on after an error here, and repeat noise."""
+    try:
+        for bits in list(_living):
+            bits._begin_anew()
+    except BaseException:
+        os.abort()
+
+
+os.register_at_fork(after_in_child=_begin_all_anew)
