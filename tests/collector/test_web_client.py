@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Error, Route
@@ -170,6 +171,33 @@ def test_a_table_that_spends_too_much_is_refused(shop: Shop) -> None:
     with pytest.raises(Error, match=r"promises epsilon=2, but its mechanism spends \d+"):
         shop.answer("daily", {"minutes": 35})
     assert shop.left == 2
+
+
+def test_a_question_that_changes_is_not_answered(shop: Shop) -> None:
+    """A collector that tries one range after the other, to learn from the silence where the value is not, gets none."""
+    shop.open(epsilon=100.0)
+    asked: dict[str, Any] = {}
+
+    def forge(route: Route) -> None:
+        told = route.fetch().json() | asked
+        route.fulfill(json=told, headers={"Access-Control-Allow-Origin": shop.site})
+
+    shop.page.route("**/campaigns/daily/table", forge)
+    assert shop.page.evaluate("client.campaign('daily')")["attributes"] == [{"name": "minutes", "range": [0, 120]}]
+    pair = {"kind": "two-point", "low": -1000.0, "high": 2000.0}
+    for change in (
+        {"attributes": [{"name": "minutes", "range": [30.0, 40.0]}], "table": pair},
+        {"epsilon": 50.0},
+        {"period": "month"},
+        {"answers": "fresh"},
+        {"public_group": {"name": "home", "values": ["a", "b"]}},
+    ):
+        asked |= change
+        with pytest.raises(Error, match="asks something else than before"):
+            shop.answer("daily", {"minutes": 35})
+        asked.clear()
+    assert shop.left == 100
+    assert shop.answer("daily", {"minutes": 35})
 
 
 def test_what_the_collector_refuses_is_told(shop: Shop) -> None:

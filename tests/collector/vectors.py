@@ -103,9 +103,15 @@ def vectors() -> list[dict[str, Any]]:
 
 
 def _attributes(domain: Any) -> list[dict[str, Any]]:
-    """Return what the ranges of numbers are."""
+    """Return what a campaign would say is asked: ranges of numbers, and labels of categories."""
     parts = domain.parts if isinstance(domain, Attributes) else (domain,)
-    return [{"range": [part.low, part.high]} if isinstance(part, Interval) else {} for part in parts]
+    return [{"name": f"q{place}"} | _values(part) for place, part in enumerate(parts)]
+
+
+def _values(part: Any) -> dict[str, Any]:
+    if isinstance(part, Interval):
+        return {"range": [part.low, part.high]}
+    return {"categories": [str(code) for code in range(part.size)]}
 
 
 if __name__ == "__main__":

@@ -1,122 +1,266 @@
-// The laws of the mechanisms: one entry a kind of table, with its draws for several inputs and the epsilon it spends.
-// A table is what table() gives in Python, and every draw is the one that Python makes from the same words.
+// The laws of the mechanisms: one entry a kind of table, which reads a collector's table, or refuses it, and returns a
+// law: the epsilon of its whole numbers, and the draws that are made from these and nothing else. A table is what
+// table() gives in Python, and every draw is the one that Python makes from the same words.
+//
+// A law has `nats`, the largest |ln P(report | x) / P(report | x')| over all reports and all inputs of its domain,
+// rounded up and times 2^128; `width`, the numbers in a report; and `draw`, for several inputs.
 
-import { discreteLaplace, ULP, Words } from "./random.js";
+import { discreteLaplace, logRatio, product, roundUp, Words } from "./random.js";
+
+const UNIT = 2 ** 53; // weights of what one uniform number decides add up to this
+const FINE = 1n << 61n; // and those of bits to this
+const MOST = 2 ** 20; // categories, and numbers in a report: more would hold up the page
+const PRIME = 2 ** 31 - 1; // of the maps of local hashing
+const LEAST_RATE = 2 ** -44, FURTHEST = 2 ** 51; // Laplace noise exceeds 2^52 steps once in 10^110 draws, or less often
 
 const rint = x => { // to the nearest integer, halves to the even one
   const floor = Math.floor(x), rest = x - floor;
   return rest < 0.5 ? floor : rest > 0.5 ? floor + 1 : floor % 2 === 0 ? floor : floor + 1;
 };
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
-const chanceOfHigh = (x, { low, high }) => (x - low) * (1 / (high - low));
+const larger = (a, b) => (a > b ? a : b);
+const odds = (a, b, c = 1, d = 1) => logRatio(BigInt(a) * BigInt(c), BigInt(b) * BigInt(d)); // of (a c) to (b d)
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+/** Return the values of an object that has these fields and no others. */
+function fields(thing, ...names) {
+  const own = typeof thing === "object" && thing !== null && !Array.isArray(thing) ? Reflect.ownKeys(thing) : [];
+  if (own.length !== names.length || !names.every(name => own.includes(name))) {
+    throw new Error(`Expected the fields ${names.join(", ")}, got ${own.map(String).join(", ") || "none"}.`);
+  }
+  return names.map(name => thing[name]);
+}
+
+function list(thing, name) {
+  if (!Array.isArray(thing) || thing.length === 0) throw new Error(`Expected ${name} to be a list.`);
+  return Array.from(thing);
+}
+
+function whole(value, name, low, high) {
+  if (!Number.isSafeInteger(value) || value < low || value > high) {
+    throw new Error(`Expected ${name}=${String(value)} to be a whole number from ${low} to ${high}.`);
+  }
+  return value;
+}
+
+function real(value, name) {
+  if (!Number.isFinite(value)) throw new Error(`Expected ${name}=${String(value)} to be a finite number.`);
+  return value;
+}
+
+function positive(value, name) {
+  if (!(real(value, name) > 0)) throw new Error(`Expected ${name}=${value} > 0.`);
+  return value;
+}
+
+/** Return a chance as the weight it has of 2^53. */
+const weight = (chance, name) => whole(real(chance, name) * UNIT, `2^53 ${name}`, 1, UNIT - 1);
+
+/** Return a weight of 2^61, which is written as a text. */
+function fine(text, name) {
+  const found = typeof text === "string" && /^[1-9][0-9]{0,18}$/.test(text) ? BigInt(text) : 0n;
+  if (found < 1n || found >= FINE) throw new Error(`Expected ${name}=${String(text)} to be 1 to 2^61 - 1, as a text.`);
+  return found;
+}
+
+/** Return what a question may be answered with: the ends of a range, or how many categories there are. */
+function readDomain(attribute) {
+  const [name, range, categories] = Object.hasOwn(Object(attribute), "categories")
+    ? (([a, b]) => [a, null, b])(fields(attribute, "name", "categories"))
+    : [...fields(attribute, "name", "range"), null];
+  if (typeof name !== "string") throw new Error("Expected the name of an attribute to be a text.");
+  if (range !== null) {
+    const [low, high, more] = list(range, `range of ${name}`).map(end => real(end, `range of ${name}`));
+    if (!(low < high) || more !== undefined || high - low === Infinity) {
+      throw new Error(`Expected the range of ${name} to be two numbers, the lower one first.`);
+    }
+    return { name, low, high };
+  }
+  const labels = list(categories, `categories of ${name}`), size = labels.length;
+  whole(size, "number of categories", 2, MOST);
+  if (!labels.every(label => typeof label === "string") || new Set(labels).size !== size) {
+    throw new Error(`Expected the categories of ${name} to be distinct texts.`);
+  }
+  return { name, size };
+}
+
+const ends = ({ name, low, high }) => {
+  if (low === undefined) throw new Error(`Expected a law for the categories of ${name}, got one for numbers.`);
+  return [low, high];
+};
+const fitting = (size, { name, size: wanted }) => {
+  if (wanted === undefined) throw new Error(`Expected a law for the numbers of ${name}, got one for categories.`);
+  return whole(size, "size", wanted, wanted);
+};
+
+// ---- the kinds of tables --------------------------------------------------------------------------------------------
 
 const KINDS = {
-  "two-point": {
-    draw: (words, values, table) => {
-      const uniforms = words.uniforms(values.length);
-      const bits = values.map((x, at) => (uniforms[at] < chanceOfHigh(x, table) ? 1 : 0));
-      return bits.map(bit => bit * (table.high - table.low) + table.low);
-    },
-    spends: (table, [low, high]) => {
-      const [least, most] = [chanceOfHigh(low, table), chanceOfHigh(high, table)];
-      return Math.log(Math.max(most / least, (1 - least) / (1 - most)));
-    },
+  "two-point": (table, domain) => {
+    const [low, high] = fields(table, "kind", "low", "high").slice(1).map(end => real(end, "report"));
+    const span = positive(high - low, "high - low"), scale = positive(1 / span, "1 / (high - low)");
+    const ofHigh = x => Math.ceil((x - low) * scale * UNIT); // its weight, which does not fall as x grows
+    const [least, most] = ends(domain).map(x => whole(ofHigh(x), "2^53 times the chance of high", 1, UNIT - 1));
+    return {
+      nats: larger(odds(most, least), odds(UNIT - least, UNIT - most)),
+      width: 1,
+      draw: (words, values) =>
+        words.units(values.length).map((unit, at) => (unit < ofHigh(values[at]) ? 1 : 0) * span + low),
+    };
   },
-  window: {
-    draw: (words, values, { map: [a, b], first, step, width, moves, p_window: chance }) => {
-      const places = values.map(x => clamp(rint(x * b + a), 0, moves));
-      const outside = words.uniforms(values.length).map(uniform => uniform >= chance);
-      const others = places.map(place => [words.wide(moves), place]).map(([k, place]) => (k >= place ? k + width : k));
-      const inside = places.map(place => words.wide(width) + place);
-      return places.map((_, at) => (outside[at] ? others[at] : inside[at]) * step + first);
-    },
-    spends: ({ width, moves, p_window: chance }) => Math.log((chance / width) / ((1 - chance) / moves)),
+  window: (table, domain) => {
+    const [map, first, step, width, moves, p] =
+      fields(table, "kind", "map", "first", "step", "width", "moves", "p_window").slice(1);
+    const [a, b, more] = list(map, "map").map(one => real(one, "map")), most = UNIT - 1;
+    if (b === undefined || more !== undefined) throw new Error("Expected map to be two numbers.");
+    for (const x of ends(domain)) real(x * b + a, "place");
+    const inside = weight(p, "p_window"), last = whole(width, "width", 1, most) + whole(moves, "moves", 1, most) - 1;
+    real(whole(last, "last report", 1, most) * positive(step, "step") + real(first, "first"), "last report");
+    return {
+      nats: odds(inside, UNIT - inside, moves, width),
+      width: 1,
+      draw: (words, values) => {
+        const places = values.map(x => clamp(rint(x * b + a), 0, moves));
+        const outside = words.units(values.length).map(unit => unit >= inside);
+        const others = places.map(() => words.wide(moves)).map((k, at) => (k >= places[at] ? k + width : k));
+        const own = places.map(place => words.wide(width) + place);
+        return places.map((_, at) => (outside[at] ? others[at] : own[at]) * step + first);
+      },
+    };
   },
-  mixture: {
-    draw: (words, values, { share, window, pair }) => {
-      const two = KINDS["two-point"].draw(words, values, pair), one = KINDS.window.draw(words, values, window);
-      return words.uniforms(values.length).map((uniform, at) => (uniform < share ? one[at] - two[at] : 0) + two[at]);
-    },
-    spends: ({ window, pair }, range) =>
-      Math.max(KINDS.window.spends(window), KINDS["two-point"].spends(pair, range)),
+  mixture: (table, domain) => { // which part is drawn from does not depend on the input: no more than the dearer part
+    const [share, first, second] = fields(table, "kind", "share", "window", "pair").slice(1);
+    const window = part(first, domain, ["window"]), pair = part(second, domain, ["two-point"]);
+    const often = weight(share, "share");
+    return {
+      nats: larger(window.nats, pair.nats),
+      width: 1,
+      draw: (words, values) => {
+        const two = pair.draw(words, values), one = window.draw(words, values);
+        return words.units(values.length).map((unit, at) => (unit < often ? one[at] : two[at]));
+      },
+    };
   },
-  laplace: {
-    draw: (words, values, { origin, step, rate }) => {
-      const places = values.map(x => (x - origin) / step), below = places.map(Math.floor);
-      const ups = words.uniforms(values.length).map((uniform, at) => (uniform < places[at] - below[at] ? 1 : 0));
-      const noise = discreteLaplace(words, rate, values.length);
-      return below.map((index, at) => (index + ups[at] + noise[at]) * step + origin);
-    },
-    spends: ({ origin, step, rate }, [low, high]) =>
-      rate * (Math.ceil((high - origin) / step) - Math.floor((low - origin) / step)),
+  laplace: (table, domain) => {
+    const [origin, step, rate] = fields(table, "kind", "origin", "step", "rate").slice(1);
+    real(origin, "origin");
+    positive(step, "step");
+    if (!(real(rate, "rate") >= LEAST_RATE && rate < 1)) throw new Error(`Expected rate=${rate} in [2^-44, 1).`);
+    const place = x => (x - origin) / step, [low, high] = ends(domain).map(place); // sums with the noise are exact
+    const [last, first] = [Math.ceil(high), Math.floor(low)].map(end => whole(end, "place", -FURTHEST, FURTHEST));
+    return {
+      nats: product(rate, last - first),
+      width: 1,
+      draw: (words, values) => {
+        const places = values.map(place), below = places.map(Math.floor);
+        const ups = words.units(values.length).map((unit, at) => (unit < (places[at] - below[at]) * UNIT ? 1 : 0));
+        const noise = discreteLaplace(words, rate, values.length);
+        return below.map((index, at) => (index + ups[at] + noise[at]) * step + origin);
+      },
+    };
   },
-  "keep-or-replace": {
-    draw: (words, codes, { size, keep, other }) => {
-      const end = (keep + size * other) * ULP, uniforms = words.uniforms(codes.length);
-      for (let again = [0]; again.length;) {
-        again = uniforms.flatMap((uniform, at) => (uniform >= end ? [at] : []));
-        for (const at of again) uniforms[at] = words.uniform();
-      }
-      return codes.map((code, at) => {
-        const place = uniforms[at] / (other * ULP);
-        return place >= size ? code : Math.floor(place);
-      });
-    },
-    spends: ({ keep, other }) => Math.log1p(keep / other),
+  "keep-or-replace": (table, domain) => {
+    const [size, keep, other] = fields(table, "kind", "size", "keep", "other").slice(1);
+    fitting(size, domain);
+    for (const one of [keep, other]) whole(one, "weight", 1, UNIT - 1);
+    const sum = BigInt(keep) + BigInt(size) * BigInt(other), total = Number(sum);
+    if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected the weights to add up to 2^53, or nearly.");
+    return {
+      nats: odds(keep + other, other),
+      width: 1,
+      draw: (words, codes) => {
+        const units = words.units(codes.length);
+        for (let again = [0]; again.length;) { // a few are beyond the weights
+          again = units.flatMap((unit, at) => (unit >= total ? [at] : []));
+          for (const at of again) units[at] = words.unit();
+        }
+        return codes.map((code, at) => (units[at] / other >= size ? code : Math.floor(units[at] / other)));
+      },
+    };
   },
-  hash: {
-    draw: (words, codes, { prime, response }) => {
-      const p = BigInt(prime), seeds = codes.map(() => words.below(p * p));
-      const buckets = seeds.map((seed, at) =>
-        Number(((seed / p) * BigInt(codes[at]) + (seed % p)) % p * BigInt(response.size) / p));
-      return KINDS["keep-or-replace"].draw(words, buckets, response).map((bucket, at) => [seeds[at], bucket]);
-    },
-    spends: ({ response }) => KINDS["keep-or-replace"].spends(response),
+  hash: (table, domain) => { // the map is drawn before the category is looked at
+    const [prime, response] = fields(table, "kind", "prime", "response").slice(1);
+    fitting(domain.size, domain);
+    const buckets = whole(Object(response).size, "buckets", 2, MOST), p = BigInt(whole(prime, "prime", PRIME, PRIME));
+    const bucket = part(response, { name: domain.name, size: buckets }, ["keep-or-replace"]);
+    return {
+      nats: bucket.nats,
+      width: 2,
+      draw: (words, codes) => {
+        const seeds = codes.map(() => words.below(p * p));
+        const own = seeds.map((seed, at) =>
+          Number(((seed / p) * BigInt(codes[at]) + (seed % p)) % p * BigInt(buckets) / p));
+        return bucket.draw(words, own).map((sent, at) => [seeds[at], sent]);
+      },
+    };
   },
-  bits: {
-    draw: (words, codes, { size, others, turned }) => {
-      const off = fill(words, codes.length, BigInt(turned)), rows = fill(words, codes.length * size, BigInt(others));
-      return codes.map((code, at) => {
-        const row = rows.slice(at * size, (at + 1) * size);
-        row[code] = 1 - off[at];
-        return row;
-      });
-    },
-    spends: ({ others, turned }) => {
-      const [rare, off] = [others, turned].map(weight => Number(weight) * 2 ** -61);
-      return Math.log((1 - off) / rare) + Math.log((1 - rare) / off);
-    },
-  },
-  subset: {
-    draw: (words, codes, { size, length, own }) => {
-      const mine = words.uniforms(codes.length).map(uniform => uniform < own * ULP), found = [];
-      const bits = BigInt((size - 1).toString(2).length), mask = (1n << bits) - 1n;
-      for (let pending = codes.map((_, at) => at); pending.length;) {
-        const drawn = pending.map(() => Array.from({ length: size }, () => words.word() >> 2n));
-        pending = pending.filter((at, i) => {
-          const ranks = drawn[i].map((key, k) => (key & ~mask) | BigInt(k));
-          ranks[codes[at]] = mine[at] ? BigInt(codes[at]) - (1n << 62n) : (1n << 63n) - 1n;
-          ranks.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
-          found[at] = ranks.slice(0, length).map(rank => Number(rank & mask)).sort((a, b) => a - b);
-          return ranks[length - 1] >> bits === ranks[length] >> bits; // a tie decided: draw again
+  bits: (table, domain) => {
+    const [size, others, turned] = fields(table, "kind", "size", "others", "turned").slice(1);
+    const rare = fine(others, "others"), off = fine(turned, "turned");
+    return {
+      nats: odds(FINE - off, rare, FINE - rare, off),
+      width: fitting(size, domain),
+      draw: (words, codes) => {
+        const turns = fill(words, codes.length, off), rows = fill(words, codes.length * size, rare);
+        return codes.map((code, at) => {
+          const row = rows.slice(at * size, (at + 1) * size);
+          row[code] = 1 - turns[at];
+          return row;
         });
-      }
-      return found;
-    },
-    spends: ({ size, length, own }) => Math.log(own / (2 ** 53 - own)) + Math.log((size - length) / length),
+      },
+    };
   },
-  hadamard: {
-    draw: (words, codes, { order, own }) => {
-      const columns = words.uniforms(codes.length).map(uniform => Math.floor(uniform * order));
-      const wanted = words.uniforms(codes.length).map(uniform => uniform < own * ULP);
-      return codes.map((code, at) => {
-        const row = code + 1, column = columns[at];
-        return even(row & column) === wanted[at] ? column : column ^ (row & -row);
-      });
-    },
-    spends: ({ own }) => Math.log(own / (2 ** 53 - own)),
+  subset: (table, domain) => {
+    const [size, length, own] = fields(table, "kind", "size", "length", "own").slice(1);
+    whole(length, "length", 1, fitting(size, domain) - 1);
+    whole(own, "own", 1, UNIT - 1);
+    const bits = BigInt((size - 1).toString(2).length), mask = (1n << bits) - 1n;
+    return {
+      nats: odds(own, UNIT - own, size - length, length),
+      width: length,
+      draw: (words, codes) => {
+        const mine = words.units(codes.length).map(unit => unit < own), found = [];
+        for (let pending = codes.map((_, at) => at); pending.length;) {
+          const drawn = pending.map(() => Array.from({ length: size }, () => words.word() >> 2n));
+          pending = pending.filter((at, i) => {
+            const ranks = drawn[i].map((key, k) => (key & ~mask) | BigInt(k));
+            ranks[codes[at]] = mine[at] ? BigInt(codes[at]) - (1n << 62n) : (1n << 63n) - 1n;
+            ranks.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+            found[at] = ranks.slice(0, length).map(rank => Number(rank & mask)).sort((a, b) => a - b);
+            return ranks[length - 1] >> bits === ranks[length] >> bits; // a tie decided: draw again
+          });
+        }
+        return found;
+      },
+    };
+  },
+  hadamard: (table, domain) => {
+    const [order, own] = fields(table, "kind", "order", "own").slice(1);
+    const wanted = 2 ** fitting(domain.size, domain).toString(2).length; // the first power of two above the categories
+    whole(order, "order", wanted, wanted);
+    whole(own, "own", 1, UNIT - 1);
+    return {
+      nats: odds(own, UNIT - own),
+      width: 1,
+      draw: (words, codes) => {
+        const columns = words.uniforms(codes.length).map(uniform => Math.floor(uniform * order));
+        const positive = words.units(codes.length).map(unit => unit < own);
+        return codes.map((code, at) => {
+          const row = code + 1, column = columns[at];
+          return even(row & column) === positive[at] ? column : column ^ (row & -row);
+        });
+      },
+    };
   },
 };
+
+/** Return the law of a table for one attribute, or say why it is none. */
+function part(table, domain, kinds = Object.keys(KINDS)) {
+  const kind = Object(table).kind;
+  if (!kinds.includes(kind)) throw new Error(`Expected kind=${String(kind)} to be ${kinds.join(", ")}.`);
+  return KINDS[kind](table, domain);
+}
 
 const even = bits => {
   let odd = 0;
@@ -182,29 +326,73 @@ function choose(words, dims, count) { // a uniform subset, in order
   }
 }
 
-/** Return one user's report: `row` holds a number or a category's code for each attribute. */
-export function draw(table, row, words = new Words()) {
-  if (table.kind !== "record") return KINDS[table.kind].draw(words, row, table)[0];
-  const chosen = choose(words, row.length, table.report);
-  const rows = chosen.map(at => [at, ...Array(table.width - 1).fill(0)]);
-  table.parts.forEach((part, kind) => {
-    const own = chosen.flatMap((at, place) => (table.owners[at] === kind ? [place] : []));
-    if (own.length === 0) return;
-    const sent = KINDS[part.kind].draw(words, own.map(place => row[chosen[place]]), part);
-    own.forEach((place, i) => [sent[i]].flat().forEach((number, k) => { rows[place][1 + k] = number; }));
+// ---- whole answers --------------------------------------------------------------------------------------------------
+
+/** Return the parts of a record's table, which attribute has which, and how many attributes are reported. */
+function readRecord(table, domains) {
+  const [report, width, owners, tables] = fields(table, "kind", "report", "width", "owners", "parts").slice(1);
+  const parts = list(tables, "parts").map(one => ({ table: one, members: [] }));
+  const own = list(owners, "owners").map(one => whole(one, "owner", 0, parts.length - 1));
+  whole(own.length, "number of owners", domains.length, domains.length);
+  own.forEach((kind, at) => parts[kind].members.push(domains[at]));
+  const laws = parts.map(({ table: one, members: [first, ...rest] }) => {
+    if (first === undefined) throw new Error("Expected an attribute for every part.");
+    if (rest.some(other => ["low", "high", "size"].some(end => other[end] !== first[end]))) {
+      throw new Error(`Expected attributes of one part to have one domain, that of ${first.name}.`);
+    }
+    return part(one, first);
   });
-  return rows;
+  const widest = laws.reduce((most, law) => Math.max(most, 1 + law.width), 0);
+  whole(width, "width", widest, widest);
+  whole(report, "report", 1, Math.min(domains.length, Math.floor(MOST / width)));
+  return { laws, owners: own, report, width };
 }
 
-/** Return the epsilon that a table spends on these attributes, computed from the table alone. */
-export function spends(table, attributes) {
-  if (table.kind !== "record") return KINDS[table.kind].spends(table, attributes[0].range);
-  const each = attributes.map((one, at) => {
-    const part = table.parts[table.owners[at]];
-    return KINDS[part.kind].spends(part, one.range);
+/**
+ * Return the law of a campaign's table for its attributes, or throw why it is none: `epsilon`, which no pair of answers
+ * exceeds, and `draw`, which makes one user's report from a number or a category's code for each attribute.
+ */
+export function readLaw(table, attributes) {
+  const domains = list(attributes, "attributes").map(readDomain);
+  if (new Set(domains.map(({ name }) => name)).size < domains.length) throw new Error("Expected distinct names.");
+  if (Object(table).kind !== "record") {
+    whole(domains.length, "number of attributes", 1, 1);
+    const law = part(table, domains[0]);
+    return Object.freeze({
+      epsilon: roundUp(law.nats),
+      draw: (row, words = new Words()) => law.draw(words, admitted(row, domains))[0],
+    });
+  }
+  const { laws, owners, report, width } = readRecord(table, domains);
+  const each = owners.map(kind => laws[kind].nats).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0));
+  return Object.freeze({
+    epsilon: roundUp(each.slice(0, report).reduce((a, b) => a + b)), // of the dearest attributes that may be drawn
+    draw: (row, words = new Words()) => {
+      const values = admitted(row, domains), chosen = choose(words, values.length, report);
+      const rows = chosen.map(at => [at, ...Array(width - 1).fill(0)]);
+      laws.forEach((law, kind) => {
+        const own = chosen.flatMap((at, place) => (owners[at] === kind ? [place] : []));
+        if (own.length === 0) return;
+        const sent = law.draw(words, own.map(place => values[chosen[place]]));
+        own.forEach((place, i) => [sent[i]].flat().forEach((number, k) => { rows[place][1 + k] = number; }));
+      });
+      return rows;
+    },
   });
-  return each.sort((a, b) => b - a).slice(0, table.report).reduce((a, b) => a + b);
 }
+
+/** Return a row of values that the domains have. */
+function admitted(row, domains) {
+  whole(list(row, "row").length, "number of values", domains.length, domains.length);
+  return domains.map(({ name, low, high, size }, at) => {
+    if (size !== undefined) return whole(row[at], name, 0, size - 1);
+    if (!(real(row[at], name) >= low && row[at] <= high)) throw new Error(`Expected ${name} in [${low}, ${high}].`);
+    return row[at];
+  });
+}
+
+/** Return the epsilon that a table spends on these attributes, rounded up. */
+export const spends = (table, attributes) => readLaw(table, attributes).epsilon;
 
 /** Write a report as JSON; a seed is longer than the numbers of JSON.stringify. */
 export const encode = report =>
@@ -212,4 +400,5 @@ export const encode = report =>
     : typeof report === "bigint" ? report.toString() : JSON.stringify(report);
 
 /** Tell whether these laws are known here. */
-export const known = table => (table.parts ?? [table]).every(part => part.kind in KINDS);
+export const known = table =>
+  [Object(table).parts ?? table].flat().every(one => Object.hasOwn(KINDS, String(Object(one).kind)));

@@ -8,38 +8,63 @@
 
 import { blind, finish, readModulus } from "./blind.js";
 import { fromBase64, fromHex, fromText, hmac, randomHex, sha256, toBase64, toHex } from "./bytes.js";
-import { draw, encode, known, spends } from "./laws.js";
+import { encode, known, readLaw } from "./laws.js";
 import { Shuffler } from "./seal.js";
 
 const VERSION = 1;
-const SLACK = 1 + 1e-9; // floats of a budget that was split and added up again
 const UNITS = 1e12; // a budget is counted in whole 1e-12 of epsilon
 const LATER = new Set([408, 425, 429]);
 const FIRST_PAUSE = 200, LONGEST_PAUSE = 30000; // milliseconds
 
-/** Refuse a campaign that this device cannot answer, or whose table spends more than the campaign says. */
+const CHOICES = {
+  period: ["once", "day", "week", "month"],
+  answers: ["permanent", "fresh"],
+  tokens: ["open", "blind"],
+};
+// what a collector never changes under one id: who was asked otherwise before is told, and answers nothing
+const TERMS = ["attributes", "epsilon", "public_group", ...Object.keys(CHOICES)];
+
+const texts = list => Array.isArray(list) && list.every(one => typeof one === "string");
+const terms = campaign => JSON.stringify(TERMS.map(name => campaign[name] ?? null));
+
+/**
+ * Return the law by which a campaign is answered. Refuse a campaign that this device cannot answer, whose table is no
+ * law for its attributes, or whose law spends more than the campaign says.
+ */
 export function check(campaign, id, sealed = false) {
-  if (campaign.version !== VERSION) throw new Error(`Expected a campaign of version ${VERSION}. Reload the page.`);
+  if (campaign?.version !== VERSION) throw new Error(`Expected a campaign of version ${VERSION}. Reload the page.`);
   if (campaign.id !== id) throw new Error(`Expected campaign '${id}', the collector sent '${campaign.id}'.`);
   if (campaign.table === null || !known(campaign.table)) {
-    throw new Error(`A web page cannot answer with mechanism '${campaign.spec.mechanism}'. ` +
+    throw new Error(`A web page cannot answer with mechanism '${campaign.spec?.mechanism}'. ` +
       "Choose another for this campaign, e.g. hybrid, piecewise, duchi, laplace, grr, oue, olh, subset-selection or " +
       "hadamard, or answer from Python.");
   }
-  if (!["open", "blind"].includes(campaign.tokens)) {
-    throw new Error(`A web page has no ${campaign.tokens} tokens, which campaign '${id}' asks for. Reload the page.`);
+  for (const [name, allowed] of Object.entries(CHOICES)) {
+    if (!allowed.includes(campaign[name])) {
+      throw new Error(`A web page knows no ${name} '${campaign[name]}', which campaign '${id}' has. Reload the page.`);
+    }
   }
+  const group = campaign.public_group ?? null;
+  if (group !== null && !texts(group.values)) throw new Error("Expected the values of the public group to be texts.");
   if (Boolean(campaign.sealed) !== sealed) {
     throw new Error(campaign.sealed
       ? `Campaign '${id}' takes reports from its shuffler alone: open the client with { shuffler: { ... } }.`
       : `Campaign '${id}' has no shuffler in front of it: open the client without one.`);
   }
-  const spent = spends(campaign.table, campaign.attributes);
-  if (!(spent <= campaign.epsilon * SLACK)) {
-    throw new Error(`Campaign '${id}' promises epsilon=${campaign.epsilon}, but its mechanism spends ${spent}. ` +
+  const law = lawOf(campaign);
+  if (!(Number.isFinite(campaign.epsilon) && law.epsilon <= campaign.epsilon)) {
+    throw new Error(`Campaign '${id}' promises epsilon=${campaign.epsilon}, but its mechanism spends ${law.epsilon}. ` +
       "Do not answer it.");
   }
-  return campaign;
+  return law;
+}
+
+function lawOf({ id, table, attributes }) {
+  try {
+    return readLaw(table, attributes);
+  } catch (error) {
+    throw new Error(`Campaign '${id}' has a table that is no law: ${error.message} Do not answer it.`);
+  }
 }
 
 /** Return values as the mechanism takes them: numbers, and codes of categories. */
@@ -104,8 +129,8 @@ export class Client {
     [client.#url, client.#key, client.#place] = [url.replace(/\/$/, ""), apiKey, `noisette:${name}`];
     [client.#code, client.#attempts, client.#timeout] = [code, attempts, timeout];
     client.#shuffler = shuffler && await Shuffler.open(shuffler);
-    const limit = Math.floor(epsilon * UNITS);
-    if (!(limit > 0)) throw new Error(`Expected epsilon=${epsilon} > 0.`);
+    const limit = Math.floor(epsilon * UNITS); // sums of whole numbers up to 2^53 are exact
+    if (!(limit > 0 && limit < 2 ** 53)) throw new Error(`Expected epsilon=${epsilon} > 0, and below 9007.`);
     await client.#change(state => {
       if (state.limit !== undefined && state.limit !== limit) {
         throw new Error(`This device has a budget of epsilon=${state.limit / UNITS}, not ${epsilon}.`);
@@ -123,6 +148,11 @@ export class Client {
 
   /** Fetch a campaign; while the collector does not answer, return it as it was last seen. */
   async campaign(id) {
+    return (await this.#look(id)).campaign;
+  }
+
+  /** Fetch a campaign and read its law. */
+  async #look(id) {
     let answer = null;
     try {
       answer = await this.#ask(this.#request(id, "table"));
@@ -132,12 +162,20 @@ export class Client {
     if (answer === null || answer.status >= 500) {
       const seen = this.#read().campaigns[id];
       if (seen === undefined) throw new Error(`The collector does not answer, and campaign '${id}' was never seen.`);
-      return this.#check(seen, id);
+      return { campaign: seen, law: this.#check(seen, id) };
     }
     if (!answer.ok) throw new Error(`The collector does not show campaign '${id}': ${(await refusal(answer)).why}`);
-    const found = this.#check(await answer.json(), id);
-    await this.#change(state => { state.campaigns[id] = found; });
-    return found;
+    const campaign = await answer.json(), law = this.#check(campaign, id);
+    await this.#change(state => {
+      // a value outside the range is not reported: a collector that could try one range after the other would learn
+      // from the silence where the value is not
+      if (Object.hasOwn(state.campaigns, id) && terms(state.campaigns[id]) !== terms(campaign)) {
+        throw new Error(`Campaign '${id}' asks something else than before. Do not answer it: a collector that has to ` +
+          "change a question gives it another id.");
+      }
+      state.campaigns[id] = campaign;
+    });
+    return { campaign, law };
   }
 
   #check(campaign, id) {
@@ -146,7 +184,7 @@ export class Client {
 
   /** Answer for the current period and queue the report; tell whether a new one was made. A group is sent openly. */
   async answer(id, values, { group = null } = {}) {
-    const campaign = await this.campaign(id), inputs = row(campaign, values), period = periodAt(campaign.period);
+    const { campaign, law } = await this.#look(id), inputs = row(campaign, values), period = periodAt(campaign.period);
     if (campaign.tokens === "blind" && !this.#code) {
       throw new Error(`Campaign '${id}' admits users by enrolment code: open the client with { code: "..." }.`);
     }
@@ -164,7 +202,7 @@ export class Client {
             `'${id}' costs ${campaign.epsilon}.`);
         }
         state.spent += cost;
-        state.answers[question] = encode(draw(campaign.table, inputs));
+        state.answers[question] = encode(law.draw(inputs));
       }
       state.queue.push({ campaign: id, period, question, group, key: randomHex(16), state: "waiting", reason: "" });
       return fresh;

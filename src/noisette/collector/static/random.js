@@ -1,6 +1,7 @@
 // Random words, and exact draws from them: as numpy and noisette/_random.py make them, word by word.
 
-export const ULP = 2 ** -53;
+const ULP = 2 ** -53;
+const PRECISION = 128n; // bits after the point of a log
 const MARGIN = 2 ** -49; // Math.log, exp and tanh err by less, relatively; what lies nearer is settled exactly
 
 /** Draws from 64-bit words as numpy's Generator does; the words are the browser's cryptographic ones by default. */
@@ -16,13 +17,18 @@ export class Words {
     return this.#source();
   }
 
-  /** Uniform multiple of 2^-53 below 1. */
-  uniform() {
-    return Number(this.word() >> 11n) * ULP;
+  /** Uniform integer below 2^53. */
+  unit() {
+    return Number(this.word() >> 11n);
   }
 
+  units(count) {
+    return Array.from({ length: count }, () => this.unit());
+  }
+
+  /** Uniform multiples of 2^-53 below 1. */
   uniforms(count) {
-    return Array.from({ length: count }, () => this.uniform());
+    return this.units(count).map(unit => unit * ULP);
   }
 
   #word32() {
@@ -80,6 +86,8 @@ const fraction = rate => { // a float64 as [numerator, bits of the denominator]
   return [BigInt(rate), BigInt(bits)];
 };
 
+const length = number => number.toString(2).length;
+
 const atanh = (top, bottom, precision) => { // of 0 <= top / bottom <= 1/3, times 2^precision
   const square = ((top * top) << precision) / (bottom * bottom);
   let sum = 0n;
@@ -90,9 +98,31 @@ const atanh = (top, bottom, precision) => { // of 0 <= top / bottom <= 1/3, time
   return sum;
 };
 
+const LOG_2 = 2n * atanh(1n, 3n, PRECISION);
+
+/** Return an upper bound of |ln(a / b)|, times 2^128, for positive integers: less than 2^-100 above it. */
+export function logRatio(a, b) {
+  const [top, bottom] = a > b ? [a, b] : [b, a], doublings = BigInt(length(top) - length(bottom));
+  const near = bottom << doublings, [less, more] = near < top ? [near, top] : [top, near]; // at most twice as much
+  const rest = 2n * atanh(more - less, more + less, PRECISION);
+  return doublings * LOG_2 + (near < top ? rest : -rest) + (1n << 24n); // which covers all that was cut off
+}
+
+/** Return a positive float64 times a whole number, times 2^128, rounded up. */
+export function product(number, count) {
+  const [top, bits] = fraction(number);
+  return -(-(top * BigInt(count) << PRECISION) >> bits);
+}
+
+/** Return the least float64 that is no less than a number, which is given times 2^128. */
+export function roundUp(number) {
+  const cut = BigInt(Math.max(0, length(number) - 53));
+  return Number(-(-number >> cut)) * 2 ** Number(cut - PRECISION);
+}
+
 const minusLog = (digits, count, precision) => { // -ln(digits / 2^count), times 2^precision
-  const length = BigInt(digits.toString(2).length), one = 1n << length;
-  return 2n * (atanh(one - digits, one + digits, precision) + (count - length) * atanh(1n, 3n, precision));
+  const bits = BigInt(length(digits)), one = 1n << bits;
+  return 2n * (atanh(one - digits, one + digits, precision) + (count - bits) * atanh(1n, 3n, precision));
 };
 
 const expMinus = (times, rate, precision) => { // exp(-times rate), times 2^precision, for an exponent below 1
