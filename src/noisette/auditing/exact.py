@@ -13,6 +13,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._validate import FloatArray
+from noisette.auditing.inputs import groups
 from noisette.cells import Cells, Dissected
 from noisette.core import Mechanism
 
@@ -22,6 +23,9 @@ _NEGLIGIBLE = 750.0  # a log mass that much below the largest is zero in float64
 _PANELS, _NODES = 64, 20
 _MISSING = 1e-6  # of the mass; runs that lose more are not all reports
 _ULPS = 4  # of the larger log, by which the logs of two masses may err together
+_TOLERANCE = 1e-9  # by which a log ratio of interior inputs, whose laws are mixtures, may err
+_SEARCHED = 256  # numbers in an input up to which other inputs than a mechanism's own are tried
+_REPORTS = 16  # about each of them
 _USUAL = 32.0  # logs are sums of terms up to this size, which err as much where they cancel
 
 
@@ -49,7 +53,8 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
     shows plus what its logs may err by, some 3e-14. A tail along which the ratio grows gives infinity, and so does a
     report that only one of two inputs can send. The runs must hold all of the mass: `NotALaw` is raised if they do
     not, unless the witnesses show more than is stated anyway, and that is returned. Of a mechanism without `dissect`
-    the witnesses are taken at their word, and both tails of a lattice without ends are followed.
+    the witnesses are taken at their word, and both tails of a lattice without ends are followed. Nobody's word is all:
+    inputs drawn from the domain, and reports about them, are tried as well, and a pair that tells more is returned.
 
     >>> from noisette import Duchi, Gaussian
     >>> round(exact_epsilon(Duchi(epsilon=1.0)), 9)
@@ -69,7 +74,9 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
         if gap - rounding <= mechanism.guarantee.epsilon:
             raise
         certified = gap + rounding
-    return certified if gap - rounding <= certified else gap + rounding
+    result = certified if gap - rounding <= certified else gap + rounding
+    found = _searched(mechanism) if result < math.inf else math.inf
+    return found if found > result * (1 + _TOLERANCE) + _TOLERANCE else result
 
 
 def exact_delta(mechanism: Mechanism, epsilon: float) -> float:
@@ -365,6 +372,19 @@ def _witnessed(mechanism: Mechanism) -> tuple[float, float]:
             gap, rounding = np.append(gap, along), np.append(rounding, error)
     worst = int(np.argmax(gap - rounding))
     return float(gap[worst]), float(rounding[worst])
+
+
+def _searched(mechanism: Mechanism) -> float:
+    """Return the largest log ratio among inputs of the domain, and reports that were sent about them."""
+    largest = 0.0
+    if math.prod(mechanism.domain.shape) > _SEARCHED:
+        return largest
+    rng = np.random.default_rng(0)
+    for group in groups(mechanism, rng):
+        reports = mechanism.privatize(np.repeat(np.stack(group), _REPORTS, axis=0), rng=rng)
+        for each in (reports, mechanism.witnesses()[1]):
+            largest = max(largest, float(np.max(_spread(mechanism, each, group)[0])))
+    return largest
 
 
 def _spread(mechanism: Mechanism, reports: Any, inputs: Any) -> tuple[FloatArray, FloatArray]:

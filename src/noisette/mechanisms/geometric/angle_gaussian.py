@@ -173,8 +173,8 @@ class AngleGaussian(AngleMechanism, EventDeclared):
 
     @property
     def _pair(self) -> tuple[FloatArray, FloatArray]:
-        """Two neighbours as far apart as any."""
-        longest = self._moves[0]
+        """Two neighbours as far apart as any: one example turns the mean around, and moves it by C / B."""
+        longest = self.domain.radius / self.batch
         return self._extremes(TINY * longest, longest)
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:

@@ -18,7 +18,8 @@ from noisette.cells import Cells
 from noisette.core import EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import TensorBall, TensorDomain
 from noisette.mechanisms._base import coarseness, power_of_two
-from noisette.mechanisms.tensor._normal import add_noise
+from noisette.mechanisms.tensor._farthest import farthest
+from noisette.mechanisms.tensor._normal import STEPS, add_noise
 from noisette.mechanisms.tensor._slices import SLICES, release_slices
 from noisette.mechanisms.tensor._tensors import TensorLattice, average, opened, permutations_of
 from noisette.mechanisms.tensor._whole import TensorReports
@@ -35,6 +36,7 @@ class TensorNoise(TensorReports, EventDeclared):
     """x + sigma N x_1 U_1 ... x_N U_N: whitened, rounded to a lattice, noise added, and coloured again."""
 
     domain: TensorDomain | TensorBall
+    relation: str
     symmetry: tuple[tuple[int, ...], ...]
 
     @property
@@ -279,11 +281,13 @@ class TensorNoise(TensorReports, EventDeclared):
 
     @cached_property
     def _worst(self) -> tuple[FloatArray, float]:
-        """Return the difference of neighbours that reaches farthest, and its whitened length."""
-        gap = self.neighbours.worst(self.modes)
-        white = gap / self.sigma
-        multiply(white, [None if mode.covariance is None else mode.whitener for mode in self.modes])
-        return gap, float(np.linalg.norm(white))
+        """Return the difference of neighbours that reaches farthest, and its length in standard deviations."""
+        gap, length = farthest(self.domain, self.relation, self._whiteners, self.symmetry)
+        return gap, length / self.sigma
+
+    @property
+    def _whiteners(self) -> list[FloatArray | None]:
+        return [None if mode.covariance is None else mode.whitener for mode in self.modes]
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return two neighbours as far apart as any known, and reports near them."""
@@ -295,17 +299,22 @@ class TensorNoise(TensorReports, EventDeclared):
     def dissect(self) -> Iterator[Cells]:
         """Cut the space of reports across the line through the worst neighbours.
 
-        Only the distance of two whitened inputs matters, and delta grows with it. The pair is put at the largest
-        distance that is certified, rounding included; where signs of a box are bounded, not found, no neighbours may
-        be that far apart.
+        Only the distance of two whitened inputs matters, and delta grows with it. It follows from the domain, the
+        relation and the noise: the pair is as far apart as `Neighbours.white` allows or as `farthest` finds, whichever
+        is more, and a cell of the lattice in every entry farther. Where signs of a box are bounded, not found, no
+        neighbours may be that far apart. What the mechanism states of itself, ``mu`` and ``sensitivity``, is not used.
         """
-        gap, length = self._worst
-        unit = gap / length
+        gap, found = self._worst
+        unit = gap / found
+        touched = np.asarray(unit / self.sigma)
+        multiply(touched, self._whiteners)
+        allowed = Neighbours.read(self.relation, self.domain).white(self.modes)[0] / self.sigma
+        length = max(found, allowed) + math.sqrt(np.count_nonzero(touched)) / STEPS
         runs = np.asarray([1.0, -1.0])[(...,) + (None,) * gap.ndim] * unit / _PLACES
         starts = np.stack([np.zeros_like(unit), -unit / _PLACES])
         span = math.ceil(8 * _PLACES)
         weight = self._log_volume + (self._free - 1) / 2 * math.log(2 * math.pi) - math.log(_PLACES)
-        pair = tuple(self._middle + sign * self.mu / 2 * unit for sign in (1.0, -1.0))
+        pair = tuple(self._middle + sign * length / 2 * unit for sign in (1.0, -1.0))
         yield Cells(
             pair=(pair[0], pair[1]),
             nodes=tuple(self._middle + starts + n * span * runs for n in range(3)),

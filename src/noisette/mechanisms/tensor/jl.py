@@ -230,10 +230,11 @@ class JohnsonLindenstrauss(BaseMechanism):
         apart they are. A shorter row, or a table that holds more in its direction, has less leverage.
         """
         inputs, _ = self.witnesses()
-        count, small = float(self._count), 1 - self.leverage
+        leverage = self.domain.radius**2 / (self.domain.radius**2 + self.ridge)
+        count, small = float(self._count), 1 - leverage
         # t / ridge is chi-square without the row, and 1 / small times that with it
-        shift = -(count / 2) * math.log1p(-self.leverage)
-        kinks = [2 * (sign * self.epsilon + shift) / self.leverage for sign in (1.0, -1.0)]
+        shift = -(count / 2) * math.log1p(-leverage)
+        kinks = [2 * (sign * self.epsilon + shift) / leverage for sign in (1.0, -1.0)]
         spread = 14 * math.sqrt(2 * count) + 110
         edges = np.geomspace(max(count - spread, count * 1e-6, 1e-6), (count + spread) / small, _PANELS)
         edges = np.unique(np.concatenate([edges, [kink for kink in kinks if edges[0] < kink < edges[-1]]]))

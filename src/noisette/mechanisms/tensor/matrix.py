@@ -32,6 +32,7 @@ _COARSEST, _FINEST = 2.0**14, 2.0**42  # steps of the lattice in the noise
 _FARTHEST = 2.0**13  # spreads of the noise from the data
 _UNMOVED = 1e-6  # of what a record that comes or goes changes
 _SHARES = 1e-9  # rounding of a user's shares
+_COMPARED = 1 << 10  # cells up to which every record is looked at
 _GDP = 1 + 1e-8  # noise on the coarsest such lattice against the normal distribution, in a thousand dimensions
 
 
@@ -335,11 +336,27 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
         )
 
     def _pair(self) -> FloatArray:
-        """Return two neighbours that are told apart best: a tensor without and with a record, or with it elsewhere."""
-        pair = np.zeros((2, *self.domain.dims))
-        first, second = self._change[1]
-        pair[0, *first] = float(self.relation != "add-remove")
-        pair[1, *second] = 1.0
+        """Return two neighbours that are told apart best: a tensor without and with a record, or with it elsewhere.
+
+        What the strategy makes of a record is compared cell by cell; of more than 1,024 cells, of those that the
+        strategy says move it most and of others drawn at random.
+        """
+        cells = np.arange(self.size)
+        if self.size > _COMPARED:
+            known = [np.ravel_multi_index(cell, self.domain.dims) for cell in self._change[1]]
+            others = np.random.default_rng(0).integers(0, self.size, max(2, _COMPARED**2 // self.size))
+            cells = np.concatenate([known, others])
+        records = np.zeros((cells.size, self.size))
+        records[np.arange(cells.size), cells] = 1.0
+        asked = self._strategy.ask(records.reshape(-1, *self.domain.dims)).reshape(cells.size, -1)
+        squares = np.square(asked).sum(axis=1)
+        pair = np.zeros((2, self.size))
+        if self.relation == "add-remove":
+            pair[1] = records[int(np.argmax(squares))]
+        else:
+            apart = squares[:, None] + squares - 2 * asked @ asked.T
+            pair[:] = records[list(np.unravel_index(int(np.argmax(apart)), apart.shape))]
+        pair = pair.reshape(2, *self.domain.dims)
         return pair if self.domain.low <= 0 else pair + math.ceil(self.domain.low)
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:

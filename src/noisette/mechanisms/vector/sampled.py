@@ -23,6 +23,7 @@ from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BLOCK, BaseMechanism, ScalarMechanism
 
+_PARABOLA = 3  # nodes that a run of a parabola has
 _MOST_CELLS = 1 << 16  # combinations of inner cells that are told apart
 
 
@@ -240,8 +241,9 @@ class Sampled(BaseMechanism, EventDeclared):
         """Combine the cells of the inner mechanism, for vectors that differ in every dimension.
 
         The dimensions are drawn without looking at the vector, and given them the laws are products, which are farthest
-        apart where all factors are. Where an inner law is not made of constant cells, or of too many, only reports that
-        repeat one inner report are returned: among them is the worst one.
+        apart where all factors are. Of normal laws only the mean of the reports tells, and it is normal. Where an inner
+        law is made of other cells than constant ones, or of too many, only reports that repeat one inner report are
+        returned: among them is the worst one.
         """
         inner = self.inner_mechanism
         if not isinstance(inner, Dissected):
@@ -250,6 +252,9 @@ class Sampled(BaseMechanism, EventDeclared):
         for cells in inner.dissect():
             cells = self._merged(cells) if len(cells.nodes) == 1 else cells
             kinds = cells.log_weight.size
+            if self._count > 1 and len(cells.nodes) == _PARABOLA:
+                yield self._diagonal(cells, subsets)
+                continue
             if self._count > 1 and (
                 len(cells.nodes) > 1 or math.comb(kinds + self._count - 1, kinds - 1) > _MOST_CELLS
             ):
@@ -271,6 +276,25 @@ class Sampled(BaseMechanism, EventDeclared):
                 bound=None if cells.bound is None else _times(self._count, cells.bound),
                 complete=complete,
             )
+
+    def _diagonal(self, cells: Cells, subsets: float) -> Cells:
+        """Return reports that are the same in each dimension, with the weight of all others of the same mean.
+
+        For m dimensions and noise of deviation s steps these are sqrt(m) (2 pi s^2)^((m - 1) / 2) reports of their
+        likelihood, on a lattice so fine that sums are integrals.
+        """
+        count = self._count
+        logs = [self.inner_mechanism.log_prob(node, np.asarray(cells.pair[0])) for node in cells.nodes]
+        variance = -(cells.span**2) / (logs[2] - 2 * logs[1] + logs[0])
+        alike = math.log(count) / 2 + (count - 1) / 2 * np.log(2 * math.pi * variance)
+        indices = np.broadcast_to(np.arange(count, dtype=np.int32), (cells.log_weight.size, count))
+        return replace(
+            cells,
+            pair=tuple(self.domain.from_canonical(np.full(self.dims, x)) for x in cells.pair),  # type: ignore[arg-type]
+            nodes=tuple(Reports(indices, np.repeat(node[:, None], count, axis=1)) for node in cells.nodes),
+            log_weight=count * cells.log_weight + alike + subsets,
+            bound=None,
+        )
 
     def _merged(self, cells: Cells) -> Cells:
         """Put constant cells of the same two masses together."""

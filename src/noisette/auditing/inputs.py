@@ -1,0 +1,101 @@
+"""Inputs to try, drawn from a domain alone: its ends, every kind of category, and what lies between.
+
+A mechanism names inputs that it says are worst (`witnesses`, `dissect`). It may be wrong, or lie; whoever checks it
+needs inputs that it had no part in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette.core import Mechanism
+from noisette.domains import Attributes, Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorBall, TensorDomain
+
+_PAIR = 2
+_CATEGORIES = 24  # all of them are tried up to here, beyond it the ends and some others
+
+
+def drawn(domain: Any, rng: np.random.Generator, count: int = 6) -> list[npt.NDArray[Any]]:
+    """Return the extreme values of a domain, and ``count`` values from anywhere in it; none of an unknown domain.
+
+    >>> [float(x) for x in drawn(Interval(0, 1), np.random.default_rng(7), count=1)]
+    [0.0, 1.0, 0.625095466604667]
+    """
+    if isinstance(domain, Categorical):
+        codes = np.arange(domain.size)
+        if domain.size > _CATEGORIES:
+            codes = np.unique(np.concatenate([codes[:2], codes[-2:], rng.integers(0, domain.size, count)]))
+        return list(codes)
+    if isinstance(domain, Interval):
+        return [np.asarray(x) for x in (domain.low, domain.high, *rng.uniform(domain.low, domain.high, count))]
+    if isinstance(domain, Grid):
+        places = np.concatenate([[0, domain.size - 1], rng.integers(0, domain.size, count)])
+        return list(domain.low + domain.step * places)
+    if isinstance(domain, Box | TensorDomain):
+        return _box(domain, rng, count)
+    if isinstance(domain, L2Ball | TensorBall):
+        return _ball(domain, rng, count)
+    if isinstance(domain, Attributes):
+        columns = [drawn(part, rng, count) for part in domain.parts]
+        rows = [[column[0] for column in columns], [column[-1] for column in columns]]
+        rows += [[column[int(rng.integers(len(column)))] for column in columns] for _ in range(count)]
+        dtype = np.int64 if domain.categorical.all() else np.float64
+        return [np.asarray(row, dtype=dtype) for row in rows]
+    return []
+
+
+def _box(domain: Box | TensorDomain, rng: np.random.Generator, count: int) -> list[npt.NDArray[Any]]:
+    """Return opposite corners, other corners and points inside."""
+    low, high = (
+        (domain.lows, domain.highs)
+        if isinstance(domain, Box)
+        else (np.full(domain.dims, domain.low), np.full(domain.dims, domain.high))
+    )
+    corners = [np.where(rng.random(low.shape) < 0.5, low, high) for _ in range(count // 2)]
+    inside = [low + rng.random(low.shape) * (high - low) for _ in range(count - count // 2)]
+    return [np.asarray(x) for x in (low, high, *corners, *inside)]
+
+
+def _ball(domain: L2Ball | TensorBall, rng: np.random.Generator, count: int) -> list[npt.NDArray[Any]]:
+    """Return opposite directions, others, and shorter ones where there are such; a hair inside, for rounding."""
+    shape = domain.shape
+    directions = [domain.clip(1e3 * domain.radius * rng.standard_normal(shape)) for _ in range(count)]
+    first = directions[0]
+    if isinstance(domain, Sphere):
+        return [first, -first, *directions[1:]]
+    shorter = [rng.random() * direction for direction in directions[count // 2 :]]
+    return [first, -first, *directions[1 : count // 2], *shorter, np.zeros(shape)]
+
+
+def groups(mechanism: Mechanism, rng: np.random.Generator, count: int = 6) -> Iterator[list[npt.NDArray[Any]]]:
+    """Yield lists of inputs, any two of one list neighbours under the guarantee, drawn from the domain.
+
+    In the local model all values are neighbours; where the unit is an element, values that differ in one entry. Which
+    data are neighbours under another relation the domain does not tell: of such a mechanism nothing is yielded.
+    """
+    guarantee, domain = mechanism.guarantee, mechanism.domain
+    every = [x for x in drawn(domain, rng, count) if _admitted(mechanism, x)]
+    if len(every) < _PAIR:
+        return
+    if guarantee.unit == "element" and isinstance(domain, Box | TensorDomain):
+        low, high = every[:2]
+        for base in every[2:4]:
+            place = tuple(int(rng.integers(size)) for size in domain.shape)
+            changed = np.stack([base, base, base])
+            changed[1, *place], changed[2, *place] = low[place], high[place]
+            yield list(changed)
+    elif guarantee.relation == "any-pair":
+        yield every
+
+
+def _admitted(mechanism: Mechanism, x: Any) -> bool:
+    """Tell whether a mechanism takes an input; some ask for more than their domain, such as shares that sum to 1."""
+    try:
+        mechanism.privatize(np.asarray(x)[None], rng=np.random.default_rng(0))
+    except (ValueError, NotImplementedError):  # the second: a law without a sampler
+        return False
+    return True
