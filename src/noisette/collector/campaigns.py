@@ -34,7 +34,8 @@ _MADE = frozenset(
     {"version", "spec", "guarantee", "predicted", "sealed"}
 )  # what `to_wire` and the service add to the terms
 _MOST_GROUPS = 1000
-_SLACK = 1 + 1e-9  # floats of a budget that was split and added up again
+_SLACK = 1 + 2.0**-50  # floats of a budget that was split and added up again
+_OWN = ("record", "local", "any-pair")  # what a promise to a user is about: the whole answer, whatever it is
 
 Rows = npt.NDArray[Any]  # structured: one row a user, one field a part
 
@@ -118,6 +119,12 @@ class Campaign:
             raise ValueError(f"Expected a campaign of version {VERSION}. Update noisette on the older side.")
         terms = _terms({key: value for key, value in fields.items() if key not in _MADE})
         made = replace(terms, parts=read_parts(terms.attributes, fields.get("spec", {})))
+        for own in (part.mechanism.guarantee for part in made.parts):
+            if (own.unit, own.model, own.relation) != _OWN:
+                raise ValueError(
+                    f"Campaign {terms.id!r} promises {' '.join(_OWN)} privacy, but its mechanism has {own}. "
+                    "Do not answer it."
+                )
         guarantee = made.mechanism.guarantee
         if guarantee.epsilon > terms.epsilon * _SLACK or guarantee.delta > terms.delta * _SLACK:
             raise ValueError(

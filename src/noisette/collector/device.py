@@ -23,6 +23,7 @@ from noisette.collector.tokens import new_secret, token
 from noisette.collector.wallet import Wallet
 
 _ACCOUNT = "device"
+_KEPT_TERMS = ("attributes", "epsilon", "delta", "period", "answers", "public_group", "tokens")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
@@ -77,8 +78,19 @@ class Device:
         return self._ledger.balance(_ACCOUNT).left
 
     def remember(self, campaign: Campaign, definition: str) -> None:
-        """Keep a campaign for when the collector does not answer."""
+        """Keep a campaign for when the collector does not answer, and refuse one that changes under its id.
+
+        A value outside the range is not reported. A collector that could try one range after the other would learn
+        from the silence where the value is not.
+        """
         with self._open() as database:
+            row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
+            told, seen = json.loads(definition), json.loads(definition if row is None else row[0])
+            if changed := [name for name in _KEPT_TERMS if told.get(name) != seen.get(name)]:
+                raise ValueError(
+                    f"Campaign {campaign.id!r} has another {', '.join(changed)} than before. Do not answer it: a "
+                    "collector that has to change a question gives it another id."
+                )
             database.execute("INSERT OR REPLACE INTO campaigns VALUES (?, ?)", (campaign.id, definition))
 
     def recall(self, campaign_id: str) -> Campaign | None:

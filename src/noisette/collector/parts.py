@@ -130,7 +130,7 @@ def grouped(attributes: Sequence[Attribute]) -> list[tuple[Attribute, ...]]:
 def read_parts(attributes: Sequence[Attribute], spec: Any) -> tuple[Part, ...]:
     """Build the parts again from the description of their mechanisms."""
     asked = grouped(attributes)
-    specs = spec["parts"] if isinstance(spec, Mapping) and spec.get("mechanism") == Together.name else [spec]
+    specs = spec.get("parts") if isinstance(spec, Mapping) and spec.get("mechanism") == Together.name else [spec]
     if not isinstance(specs, list) or len(specs) != len(asked):
         raise ValueError(f"Expected the mechanisms of {len(asked)} parts, got another number.")
     return tuple(Part(own, from_spec(one)) for own, one in zip(asked, specs, strict=True))
