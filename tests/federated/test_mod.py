@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,17 @@ from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 import noisette as nz
 from noisette.accounting import Ledger
 from noisette.federated import Layout, Norm, Ranges
-from noisette.federated.mod import BEFORE_LAST_STEP, LocalPrivacy
+from noisette.federated.mod import (
+    ANSWERED,
+    BEFORE_LAST_STEP,
+    NOT_AFFORDED,
+    NOT_AGREED,
+    NOT_READY,
+    NOT_TRAINING,
+    NOT_UNDERSTOOD,
+    REFUSALS,
+    LocalPrivacy,
+)
 from noisette.federated.strategy import PrivateFedAvg
 from noisette.federated.terms import Terms
 
@@ -47,26 +58,30 @@ def ask(
 
 
 def reason(reply):
+    """Return which of the fixed reasons a client gives."""
     assert reply.has_error()
     assert not reply.has_content()
-    return reply.error.reason
+    (found,) = (one for one in REFUSALS if reply.error.reason == f"noisette: {one}")
+    return found
 
 
-def test_a_run_is_debited_whole_and_once_and_rounds_are_counted(tmp_path):
+def test_a_run_is_debited_whole_and_once_and_rounds_are_counted(tmp_path, caplog):
     mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
     for number in (1, 2, 3):
         assert not ask(mod, terms(), number).has_error()
     with Ledger(tmp_path / "budget.db") as ledger:
         assert float(ledger.balance("node-1").left["epsilon"]) == pytest.approx(1.0)
-    assert "All 3 rounds" in reason(ask(mod, terms(), 4))  # a fourth release of three
-    assert "asks for epsilon=6" in reason(ask(mod, terms(run="another"), 1))
+    assert reason(ask(mod, terms(), 4)) == ANSWERED  # a fourth release of three
+    assert "All 3 rounds" in caplog.text  # details stay in the node's log
+    assert reason(ask(mod, terms(run="another"), 1)) == NOT_AFFORDED
+    assert "asks for epsilon=6" in caplog.text
     assert not ask(mod, terms(run="small", budget=0.9, rounds=1), 1).has_error()
 
 
-def test_a_node_names_its_own_ledger_and_can_only_lower_what_the_app_allows(tmp_path):
+def test_a_node_names_its_own_ledger_and_can_only_lower_what_the_app_allows(tmp_path, caplog):
     """The app, which comes with the run, would give away 7; the node has its file and says less."""
     mod, own = LocalPrivacy(7.0, 1e-6, ledger=tmp_path / "app.db"), str(tmp_path / "node.db")
-    assert "asks for epsilon=6" in reason(ask(mod, terms(), own={"ledger": own, "epsilon": 5}))
+    assert reason(ask(mod, terms(), own={"ledger": own, "epsilon": 5})) == NOT_AFFORDED
     assert not (tmp_path / "app.db").exists()
     assert not ask(mod, terms(), own={"ledger": str(tmp_path / "other.db"), "epsilon": 50.0, "delta": 0.5}).has_error()
     with Ledger(tmp_path / "other.db") as ledger:
@@ -77,13 +92,14 @@ def test_a_node_names_its_own_ledger_and_can_only_lower_what_the_app_allows(tmp_
         ({"epsilon": float("nan")}, "epsilon=nan"),
         ({"epsilon": "much"}, "epsilon of the node='much'"),
     ):
-        assert words in reason(ask(mod, terms(run="new"), own={"ledger": own} | wrong))
+        assert reason(ask(mod, terms(run="new"), own={"ledger": own} | wrong)) == NOT_READY
+        assert words in caplog.text
 
 
 def test_terms_that_change_during_a_run_are_another_run(tmp_path):
     mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
     assert not ask(mod, terms(), 1).has_error()
-    assert "has epsilon=1" in reason(ask(mod, terms(budget=200.0), 2))
+    assert reason(ask(mod, terms(budget=200.0), 2)) == NOT_AFFORDED
     assert not ask(mod, terms(clip=Norm(0.1)), 2).has_error()  # a clip may change: it costs nothing
 
 
@@ -94,14 +110,25 @@ def test_asked_again_a_client_sends_the_same_report_without_training(tmp_path):
     assert np.array_equal(again.content["arrays"]["report"].numpy(), first)
     assert len(calls) == 1
     assert not ask(mod, terms(), 2).has_error()
-    for kept in (tmp_path / "budget.db-reports").rglob("*.npy"):
-        kept.unlink()
-    assert "answered before" in reason(ask(mod, terms(), 2))
+    assert reason(ask(mod, terms(), 1)) == ANSWERED  # a round before the last one
+
+
+def test_a_client_whose_report_was_lost_answers_with_a_report_about_nothing(tmp_path):
+    """A second report about the update would be a second release. One of a zero update is none, and is kept in turn."""
+    mod, calls = LocalPrivacy(1e6, 1e-3, ledger=tmp_path / "budget.db"), []
+    exact = terms(mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1e4, rounds=1)
+    assert sent(ask(mod, exact, 1, calls=calls), exact) == pytest.approx(np.full(DIMS, 0.05), abs=1e-3)
+    [kept] = (tmp_path / "budget.db-reports").glob("*.npy")
+    kept.unlink()
+    again = [ask(mod, exact, 1, calls=calls) for _ in range(2)]
+    assert sent(again[0], exact) == pytest.approx(np.zeros(DIMS), abs=1e-3)
+    assert np.array_equal(sent(again[0], exact), sent(again[1], exact))
+    assert len(calls) == 1
 
 
 def test_evaluation_and_other_questions_are_not_answered(tmp_path):
     mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
-    assert "only training" in reason(ask(mod, terms(), message_type=MessageType.EVALUATE))
+    assert reason(ask(mod, terms(), message_type=MessageType.EVALUATE)) == NOT_TRAINING
 
 
 @pytest.mark.parametrize(
@@ -114,11 +141,18 @@ def test_evaluation_and_other_questions_are_not_answered(tmp_path):
         ({"server-round": 1, "noisette": terms().to_json().replace("privunit-g", "grr")}, "mechanism='grr'"),
         ({"server-round": 1, "noisette": terms().to_json().replace('"rounds": 3', '"rounds": -3')}, "rounds=-3"),
         ({"server-round": 1, "noisette": terms().to_json().replace('"budget": 2.0', '"budget": NaN')}, "budget=nan"),
+        (
+            {"server-round": 1, "noisette": terms().to_json().replace('"run": "run"', '"run": ["run"]')},
+            r"run=\['run'\]",
+        ),
+        ({"server-round": 1, "noisette": terms().to_json(), "noisette-spread": float("nan")}, "delays"),
     ],
 )
-def test_a_server_that_asks_wrongly_gets_a_reason_and_nothing_else(tmp_path, config, words):
-    mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
-    assert words in reason(ask(mod, terms(), config=config))
+def test_a_server_that_asks_wrongly_gets_a_reason_and_nothing_else(tmp_path, caplog, config, words):
+    mod, calls = LocalPrivacy(7.0, ledger=tmp_path / "budget.db"), []
+    assert reason(ask(mod, terms(), config=config, calls=calls)) == NOT_UNDERSTOOD
+    assert re.search(words, caplog.text)
+    assert not calls
 
 
 @pytest.mark.parametrize(
@@ -126,27 +160,59 @@ def test_a_server_that_asks_wrongly_gets_a_reason_and_nothing_else(tmp_path, con
     [
         ("tensor-gaussian", Norm(1.0), {"relation": "l2:0.001"}),
         ("tensor-gaussian", Ranges(0.0, 1.0), {"relation": "element"}),
+        ("tensor-gaussian", Norm(1.0), {"calibration": "classical"}),
+        ("angle-noise", Norm(1.0), {"as_published": True, "noise": "laplace"}),
+        ("retain-or-noise", Ranges(0.0, 1.0), {"rounded": True}),
+        ("duchi-box", Ranges(0.0, 1.0), {"as_published": True}),
+        ("laplace", Ranges(0.0, 1.0), {"domain": [0, 1e-9]}),
+        ("adaptive-duchi", Ranges(0.0, 1.0), {"seed": 7}),
     ],
 )
-def test_options_that_protect_less_than_the_client_are_refused(tmp_path, mechanism, clip, options):
+def test_a_server_does_not_choose_what_the_guarantee_rests_on(tmp_path, mechanism, clip, options):
     asked = terms(mechanism=mechanism, clip=clip, options=options, budget=0.1, delta=1e-6)
+    mod, calls = LocalPrivacy(7.0, 1e-5, ledger=tmp_path / "budget.db"), []
+    assert reason(ask(mod, asked, calls=calls)) == NOT_AGREED
+    assert not calls
+
+
+def test_harmless_options_are_the_servers(tmp_path):
     mod = LocalPrivacy(7.0, 1e-5, ledger=tmp_path / "budget.db")
-    assert "protect a client from everybody" in reason(ask(mod, asked))
+    asked = terms(mechanism="retain-or-noise", clip=Ranges(0.0, 1.0), options={"levels": 16}, budget=0.1)
+    assert not ask(mod, asked).has_error()
 
 
-@pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
-def test_a_mechanism_as_published_has_no_budget_to_fit_in(tmp_path):
-    asked = terms(mechanism="angle-noise", options={"as_published": True, "noise": "laplace"}, rounds=1)
-    assert "no finite epsilon" in reason(ask(LocalPrivacy(7.0, ledger=tmp_path / "budget.db"), asked))
+def sent(reply, asked):
+    """Return the estimate that a reply gives of the client's update."""
+    return asked.channel(LAYOUT).estimate(reply.content["arrays"]["report"].numpy())
 
 
-def test_a_wrong_or_spoiled_model_of_the_app_is_not_sent(tmp_path):
-    mod = LocalPrivacy(700.0, ledger=tmp_path / "budget.db")
-    assert "nan in layer" in reason(ask(mod, terms(), step=np.nan))
-    extra = {"more": ArrayRecord({"x": Array(np.zeros(3))})}
-    assert "Expected the app to return one" in reason(ask(mod, terms(), extra=extra))
+@pytest.mark.parametrize(
+    ("step", "extra"),
+    [(np.nan, None), (np.inf, None), (0.05, {"more": ArrayRecord({"x": Array(np.zeros(3))})})],
+)
+def test_a_wrong_or_spoiled_model_of_the_app_is_reported_as_no_update(tmp_path, caplog, step, extra):
+    mod = LocalPrivacy(1e6, 1e-3, ledger=tmp_path / "budget.db")
+    exact = terms(mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1e4, rounds=1)
+    assert sent(ask(mod, exact, step=step, extra=extra), exact) == pytest.approx(np.zeros(DIMS), abs=1e-3)
+    assert "the app gave no update that can be reported" in caplog.text  # who operates the node can find out
     with Ledger(tmp_path / "budget.db") as ledger:
-        assert list(ledger.accounts()) == []  # nothing was released, nothing is debited
+        assert float(ledger.balance("node-1").epsilon) > 1e5  # and pays as for any other report
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error", "words"),
+    [(["num-examples"], TypeError, "numbers by name"), ({"num-examples": "many"}, TypeError, "'many' to be a number")],
+)
+def test_public_metrics_are_numbers_and_not_names(tmp_path, metrics, error, words):
+    with pytest.raises(error, match=words):
+        LocalPrivacy(1.0, ledger=tmp_path / "budget.db", public_metrics=metrics)
+
+
+def test_public_metrics_are_fixed_before_the_request(tmp_path):
+    """They come from the node's config; what the app returns under the same name is taken off."""
+    mod = LocalPrivacy(7.0, ledger=tmp_path / "budget.db", public_metrics=lambda node: {"num-examples": node["own"]})
+    assert dict(ask(mod, terms(), own={"own": 600}).content["metrics"]) == {"num-examples": 600}
+    assert reason(ask(mod, terms(), 2)) == NOT_READY
 
 
 def test_noise_on_the_last_step_warns_and_must_be_wanted_by_both_sides(tmp_path):
@@ -156,10 +222,10 @@ def test_noise_on_the_last_step_warns_and_must_be_wanted_by_both_sides(tmp_path)
     exact = terms(placement="last-step", mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1e4)
     report = ask(mod, exact, extra=extra).content["arrays"]["report"].numpy()
     assert report == pytest.approx(np.full(DIMS, 0.05), abs=2e-3)  # 0.03 in the clear, 0.02 with little noise
-    assert "before-last-step" in reason(ask(mod, terms(placement="last-step"), 2))
-    assert "placement" in reason(ask(mod, terms(), extra=extra))
+    assert ask(mod, exact, 2).content["arrays"]["report"].numpy() == pytest.approx(np.zeros(DIMS), abs=2e-3)
+    assert reason(ask(mod, terms(), extra=extra)) == NOT_AGREED
     sound = LocalPrivacy(7.0, ledger=tmp_path / "budget.db")
-    assert "placement" in reason(ask(sound, terms(placement="last-step"), extra=extra))
+    assert reason(ask(sound, terms(placement="last-step"), extra=extra)) == NOT_AGREED
 
 
 @pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import json
 import math
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
-from noisette.accounting import AlreadyDebited, Ledger, LedgerError
+from noisette.accounting import AlreadyDebited, Ledger
 from noisette.federated.channel import Channel
 from noisette.federated.layout import Layout
 from noisette.federated.lines import TrustModel
@@ -29,7 +30,8 @@ class NodeBudget:
 
     The first round of a run debits the guarantee of the whole run, computed here from the server's terms; it stays
     debited if the run stops early. Then each round is answered once, and no more rounds than the terms say: a log next
-    to the ledger, on the disk before a report is made, counts them. A second run adds its guarantee to the first one's.
+    to the ledger, on the disk before a client looks at its data, counts them. A second run adds its guarantee to the
+    first one's.
     """
 
     ledger: str | os.PathLike[str]
@@ -54,9 +56,7 @@ class NodeBudget:
         """Debit a whole run, once however often it is called; raise `BudgetExceeded` if it is too much."""
         promise = terms.promise(layout, model=self.model, clients=self.minimum_set)
         if not math.isfinite(promise.epsilon):
-            raise LedgerError(
-                "These terms promise nothing that a budget could hold: no finite epsilon is true of them."
-            )
+            raise ValueError("These terms promise nothing that a budget could hold: no finite epsilon is true of them.")
         ledger = _opened(Path(self.ledger).absolute())
         ledger.open_account(account, self.epsilon, self.delta)
         ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)
@@ -73,14 +73,15 @@ class Desk:
     channel: Channel
     run: str
 
-    @property
+    @cached_property
     def _file(self) -> str:
-        name = hashlib.sha256(f"{self.account} {self.run}".encode()).hexdigest()[:32]
+        name = hashlib.sha256(json.dumps([self.account, self.run]).encode()).hexdigest()
         return f"{os.fspath(self.budget.ledger)}-reports/{name}"
 
-    def spend(self, number: int) -> None:
-        """Note that a round is answered, or raise: what the client cannot afford, or has answered before, is refused.
+    def spend(self, number: int) -> bool:
+        """Debit a round; False if it is the one that was debited last, so that its report must be sent again.
 
+        Raises if the client cannot afford the run, or if other rounds were answered since or all that were paid for.
         The note is on the disk when this returns. One that a crash cut short counts as a release.
         """
         log = Path(f"{self._file}.log")
@@ -90,20 +91,25 @@ class Desk:
         with log.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            noted = file.read().split()
+            text = file.read()
+            noted = text.split()
+            if noted and noted[-1] == b"%d" % number:
+                return False
             if b"%d" % number in noted:
                 raise AlreadyDebited(
-                    f"Round {number} of run {self.run} was answered before, and that report is gone. A new one would "
-                    "be a second release: leave this client out of the round."
+                    f"Round {number} of run {self.run} was answered, and others after it. A new report would be a "
+                    "second release: leave this client out of the round."
                 )
             if len(noted) >= self.terms.rounds:
-                raise LedgerError(
+                raise AlreadyDebited(
                     f"All {self.terms.rounds} rounds that were paid for are answered in run {self.run}. "
                     "Ask other clients, or begin a run of more rounds."
                 )
-            file.write(b"%d\n" % number)
+            cut_short = bool(text) and not text.endswith(b"\n")
+            file.write(b"\n" * cut_short + b"%d\n" % number)
             file.flush()
             os.fsync(file.fileno())
+        return True
 
     def kept(self, number: int) -> npt.NDArray[Any] | None:
         """Return the report that was made for a round, if the round was the last one answered."""
@@ -121,7 +127,7 @@ class Desk:
         target = Path(f"{self._file}.npy")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)  # a new file, as replacing one waits for the disk; cut short it is not read
-        with target.open("xb") as file:
+        with target.open("wb") as file:
             file.write(b"%d\n" % number)
             np.save(file, payload, allow_pickle=False)
 

@@ -38,8 +38,9 @@ class Channel:
     """Clips an update, privatises it with one mechanism, and packs the report; unpacks and checks it on the server.
 
     ``budget`` is that of one answer: its epsilon, or for Gaussian noise its mu; `answers` of them tell an update.
-    Reports that hold one of two numbers travel as bits; those on a lattice without ends are rounded to 2^-11 of their
-    noise, which costs no privacy, and travel as 16-bit integers if all fit; others as float32 if that loses nothing.
+    Reports that hold one of two numbers travel as bits; those on a lattice without ends are rounded to 2^-8 of their
+    noise or finer, which costs no privacy, and travel as integers of 16 bits, or of 32 where there is little noise;
+    others as float64. All reports of a channel have the same type and length.
 
     >>> layout = Layout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
     >>> from noisette.federated.clipping import Ranges
@@ -96,21 +97,22 @@ class Channel:
         return self.family.variance(self.whole, self.answer)
 
     @cached_property
-    def _coarse(self) -> Any:
-        """The support of reports that are rounded to travel, None of those that are not."""
+    def _arriving(self) -> tuple[Any, np.dtype[Any]]:
+        """What reports there are when they arrive, and the type that they travel in."""
         if self._ends is not None:
-            return None
+            return self.whole.support, np.dtype(np.uint8)
         return wire.coarse(self.whole.support, math.sqrt(self._variance), self.layout.dims)
 
     @property
     def support(self) -> Any:
         """What reports there are when they arrive."""
-        return self._coarse or self.whole.support
+        return self._arriving[0]
 
     @cached_property
     def deviation(self) -> float:
         """Standard deviation of the noise of an entry on the domain, at most."""
-        return math.sqrt(self._variance + (self._coarse.step**2 / 4 if self._coarse else 0))
+        support, kind = self._arriving
+        return math.sqrt(self._variance + (support.step**2 / 4 if kind.kind == "i" else 0))
 
     def noise(self) -> FloatArray:
         """Return the standard deviation of the noise in the estimate of a weight of each layer, at most."""
@@ -126,32 +128,31 @@ class Channel:
         clipped = self.clip.inward(vector, self.layout)
         source = _random.generator(rng)
         report = self.whole.privatize(vector, rng=source)
+        support, kind = self._arriving
         if self._ends is not None:
             return Release(wire.bits(report, self._ends), clipped)
-        if self._coarse is None:
-            return Release(wire.narrowed(report), clipped)
-        step = self._coarse.step
-        return Release(wire.packed(wire.rounded(report, step, source), step), clipped)
+        if kind.kind == "f":
+            return Release(np.asarray(report, dtype=np.float64), clipped)
+        return Release(wire.packed(wire.rounded(report, support.step, source), kind), clipped)
 
     def unpack(self, payload: Any) -> FloatArray:
         """Return the report in a payload, or refuse it: wrong length or type, no numbers, outside the support."""
         packed, dims = np.asarray(payload), self.layout.dims
-        length, kinds = dims, ["float32", "float64"]
-        if self._ends is not None:
-            length, kinds = (dims + 7) // 8, ["uint8"]
-        elif self._coarse is not None:
-            kinds = ["int16", *kinds]
-        if packed.shape != (length,) or packed.dtype.name not in kinds:
+        support, kind = self._arriving
+        length = dims if self._ends is None else (dims + 7) // 8
+        if packed.shape != (length,) or packed.dtype != kind:
             raise RejectedReport(
-                f"Expected a report of {length} {' or '.join(kinds)} for {dims} weights, got shape {packed.shape} of "
+                f"Expected a report of {length} {kind} for {dims} weights, got shape {packed.shape} of "
                 f"{packed.dtype}. Do client and server have the same model and mechanism?"
             )
         if self._ends is not None:
             if dims % 8 and packed[-1] & (255 >> dims % 8):
                 raise RejectedReport(f"Expected zeros behind the last of {dims} bits, got {packed[-1]:08b}.")
             return wire.from_bits(packed, self._ends, dims)
-        report = wire.widened(packed, self._coarse.step if self._coarse else 1.0)
-        sure = packed.dtype == np.int16 and wire.possible(report, self._coarse)
+        if kind.kind == "f":
+            return self._checked(np.array(packed))
+        report = np.asarray(packed * support.step, dtype=np.float64)
+        sure = kind == np.int16 and wire.possible(report, support)
         return report if sure else self._checked(report)
 
     def _checked(self, report: FloatArray) -> FloatArray:

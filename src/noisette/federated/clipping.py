@@ -21,7 +21,8 @@ from noisette.mechanisms.vector.adaptive_duchi import adaptive_range
 
 Shape = Literal["ball", "sphere", "box"]
 
-_SHY = 1 - 2.0**-40  # keeps rounding from making a vector longer than allowed
+_UNIT = 2.0**-53  # largest relative error of one rounding in float64
+_MODERATE = (2.0**-400, 2.0**400)  # squares and quotients of numbers between them neither overflow nor vanish
 
 
 class Clip(Protocol):
@@ -49,6 +50,9 @@ class Clip(Protocol):
 class Norm:
     """Updates of Euclidean length at most ``norm``; longer ones are shortened.
 
+    The length of what `inward` leaves is at most 1, of any finite update and exactly: lengths are bounded from above,
+    by what rounding in float64 can have taken from them, and the factor leaves room for its own rounding.
+
     >>> update, layout = np.asarray([3.0, 4.0]), Layout.of(np.zeros(2))
     >>> Norm(1.0).inward(update, layout), update.round(9).tolist()
     (0.8, [0.6, 0.8])
@@ -64,9 +68,9 @@ class Norm:
         return L2Ball(layout.dims)
 
     def inward(self, vector: FloatArray, layout: Layout) -> float:
-        length = _length(vector)
-        vector *= _SHY / max(length, self.norm)
-        return 1 - self.norm / length if length > self.norm else 0.0
+        length, norm = _scaled(vector, self.norm)
+        vector *= (1 - 8 * _UNIT) / max(length, norm, np.finfo(float).tiny)
+        return 1 - norm / length if length > norm else 0.0
 
     def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
         vector *= self.norm
@@ -89,12 +93,12 @@ class Length(Norm):
         return Sphere(layout.dims)
 
     def inward(self, vector: FloatArray, layout: Layout) -> float:
-        length = _length(vector)
-        if length == 0:  # no direction: a fixed one gives nothing away
+        length, norm = _scaled(vector, self.norm)
+        if not vector.any():  # no direction: a fixed one gives nothing away
             vector[:] = 1 / math.sqrt(vector.size)
             return 0.0
         vector *= 1 / length
-        return max(0.0, 1 - self.norm / length)
+        return max(0.0, 1 - norm / length)
 
     def spec(self) -> dict[str, Any]:
         return {"clip": "length", "norm": self.norm}
@@ -169,20 +173,20 @@ class Ranges:
         return Box(layout.dims)
 
     def inward(self, vector: FloatArray, layout: Layout) -> float:
-        whole = float(np.abs(vector).sum())
-        length = _length(vector) if self.norm is not None else 0.0
-        taken = 0.0
-        if self.norm is not None and length > self.norm:
-            vector *= self.norm / length
-            taken = whole * (1 - self.norm / length)
-        for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
-            layer = vector[part]
-            layer -= centre
-            layer *= 1 / radius
-            if layer.size and (layer.max() > 1 or layer.min() < -1):
-                taken += float(radius) * float(np.maximum(np.abs(layer) - 1, 0.0).sum())
-                np.clip(layer, -1.0, 1.0, out=layer)
-        return taken / whole if whole > 0 else 0.0
+        with np.errstate(all="ignore"):  # whatever a layer's ends are, its weights come to lie in [-1, 1]
+            whole, taken = float(np.abs(vector).sum()), 0.0
+            if self.norm is not None and (length := math.sqrt(np.einsum("i,i->", vector, vector))) > self.norm:
+                vector *= self.norm / length
+                taken = whole * (1 - self.norm / length)
+            for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
+                layer = vector[part]
+                layer -= centre
+                layer /= radius
+                if layer.size and not (layer.max() <= 1 and layer.min() >= -1):
+                    taken += float(radius) * float(np.maximum(np.abs(layer) - 1, 0.0).sum())
+                    layer[np.isnan(layer)] = 0.0
+                    np.clip(layer, -1.0, 1.0, out=layer)
+            return taken / whole if whole > 0 else 0.0
 
     def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
         for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
@@ -209,11 +213,19 @@ def clip_from(spec: Mapping[str, Any]) -> Norm | Length | Ranges:
     raise ValueError(f"Expected clip={kind!r} to be 'norm', 'length' or 'ranges'.")
 
 
-def _length(vector: FloatArray) -> float:
-    """Return the Euclidean length, also where squares leave the floats."""
-    with np.errstate(over="ignore"):
+def _scaled(vector: FloatArray, norm: float) -> tuple[float, float]:
+    """Return an upper bound on the Euclidean length of a vector, and the norm, in a unit in which both are moderate.
+
+    A vector that is too long or too short to be squared is multiplied by a power of two, in place, and so is the norm.
+    In a sum of n squares, in whatever order it is taken, each term is rounded n times at most: up to n = 2^40 the sum
+    is too small by less than n + 1 units of rounding, and its root by fewer. Squares that vanish are far below the
+    others' rounding.
+    """
+    with np.errstate(all="ignore"):
         square = float(np.einsum("i,i->", vector, vector))  # one thread: many clients share a machine
-    if 1e-200 < square < 1e200:
-        return math.sqrt(square)
-    top = max(float(np.abs(vector).max()), np.finfo(float).tiny)
-    return float(np.linalg.norm(vector / top)) * top
+        if not (_MODERATE[0] < square < _MODERATE[1] and _MODERATE[0] < norm < _MODERATE[1]):
+            power = -int(np.frexp(np.abs(vector).max())[1])
+            np.ldexp(vector, power, out=vector)
+            norm = float(np.ldexp(norm, power))
+            square = float(np.einsum("i,i->", vector, vector))
+    return math.sqrt(square) * (1 + (vector.size + 8) * _UNIT), norm

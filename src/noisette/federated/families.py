@@ -43,6 +43,7 @@ class Family(ABC):
     gaussian: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
     claims_run: ClassVar[bool] = False  # its source claims the same for any number of rounds
+    adjustable: ClassVar[frozenset[str]] = frozenset()  # options that a client lets its server choose
 
     def count(self, dims: int) -> int:
         """Return how many answers tell one update."""
@@ -125,6 +126,7 @@ class Entries(Family):
     """Keep an entry or add noise to it, entry by entry."""
 
     shapes = ("box",)
+    adjustable = frozenset({"levels"})
 
     def answer(self, budget: float, domain: Domain) -> Any:
         return self.mechanism(budget, Box(1))
@@ -170,6 +172,7 @@ class Angles(Whole):
     """LDPVec: noise on the magnitude and on the angles; the vector that they describe is biased toward zero."""
 
     unbiased = False
+    adjustable = frozenset({"noise", "beta"})
 
     @cached_property
     def gaussian(self) -> bool:  # type: ignore[override]  # a property where others have a constant

@@ -370,7 +370,7 @@ class PrivateFedAvg(FedAvg):
 def _weight(metrics: Mapping[str, Any], key: str) -> float:
     """Return the weight that a client published."""
     if key not in metrics:
-        raise RejectedReport(f"it has no weight: name {key!r} in public_metrics of the client's LocalPrivacy")
+        raise RejectedReport(f"it has no weight: state {key!r} in public_metrics of the client's LocalPrivacy")
     return _validate.positive(metrics[key], key)
 
 

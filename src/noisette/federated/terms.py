@@ -11,12 +11,15 @@ from typing import Any, Literal, get_args
 from noisette import _validate
 from noisette.federated.channel import Channel
 from noisette.federated.clipping import Length, Norm, Ranges, clip_from
+from noisette.federated.families import family
 from noisette.federated.layout import Layout
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel, calibrate, lines
 from noisette.guarantees import Guarantee
 
 Sends = Literal["update", "weights"]
 Placement = Literal["whole-update", "last-step"]
+
+_LONGEST_NAME = 64  # characters of the name of a run
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Terms:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.run, str) or not 0 < len(self.run) <= _LONGEST_NAME or not self.run.isascii():
+            raise ValueError(f"Expected run={self.run!r} to be a name of at most {_LONGEST_NAME} plain characters.")
         for name, low in (("rounds", 1), ("clients", 1), ("batch", 1)):
             _validate.integer(getattr(self, name), name, low=low)
         _validate.positive(self.budget, "budget")
@@ -101,6 +106,10 @@ class Terms:
         )
         return found.shuffled if model == "shuffled" else found.local
 
+    def leaves_options_fixed(self) -> bool:
+        """Tell whether a client lets a server choose these options of the mechanism: none that weaken its guarantee."""
+        return set(self.options) <= family(self.mechanism).adjustable
+
     def key(self, layout: Layout) -> str:
         """Return a name for what a client agrees to: other terms, another name. Clips may change from round to round.
 
@@ -108,7 +117,7 @@ class Terms:
         """
         fixed = {name: value for name, value in self.spec().items() if name != "clip"}
         text = json.dumps([fixed, self.clip.shape, layout.shapes], sort_keys=True)
-        return f"{self.run}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return f"{self.run}-{hashlib.sha256(text.encode()).hexdigest()}"
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `Terms.read` reads."""

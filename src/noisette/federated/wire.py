@@ -1,7 +1,8 @@
 """How reports travel: eight weights a byte where a report holds two numbers, two bytes a weight where noise allows it.
 
 Noise hides the last digits of a report. Rounding it once more, to a public lattice that is coarser and yet far below
-the noise, is post-processing and costs no privacy; 16 bits then hold what float32 or float64 did.
+the noise, is post-processing and costs no privacy; 16 bits then hold what float64 did. The lattice and the type follow
+from the mechanism alone, so that reports of one channel all have the same type and length, whatever they are about.
 """
 
 from __future__ import annotations
@@ -20,25 +21,33 @@ from noisette.mechanisms._base import Lattice, power_of_two
 from noisette.mechanisms.tensor._tensors import TensorLattice
 from noisette.mechanisms.vector.privunit import Shell
 
-_FINENESS = 2.0**11  # steps of the coarse lattice in a standard deviation of the noise, or up to twice as many
-_WIDEST = 2**15 - 1  # largest integer that is sent in 16 bits: eight deviations or more
+_SHORT_FINENESS = 2.0**8  # least number of steps of a lattice of 16-bit integers in a standard deviation of the noise
+_FINENESS = 2.0**11  # of a lattice of 32-bit integers, or up to twice as many
+_REACH = 30.0  # deviations that an entry never goes beyond: by double exponential noise with a chance of 1e-18
 
 
-def coarse(support: Any, deviation: float, dims: int) -> Any:
-    """Return the support of reports rounded to 2^-11 of their noise, or None where they travel as they are.
+def coarse(support: Any, deviation: float, dims: int) -> tuple[Any, np.dtype[Any]]:
+    """Return the support of reports rounded to travel and their type, or the support as it is and float64.
 
-    Its points belong to the lattice of the mechanism, whose ends, if it has any, would be in the way.
+    Points of the coarse lattice belong to that of the mechanism, whose ends, if it has any, would be in the way.
     """
-    step = power_of_two(deviation) / _FINENESS
+    as_it_is = support, np.dtype(np.float64)
+    kind: np.dtype[Any] = np.dtype(np.int16)
+    farthest = 3 + _REACH * deviation  # of inputs in [-1, 1]; noise in stairs has steps as long as that interval
+    step = 2 * power_of_two(farthest / np.iinfo(kind).max)
+    if step > deviation / _SHORT_FINENESS:
+        kind, step = np.dtype(np.int32), power_of_two(deviation) / _FINENESS
+    if farthest > step * np.iinfo(kind).max:
+        return as_it_is
     if not isinstance(support, Shell | Lattice | TensorLattice) or step <= support.step:
-        return None
+        return as_it_is
     if math.frexp(support.step)[0] != 0.5:  # no power of two
-        return None
+        return as_it_is
     if isinstance(support, Shell):
         slack = step * math.sqrt(dims)
-        return Shell(step, max(0.0, support.shortest - slack), support.longest + slack)
+        return Shell(step, max(0.0, support.shortest - slack), support.longest + slack), kind
     bounded = isinstance(support, Lattice) and math.isfinite(support.high)
-    return None if support.origin != 0 or bounded else replace(support, step=step)
+    return as_it_is if support.origin != 0 or bounded else (replace(support, step=step), kind)
 
 
 def rounded(report: FloatArray, step: float, rng: np.random.Generator) -> FloatArray:
@@ -51,27 +60,14 @@ def rounded(report: FloatArray, step: float, rng: np.random.Generator) -> FloatA
     return np.floor(report, out=report)
 
 
-def packed(integers: FloatArray, step: float) -> npt.NDArray[Any]:
-    """Return integers of 16 bits, or the multiples of ``step`` where they are too large."""
-    if max(-float(integers.min()), float(integers.max())) <= _WIDEST:
-        return integers.astype(np.int16)
-    integers *= step
-    return narrowed(integers)
-
-
-def narrowed(report: FloatArray) -> npt.NDArray[Any]:
-    """Return a report as float32 where that loses nothing, else as it is."""
-    narrow = report.astype(np.float32)
-    return narrow if np.array_equal(narrow, report) else report
-
-
-def widened(payload: npt.NDArray[Any], step: float) -> FloatArray:
-    """Return the multiples of ``step`` that integers stand for; floats are what they are."""
-    return np.asarray(payload * step if payload.dtype.kind == "i" else payload, dtype=np.float64)
+def packed(integers: FloatArray, kind: Any) -> npt.NDArray[Any]:
+    """Return integers in their type; one that is farther than noise ever goes is moved to the type's end."""
+    end = np.iinfo(kind).max
+    return np.clip(integers, -end, end, out=integers).astype(kind)
 
 
 def possible(report: FloatArray, support: Any) -> bool:
-    """Tell whether multiples of the step that 16 bits hold are a report of the support: their length may be wrong."""
+    """Tell whether multiples of the step that integers hold are a report of the support: their length may be wrong."""
     return not isinstance(support, Shell) or bool(support.spans(report))
 
 
