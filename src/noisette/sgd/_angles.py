@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,11 +60,16 @@ class Rows:
     def last(self) -> FloatArray:
         """Return the last two numbers of every row, or the only one."""
         places = slice(-2, None) if self.order is None else self.order[-2:]
-        ends = self.values[:, places].astype(float) * self.weights[:, None]
+        ends = _read(self.values[:, places].astype(float), self.weights) * self.weights[:, None]
         if self.right is None:
             return np.asarray(ends)
-        beside = self.right[:, -2:].astype(float)
+        beside = _read(self.right[:, -2:].astype(float), self.weights)
         return np.concatenate([ends[:, [place]] * beside for place in range(ends.shape[1])], axis=1)[:, -2:]
+
+
+def _read(values: Any, weights: Singles) -> Any:
+    """Return rows of numbers, of zeros where the weight is 0: what such a row holds may be infinite."""
+    return np.where((weights == 0)[:, None], values.dtype.type(0), values)
 
 
 def _excess_of(entries: Singles, behind: Singles, low: np.float32) -> np.float32:
@@ -151,9 +157,10 @@ def clipped_angle_sums(parts: Sequence[Rows], low: float) -> list[FloatArray]:
         piece = pieces[place]
         behind = np.zeros(piece.stop - piece.start, dtype=np.float32)
         for part, out in zip(reversed(parts), reversed(found[place]), strict=True):
-            entries = part.values[piece] * part.weights[piece, None]
+            weights = part.weights[piece]
+            entries = _read(part.values[piece], weights) * weights[:, None]
             if part.right is not None:
-                right = part.right[piece]
+                right = _read(part.right[piece], weights)
                 squares = np.einsum("ij,ij->i", right, right, dtype=float)
                 _add_outer(entries.T.copy(), right.T.copy(), squares, reach, behind, limit, out)
             elif reach and np.all(np.minimum(entries.min(1), 0) ** 2 * reach <= behind):

@@ -2,6 +2,20 @@
 
 A rule gives each example a weight from the norms of its gradient in every layer; `bound` is the norm that no weighted
 gradient exceeds. Adding or removing an example changes the sum by that much.
+
+What is proved: suppose the framework computes what an example brings, its activations and the gradients of its outputs,
+as a function of that example and of the parameters. Then the computed sums with and without it differ by at most
+`bound`, rounding included:
+
+* norms are upper bounds (see `layers`), computed in double precision like the weights, and a weighted gradient has at
+  most ``kept`` times the bound, where 1 - ``kept`` is left to rounding;
+* B examples in m pieces of at most n are summed in double precision, so the sum errs by at most gamma (n + m + 8) times
+  the sum of the B bounds: (n + m + 8) B 2^-53 bounds, nearly. With one example less it errs again, by as much. Twice
+  that, and the few roundings of a weight, are below 1 - ``kept`` (`Clip.leave_room`).
+
+The supposition leaves out that a kernel may add in another order for a batch of another size, and that the loss may
+divide by the size of the batch before it is multiplied with it again; both move a gradient by a rounding of the
+framework. An example with a number that is not finite has weight 0 in every layer, and adds nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +29,12 @@ import torch
 from torch import Tensor
 
 from noisette import _validate
+from noisette.sgd import _rows
 from noisette.sgd.layers import Formed, Gradients, Part
 
-_ROUNDING = 1 - 2.0**-16  # what single precision may add to a norm is taken off first
+_LEAST_ROOM = 2.0**-16  # left to rounding; enough for five million examples in pieces of 1,024
+_MOST_ROOM = 2.0**-6
+_FARTHEST = 200.0  # of the logarithm of a norm that moves, so that no float overflows
 Sums = dict[str, Gradients]  # by layer, then by parameter
 
 
@@ -25,6 +42,7 @@ class Clip:
     """A rule that bounds every example's gradient."""
 
     share: float = 0.0  # of the squared privacy parameter mu, spent on the rule itself
+    kept: float = 1 - _LEAST_ROOM  # of the bound; the rest is left to rounding
 
     @property
     def bound(self) -> float:
@@ -32,14 +50,27 @@ class Clip:
         raise NotImplementedError
 
     def weights(self, squares: Tensor) -> Tensor:
-        """Return a weight for each example, or for each (layer, example), from squared norms (layers, examples)."""
+        """Return a weight for each example, or for each (layer, example), from squared norms (layers, examples).
+
+        The norms are upper bounds, in double precision, and infinite for an example that is to add nothing.
+        """
         raise NotImplementedError
 
+    def leave_room(self, examples: int, piece: int) -> None:
+        """Leave room for the rounding of sums over up to ``examples`` examples, in pieces of at most ``piece``."""
+        roundings = piece + -(-examples // piece) + 8
+        room = max(4 * examples * roundings * _rows.UNIT, _LEAST_ROOM)
+        if room > _MOST_ROOM:
+            raise ValueError(
+                f"Sums over {examples} examples in pieces of {piece} leave {room:.2g} of the norm to rounding. "
+                f"Expected at most {_MOST_ROOM:.2g}: take physical_batch nearer to {math.isqrt(examples)}."
+            )
+        self.kept = 1 - room
+
     def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
-        """Return the sum of the bounded gradients, each ``scale`` times what was recorded."""
-        weights = self._checked(parts, scale) * scale
-        rows = weights.expand(len(parts), -1)
-        return {name: part.total(row) for (name, part), row in zip(parts.items(), rows, strict=True)}
+        """Return the sum of the bounded gradients, each ``scale`` times what was recorded, in double precision."""
+        factors, _ = self._factors(parts, scale)
+        return {name: part.total(row) for (name, part), row in zip(parts.items(), factors, strict=True)}
 
     def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return every example's bounded gradient, with examples along the first axis."""
@@ -49,14 +80,17 @@ class Clip:
     def apart(self, parts: Mapping[str, Part], scale: float) -> tuple[Mapping[str, Part], Tensor, Tensor]:
         """Return the examples' gradients, the factors (layers, examples) that bound them, and squared norms then.
 
-        To multiply by the factors is left to the caller: it is a pass over all gradients.
+        To multiply by the factors is left to the caller: it is a pass over all gradients. A factor of 0 is that of an
+        example that adds nothing, whatever its numbers are.
         """
-        squares = _layer_squares(parts, scale)
-        weights = (self.weights(squares) * _ROUNDING).expand(len(parts), -1)
-        return parts, weights * scale, (squares * weights.square()).sum(0)
+        factors, squares = self._factors(parts, scale)
+        return parts, factors, torch.where(factors > 0, squares * (factors / scale).square(), 0.0).sum(0)
 
-    def _checked(self, parts: Mapping[str, Part], scale: float) -> Tensor:
-        return self.weights(_layer_squares(parts, scale)) * _ROUNDING
+    def _factors(self, parts: Mapping[str, Part], scale: float) -> tuple[Tensor, Tensor]:
+        """Return what recorded gradients are multiplied with (layers, examples), and their scaled squared norms."""
+        squares = _layer_squares(parts, scale)
+        weights = (self.weights(squares) * (self.kept * scale)).expand(len(parts), -1)
+        return torch.where(torch.isfinite(squares), weights, 0.0).contiguous(), squares
 
     def start(self, dims: Mapping[str, int]) -> None:
         """Learn how many numbers each layer has."""
@@ -76,23 +110,22 @@ class Clip:
 
 
 def _layer_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
-    """Return the squared norms of the gradients (layers, examples), each ``scale`` times what was recorded."""
-    squares = torch.stack([part.squares() for part in parts.values()]) * scale**2
-    broken = ~torch.isfinite(squares).all(0)
-    if bool(broken.any()):
-        raise FloatingPointError(
-            f"The gradients of {int(broken.sum())} of {len(broken)} examples are not finite, so nothing bounds "
-            "them; no step was made. Check the data, lower the learning rate or start from smaller weights."
-        )
-    return squares
+    """Return upper bounds of the squared norms (layers, examples) of gradients ``scale`` times what was recorded.
+
+    An example with a number that is not finite has infinite norms in all layers.
+    """
+    squares = torch.stack([part.squares() for part in parts.values()]) * (scale**2 * (1 + 2.0**-40))
+    return torch.where(torch.isfinite(squares).all(0), squares, math.inf)
 
 
 def _multiplied(parts: Mapping[str, Part], factors: Tensor) -> Sums:
-    """Return every example's gradient times its factor in each layer."""
-    return {
-        name: {key: value * row.reshape(-1, *[1] * (value.ndim - 1)) for key, value in part.each().items()}
-        for (name, part), row in zip(parts.items(), factors, strict=True)
-    }
+    """Return every example's gradient times its factor in each layer, in double precision."""
+    made: Sums = {}
+    for (name, part), row in zip(parts.items(), factors, strict=True):
+        made[name] = {}
+        for key, value in part.each().items():
+            made[name][key] = _rows.widened(value, row) * row.reshape(-1, *[1] * (value.ndim - 1))
+    return made
 
 
 def added_up(total: Sums | None, added: Sums) -> Sums:
@@ -106,7 +139,7 @@ def added_up(total: Sums | None, added: Sums) -> Sums:
 
 
 def total_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
-    """Return the squared norm of each example's gradient."""
+    """Return an upper bound of the squared norm of each example's gradient, infinite where it is not finite."""
     return _layer_squares(parts, scale).sum(0)
 
 
@@ -182,7 +215,8 @@ class LInf(Clip):
 
     @property
     def bound(self) -> float:
-        return self.linf_clip_norm * math.sqrt(self._dims)
+        root = math.nextafter(math.sqrt(self._dims), math.inf)
+        return math.nextafter(self.linf_clip_norm * root, math.inf)
 
     def start(self, dims: Mapping[str, int]) -> None:
         self._dims = sum(dims.values())
@@ -191,16 +225,30 @@ class LInf(Clip):
         return squares.new_ones(squares.shape[1])
 
     def apart(self, parts: Mapping[str, Part], scale: float) -> tuple[Mapping[str, Part], Tensor, Tensor]:
-        bounded, factors, _ = super().apart(parts, scale)
-        limit = self.linf_clip_norm
+        factors, _ = self._factors(parts, scale)
         clamped = {
-            name: Formed({key: value.clamp(-limit, limit) for key, value in gradients.items()})
-            for name, gradients in _multiplied(bounded, factors).items()
+            name: Formed({key: self._clamped(value, row) for key, value in part.each().items()})
+            for (name, part), row in zip(parts.items(), factors, strict=True)
         }
         return clamped, torch.ones_like(factors), torch.stack([part.squares() for part in clamped.values()]).sum(0)
 
+    def _clamped(self, value: Tensor, row: Tensor) -> Tensor:
+        """Return gradients times their factors, in their own precision, with no number above the limit."""
+        limit = torch.tensor(self.linf_clip_norm * self.kept, dtype=value.dtype)
+        if float(limit) > self.linf_clip_norm * self.kept:
+            limit = torch.nextafter(limit, torch.zeros_like(limit))
+        factors = row.reshape(-1, *[1] * (value.ndim - 1))
+        made = (value * factors.to(value.dtype)).clamp(-float(limit), float(limit))
+        return torch.where(factors > 0, made, 0.0)
+
     def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
-        return {name: {k: v.sum(0) for k, v in layer.items()} for name, layer in self.each(parts, scale).items()}
+        factors, _ = self._factors(parts, scale)
+        made: Sums = {}
+        for (name, part), row in zip(parts.items(), factors, strict=True):
+            limit = self.linf_clip_norm * self.kept
+            each = part.each().items()
+            made[name] = {key: _rows.clamped(value, row, limit).reshape(value.shape[1:]) for key, value in each}
+        return made
 
 
 @dataclass
@@ -236,7 +284,8 @@ class PerLayer(Clip):
 
     def _divide(self, shares: Sequence[float]) -> None:
         total = math.fsum(shares)
-        self._thresholds = tuple(self.l2_clip_norm * math.sqrt(share / total) for share in shares)
+        whole = self.l2_clip_norm * (1 - 2.0**-40)  # so that the squares add up to no more than the norm's
+        self._thresholds = tuple(whole * math.sqrt(share / total) for share in shares)
 
     def weights(self, squares: Tensor) -> Tensor:
         return (squares.new_tensor(self._thresholds)[:, None] / squares.sqrt()).clamp(max=1.0)
@@ -307,7 +356,8 @@ class Quantile(Normed):
         noisy = self._within + 0.5 * multiplier * normal
         self._within = 0.0
         inside = min(max(noisy / expected + 0.5, 0.0), 1.0)
-        self.l2_clip_norm *= math.exp(-self.rate * (inside - self.quantile))
+        moved = math.log(self.l2_clip_norm) - self.rate * (inside - self.quantile)
+        self.l2_clip_norm = math.exp(min(max(moved, -_FARTHEST), _FARTHEST))
 
 
 CLIPS: dict[str, type[Clip]] = {

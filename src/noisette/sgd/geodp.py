@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd._angles import Rows, clipped_angle_sums
+from noisette.sgd._rows import widened
 from noisette.sgd.clipping import Clip, Sums
-from noisette.sgd.layers import Part
+from noisette.sgd.layers import Laid, Part
 from noisette.sgd.perturbation import Perturbation, Shapes, normal
 from noisette.utility.sgd import Noise, SphericalNoise
 
@@ -78,30 +79,32 @@ class Geo(Perturbation):
         if self.average == "gradient":
             return clip.total(parts, scale)
         bounded, factors, squares = clip.apart(parts, scale)
-        lengths = squares.double().sqrt()
-        if squares.dtype == torch.float32 and squares.device.type == "cpu":
-            angles = self._angle_sums(bounded, factors, lengths)
+        lengths = squares.sqrt()
+        laid = [
+            (entry, row) for part, row in zip(bounded.values(), factors, strict=True) for entry in part.laid().values()
+        ]
+        if all(entry.left.dtype == torch.float32 and entry.left.device.type == "cpu" for entry, _ in laid):
+            angles = self._angle_sums(laid, lengths)
         else:
             rows = [
-                entry.flatten(1) * row[:, None]
+                widened(entry.flatten(1), row) * row[:, None]
                 for part, row in zip(bounded.values(), factors, strict=True)
                 for entry in part.each().values()
             ]
-            angles = self._clipped(to_spherical(torch.cat(rows, 1).double())[1]).sum(0)
+            angles = self._clipped(to_spherical(torch.cat(rows, 1))[1]).sum(0)
         return {"": {"magnitude": lengths.sum(), "angles": angles - len(lengths) * self._middle(angles)}}
 
-    def _angle_sums(self, parts: Mapping[str, Part], factors: Tensor, lengths: Tensor) -> Tensor:
-        """Return the sums of the examples' clipped angles, of gradients in single precision."""
-        units = (factors * torch.where(lengths > 0, 1 / lengths, 0.0)).float().numpy()  # angles know no length
+    def _angle_sums(self, laid: Sequence[tuple[Laid, Tensor]], lengths: Tensor) -> Tensor:
+        """Return the sums of the examples' clipped angles, of gradients in single precision with their factors."""
+        whole = torch.where(lengths > 0, 1 / lengths, 0.0)
         rows = [
             Rows(
-                laid.left.numpy(),
-                unit,
-                None if laid.right is None else laid.right.numpy(),
-                None if laid.order is None else laid.order.numpy(),
+                entry.left.numpy(),
+                (row * whole).float().numpy(),  # angles know no length
+                None if entry.right is None else entry.right.numpy(),
+                None if entry.order is None else entry.order.numpy(),
             )
-            for part, unit in zip(parts.values(), units, strict=True)
-            for laid in part.laid().values()
+            for entry, row in laid
         ]
         angles = np.concatenate(clipped_angle_sums(rows, (1 - self.beta) * math.pi))[:-1]
         ends = np.concatenate([row.last() for row in rows[-2:]], axis=1)[:, -2:]

@@ -42,8 +42,8 @@ class Recorder:
     >>> model = torch.nn.Linear(3, 1)
     >>> recorder = Recorder(model)
     >>> model(torch.tensor([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0]])).sum().backward()
-    >>> [part.squares().tolist() for part in recorder.parts().values()]  # weights and bias: 3^2 + 4^2 + 1, and 1
-    [[26.0, 1.0]]
+    >>> recorder.parts()[""].squares().round(decimals=6).tolist()  # weights and bias: 3^2 + 4^2 + 1, and 1
+    [26.0, 1.0]
     >>> recorder.remove()
     """
 

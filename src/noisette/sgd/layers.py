@@ -2,8 +2,21 @@
 
 For one example a layer is a sum over positions t (pixels, time steps, uses of the layer) of outer products: its
 gradient is sum_t g_t a_t^T, with a_t what the weights were multiplied with and g_t the gradient of what came out.
-Norms and weighted sums follow from both without forming every example's gradient where that is cheaper (Bu, Wang, Zha,
+Norms and weighted sums follow from both without keeping every example's gradient where that is cheaper (Bu, Wang, Zha,
 Karypis 2023: mixed ghost norms and book-keeping).
+
+What one example contributes is a matrix of numbers f, computed in the precision of the layer (single precision for
+half precisions), whatever those numbers are worth: where tokens cancel they are mostly rounding errors. `Part.squares`
+is proved to be at least |f|^2, and `Part.total` adds the weighted f in double precision:
+
+* a gradient that is formed: the squares of the very numbers that are summed later, added up in double precision;
+* one position: |f| = |g| |a|, both in double precision, and so are the products that are summed;
+* several positions, not kept: with A = sum_t |g_t| |a_t|, the true gradient G has |G|^2 = sum_ts <a_t, a_s> <g_t, g_s>,
+  of which single precision computes all but (gamma_in + gamma_out + gamma_in gamma_out) A^2, and |f - G| is at most
+  gamma_T A (gamma_n = n u / (1 - n u), u the unit roundoff; Higham 2002, section 3.1). Both are added. What underflow
+  and flushing to zero can hide is added too, and where a product overflows A itself bounds |G|. So an example that
+  cancels is clipped harder, and never trusted;
+* rows of a table: the sums of an example's gradients at each row, in double precision.
 """
 
 from __future__ import annotations
@@ -18,7 +31,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from noisette.sgd import _rows
+
 _CACHED = 1 << 18  # numbers that stay in a core's cache
+_SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 Gradients = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]  # what went into a layer, and the gradient of what came out
 
@@ -40,11 +56,14 @@ class Part(ABC):
 
     @abstractmethod
     def squares(self) -> Tensor:
-        """Return the squared norm of each example's share."""
+        """Return an upper bound of the squared norm of each example's share, not finite where a number is not."""
 
     @abstractmethod
     def total(self, weights: Tensor) -> Gradients:
-        """Return the sum of the examples' gradients, with a weight each."""
+        """Return the sum of the examples' gradients, with a weight each; in double precision, as the weights are.
+
+        An example of weight 0 adds nothing, whatever its numbers are.
+        """
 
     @abstractmethod
     def each(self) -> Gradients:
@@ -62,11 +81,11 @@ class Formed(Part):
         self._gradients = gradients
 
     def squares(self) -> Tensor:
-        return torch.stack([_squares(gradient) for gradient in self._gradients.values()]).sum(0)
+        return torch.stack([_rows.squares(gradient) for gradient in self._gradients.values()]).sum(0)
 
     def total(self, weights: Tensor) -> Gradients:
         return {
-            name: (weights @ gradient.flatten(1)).reshape(gradient.shape[1:])
+            name: _rows.weighted(gradient, weights).reshape(gradient.shape[1:])
             for name, gradient in self._gradients.items()
         }
 
@@ -90,7 +109,7 @@ class Outer(Part):
         formed: Tensor | None = None,
     ) -> None:
         self._inputs, self._outputs, self._place, self._formed = inputs, outputs, place, formed
-        self._bias = (outputs[:, 0] if outputs.shape[1] == 1 else outputs.sum(1)) if bias else None
+        self._bias = _summed(outputs) if bias else None
 
     def _form(self) -> Tensor:
         """Return every example's gradient of the weights as (examples, fan out, fan in), and keep it."""
@@ -101,24 +120,35 @@ class Outer(Part):
     def squares(self) -> Tensor:
         positions, fan_in, fan_out = *self._inputs.shape[1:], self._outputs.shape[2]
         if self._formed is not None:
-            squares = _squares(self._formed)
+            squares = _rows.squares(self._formed)
         elif positions == 1:
-            squares = _squares(self._inputs) * _squares(self._outputs)
-        elif _formed_sooner(positions, fan_in, fan_out):
-            squares = _squares(self._form())
+            squares = _rows.squares(self._inputs) * _rows.squares(self._outputs) + _SMALLEST
+        elif _formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs):
+            squares = _rows.squares(self._form())
         else:
-            alike = torch.bmm(self._inputs, self._inputs.transpose(1, 2))
-            squares = (alike * torch.bmm(self._outputs, self._outputs.transpose(1, 2))).flatten(1).sum(1)
-        return squares if self._bias is None else squares + _squares(self._bias)
+            squares = _compared_squares(self._inputs, self._outputs)
+        return squares if self._bias is None else squares + _rows.squares(self._bias)
 
     def total(self, weights: Tensor) -> Gradients:
         if self._formed is not None:
-            weight = (weights @ self._formed.flatten(1)).reshape(self._formed.shape[1:])
+            weight = _rows.weighted(self._formed, weights).reshape(self._formed.shape[1:])
+        elif self._inputs.shape[1] == 1:
+            weight = _rows.outer(self._outputs[:, 0], self._inputs[:, 0], weights)
         else:
-            scaled = (self._outputs * weights[:, None, None]).flatten(0, 1)
-            weight = scaled.T @ self._inputs.flatten(0, 1)
+            weight = self._total_of_some(weights)
         made = {"weight": self._place(weight)}
-        return made if self._bias is None else made | {"bias": weights @ self._bias}
+        return made if self._bias is None else made | {"bias": _rows.weighted(self._bias, weights)}
+
+    def _total_of_some(self, weights: Tensor) -> Tensor:
+        """Form the gradients of as many examples as a cache holds, add them, and go on with the next."""
+        shape = self._outputs.shape[2], self._inputs.shape[2]
+        total = torch.zeros(math.prod(shape), dtype=torch.float64, device=weights.device)
+        some = max(_CACHED // math.prod(shape), 1)
+        for outputs, inputs, part in zip(
+            *(torch.split(tensor, some) for tensor in (self._outputs, self._inputs, weights)), strict=True
+        ):
+            total = _rows.weighted(torch.bmm(outputs.transpose(1, 2), inputs), part, total)
+        return total.reshape(shape)
 
     def each(self) -> Gradients:
         made = {"weight": self._place(self._form())}
@@ -138,23 +168,28 @@ class Looked(Part):
     """Rows of a table: positions (examples, positions) and the gradients of what was looked up there."""
 
     def __init__(self, rows: Tensor, outputs: Tensor, shape: torch.Size) -> None:
-        self._rows, self._outputs, self._shape = rows, outputs, shape
+        self._shape, self._dtype, self._examples = shape, outputs.dtype, rows.shape[0]
+        examples = torch.arange(self._examples, device=rows.device)[:, None]
+        places, which = torch.unique((rows + examples * shape[0]).flatten(), return_inverse=True)
+        summed = torch.zeros(len(places), shape[1], dtype=torch.float64, device=outputs.device)
+        self._summed = summed.index_add_(0, which, outputs.flatten(0, 1).double())
+        self._owners, self._rows = places // shape[0], places % shape[0]
 
     def squares(self) -> Tensor:
-        same = self._rows[:, :, None] == self._rows[:, None, :]
-        return (same * torch.bmm(self._outputs, self._outputs.transpose(1, 2))).flatten(1).sum(1)
+        each = _rows.squares(self._summed)
+        made = torch.zeros(self._examples, dtype=torch.float64, device=each.device).index_add_(0, self._owners, each)
+        return made * (1 + 2 * len(each) * _rows.UNIT)
 
     def total(self, weights: Tensor) -> Gradients:
-        table = self._outputs.new_zeros(self._shape)
-        scaled = self._outputs * weights[:, None, None]
-        return {"weight": table.index_add_(0, self._rows.flatten(), scaled.flatten(0, 1))}
+        factors = weights[self._owners]
+        table = torch.zeros(self._shape, dtype=torch.float64, device=factors.device)
+        scaled = _rows.widened(self._summed, factors) * factors[:, None]
+        return {"weight": table.index_add_(0, self._rows, scaled)}
 
     def each(self) -> Gradients:
-        examples, rows = self._rows.shape[0], self._shape[0]
-        table = self._outputs.new_zeros((examples * rows, self._shape[1]))
-        offsets = torch.arange(examples, device=self._rows.device)[:, None] * rows
-        table.index_add_(0, (self._rows + offsets).flatten(), self._outputs.flatten(0, 1))
-        return {"weight": table.reshape(examples, *self._shape)}
+        table = torch.zeros((self._examples, *self._shape), dtype=torch.float64, device=self._summed.device)
+        table[self._owners, self._rows] = self._summed
+        return {"weight": table.to(self._dtype)}
 
 
 def _formed_sooner(positions: int, fan_in: int, fan_out: int) -> bool:
@@ -162,10 +197,43 @@ def _formed_sooner(positions: int, fan_in: int, fan_out: int) -> bool:
     return positions > 1 and positions * (fan_in + fan_out) > fan_in * fan_out
 
 
-def _squares(gradients: Tensor) -> Tensor:
-    """Return the squared norm of each example's numbers."""
-    norms: Tensor = torch.linalg.vector_norm(gradients.flatten(1), dim=1)
-    return norms.square()
+def _known_precision(tensor: Tensor) -> bool:
+    """Tell whether matrix products keep the precision of their factors: fast modes of single precision do not."""
+    return tensor.dtype == torch.float64 or torch.get_float32_matmul_precision() == "highest"
+
+
+def _compared_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """Return an upper bound of the squared norm of sum_t g_t a_t^T as it will be formed, by comparing positions.
+
+    See the head of this module: the computed sum, what rounding and underflow can have hidden, and what forming adds.
+    """
+    positions, fan_in, fan_out = *inputs.shape[1:], outputs.shape[2]
+    unit, tiny = torch.finfo(inputs.dtype).eps / 2, torch.finfo(inputs.dtype).tiny
+    long, wide = (_rows.squares(x.flatten(0, 1)).reshape(x.shape[:2]).sqrt() for x in (inputs, outputs))
+    reach = (long * wide).sum(1) * (1 + 2.0**-40)
+    seen = torch.bmm(inputs, inputs.transpose(1, 2)).double() * torch.bmm(outputs, outputs.transpose(1, 2)).double()
+    computed = seen.flatten(1).sum(1)
+    one, other = _rows.gamma(fan_in + 1, unit), _rows.gamma(fan_out + 1, unit)
+    rounding = one + other + one * other + 2 * (positions**2 + 4) * _rows.UNIT
+    # a product of two numbers that underflows is off by `tiny` at most, and so is a number that is read as 0
+    flushed = (
+        2
+        * tiny
+        * (fan_in * wide.sum(1).square() + fan_out * long.sum(1).square() + 2 * tiny * fan_in * fan_out * positions**2)
+    )
+    unread = tiny * (math.sqrt(fan_in) * wide + math.sqrt(fan_out) * long).sum(1)
+    unread = unread + 2 * tiny * positions * math.sqrt(fan_in * fan_out)
+    squares = (computed + rounding * reach.square() + flushed).clamp(min=0.0)
+    whole = reach.square()
+    norms = torch.where(torch.isfinite(computed) & (squares < whole), squares, whole).sqrt()
+    norms = (norms + _rows.gamma(positions + 1, unit) * reach + unread) * (1 + 2.0**-40)
+    overflows = ~(reach < torch.finfo(inputs.dtype).max / 2)  # what is formed may then be infinite
+    return torch.where(overflows, math.inf, norms.square() * (1 + 2.0**-40))
+
+
+def _summed(outputs: Tensor) -> Tensor:
+    """Return the gradients of a bias: those of the outputs, summed over positions."""
+    return outputs[:, 0] if outputs.shape[1] == 1 else outputs.sum(1)
 
 
 def _joined(tensors: list[Tensor], axis: int) -> Tensor:
@@ -178,16 +246,24 @@ def _positions(tensor: Tensor) -> Tensor:
     return tensor.flatten(1, -2) if tensor.ndim > 2 else tensor[:, None]
 
 
+def _trains(parameter: Tensor | None) -> bool:
+    return parameter is not None and parameter.requires_grad
+
+
 def _linear(layer: nn.Linear, uses: Sequence[Use]) -> Part:
-    inputs = _joined([_positions(entered) for entered, _ in uses], 1)
     outputs = _joined([_positions(gradient) for _, gradient in uses], 1)
-    return Outer(inputs, outputs, lambda weight: weight, bias=layer.bias is not None)
+    if not layer.weight.requires_grad:
+        return Formed({"bias": _summed(outputs)})
+    inputs = _joined([_positions(entered) for entered, _ in uses], 1)
+    return Outer(inputs, outputs, lambda weight: weight, bias=_trains(layer.bias))
 
 
 def _convolution(layer: Any, uses: Sequence[Use]) -> Part:
     if layer.groups > 1:
         return _any(layer, uses)
     outputs = _joined([gradient.flatten(2) for _, gradient in uses], 2).transpose(1, 2)
+    if not layer.weight.requires_grad:
+        return Formed({"bias": _summed(outputs)})
     channels, *kernel = layer.weight.shape[1:]
     examples, positions, fan_out = outputs.shape
     fan_in = channels * math.prod(kernel)
@@ -199,7 +275,7 @@ def _convolution(layer: Any, uses: Sequence[Use]) -> Part:
     def windows(part: slice) -> Tensor:
         return _joined([_windows(layer, entered[part]) for entered, _ in uses], 2).transpose(1, 2)
 
-    bias = layer.bias is not None
+    bias = _trains(layer.bias)
     if not _formed_sooner(positions, fan_in, fan_out):
         return Outer(windows(slice(None)), outputs, place, bias=bias)
     formed = outputs.new_empty(examples, fan_out, fan_in)
@@ -244,33 +320,65 @@ def _embedding(layer: nn.Embedding, uses: Sequence[Use]) -> Part:
     rows = _joined([entered.flatten(1) if entered.ndim > 1 else entered[:, None] for entered, _ in uses], 1)
     outputs = _joined([_positions(gradient) for _, gradient in uses], 1)
     if layer.padding_idx is not None:
-        outputs = outputs * (rows != layer.padding_idx)[..., None]
+        outputs = outputs.masked_fill((rows == layer.padding_idx)[..., None], 0.0)
     return Looked(rows, outputs, layer.weight.shape)
 
 
 def _group_norm(layer: nn.GroupNorm, uses: Sequence[Use]) -> Part:
     """Scale and shift of each channel: sums over positions of the gradient with and without what was normalised."""
-    scales, shifts = [], []
-    for entered, gradient in uses:
-        plain = functional.group_norm(entered, layer.num_groups, eps=layer.eps)
-        scales.append((gradient * plain).flatten(2).sum(2) if gradient.ndim > 2 else gradient * plain)
-        shifts.append(gradient.flatten(2).sum(2) if gradient.ndim > 2 else gradient)
-    return Formed({"weight": torch.stack(scales).sum(0), "bias": torch.stack(shifts).sum(0)})
+    plain = [functional.group_norm(entered, layer.num_groups, eps=layer.eps) for entered, _ in uses]
+    return _scaled(layer, uses, plain, lambda product: product.flatten(2).sum(2) if product.ndim > 2 else product)
+
+
+def _layer_norm(layer: nn.LayerNorm, uses: Sequence[Use]) -> Part:
+    """Scale and shift of each feature, likewise."""
+    plain = [functional.layer_norm(entered, layer.normalized_shape, eps=layer.eps) for entered, _ in uses]
+    own = len(layer.normalized_shape)
+
+    def gather(product: Tensor) -> Tensor:
+        return product.flatten(1, -own - 1).sum(1) if product.ndim > own + 1 else product
+
+    return _scaled(layer, uses, plain, gather)
+
+
+def _scaled(layer: Any, uses: Sequence[Use], plain: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> Part:
+    """Return the gradients of a scale and a shift after normalising."""
+    made = {}
+    if _trains(layer.weight):
+        products = [gather(gradient * entered) for (_, gradient), entered in zip(uses, plain, strict=True)]
+        made["weight"] = torch.stack(products).sum(0)
+    if _trains(layer.bias):
+        made["bias"] = torch.stack([gather(gradient) for _, gradient in uses]).sum(0)
+    return Formed(made)
 
 
 def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
     """Form the gradients of any layer that treats examples one by one, by torch.func."""
-    names = {name: parameter.detach() for name, parameter in layer.named_parameters(recurse=False)}
+    names = {
+        name: _wide(parameter.detach())
+        for name, parameter in layer.named_parameters(recurse=False)
+        if parameter.requires_grad
+    }
     if not uses[0][0].shape[0]:  # some layers cannot be mapped over no example
         return Formed({name: parameter.new_zeros(0, *parameter.shape) for name, parameter in names.items()})
+    others = {
+        name: _wide(value.detach())
+        for name, value in (*layer.named_parameters(), *layer.named_buffers())
+        if name not in names
+    }
 
     def response(parameters: dict[str, Tensor], entered: Tensor, gradient: Tensor) -> Tensor:
-        made: Tensor = torch.func.functional_call(layer, parameters, (entered[None],))
+        made: Tensor = torch.func.functional_call(layer, parameters | others, (entered[None],))
         return (made * gradient[None]).sum()
 
     each = torch.func.vmap(torch.func.grad(response), in_dims=(None, 0, 0), randomness="different")
     formed = [each(names, entered, gradient) for entered, gradient in uses]
     return Formed({name: torch.stack([gradients[name] for gradients in formed]).sum(0) for name in names})
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """Return numbers of half precision in single precision, and others as they are."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 _PARTS: dict[type[nn.Module], Callable[[Any, Sequence[Use]], Part]] = {
@@ -280,9 +388,10 @@ _PARTS: dict[type[nn.Module], Callable[[Any, Sequence[Use]], Part]] = {
     nn.Conv3d: _convolution,
     nn.Embedding: _embedding,
     nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
 }
 
 
 def part(layer: nn.Module, uses: Sequence[Use]) -> Part:
     """Return a layer's share in the gradients, from its uses in one batch; other layers are formed by torch.func."""
-    return _PARTS.get(type(layer), _any)(layer, uses)
+    return _PARTS.get(type(layer), _any)(layer, [(_wide(entered), _wide(gradient)) for entered, gradient in uses])

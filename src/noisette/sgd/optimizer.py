@@ -73,6 +73,7 @@ class PrivateOptimizer(Optimizer):
         shapes: dict[str, dict[str, torch.Size]] = {}
         for layer, name, parameter in recorder.parameters():
             shapes.setdefault(layer, {})[name] = parameter.shape
+        clip.leave_room(loader.size, loader.physical_batch)
         clip.start({layer: sum(map(torch.Size.numel, own.values())) for layer, own in shapes.items()})
         perturb.start(clip, shapes)
 
