@@ -21,7 +21,7 @@ framework. An example with a number that is not finite has weight 0 in every lay
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,8 +98,11 @@ class Clip:
     def learn(self, released: Sums, noise: float) -> None:
         """See a released mean gradient, whose entries carry noise of this standard deviation; it costs nothing."""
 
-    def ask(self, expected: float, multiplier: float, normal: float) -> None:
-        """See the noisy share of examples within the bound; it is paid for by `share`."""
+    def ask(self, expected: float, release: Callable[[float, float], float]) -> None:
+        """Ask for the share of examples within the bound; it is paid for by `share`.
+
+        ``release`` returns a count with noise, given by how much an example changes it.
+        """
 
     def state(self) -> dict[str, Any]:
         """Return what changes during training."""
@@ -352,8 +355,8 @@ class Quantile(Normed):
         self._within += float((norms <= self.l2_clip_norm).sum()) - 0.5 * len(norms)
         return (self.l2_clip_norm / norms).clamp(max=1.0)
 
-    def ask(self, expected: float, multiplier: float, normal: float) -> None:
-        noisy = self._within + 0.5 * multiplier * normal
+    def ask(self, expected: float, release: Callable[[float, float], float]) -> None:
+        noisy = release(self._within, 0.5)
         self._within = 0.0
         inside = min(max(noisy / expected + 0.5, 0.0), 1.0)
         moved = math.log(self.l2_clip_norm) - self.rate * (inside - self.quantile)

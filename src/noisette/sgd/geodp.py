@@ -13,10 +13,11 @@ from torch import Tensor
 
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd._angles import Rows, clipped_angle_sums
+from noisette.sgd._lattice import add_exactly
 from noisette.sgd._rows import widened
 from noisette.sgd.clipping import Clip, Sums
 from noisette.sgd.layers import Laid, Part
-from noisette.sgd.perturbation import Perturbation, Shapes, normal
+from noisette.sgd.perturbation import Perturbation, Shapes
 from noisette.utility.sgd import Noise, SphericalNoise
 
 Average = Literal["angles", "gradient"]
@@ -114,9 +115,11 @@ class Geo(Perturbation):
 
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
         magnitude, angles = self._centre(sums, expected)
-        sizes = self._stds(clip, multiplier, expected)
-        magnitude = magnitude + sizes[0] * normal(magnitude, rng)
-        return self._shaped(from_spherical(magnitude, angles + sizes[1] * normal(angles, rng)))
+        sizes, middle = self._stds(clip, multiplier, expected), self._middle(angles)
+        white = np.append(float(magnitude) / sizes[0], (angles - middle).cpu().numpy() / sizes[1])
+        add_exactly(white, rng)
+        noisy = torch.from_numpy(white[1:] * sizes[1]) + middle.cpu()
+        return self._shaped(from_spherical(torch.tensor(white[0] * sizes[0]), noisy))
 
     def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
         magnitude, angles = self._centre(sums, expected)

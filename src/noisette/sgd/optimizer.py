@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee, PrivacyWarning
+from noisette.sgd._lattice import add_exactly, noisy_count, on_lattice, widened
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import Clip, Sums, added_up
 from noisette.sgd.gradients import Recorder
@@ -76,6 +77,8 @@ class PrivateOptimizer(Optimizer):
         clip.leave_room(loader.size, loader.physical_batch)
         clip.start({layer: sum(map(torch.Size.numel, own.values())) for layer, own in shapes.items()})
         perturb.start(clip, shapes)
+        self._entries = sum(shape.numel() for own in shapes.values() for shape in own.values())
+        self._widened(clip.share)  # refused now if it cannot be
 
     # What schedulers and loops expect of an optimiser is the inner one's.
     @property
@@ -134,9 +137,18 @@ class PrivateOptimizer(Optimizer):
         self.budget.check(self.steps)
         if self._sums is not None:
             raise RuntimeError("A batch is half summed. Count norms before training, or after a batch's last piece.")
-        counts = np.bincount(np.searchsorted(edges, norms()), minlength=len(edges) + 1)
+        counts = np.bincount(np.searchsorted(edges, norms()), minlength=len(edges) + 1).astype(np.float64)
         self.steps += 1
-        return np.asarray(counts + self.budget.multiplier * self._rng.standard_normal(counts.shape))
+        size = widened(self.budget.multiplier, counts.size, 2.0**-20)
+        counts /= size
+        add_exactly(counts, self._rng)
+        return on_lattice(counts, size)
+
+    def _widened(self, share: float) -> float:
+        """Return the multiplier of noise on its lattice, where the rule of clipping takes a share of the squared mu."""
+        return widened(
+            self.budget.multiplier / math.sqrt(1 - share), self._entries, self.perturb.room(self.loader.size)
+        )
 
     def _check_source(self) -> None:
         """Warn, once, of examples that the Poisson loader did not draw."""
@@ -160,7 +172,7 @@ class PrivateOptimizer(Optimizer):
     def _release(self) -> None:
         assert self._sums is not None
         share, expected = self.clip.share, self.loader.expected_batch
-        multiplier = self.budget.multiplier / math.sqrt(1 - share)
+        multiplier = self._widened(share)
         released = self.perturb.release(self._sums, self.clip, multiplier, expected, self._rng)
         if self.watcher is not None:
             self.watcher.release(self._sums, released, multiplier)
@@ -170,7 +182,8 @@ class PrivateOptimizer(Optimizer):
         noise = self.perturb.noise(self.clip, multiplier, expected)
         self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
         if share > 0:
-            self.clip.ask(expected, self.budget.multiplier / math.sqrt(share), float(self._rng.standard_normal()))
+            spread = self.budget.multiplier / math.sqrt(share)
+            self.clip.ask(expected, lambda count, reach: noisy_count(count, reach, spread, self._rng))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the inner optimiser's state and what has been spent.

@@ -1,7 +1,8 @@
 """How a sum of bounded gradients becomes private: what is summed over the examples, and the noise on the sum.
 
 ``multiplier`` is the standard deviation of the noise over the most that one example contributes. A perturbation that
-makes several releases a step shares the squared mu among them, so that together they are as private as one.
+makes several releases a step shares the squared mu among them, so that together they are as private as one. Noise is
+exact, on a lattice: `_lattice` has the argument.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noisette.sgd._lattice import add_exactly, on_lattice
 from noisette.sgd.clipping import Clip, PerLayer, Sums
 from noisette.sgd.layers import Part
 from noisette.utility.sgd import EntryNoise, Noise, VectorNoise
@@ -37,8 +39,15 @@ class Perturbation:
         """Return what a batch adds to the sum."""
         return clip.total(parts, scale)
 
+    def room(self, examples: int) -> float:
+        """Return what double precision may add, relatively, to a bound once sums over so many examples are whitened."""
+        return 8 * examples * 2.0**-53  # a product or two for each of two sums
+
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
-        """Return the private mean gradient over an expected number of examples."""
+        """Return the private mean gradient over an expected number of examples, in double precision.
+
+        ``multiplier`` is that of noise on a lattice, `_lattice.widened`.
+        """
         raise NotImplementedError
 
     def noise(self, clip: Clip, multiplier: float, expected: float) -> float:
@@ -55,11 +64,7 @@ class Gaussian(Perturbation):
     """Add N(0, (multiplier x bound)^2) to each entry of the sum (Abadi et al. 2016, Algorithm 1)."""
 
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
-        scale = multiplier * clip.bound
-        return {
-            layer: {name: noisy_mean(total, normal(total, rng), scale, expected) for name, total in entries.items()}
-            for layer, entries in sums.items()
-        }
+        return noisy_means(sums, multiplier * clip.bound, expected, rng)
 
     def noise(self, clip: Clip, multiplier: float, expected: float) -> float:
         return multiplier * clip.bound / expected
@@ -99,13 +104,7 @@ class Layered(Perturbation):
         }
 
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
-        scales = self.scales(sums, clip, multiplier)
-        return {
-            layer: {
-                name: noisy_mean(total, normal(total, rng), scales[layer], expected) for name, total in entries.items()
-            }
-            for layer, entries in sums.items()
-        }
+        return noisy_means(sums, self.scales(sums, clip, multiplier), expected, rng)
 
     def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
         scales = self.scales(sums, clip, multiplier)
@@ -117,15 +116,29 @@ class Layered(Perturbation):
         return EntryNoise(np.concatenate(rows))
 
 
-def normal(like: Tensor, rng: np.random.Generator) -> Tensor:
-    """Return standard normal noise of a tensor's shape and kind."""
-    drawn = rng.standard_normal(like.shape, dtype=np.float32 if like.dtype == torch.float32 else np.float64)
-    return torch.as_tensor(drawn).to(like)
-
-
-def noisy_mean(total: Tensor, noise: Tensor, scale: float, expected: float) -> Tensor:
-    """Return (total + scale x noise) / expected, in the memory of the noise."""
-    return noise.mul_(scale).add_(total).div_(expected)
+def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float, rng: np.random.Generator) -> Sums:
+    """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer."""
+    totals = [total for entries in sums.values() for total in entries.values()]
+    white = torch.cat([total.reshape(-1) for total in totals]).double().cpu().numpy()
+    if not isinstance(scale, float):
+        layers = [(scale[layer], sum(map(Tensor.numel, entries.values()))) for layer, entries in sums.items()]
+        white *= np.repeat([1 / size for size, _ in layers], [count for _, count in layers])
+    else:
+        white *= 1 / scale
+    add_exactly(white, rng)
+    if not isinstance(scale, float):
+        start = 0
+        for size, count in layers:
+            on_lattice(white[start : start + count], size / expected)
+            start += count
+    else:
+        on_lattice(white, scale / expected)
+    ends = np.cumsum([total.numel() for total in totals]).tolist()
+    parts = iter(
+        torch.from_numpy(white[end - total.numel() : end]).view(total.shape)
+        for total, end in zip(totals, ends, strict=True)
+    )
+    return {layer: {name: next(parts) for name in entries} for layer, entries in sums.items()}
 
 
 def full_name(layer: str, own: str) -> str:

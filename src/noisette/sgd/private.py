@@ -66,8 +66,8 @@ def make_private(
 
     *Guarantee*: (epsilon, delta) of the whole run for one example, central model, relation add-remove, computed from
     privacy loss distributions of both directions. When its steps are made, `BudgetSpent` is raised. With ``rng=None``
-    samples and noise come from a cryptographic generator. The noise is drawn and added in floating point: its last
-    bits are not protected.
+    samples and noise come from a cryptographic generator. The noise on the sums is exact: they are rounded to a
+    lattice, real normal noise is added there to the last bit, and what rounding costs is inside epsilon.
 
     Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang (2016), Algorithm 1.
 

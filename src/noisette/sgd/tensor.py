@@ -16,8 +16,9 @@ from noisette._validate import FloatArray
 from noisette.mechanisms.tensor.calibration import optimal_mode, read_subspace
 from noisette.mechanisms.tensor.modes import Mode, dense, multiply, per_mode
 from noisette.mechanisms.tensor.neighbours import Neighbours
+from noisette.sgd._lattice import add_exactly, on_lattice
 from noisette.sgd.clipping import Clip, LInf, Sums
-from noisette.sgd.perturbation import Perturbation, Shapes, full_name, noisy_mean, normal
+from noisette.sgd.perturbation import Perturbation, Shapes, full_name
 from noisette.utility.sgd import EntryNoise, Noise, Turn
 
 PerParameter = Mapping[str, Sequence[Any]]
@@ -67,13 +68,28 @@ class _Noise:
         turns = [turn.T if back and turn is not None else turn for _, turn in self._axes]
         return dense(shaped, turns).reshape(-1)
 
-    def draw(self, like: Tensor, rng: np.random.Generator) -> Tensor:
-        """Return noise of scale one."""
-        if all(mode.covariance is None for mode in self.modes):
-            return normal(like, rng)
-        drawn = rng.standard_normal(like.shape)
-        multiply(drawn, [None if mode.covariance is None else mode.root for mode in self.modes])
-        return torch.as_tensor(drawn).to(like)
+    def whiten(self, total: Tensor, scale: float, out: FloatArray) -> None:
+        """Write a sum, in units of noise of this scale and uncorrelated, to a row."""
+        shaped = out.reshape(total.shape)
+        np.multiply(total.double().cpu().numpy(), 1 / scale, out=shaped)
+        multiply(shaped, [None if mode.covariance is None else mode.whitener for mode in self.modes])
+
+    def colour(self, white: FloatArray, scale: float) -> Tensor:
+        """Return what `whiten` made, and noise was added to, as a tensor with noise of this scale; in place."""
+        shaped = white.reshape([mode.size for mode in self.modes])
+        multiply(shaped, [None if mode.covariance is None else mode.root for mode in self.modes])
+        return torch.from_numpy(on_lattice(shaped, scale, self._least))
+
+    @cached_property
+    def _least(self) -> float:
+        """The least standard deviation of an entry, of noise of scale one."""
+        return math.sqrt(math.prod(float(mode.variances.min()) for mode in self.modes))
+
+    @property
+    def amplified(self) -> float:
+        """Double precision errs in whitening by so many times 2^-53 of a tensor's norm, over what neighbours reach."""
+        operations = 8 + sum(mode.size + 4 for mode in self.modes if mode.full)
+        return operations * math.prod(mode.rounding for mode in self.modes) / self.reach
 
 
 @dataclass
@@ -96,6 +112,7 @@ class TensorGaussian(Perturbation):
     covariances: PerParameter = field(default_factory=dict)
     subspaces: PerParameter = field(default_factory=dict)
     _noises: dict[str, dict[str, _Noise]] = field(default_factory=dict, init=False, repr=False)
+    _box: bool = field(default=False, init=False, repr=False)
 
     def start(self, clip: Clip, shapes: Shapes) -> None:
         known = {full_name(layer, own): shape for layer, entries in shapes.items() for own, shape in entries.items()}
@@ -105,10 +122,10 @@ class TensorGaussian(Perturbation):
                     raise ValueError(
                         f"Unknown parameter {name!r} in {argument}; the model trains {', '.join(sorted(known))}."
                     )
+        self._box = isinstance(clip, LInf)
         self._noises = {
             layer: {
-                own: self._read(full_name(layer, own), tuple(shape), box=isinstance(clip, LInf))
-                for own, shape in entries.items()
+                own: self._read(full_name(layer, own), tuple(shape), box=self._box) for own, shape in entries.items()
             }
             for layer, entries in shapes.items()
         }
@@ -149,15 +166,29 @@ class TensorGaussian(Perturbation):
             for layer, entries in self._noises.items()
         }
 
+    def room(self, examples: int) -> float:
+        """Return what whitening in double precision may add, relatively: the most for any parameter."""
+        worst = max(noise.amplified * self._stretch(noise) for own in self._noises.values() for noise in own.values())
+        return 4 * examples * worst * 2.0**-53
+
+    def _stretch(self, noise: _Noise) -> float:
+        """Return how long the contributions can be whose whitened length is at most `reach`."""
+        return math.sqrt(noise.size) if self._box else 1.0
+
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
         scales = self.scales(clip, multiplier)
-        return {
-            layer: {
-                own: noisy_mean(total, self._noises[layer][own].draw(total, rng), scales[layer][own], expected)
-                for own, total in entries.items()
-            }
-            for layer, entries in sums.items()
-        }
+        noises = [
+            (noise, sums[layer][own], scales[layer][own])
+            for layer, entries in self._noises.items()
+            for own, noise in entries.items()
+        ]
+        white = np.empty(sum(noise.size for noise, _, _ in noises))
+        rows = np.split(white, np.cumsum([noise.size for noise, _, _ in noises])[:-1])
+        for (noise, total, scale), row in zip(noises, rows, strict=True):
+            noise.whiten(total, scale, row)
+        add_exactly(white, rng)
+        made = iter(noise.colour(row, scale / expected) for (noise, _, scale), row in zip(noises, rows, strict=True))
+        return {layer: {own: next(made) for own in entries} for layer, entries in self._noises.items()}
 
     def law(self, sums: Sums, clip: Clip, multiplier: float, expected: float) -> Noise:
         scales = self.scales(clip, multiplier)

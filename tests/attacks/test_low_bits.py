@@ -1,0 +1,150 @@
+"""Attack: settle from the last bits of one noisy gradient whether an example took part.
+
+The attacker knows the model, all other examples, the clipped gradient of the one in question, the noise's scale: all
+but a coin, and the noise. Noise in floating point gives the coin away. total + noise is rounded to the grid of floats
+around the larger of both, so where they nearly cancel the sum has fewer bits than a float of its size. A gradient with
+200,000 entries has hundreds of such places, and a total that is not the true one fails to explain them.
+
+A guess is right by chance in half of the worlds. With 60 worlds an honest release has fewer than 50 right, but for a
+false alarm of 1e-7; the twin, float noise, has all of them.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from noisette import sgd
+from noisette.sgd._lattice import noisy_count
+
+FALSE_ALARM = 1e-6
+ENTRIES = 200_000
+WORLDS = 60
+EXPECTED = 16.0  # a power of two: to divide by it loses no bit, which is kind to the attacker
+
+
+def contribution():
+    """Return the clipped gradient of the example in question: of norm one, spread over all entries."""
+    signs = torch.where(torch.arange(ENTRIES) % 3 == 0, -1.0, 1.0)
+    return signs / math.sqrt(ENTRIES)
+
+
+def possible(released, total):
+    """Tell where some float32 noise, added to this total in float32, gives what was released."""
+    y, t = (released * EXPECTED).numpy(), total.numpy()
+    near = (y.astype(np.float64) - t).astype(np.float32)
+    found = np.zeros(y.shape, dtype=bool)
+    for noise in (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))):
+        found |= (noise + t).astype(np.float32) == y
+    return found
+
+
+def in_floats(total, rng):
+    """The twin: noise as it was drawn before, in single precision."""
+    noise = torch.from_numpy(rng.standard_normal(total.shape, dtype=np.float32))
+    return noise.add_(total).div_(EXPECTED)
+
+
+def exactly(perturb):
+    """Return the release of a perturbation, as a parameter of single precision gets it."""
+    clip = sgd.PerLayer(1.0) if isinstance(perturb, sgd.Layered) else sgd.L2(1.0)
+    clip.start({"": ENTRIES})
+    perturb.start(clip, {"": {"weight": torch.Size([ENTRIES])}})
+
+    def release(total, rng):
+        return perturb.release({"": {"weight": total}}, clip, 1.0, EXPECTED, rng)[""]["weight"].float()
+
+    return release
+
+
+def rightly_guessed(release):
+    """Return how often the attacker is right: the example took part where its total explains every entry."""
+    rng = np.random.default_rng(1)
+    own = contribution()
+    right = 0
+    for inside in rng.random(WORLDS) < 0.5:
+        released = release(own if inside else torch.zeros(ENTRIES), rng)
+        right += bool(possible(released, own).all()) == inside
+    return right
+
+
+PERTURBATIONS = {
+    "gaussian": sgd.Gaussian(),
+    "layered": sgd.Layered(),
+    "tensor": sgd.TensorGaussian(),
+    "tensor with variances": sgd.TensorGaussian(covariances={"weight": (np.linspace(1, 2, ENTRIES),)}),
+}
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+def test_which_noise_explains_every_entry(name):
+    assert rightly_guessed(exactly(PERTURBATIONS[name])) < 50
+
+
+def test_float_noise_is_caught_in_every_world():
+    assert rightly_guessed(in_floats) == WORLDS
+
+
+def codes(release, total, size):
+    """Return a release in steps of the public lattice, and tell whether it lies there."""
+    step = 2.0 ** math.floor(math.log2(size)) * 2.0**-20
+    scaled = release(total, np.random.default_rng(2)).double().numpy() / step
+    return np.rint(scaled).astype(np.int64), bool((scaled == np.rint(scaled)).all())
+
+
+@pytest.mark.parametrize("total", [torch.zeros(ENTRIES), contribution(), torch.full((ENTRIES,), 1 / 3)], ids=str)
+def test_the_last_bits_are_uniform_whatever_the_sum_is(total):
+    """The eight last bits, over 200,000 entries, are as good as drawn; of a rounded multiple of ten they are not."""
+    found, inside = codes(exactly(sgd.Gaussian()), total, 1 / EXPECTED)
+    small = found[np.abs(found) < 2**24]  # what single precision has not rounded further
+    assert inside
+    assert small.size > 0.999 * found.size
+    assert stats.chisquare(np.bincount(small & 255, minlength=256)).pvalue > FALSE_ALARM
+    assert stats.chisquare(np.bincount(10 * (small // 10) & 255, minlength=256)).pvalue < FALSE_ALARM
+    assert not codes(in_floats, total, 1 / EXPECTED)[1]
+
+
+@pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
+def test_the_gradient_that_an_optimiser_sees_lies_on_the_lattice():
+    """From make_private to .grad, with all that lies between."""
+    model = nn.Linear(500, 3)
+    data = TensorDataset(torch.randn(100, 500), torch.randn(100, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data, batch_size=30)
+    private = sgd.make_private(model, optimizer, loader, target=(3.0, 1e-3), epochs=1, clip=0.7, rng=1)
+    for inputs, targets in private.loader:
+        private.optimizer.zero_grad()
+        functional.mse_loss(model(inputs), targets).backward()
+        private.optimizer.step()
+        step = 2.0 ** math.floor(math.log2(private.optimizer.budget.multiplier * 0.7 / 30)) * 2.0**-20
+        for parameter in model.parameters():
+            scaled = parameter.grad.double() / step
+            assert torch.equal(scaled, scaled.round())
+
+
+def test_the_count_behind_a_quantile_lies_on_the_lattice():
+    """The noisy share of examples within the norm moves the norm, which everybody sees."""
+    rng, seen = np.random.default_rng(3), []
+    rule = sgd.Quantile(1.0, rate=1.0)
+    for _ in range(50):
+        rule.ask(100.0, lambda count, reach: seen.append(noisy_count(count, reach, 3.0, rng)) or seen[-1])
+    scaled = np.array(seen) / 2.0**-20  # noise of deviation 1.5
+    assert np.array_equal(scaled, np.rint(scaled))
+    assert len(set(seen)) == 50
+
+
+@pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
+def test_the_counts_of_advise_clip_lie_on_the_lattice():
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(60, 4), torch.randn(60, 1)), batch_size=20)
+    private = sgd.make_private(model, optimizer, loader, target=(3.0, 1e-3), epochs=1, rng=1)
+    counts = private.optimizer.release_counts(lambda: np.full(20, 0.3), np.array([0.1, 1.0]))
+    step = 2.0 ** math.floor(math.log2(private.optimizer.budget.multiplier)) * 2.0**-20
+    assert np.array_equal(counts / step, np.rint(counts / step))
+    assert counts[1] - counts[0] > 20 - 12 * private.optimizer.budget.multiplier
