@@ -122,15 +122,14 @@ def test_noise_multiplier_is_the_least(epsilon: float, releases: int, sampling_p
 
 
 def test_a_multiplier_takes_few_compositions() -> None:
-    """A dozen fine ones took seconds; all but one or two are now coarse."""
-    from noisette.accounting import calibration
+    from noisette.accounting import sampling
 
-    calibration._sampled_epsilon.cache_clear()
+    sampling._amplified.cache_clear()
     multiplier = noise_multiplier(3.0, 1e-5, releases=1000, sampling_prob=0.01)
-    composed = calibration._sampled_epsilon.cache_info().misses
+    composed = sampling._amplified.cache_info().misses
     assert composed <= 10
     sampled_gaussian(multiplier, 1e-5, releases=1000, sampling_prob=0.01)
-    assert calibration._sampled_epsilon.cache_info().misses == composed
+    assert sampling._amplified.cache_info().misses == composed
 
 
 @pytest.mark.parametrize(

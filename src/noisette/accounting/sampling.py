@@ -1,0 +1,400 @@
+"""Sums with Gaussian noise over Poisson samples: their epsilon at any delta down to 1e-300, never below the truth.
+
+In units of the noise, one release tells P = (1 - q) N(0, 1) + q N(m, 1) from Q = N(0, 1), either way (add-remove), or
+from Q = (1 - q) N(0, 1) + q N(-m, 1) (replace), m = 1 / noise_multiplier. No other pair of neighbours is further apart.
+For replace: the divergence is the integral of (q p_x - c p_0 - e^eps q p_x')_+, c = (e^eps - 1)(1 - q), where x and x'
+are the shifts of the two examples. Its derivative in the angle between them has the sign of a normal variable's mean
+above a threshold, so opposite shifts are worst. Then the integrand is positive on a half-line, on which longer shifts
+have more mass of p_x and less of p_x'.
+
+Three bounds are known, and the least one counts. One release has a closed form. Of many, the law of the loss is put on
+a lattice, both laws' masses of every piece kept (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, Algorithm 1),
+tilted so that the epsilon sought is where its mass is, and convolved by a Fourier transform: what is far down in the
+tail is then computed to the same digits as what is likely. Rounding, aliasing and truncation are bounded and added.
+With very little noise one counts how often an example is drawn: see `counted`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+
+from noisette._validate import FloatArray, IntArray
+from noisette.accounting._numbers import binomial_window, least_above, log_binomial
+from noisette.accounting.conversions import gdp_epsilon
+from noisette.guarantees import gaussian_delta
+
+SampledRelation = Literal["add-remove", "replace"]
+
+LEAST_DELTA = 1e-300  # below, floats run out
+
+_REACH = 40.0  # standard deviations that are cut up: outside lies less than exp(-800)
+_PIECES = 60.0  # pieces a standard deviation
+_MOST_PIECES = 2.0**15
+_STEPS = 20.0, 2000.0  # lattice steps in the standard deviation of one loss, of many releases and of few
+_POINTS = 2.0**17  # of the lattice that a sum is convolved on, wanted
+_MOST_POINTS = 2.0**21  # and at most
+_FINEST = 1 / 400  # with less noise than this only inclusions are counted
+_SCARCE = 0.3  # with more noise than this counting inclusions gains nothing
+_ULP = 2.0**-52
+_FORGOTTEN = 60.0  # terms below exp(-60) of the first are bounded, not added
+_SHY = 1 - 1e-9  # of delta, for the rounding of closed forms
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
+
+
+def sampled_epsilon(
+    multiplier: float, delta: float, releases: int, sampling_prob: float, relation: SampledRelation
+) -> float:
+    """Return the least epsilon that is known to hold at delta."""
+    reach = (1.0 if relation == "add-remove" else 2.0) / multiplier
+    whole = gdp_epsilon(reach * math.sqrt(releases), delta) * (1 + 1e-12)  # what holds without sampling holds with it
+    if sampling_prob == 1:
+        return whole
+    return min(whole, _amplified(multiplier, delta, releases, sampling_prob, relation))
+
+
+@lru_cache(maxsize=256)
+def _amplified(
+    multiplier: float, delta: float, releases: int, sampling_prob: float, relation: SampledRelation
+) -> float:
+    """Return the least epsilon that sampling gives."""
+    pair = Pair(1 / multiplier, sampling_prob, relation)
+    if releases == 1:
+        return pair.epsilon(delta)
+    found = [math.inf]
+    if multiplier < _SCARCE:
+        found.append(counted(multiplier, delta, releases, sampling_prob, relation))
+    if multiplier >= _FINEST:
+        worst = 0.0
+        for law in pair.laws:
+            worst = max(worst, law.epsilon(releases, delta, enough=worst))
+        found.append(worst)
+    return min(found)
+
+
+def counted(
+    multiplier: float, delta: float, releases: int, sampling_prob: float, relation: SampledRelation = "add-remove"
+) -> float:
+    """Return an epsilon at delta by counting how often the example in question is drawn.
+
+    Formula: delta(e) <= sum_k P(Bin(releases, q) = k) delta_k(e), delta_k that of k releases without sampling.
+    *Guarantee*: holds for add, remove and replace. Which releases draw the example does not depend on the data: whoever
+    is told so besides has the same chance of being told either way, and then sees k releases with the example.
+
+    >>> round(counted(0.001, 1e-5, 1000, 0.01) / 1e6, 2), round(gdp_epsilon(math.sqrt(1000) / 0.001, 1e-5) / 1e6)
+    (13.0, 500)
+    """
+    reach = (1.0 if relation == "add-remove" else 2.0) / multiplier
+    low, high = binomial_window(releases, sampling_prob)
+    k = np.arange(float(low), high + 1.0)
+    logs = log_binomial(k, releases, sampling_prob, 1 - sampling_prob) + 1e-9
+    kept = (logs > math.log(delta) - 30) & (k > 0)
+    rest = float(np.exp(logs[~kept & (k > 0)]).sum())  # at most exp(-30) of delta for each count
+    mu, chances = reach * np.sqrt(k[kept]), np.exp(logs[kept])
+    target = delta * _SHY - rest
+
+    def holds(epsilon: float) -> bool:
+        return float((chances * gaussian_delta(mu, epsilon)).sum()) <= target
+
+    if mu.size == 0 or holds(0.0):
+        return 0.0
+    top = float(mu[-1])
+    highest = top * top / 2 + top * math.sqrt(2 * math.log(1 / delta) + 2) + 1e-9
+    return least_above(holds, 0.0, highest, tolerance=1e-9) * (1 + 1e-12)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two laws that one release is to be told apart by, in units of the noise."""
+
+    shift: float
+    sampling_prob: float
+    relation: SampledRelation
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta of one release, exactly but for the rounding of `gaussian_delta`."""
+        m, q = self.shift, self.sampling_prob
+        if self.relation == "replace":
+            return self._replaced(epsilon)
+        inner = math.log1p(math.expm1(epsilon) / q) if epsilon < 30 else _log_above(epsilon, q)
+        removed = q * float(gaussian_delta(m, inner))
+        if epsilon + math.log1p(-q) >= 0:  # no loss is that large when an example is added
+            return removed
+        rest = -math.expm1(epsilon + math.log1p(-q))  # 1 - (1 - q) exp(epsilon)
+        return max(removed, rest * float(gaussian_delta(m, epsilon + math.log(q) - math.log(rest))))
+
+    def _replaced(self, epsilon: float) -> float:
+        """Return q ((1 - w) D(m, m t - m^2 / 2) + w D(2 m, 2 m t)), D Gaussian noise's delta, t where the loss is
+        epsilon, w = exp(epsilon - 2 m t): a sum of what would otherwise cancel.
+        """
+        m, q = self.shift, self.sampling_prob
+        steep = math.log(2 * q) - m * m / 2
+        root = steep + epsilon / 2
+        # exp(m t) solves q c u^2 - (e^eps - 1)(1 - q) u - e^eps q c = 0, c = exp(-m^2 / 2)
+        linear = math.log1p(-q) + _log_expm1(epsilon) if epsilon > 0 else -math.inf
+        top = max(linear, root)
+        solved = top + math.log(math.exp(linear - top) + math.hypot(math.exp(linear - top), math.exp(root - top)))
+        place = (solved - steep) / m
+        share = math.exp(min(epsilon - 2 * m * place, 0.0))
+        near = float(gaussian_delta(m, m * place - m * m / 2))
+        return q * ((1 - share) * near + share * float(gaussian_delta(2 * m, 2 * m * place)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon of one release, from above."""
+        reach = self.shift if self.relation == "add-remove" else 2 * self.shift
+        high = reach * reach / 2 + reach * math.sqrt(2 * math.log(1 / delta) + 2) + 1e-9
+        target = delta * _SHY
+        return least_above(lambda e: self.delta(e) <= target, 0.0, high, tolerance=1e-12) * (1 + 1e-12)
+
+    @property
+    def laws(self) -> list[Losses]:
+        """The losses of one release, either way where that makes a difference."""
+        pieces = self._pieces
+        return [Losses(pieces, 1)] if self.relation == "replace" else [Losses(pieces, 1), Losses(pieces, -1)]
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        """Cut up the line into pieces on which the loss rises."""
+        m, q = self.shift, self.sampling_prob
+        length = 2 * _REACH + m
+        width = max(length / _MOST_PIECES, 1 / (_PIECES * max(1.0, m)))
+        edges = np.linspace(-_REACH, _REACH + m, math.ceil(length / width) + 1)
+        half = np.diff(edges) / 2
+        places = (edges[:-1] + half)[:, None] + half[:, None] * _NODES
+        up, down = _log_mixture(places, m, q), _log_mixture(-places, m, q)
+        loss = up - down if self.relation == "replace" else up
+        ends = _log_mixture(edges, m, q)
+        if self.relation == "replace":
+            ends = ends - _log_mixture(-edges, m, q)
+        density = up - places**2 / 2 - math.log(2 * math.pi) / 2 + np.log(half)[:, None] + np.log(_WEIGHTS)
+        return Pieces(ends[:-1], ends[1:], loss, density, 8 * _ULP * (2 * _REACH + m) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Pieces of the line: the loss at their ends and at a few nodes, and the log mass of the first law at each node."""
+
+    low: FloatArray
+    high: FloatArray
+    loss: FloatArray
+    density: FloatArray
+    error: float  # of a mass, relatively
+
+    @cached_property
+    def log_mass(self) -> FloatArray:
+        """Log mass of each piece under the first law."""
+        return _log_sum(self.density)
+
+    @cached_property
+    def middle(self) -> FloatArray:
+        """A loss of each piece."""
+        return np.asarray(self.loss[:, _NODES.size // 2])
+
+    def on_lattice(self, step: float) -> tuple[IntArray, FloatArray]:
+        """Return lattice points and their log masses under the first law, of a pair that is at least as far apart.
+
+        A piece goes to the lattice points below and above all of it, both laws' masses kept: divergences are convex in
+        the likelihood ratio, so they can only grow. What is rounded moves toward the point above.
+        """
+        first, last = np.floor(self.low / step), np.ceil(self.high / step)
+        last = np.maximum(last, first + 1)
+        gain = -np.expm1(np.minimum(first[:, None] * step - self.loss, 0.0))
+        with np.errstate(divide="ignore"):
+            share = np.exp(_log_sum(self.density + np.log(gain)) - self.log_mass) / -np.expm1((first - last) * step)
+            share = np.clip(share * (1 + 1e-9) + 1e-12, 0.0, 1.0)
+            masses = np.concatenate([self.log_mass + np.log1p(-share), self.log_mass + np.log(share)])
+        points = np.concatenate([first, last])
+        kept = masses > -np.inf
+        return points[kept].astype(np.int64), masses[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The privacy loss of one release, seen from the first law (way 1) or from the second (way -1)."""
+
+    pieces: Pieces
+    way: int
+
+    def epsilon(self, releases: int, delta: float, *, enough: float = 0.0) -> float:
+        """Return an epsilon of so many releases at delta, from above; infinity where the lattice does not reach it.
+
+        Once a bound is not above ``enough``, no better one is looked for.
+        """
+        pieces, target = self.pieces, math.log(delta)
+        largest = float(pieces.high[-1]) if self.way > 0 else -float(pieces.low[0]) * (1 + 1e-12)
+        if releases * largest <= enough:
+            return releases * largest
+        loss = self.way * pieces.middle
+        mass = pieces.log_mass if self.way > 0 else pieces.log_mass - pieces.middle
+        tilt, spread = _saddle(loss, mass, releases, target)
+        steps = min(max(_POINTS / (20 * math.sqrt(releases)), _STEPS[0]), _STEPS[1])
+        step = max(spread / steps, float(np.abs(loss).max()) * 4 * _ULP)
+        while True:
+            points, logs = pieces.on_lattice(step)
+            if self.way < 0:
+                points, logs = -points, logs - points * step
+            lattice = _Lattice(points, logs, step, tilt, releases, pieces.error)
+            if lattice.bound(target) <= enough:
+                return lattice.bound(target)
+            if lattice.size <= _MOST_POINTS:
+                return lattice.epsilon(target)
+            step *= 1.1 * lattice.size / _MOST_POINTS
+
+
+@dataclass(frozen=True, eq=False)
+class _Lattice:
+    """Losses on a lattice, of which many are added up under an exponential tilt."""
+
+    points: IntArray
+    logs: FloatArray
+    step: float
+    tilt: float
+    releases: int
+    error: float
+
+    @cached_property
+    def _losses(self) -> FloatArray:
+        return np.asarray(self.points * self.step, dtype=np.float64)
+
+    @cached_property
+    def _cumulants(self) -> tuple[float, float, float]:
+        return _cumulants(self._losses, self.logs, self.tilt)
+
+    @cached_property
+    def _mistake(self) -> float:
+        """Relative error of a mass, tilted or not: of the pieces, and of the exponents' last digits."""
+        logs = self.logs + self.tilt * self.step * self.points
+        seen = logs > logs.max() - 60
+        return self.error + 16 * _ULP * (1 + float(np.abs(self.logs[seen]).max() + np.abs(logs[seen]).max()))
+
+    def _sure(self, target: float) -> float:
+        """Return ln delta less what masses may err by."""
+        return target - 1e-9 - self.releases * self._mistake
+
+    def bound(self, target: float) -> float:
+        """Return an epsilon by Chernoff's bound alone: Canonne, Kamath, Steinke 2020, Proposition 12."""
+        t = self.tilt
+        most = t * math.log(t) - (1 + t) * math.log1p(t)  # ln of the largest exp(-t x) (1 - exp(-x))
+        return (self.releases * self._cumulants[0] + most - self._sure(target)) / t
+
+    @cached_property
+    def _tail(self) -> float:
+        """A chance, under the tilt, that is small beside what is summed up."""
+        spread = math.sqrt(self.releases * self._cumulants[2])
+        return 1e-10 * min(1.0, spread) / (1 + 3 * spread * self.tilt * (1 + self.tilt))
+
+    @cached_property
+    def _window(self) -> tuple[int, int]:
+        """First and last point of the sum but for tails of that chance, by Chernoff's bound."""
+        log_mean, mean, variance = self._cumulants
+        n, losses = self.releases, self._losses
+        reach = []
+        for sign in (-1, 1):
+            rates = sign * np.geomspace(0.1, 100, 13) / math.sqrt(n * variance)
+            moments = np.asarray([_cumulants(losses, self.logs, self.tilt + rate)[0] for rate in rates])
+            bounds = (n * (moments - log_mean - rates * mean) - math.log(self._tail)) / np.abs(rates)
+            reach.append(float(bounds.min()) / self.step)
+        centre = n * mean / self.step
+        return math.floor(centre - reach[0]) - 1, math.ceil(centre + reach[1]) + 1
+
+    @property
+    def size(self) -> int:
+        """Points of the window."""
+        return self._window[1] - self._window[0] + 1
+
+    def epsilon(self, target: float) -> float:
+        """Return the least epsilon at which ln delta is at most the target, from above."""
+        from scipy import fft
+
+        log_mean = self._cumulants[0]
+        n, first = self.releases, self._window[0]
+        size = fft.next_fast_len(self.size, real=True)
+        logs = self.logs + self.tilt * self.step * self.points - log_mean
+        spectrum = fft.rfft(np.bincount(self.points % size, np.exp(logs), size))
+        powers = np.abs(spectrum) ** (n - 1)
+        masses = np.roll(np.maximum(fft.irfft(spectrum**n, size), 0.0), -first % size)
+        count = min(size, math.ceil(_FORGOTTEN / (self.tilt * self.step)) if self.tilt > 0 else size)
+        k = np.arange(1.0, count + 1) * self.step
+        weights = np.exp(-self.tilt * k) * -np.expm1(-k)
+        # each value of a transform errs by a few ulps a stage of the sum of all entries; a power has n times that
+        rounding = 16 * _ULP * math.log2(size + 2) * (n + 2) * float(powers.sum()) * 2 / size
+        lost = rounding * float(weights.sum()) + self._tail + math.exp(-_FORGOTTEN) * (count < size)
+        sure = self._sure(target)
+
+        def log_delta(index: int) -> float:
+            some = masses[index + 1 : index + 1 + count]
+            total = float(some @ weights[: some.size]) + lost
+            return n * log_mean - self.tilt * (first + index) * self.step + math.log(total)
+
+        low, high = max(-first, 0), size - 1
+        if low >= size or log_delta(low) <= sure:
+            return max(first, 0) * self.step
+        if log_delta(high) > sure:
+            return math.inf
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if log_delta(middle) <= sure else (middle, high)
+        above, below = (math.exp(min(log_delta(index) - sure, 700.0)) for index in (low, high))
+        part = (above - 1) / (above - below)  # delta is linear in exp(epsilon) between lattice points
+        return ((first + low) * self.step + math.log1p(part * math.expm1(self.step))) * (1 + 1e-12)
+
+
+def _cumulants(losses: FloatArray, logs: FloatArray, tilt: float) -> tuple[float, float, float]:
+    """Return the log moment generating function at a tilt, and its first two derivatives."""
+    power = logs + tilt * losses
+    top = float(power.max())
+    masses = np.exp(power - top)
+    total = float(masses.sum())
+    mean = float(masses @ losses) / total
+    return top + math.log(total), mean, float(masses @ (losses - mean) ** 2) / total
+
+
+def _saddle(losses: FloatArray, logs: FloatArray, releases: int, target: float) -> tuple[float, float]:
+    """Return the tilt under which the sum lies where ln delta is about the target, and the spread of one loss then."""
+    kept = logs > -2000
+    losses, logs = losses[kept], logs[kept]
+
+    def height(tilt: float) -> float:
+        log_mean, mean, variance = _cumulants(losses, logs, tilt)
+        spread = math.sqrt(releases * variance)
+        first = math.log(min(spread, 1.0) + 1e-300) - math.log1p(3 * spread * tilt * (1 + tilt))
+        return releases * (log_mean - tilt * mean) + first
+
+    low, high = -35.0, 0.0
+    while height(math.exp(high)) > target and high < 60:
+        low, high = high, high + 3
+    while high - low > 0.02:
+        middle = (low + high) / 2
+        low, high = (middle, high) if height(math.exp(middle)) > target else (low, middle)
+    tilt = math.exp(low)
+    return tilt, math.sqrt(_cumulants(losses, logs, tilt)[2])
+
+
+def _log_mixture(places: FloatArray, shift: float, share: float) -> FloatArray:
+    """Return ln of the density of (1 - share) N(0, 1) + share N(shift, 1) over that of N(0, 1)."""
+    power = shift * places - shift * shift / 2
+    near = np.log1p(share * np.expm1(np.minimum(power, 30.0)))
+    far = power + math.log(share) + np.log1p((1 - share) / share * np.exp(-np.maximum(power, 30.0)))
+    return np.where(power < 30, near, far)
+
+
+def _log_sum(logs: FloatArray) -> FloatArray:
+    """Return ln of the sum of exponentials along each row."""
+    top = np.maximum(logs.max(axis=1), -1e300)
+    with np.errstate(divide="ignore"):
+        return np.asarray(top + np.log(np.exp(logs - top[:, None]).sum(axis=1)))
+
+
+def _log_above(epsilon: float, q: float) -> float:
+    """Return ln((exp(epsilon) - 1 + q) / q) for a large epsilon."""
+    return epsilon - math.log(q) + math.log1p(-(1 - q) * math.exp(-epsilon))
+
+
+def _log_expm1(x: float) -> float:
+    """Return ln(exp(x) - 1)."""
+    return math.log(math.expm1(x)) if x < 30 else x + math.log1p(-math.exp(-x))
