@@ -1,4 +1,4 @@
-# make demo and make test need nothing but make and Python 3.11: each sets up what it uses, once.
+# make demo, make check and make test need nothing but make and Python 3.11: each sets up what it uses, once.
 # A stamp in .venv is renewed when pyproject.toml, constraints.txt or the set-up script change.
 
 VENV := .venv
@@ -7,14 +7,18 @@ WORKERS ?= 2
 
 # What each set-up installs. A test that needs another extra adds it to `test`.
 EXTRAS_demo := collector,plot
+EXTRAS_check := check
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
-.PHONY: help setup demo test browser postgres lint format catalogue bench audit-peers docs changelog clean
+.PHONY: help setup demo check test test-all slowest mutate picture browser postgres lint format catalogue bench audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
-	@echo 'make test    run the tests'
+	@echo 'make check   test the core, in a minute, without any extra'
+	@echo 'make test    run the tests, in a few minutes'
+	@echo 'make test-all   run them all: long simulations, deployments and kills too'
+	@echo 'make mutate  change the code at random and see whether the tests notice'
 	@echo 'make lint    style, types, layers, changelog'
 	@echo 'make format  apply the style'
 	@echo 'make bench   speed and error beside other libraries'
@@ -25,14 +29,33 @@ help:
 setup: $(VENV)/.stamp-all
 
 $(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh
-	scripts/setup.sh $(VENV) constraints.txt -e '.[$(EXTRAS_$*)]'
+	@scripts/setup.sh $(VENV) constraints.txt -e '.[$(EXTRAS_$*)]'
 	@touch $@
 
 demo: $(VENV)/.stamp-demo
 	$(BIN)/noisette demo
 
+# What each tier runs is in conftest.py: --tier.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+check: $(VENV)/.stamp-check
+	$(PYTEST) -q --tier=check -p no:schemathesis $(ARGS)
+
 test: $(VENV)/.stamp-test browser postgres
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(PYTEST) --tier=test $(ARGS)
+
+test-all: $(VENV)/.stamp-test browser postgres
+	$(PYTEST) --tier=all --junitxml=$(VENV)/durations.xml $(ARGS)
+
+mutate: $(VENV)/.stamp-test
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutate.py $(ARGS)
+
+picture: $(VENV)/.stamp-test browser
+	$(BIN)/python scripts/picture.py
+
+# The table of the slowest tests in CONTRIBUTING.md, from the last `make test-all`.
+slowest: $(VENV)/durations.xml
+	$(BIN)/python scripts/slowest.py $<
 
 browser:
 	@scripts/browser.sh >/dev/null

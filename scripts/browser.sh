@@ -15,10 +15,12 @@ find_browser() {
 
 if find_browser; then exit 0; fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    say "The tests of web pages need chromium and none was found. Install it (Debian: sudo apt-get install chromium), or name it: export NOISETTE_BROWSER=/path/to/chromium, and run make again."
+    say "The tests of web pages need chromium and none was found."
+    say "Install it (Debian: sudo apt-get install chromium), or name it: export NOISETTE_BROWSER=/path/to/chromium, and run make again."
+    say "make check tests the core without it."
     exit 1
 fi
 say "installing chromium, which the tests of web pages drive"
 apt-get update -qq
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >&2
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
 find_browser

@@ -24,6 +24,8 @@ from noisette.demo.devices import Reported
 from noisette.demo.outcome import LEVEL, Outcome, chosen, plans
 from noisette.demo.page import page
 
+pytestmark = pytest.mark.slow
+
 USERS = 2000
 COUNT, SPORTS = len(population.SIGNALS), len(population.SPORTS)
 NOISETTE = [sys.executable, "-c", "from noisette.cli import main; main()"]
@@ -194,7 +196,7 @@ def test_story_fits_a_terminal_and_keep_keeps(tmp_path: Path) -> None:
                 if match := re.search(r"stays up at (http://\S+/dashboard)", line):
                     url = match[1]
                     break
-            assert httpx.get(url, timeout=30).status_code == 200
+            assert httpx.get(url, timeout=300).status_code == 200
         finally:
             running.send_signal(signal.SIGINT)
             lines += (running.stdout.read() if running.stdout else "").splitlines()

@@ -68,6 +68,7 @@ def test_a_calibrated_budget_is_the_largest(epsilon: float, times: int) -> None:
     assert compose(nz.Laplace(epsilon=mechanism.epsilon * 1.003), times, delta=DELTA).epsilon > epsilon
 
 
+@pytest.mark.slow
 def test_weights_are_calibrated_through_a_shuffler() -> None:
     """Three hundred weights and clients: the budget of each weight for epsilon 8 in the shuffled model."""
     mechanism = calibrate(nz.Duchi, 8.0, DELTA, times=300, users=300, tolerance=0.02)
@@ -110,6 +111,7 @@ def test_one_sampled_release_in_closed_form() -> None:
     assert exact <= delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "releases", "sampling_prob"),
     [(2.0, 300, 0.02), (0.1, 50, 0.3), (30.0, 80, 0.25), (1.0, 1, 0.1), (8.0, 20, 0.999), (1e-3, 10, 0.5)],

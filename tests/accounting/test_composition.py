@@ -45,6 +45,7 @@ def test_randomized_response_is_the_exact_sum(epsilon: float, times: int) -> Non
         assert randomized_response_delta(epsilon, times, total) == pytest.approx(expected, rel=1e-11, abs=1e-300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "total"), [(0.01, 60.0), (0.001, 5.0), (0.05, 1500.0)])
 def test_a_million_responses(epsilon: float, total: float) -> None:
     """The same sum over the terms that count, by their ratios, with forty digits."""
@@ -143,6 +144,7 @@ def test_distribution_agrees_with_normal_noise_in_closed_form() -> None:
     assert alone * (1 - 1e-6) <= mixed <= alone * 1.002
 
 
+@pytest.mark.slow
 def test_many_reports_cost_less_than_their_sum() -> None:
     """Laplace: between the normal limit, whose mean and variance are known, and concentrated privacy."""
     e0, times = 0.01, 10**6

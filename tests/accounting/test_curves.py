@@ -69,6 +69,7 @@ def test_laplace_curve_is_the_closed_form(epsilon: float) -> None:
     assert curve.delta(at) == pytest.approx(expected, abs=1e-6 * epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_curve_is_above_the_auditors_exact_sum_and_close_to_it(name: str, epsilon: float) -> None:

@@ -20,6 +20,7 @@ def _spent(happened: dp_accounting.DpEvent, delta: float = DELTA, interval: floa
     return float(pld.PLDAccountant(REPLACE, interval).compose(happened).get_epsilon(delta))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_every_mechanism_emits_an_event_that_dominates_it(name: str, epsilon: float) -> None:

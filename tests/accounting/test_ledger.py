@@ -332,6 +332,7 @@ def _compete(path: Path, rounds: int, results: multiprocessing.queues.Queue[tupl
     results.put((taken, refused))
 
 
+@pytest.mark.slow
 def test_many_processes_at_once_spend_the_limit_exactly(path: Path) -> None:
     """Six processes make the same file and want 150 shares of a hundred."""
     context = multiprocessing.get_context("spawn")
@@ -339,7 +340,7 @@ def test_many_processes_at_once_spend_the_limit_exactly(path: Path) -> None:
     workers = [context.Process(target=_compete, args=(path, 25, results)) for _ in range(6)]
     for worker in workers:
         worker.start()
-    counts = [results.get(timeout=60) for _ in workers]
+    counts = [results.get(timeout=600) for _ in workers]
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0] * 6
@@ -386,6 +387,7 @@ def _run(code: str, *arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: Path) -> None:
     """Processes that spend as fast as they can are killed at random moments, three rounds of two at once."""
     releases = tmp_path / "released"
@@ -399,7 +401,7 @@ def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: P
             for spender in spenders:
                 assert spender.stdout is not None
                 assert spender.stdout.read(5) == b"ready"
-            before, deadline = releases.stat().st_size, time.monotonic() + 30
+            before, deadline = releases.stat().st_size, time.monotonic() + 300
             while releases.stat().st_size < before + 5 and time.monotonic() < deadline:
                 time.sleep(0.001)
             time.sleep(float(rng.uniform(0.0, 0.05)))

@@ -228,6 +228,7 @@ def test_reference_numbers() -> None:
     assert shuffled(nz.Guarantee(1.0), 1000, DELTA).epsilon == pytest.approx(0.182, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_shuffled_models_of_federated_learning() -> None:
     """spec/best-known.md: a model of d weights over T rounds composes d T bags; the normal limit is mu_1 sqrt(d T)."""
     duchi, n, grown = nz.Duchi(epsilon=1.0), 1000, math.e
@@ -240,6 +241,7 @@ def test_shuffled_models_of_federated_learning() -> None:
         assert found < randomized_response_epsilon(1.0, weights * rounds, DELTA)
 
 
+@pytest.mark.slow
 def test_a_million_bags_by_the_central_limit_theorem() -> None:
     """Mean and variance of the loss of one bag, enumerated, give the sum of a million of them: another computation."""
     n, times = 1000, 10**6
@@ -262,6 +264,7 @@ def test_a_million_bags_by_the_central_limit_theorem() -> None:
     assert np.trapezoid(-np.expm1(-beyond) * density, beyond) == pytest.approx(DELTA, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PURE)
 def test_every_pure_mechanism_is_amplified(name: str) -> None:
     mechanism = nz.CATALOGUE[name].example(1.0)
@@ -306,6 +309,7 @@ def test_the_closed_form_is_above_the_clones_it_bounds() -> None:
     assert shuffled_closed_form(5.0, 1000, DELTA) == 5.0, "outside its range it says nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon0", [6.0, 12.0, 20.0, 25.0, 29.0])
 @pytest.mark.parametrize("k", [2, 5])
 def test_large_budgets_do_not_drown_in_rounding(k: int, epsilon0: float) -> None:

@@ -92,6 +92,7 @@ def _failing(error: BaseException) -> Iterator[nz.Reports]:
     raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nameless", [True, False])
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
 def test_an_error_leaves_nothing_new(
@@ -114,6 +115,7 @@ def test_an_error_leaves_nothing_new(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_writer_leaves_nothing(kill: signal.Signals, tmp_path: Path) -> None:
     code = """
@@ -335,10 +337,12 @@ def _growth(read: str, path: Path) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) // 1024
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert _growth("aggregate_files([sys.argv[1]]).users", tmp_path / "r.parquet") < 64
 
 
+@pytest.mark.slow
 def test_a_file_held_in_memory_would_be_seen(tmp_path: Path) -> None:
     """The twin: all batches at once take 160 MB more."""
     assert _growth("sum(map(len, list(ReportFile.open(sys.argv[1]).batches())))", tmp_path / "r.parquet") > 100

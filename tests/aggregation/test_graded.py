@@ -58,6 +58,7 @@ def test_without_conversion_it_is_the_printed_algorithm(clip: bool) -> None:
         assert abs(exact - float(counted.estimate().value[0])) > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [2, 3, 5])
 def test_with_conversion_it_has_the_law_of_the_printed_algorithm(mu: int) -> None:
     """Means and variances over 1,500 conversions of the same reports agree."""
@@ -89,6 +90,7 @@ def test_equal_budgets_are_not_flipped_again() -> None:
         assert hiera(counted, mu=mu, clip=False).value == pytest.approx(counted.estimate().value, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_reusing_reports_does_not_help() -> None:
     """n = 10,000, e = 0.5, uniform values, 1,500 collections: mu > 1 has the larger error, by far more than chance.
 

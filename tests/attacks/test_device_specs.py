@@ -97,9 +97,7 @@ def _starts() -> Iterator[dict[str, Any]]:
     labels = ("a", "b", "c", "d")
     for name in ("grr", "sue", "oue", "olh", "subset-selection", "hadamard"):
         domain = Categorical(labels=labels)
-        yield _shown(
-            [{"name": "x", "categories": list(labels)}], nz.CATALOGUE[name](epsilon=1.0, domain=domain).spec()
-        )
+        yield _shown([{"name": "x", "categories": list(labels)}], nz.CATALOGUE[name](epsilon=1.0, domain=domain).spec())
     record = Attributes((Interval(-1.0, 1.0), Categorical(labels=labels)), names=("x", "y"))
     both = nz.CATALOGUE["sampled-attributes"](("hybrid", "grr"), epsilon=1.0, domain=record, report=1)
     yield _shown([NUMBER, {"name": "y", "categories": list(labels)}], both.spec())

@@ -28,6 +28,7 @@ def laplace(x: float, n: int, rng: np.random.Generator) -> np.ndarray:
 # it never says too much
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [nz.Duchi(1.0), nz.Laplace(3.0), GRR, nz.Piecewise(2.0)], ids=lambda m: m.name)
 def test_the_bound_is_above_the_truth_no_more_often_than_stated(mechanism: Any) -> None:
     """At confidence 0.9 a tenth of all bounds may be too high; more than the limit are so one time in a million."""

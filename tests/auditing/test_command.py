@@ -100,6 +100,7 @@ def test_what_is_wrong_is_said_without_a_traceback(arguments: tuple[Any, ...], m
     assert message in " ".join(result.stderr.split())
 
 
+@pytest.mark.long
 def test_the_table_of_claims(tmp_path: Path) -> None:
     target = tmp_path / "claims.md"
     found = answer("--all", "-e", 0.5, "--samples", 5000, "--page", target)

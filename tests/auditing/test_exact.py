@@ -139,6 +139,7 @@ def _ends(domain: Any) -> tuple[float, float]:
     return domain.low, domain.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ADDITIVE, ids=lambda m: f"{m.name}-{m.epsilon}-{m.domain.low}")
 def test_additive_noise_against_sums(mechanism: Any) -> None:
     agree(mechanism, lattice_laws(mechanism, admissible(mechanism), 3000))

@@ -35,6 +35,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize(("cls", "published"), FORMS)
 def test_the_catalogue_is_as_private_as_it_says(cls: type[Any], published: bool, epsilon: float) -> None:
@@ -59,6 +60,7 @@ def calibrated(epsilon: float) -> dict[str, nz.TensorGaussian]:
         return {m.calibration: m for m in nz.TensorGaussian.published_forms(epsilon)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_black_box_audit_of_each_calibration(name: str, epsilon: float) -> None:

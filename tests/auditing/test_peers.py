@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 INTERPRETERS = [Path(sys.executable), *([PEERS] if PEERS.exists() else [])]

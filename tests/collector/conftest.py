@@ -43,7 +43,7 @@ def service(campaign: Campaign, store: Store) -> Iterator[httpx.Client]:
     """A client of the service, which listens on a port of this machine."""
     keys = Keys({role: [key] for role, key in KEYS.items()})
     app = create_app([campaign], store, keys, largest_body=200_000)
-    with running(app) as url, httpx.Client(base_url=url, timeout=30, verify=trusted()) as client:
+    with running(app) as url, httpx.Client(base_url=url, timeout=300, verify=trusted()) as client:
         yield client
 
 

@@ -75,7 +75,7 @@ class Load:
         senders = [Thread(target=self.send, args=(url, queue, stop)) for queue in self.unsent]
         for thread in senders:
             thread.start()
-        before, deadline = len(self.acknowledged), time.monotonic() + 30
+        before, deadline = len(self.acknowledged), time.monotonic() + 300
         while len(self.acknowledged) < before + least and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(self._clock.uniform(0, 0.2))
@@ -87,7 +87,7 @@ class Load:
 
     def send(self, url: str, queue: list[list[dict[str, Any]]], stop: Event) -> None:
         """Send one batch after the other until told to stop or nobody answers, and note what was acknowledged."""
-        with httpx.Client(base_url=url, headers=auth("device"), timeout=10) as client:
+        with httpx.Client(base_url=url, headers=auth("device"), timeout=120) as client:
             while queue and not stop.is_set():
                 try:
                     answer = client.post(REPORTS, json={"version": 1, "reports": queue[0]})

@@ -139,7 +139,7 @@ def behind_a_shuffler(folder: Path, campaign: Campaign, users: int, *, origins: 
 
 def until(done: Callable[[], bool]) -> None:
     """Wait until something is so, but not for long."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.05)

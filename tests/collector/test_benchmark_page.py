@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "collector_page.py"))
 PAGE, RESULTS, written = (SCRIPT[name] for name in ("PAGE", "RESULTS", "written"))
 

@@ -32,6 +32,7 @@ def server(tmp_path: Path, database: str) -> Iterator[Process]:
     made.stop()
 
 
+@pytest.mark.long
 def test_killed_under_load(server: Process, database: str, campaign: Campaign) -> None:
     """Acknowledged is stored, stored is in the sums, and retries count nothing twice: exactly, after every kill."""
     load = Load(campaign, threads=3)
@@ -105,7 +106,7 @@ def test_a_request_that_has_begun_is_finished(server: Process, database: str, ca
         time.sleep(0.5)
         yield body[20:]
 
-    answer = httpx.post(url + REPORTS, content=slowly(), headers=auth("device"), timeout=30)
+    answer = httpx.post(url + REPORTS, content=slowly(), headers=auth("device"), timeout=300)
     assert answer.status_code == 201
     code, errors = server.stop(0)  # no more than waiting for its end
     assert code == 0, errors

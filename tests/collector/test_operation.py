@@ -54,7 +54,7 @@ def slow_service(tmp_path: Path, campaign: Campaign) -> Iterator[httpx.Client]:
     app = create_app(
         [campaign], Store(f"sqlite:///{tmp_path / 'x.db'}"), Keys({role: [key] for role, key in KEYS.items()}), rate=1.0
     )
-    with running(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+    with running(app) as url, httpx.Client(base_url=url, timeout=300) as client:
         yield client
 
 

@@ -38,7 +38,7 @@ def blind_service(tmp_path: Path, campaigns: list[Campaign]) -> Iterator[httpx.C
     app = create_app(campaigns, Store(f"sqlite:///{tmp_path / 'x.db'}"), known_keys())
     with (
         running(app) as url,
-        httpx.Client(base_url=url, timeout=30, headers=auth("device")) as client,
+        httpx.Client(base_url=url, timeout=300, headers=auth("device")) as client,
     ):
         yield client
 

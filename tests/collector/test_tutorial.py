@@ -68,13 +68,13 @@ def test_the_first_campaign(tmp_path: Path, browser: Browser, monkeypatch: pytes
                 site.page = page.replace("http://127.0.0.1:8000", url)
                 visitor = browser.new_page()
                 visitor.goto(site.url)
-                expect(visitor.locator("#state")).to_have_text("Sent 1, left 0.", timeout=30_000)
+                expect(visitor.locator("#state")).to_have_text("Sent 1, left 0.", timeout=120_000)
                 visitor.close()
                 assert httpx.get(f"{url}/dashboard").status_code == 200
                 _, _, header, address = shlex.split(read)
                 name, _, value = header.partition(": ")
                 found = httpx.get(
-                    address.replace("http://127.0.0.1:8000", url), headers={name: value}, timeout=60
+                    address.replace("http://127.0.0.1:8000", url), headers={name: value}, timeout=300
                 ).json()
             finally:
                 server.send_signal(signal.SIGTERM)

@@ -14,6 +14,8 @@ from torch import nn
 import noisette as nz
 from experiments import frame
 
+pytestmark = pytest.mark.long
+
 PAPERS = (ldpfl, ldpvec)
 
 

@@ -17,6 +17,8 @@ from experiments import frame, geodp
 from noisette import sgd
 from noisette.sgd import zoo
 
+pytestmark = pytest.mark.long
+
 needs_data = pytest.mark.skipif(not os.environ.get("NOISETTE_DATA"), reason="NOISETTE_DATA names no folder")
 FALSE_ALARM = 1e-6
 FOLDER = Path(geodp.__file__).parent

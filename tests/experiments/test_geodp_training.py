@@ -18,6 +18,8 @@ from noisette import sgd
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
 
+pytestmark = pytest.mark.long
+
 PAPER = geodp
 needs_data = pytest.mark.skipif(not os.environ.get("NOISETTE_DATA"), reason="NOISETTE_DATA names no folder")
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from experiments.hierarchical import means
 
+pytestmark = pytest.mark.long
+
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "hierarchical"
 
 

@@ -11,6 +11,8 @@ import noisette as nz
 from experiments import ldptube
 from noisette.utility import Deviation
 
+pytestmark = pytest.mark.long
+
 PAPER = ldptube
 
 

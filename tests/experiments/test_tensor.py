@@ -13,6 +13,8 @@ from scipy.stats import norm
 
 from experiments import tensor
 
+pytestmark = pytest.mark.long
+
 PAPER = tensor
 
 

@@ -12,6 +12,8 @@ from scipy.special import ndtr
 from experiments import tldp
 from noisette.accounting import compose
 
+pytestmark = pytest.mark.long
+
 PAPER = tldp
 
 

@@ -12,6 +12,8 @@ from tests.federated.flower import LocalGrid
 
 from noisette.federated import Channel, Layout, Norm
 
+pytestmark = pytest.mark.long
+
 _SPEC = importlib.util.spec_from_file_location(
     "benchmarks_federated", Path(__file__).resolve().parents[2] / "benchmarks" / "federated.py"
 )

@@ -46,7 +46,7 @@ def test_sampling_few_of_many_clients_leaves_each_more_budget():
 def simulated(tmp_path, *terms):
     """Run the command on Flower's simulation; return its record and its three lines."""
     command = [Path(sys.executable).parent / "noisette", "federate", *terms, "--output", tmp_path / "run.json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=550)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()[-3:]
@@ -54,6 +54,7 @@ def simulated(tmp_path, *terms):
     return json.loads((tmp_path / "run.json").read_text()), lines
 
 
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_a_federation_on_flowers_simulation_within_its_target(tmp_path):
     terms = ["-e", "50", "--clients", "6", "--per-client", "60", "--rounds", "2", "--clip", "0.5", "--enhance", "none"]
@@ -68,6 +69,7 @@ def test_a_federation_on_flowers_simulation_within_its_target(tmp_path):
     assert all(49.9 < epsilon <= 50 for epsilon in spent.values())
 
 
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_a_shuffled_federation_on_flowers_simulation(tmp_path):
     """Reports are mixed on their way: the target is met behind the shuffler, and not without it."""

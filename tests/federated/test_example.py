@@ -34,6 +34,7 @@ def test_privacy_is_one_line_in_each_app_beside_its_import():
         assert not any("noisette" in line for line in lines if line not in marked)
 
 
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_the_example_learns_within_its_budget(quickstart):
     run = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]

@@ -43,6 +43,21 @@ def test_the_model_moves_by_the_mean_of_the_updates(tmp_path):
     assert result.arrays["bias"].numpy().dtype == np.float32
 
 
+def test_a_round_counts_who_is_there_after_the_wait(tmp_path):
+    """A node that connects while the server waits for the least number of nodes is asked in that very round."""
+
+    class Slow(LocalGrid):
+        asked = 0
+
+        def get_node_ids(self):
+            self.asked += 1
+            return self.nodes[: 2 if self.asked == 1 else 3]
+
+    strategy = PrivateFedAvg("laplace", **NEARLY_EXACT, minimum=3, min_available_nodes=3)
+    strategy.start(Slow(moving_app([mod(tmp_path)]), range(1, 4)), model(), num_rounds=1, timeout=5.0)
+    assert [(entry["asked"], entry["counted"]) for entry in strategy.run.rounds] == [(3, 3)]
+
+
 def test_a_model_with_counters_keeps_shapes_and_types(tmp_path):
     """Batch normalisation counts its batches in a whole number without shape, which noise reaches as well."""
     layers = {"weight": np.full((3, 4), 0.1, np.float16), "batches": np.asarray(5), "small": np.asarray([1], np.uint8)}

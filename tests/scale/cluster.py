@@ -75,7 +75,7 @@ class Cluster:
         self._nodes.append(node)
         waited = time.monotonic()
         while b"Ray runtime started" not in log.read_bytes():
-            if node.poll() is not None or time.monotonic() - waited > 120:
+            if node.poll() is not None or time.monotonic() - waited > 600:
                 raise RuntimeError(f"The {name} did not start: {log.read_text(encoding='utf-8')}")
             time.sleep(0.1)
         return node

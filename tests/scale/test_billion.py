@@ -52,6 +52,7 @@ def benchmark() -> Any:
         yield module
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("job", ["hashing", "sampled"])
 def test_the_benchmark_knows_what_its_files_add_up_to(
     job: str, benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -63,6 +64,7 @@ def test_the_benchmark_knows_what_its_files_add_up_to(
     assert aggregate_partitions(split_files(paths)) == block.expected(1000)
 
 
+@pytest.mark.long
 def test_the_benchmark_writes_its_tables(benchmark: Any) -> None:
     part = {"seconds": 1.25, "start": 2.0, "cpu": 3.0, "driver": 100.4, "worker": 200.0}
     more = part | {"cpu": 12.0}

@@ -5,6 +5,10 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 

@@ -59,7 +59,7 @@ class Process:
             return 0, ""
         running, self._running = self._running, None
         running.send_signal(number)
-        running.communicate(timeout=30)
+        running.communicate(timeout=300)
         return running.returncode, self._log.read_text(encoding="utf-8")
 
 

@@ -199,7 +199,7 @@ class Deployment:
             process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -215,7 +215,7 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deplo
     made.down()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_federation_of_processes(deployment: Deployment) -> None:
     """Digits are learnt; each value went through the shuffler once, killed on the way, and none to the server."""
     deployment.up()

@@ -32,7 +32,7 @@ def test_from_clients_to_the_server(running: Running) -> None:
         running.send(number)
     assert not running.receipt.wait("run", 1, timeout=0.7)  # two of three: nothing leaves
     running.send(2)
-    assert running.receipt.wait("run", 1, timeout=10)
+    assert running.receipt.wait("run", 1, timeout=300)
     for one in running.receipt.read("run", 1, LAYOUT, KEY):
         got = np.sort(one.values, axis=0)
         positions = one.position + np.arange(one.values.shape[1])
@@ -115,8 +115,8 @@ def test_logs_and_metrics_tell_no_origin(running: Running, caplog: pytest.LogCap
         running.send(number)
     headers = sign(running.secret_of["client-4"], "/posts", "client-4", "number-of-the-post", b"x")
     httpx.post(running.shuffler + "/posts", content=b"x", headers=headers)
-    assert running.receipt.wait("run", 1, timeout=10)
-    deadline = time.monotonic() + 10
+    assert running.receipt.wait("run", 1, timeout=300)
+    deadline = time.monotonic() + 300
     posts: list[dict[str, object]] = []
     while len(posts) < 4 and time.monotonic() < deadline:  # a line is written after its request was answered
         time.sleep(0.01)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+pytestmark = pytest.mark.long
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "prediction.py"
 DIMS = 200
 

@@ -15,6 +15,8 @@ from scipy import stats
 import noisette as nz
 from noisette.utility import Deviation, deviation
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6
 REPORTS = 1000
 COLLECTIONS = 2500

@@ -214,8 +214,9 @@ class PrivateFedAvg(FedAvg):
     def _sample(self, grid: Grid, number: int) -> list[int]:
         """Return the clients of a round; those of a round that was interrupted are asked again."""
         run = self.run
-        wanted = self.clients_per_round or max(int(len(list(grid.get_node_ids())) * self.fraction_train), 1)
-        _, available = sample_nodes(grid, max(self.min_available_nodes, self.minimum), min(wanted, self.minimum))
+        # who is there is counted after the wait for enough of them, not before
+        _, available = sample_nodes(grid, max(self.min_available_nodes, self.minimum), 1)
+        wanted = self.clients_per_round or max(int(len(available) * self.fraction_train), 1)
         there = set(available)
         known = [node for node in run.pending if node in there]
         if known:

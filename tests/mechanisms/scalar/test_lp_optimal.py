@@ -161,7 +161,7 @@ def test_figures_of_the_spec_for_large_budgets_leave_out_the_rounding() -> None:
         (1.0, 3.1, 24, 3, 3e-4),
         (2.0, 2.0, 24, 3, 3e-4),
         (4.0, 1.4, 24, 3, 1.1e-3),
-        pytest.param(6.0, 1.2, 40, 4, 1.1e-3, marks=pytest.mark.slow),
+        pytest.param(6.0, 1.2, 40, 4, 1.1e-3, marks=pytest.mark.long),
     ],
 )
 def test_no_mechanism_has_a_lower_worst_case(epsilon: float, reach: float, parts: int, rounds: int, gap: float) -> None:

@@ -494,12 +494,9 @@ def test_more_queries_than_fit_in_memory_have_a_total() -> None:
     assert mechanism.error / mechanism.sigma**2 == pytest.approx(totals, rel=5e-6)
 
 
-@pytest.mark.slow
-def test_a_thousand_cells_in_under_a_minute() -> None:
-    import time
-
-    start = time.process_time()
+@pytest.mark.long
+def test_a_thousand_cells() -> None:
+    """How long that takes is measured in benchmarks/sizes.py."""
     found = optimum(workload_of("prefix", 1024).root)
-    assert time.process_time() - start < 60
     assert found.gap < 1e-6
     assert found.error == pytest.approx(8944.33, rel=1e-5)
