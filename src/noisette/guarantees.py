@@ -17,6 +17,9 @@ Unit = Literal["element", "record", "example"]
 Model = Literal["local", "central", "shuffled"]
 Relation = Literal["any-pair", "replace", "add-remove"]
 
+_TRUST: tuple[Model, ...] = ("local", "shuffled", "central")  # each trusts whom the one before trusts, and more
+_IMPLIED: tuple[tuple[Relation, Relation], ...] = (("any-pair", "replace"), ("add-remove", "replace"))
+
 _SERIES_BELOW = 5e-3  # half a mu below which a difference of Mills' ratios would cancel more than a series truncates
 
 
@@ -85,6 +88,38 @@ class Guarantee:
         matrix = None if self.matrix is None else tuple(tuple(times * e for e in row) for row in self.matrix)
         return replace(
             self, epsilon=times * self.epsilon, delta=min(1.0, times * self.delta), claim=None, matrix=matrix
+        )
+
+    def implied(self, *, unit: Unit, model: Model, relation: Relation) -> Guarantee:
+        """Return what this guarantee implies under other terms, by a conversion that is proved, or raise ValueError.
+
+        Of the model: what a user sends is private in spite of whoever shuffles or keeps it, so local implies shuffled
+        and shuffled implies central, at the same cost. Of the relation: any-pair includes replace. Replacing a record
+        is removing one and adding another, so add-remove implies replace at 2 epsilon and (1 + exp(epsilon)) delta
+        (group privacy: Dwork, Roth 2014, Theorem 2.2). Nothing else is implied, and units are never converted.
+
+        >>> print(Guarantee(1.0).implied(unit="record", model="shuffled", relation="replace"))
+        1-DP, unit record, model shuffled, relation replace
+        """
+        why = ""
+        if unit != self.unit:
+            why = f"units are not converted, a record of d elements may cost d times as much: count per {self.unit}"
+        elif _TRUST.index(model) < _TRUST.index(self.model):
+            why = (
+                f"the {self.model} model trusts somebody whom the {model} model does not: count in the {self.model} one"
+            )
+        elif relation != self.relation and (self.relation, relation) not in _IMPLIED:
+            why = f"{self.relation} does not imply {relation}: count it where the relation is {self.relation}"
+        if why:
+            raise ValueError(
+                f"This guarantee is {self}, and cannot be counted as unit {unit}, model {model}, relation {relation}: "
+                f"{why}."
+            )
+        if self.relation != "add-remove" or relation == "add-remove":
+            return replace(self, model=model, relation=relation)
+        grown = 1 + math.exp(min(self.epsilon, 700.0))
+        return Guarantee(
+            2 * self.epsilon, min(1.0, grown * self.delta * (1 + 2.0**-50)), unit=unit, model=model, relation=relation
         )
 
     def zcdp(self) -> float:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
+import sqlite3
+import subprocess
+import sys
 from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import dp_accounting
 import pytest
 
 import noisette as nz
-from noisette.accounting import compose, event, gdp, loss_distribution, privacy_curve, rdp, sampled_gaussian, zcdp
+from noisette.accounting import (
+    BudgetExceeded,
+    Ledger,
+    LedgerError,
+    compose,
+    event,
+    gdp,
+    loss_distribution,
+    privacy_curve,
+    rdp,
+    sampled_gaussian,
+    shuffled,
+    zcdp,
+)
 from noisette.core import EventDeclared, GaussianEvent
 from noisette.utility.graded import Reused
 
@@ -113,3 +133,193 @@ def test_a_thousand_steps_at_a_small_delta_are_not_priced_three_times_too_high()
 def test_little_noise_does_not_undo_sampling() -> None:
     """Table 5.3's plain run was printed with 3.28e8; its example is drawn 0.5 times on average in 400 steps."""
     assert sampled_gaussian(0.05 / 64, 1e-5, releases=400, sampling_prob=64 / 50_000).epsilon < 5.8e6
+
+
+KINDS = [
+    nz.Guarantee(0.5, 1e-7, unit=unit, model=model, relation=relation)
+    for unit, model, relation in itertools.product(
+        ("element", "record", "example"), ("local", "shuffled", "central"), ("any-pair", "replace", "add-remove")
+    )
+]
+TRUST = ("local", "shuffled", "central")
+
+
+def _cost(spent: nz.Guarantee, account: nz.Guarantee) -> float | None:
+    """Return how many times its epsilon a guarantee costs in an account of other terms, None if it must be refused."""
+    if spent.unit != account.unit or TRUST.index(spent.model) > TRUST.index(account.model):
+        return None
+    costs = {("any-pair", "replace"): 1.0, ("add-remove", "replace"): 2.0}
+    return 1.0 if spent.relation == account.relation else costs.get((spent.relation, account.relation))
+
+
+def test_debits_of_all_kinds_into_accounts_of_all_kinds(tmp_path: Path) -> None:
+    """729 pairs: each is counted at the cost that is proved and says so, or refused with both names and no trace."""
+    with Ledger(tmp_path / "budget.db") as ledger:
+        for number, own in enumerate(KINDS):
+            ledger.open_account(f"{number}", 1e6, 1.0, unit=own.unit, model=own.model, relation=own.relation)
+            for spent in KINDS:
+                before, cost = ledger.balance(f"{number}"), _cost(spent, own)
+                if cost is None:
+                    with pytest.raises(ValueError, match=r"Nothing was debited\.$") as refused:
+                        ledger.debit(f"{number}", spent)
+                    assert f"unit {own.unit}, model {own.model}, relation {own.relation}" in str(refused.value)
+                    assert str(spent) in str(refused.value)
+                    assert ledger.balance(f"{number}") == before
+                    with pytest.raises(ValueError, match="cannot be counted as"):
+                        spent.implied(unit=own.unit, model=own.model, relation=own.relation)
+                    continue
+                receipt = ledger.debit(f"{number}", spent)
+                assert receipt.epsilon == Decimal("0.5") * Decimal(cost)
+                assert float(receipt.delta) >= (1e-7 if cost == 1 else (1 + math.exp(0.5)) * 1e-7) * (1 - 1e-9)
+                same = (spent.model, spent.relation) == (own.model, own.relation)
+                assert (receipt.converted == "") == same
+                if not same:
+                    assert str(spent) in receipt.converted
+                    assert f"model {own.model}, relation {own.relation}" in receipt.converted
+        ledger.verify()
+        assert [r.converted for r in ledger.history("0")] == [""]
+
+
+def test_a_training_run_a_shuffled_and_a_local_report_in_one_account(tmp_path: Path) -> None:
+    """All three were added up in silence. A local account takes the local one; the others name what they are."""
+    run = nz.Guarantee(1.0, 1e-6, model="central", relation="add-remove")
+    mixed = shuffled(nz.Duchi(epsilon=1.0), 1000, 1e-6)
+    with Ledger(tmp_path / "budget.db") as ledger:
+        ledger.open_account("user", 10.0, 1e-3)
+        ledger.debit("user", nz.Duchi(epsilon=1.0))
+        for other in (run, mixed):
+            with pytest.raises(ValueError, match=f"model {other.model}, relation {other.relation}, and cannot"):
+                ledger.debit("user", other)
+        assert ledger.balance("user").debits == 1
+        balance = ledger.balance("user")
+        assert (balance.unit, balance.model, balance.relation) == ("record", "local", "any-pair")
+        ledger.open_account("published", 10.0, 1e-3, model="central", relation="replace")
+        spent = [ledger.debit("published", some).epsilon for some in (nz.Duchi(epsilon=1.0), run)]
+        assert spent == [1, 2]
+
+
+def test_concentrated_accounts_convert_by_group_privacy(tmp_path: Path) -> None:
+    """rho of a group of two is four times rho, and a pure epsilon of two is at most that of 2 epsilon."""
+    workload = nz.CATALOGUE["matrix"].example(1.0)
+    assert workload.guarantee.relation == "add-remove"
+    with Ledger(tmp_path / "budget.db") as ledger:
+        ledger.open_account("one", 100.0, 1e-6, model="central", relation="add-remove", composition="zcdp")
+        ledger.open_account("two", 100.0, 1e-6, model="central", relation="replace", composition="zcdp")
+        once, twice = (float(ledger.debit(name, workload).rho) for name in ("one", "two"))
+        assert twice == pytest.approx(4 * once, rel=1e-9)
+        pure = nz.Guarantee(0.5, model="central", relation="add-remove")
+        assert float(ledger.debit("two", pure).rho) == pytest.approx(zcdp(nz.Guarantee(1.0)), rel=1e-9)
+
+
+def test_composing_across_relations() -> None:
+    """A sequence of releases is counted in terms that all of them imply, at the cost that is proved, or refused."""
+    local, run = nz.Duchi(epsilon=1.0), nz.Guarantee(0.5, 1e-8, model="central", relation="add-remove")
+    both = compose([local, run])
+    assert (both.epsilon, both.model, both.relation) == (2.0, "central", "replace")
+    assert both.delta >= (1 + math.exp(0.5)) * 1e-8
+    assert compose([local, run], delta=1e-5).epsilon >= 1.0
+    for other in (nz.Guarantee(1.0, unit="example"), nz.Guarantee(1.0, unit="element", model="central")):
+        with pytest.raises(ValueError, match="cannot be counted as unit record"):
+            compose([local, other])
+    with pytest.raises(ValueError, match="any pair of values, got"):
+        shuffled(nz.Guarantee(1.0, relation="replace"), 1000, 1e-6)
+
+
+def test_group_privacy_is_attained() -> None:
+    """The twin of 2 epsilon: counts of two cells with Laplace noise for one record that comes or goes.
+
+    A record that moves from one cell to the other changes both, and their ratios multiply: less than 2 epsilon would
+    be false.
+    """
+    epsilon, counts, moved = 0.7, (3.0, 5.0), (2.0, 6.0)
+    seen = (3.0, 5.0)
+    ratio = sum(epsilon * (abs(y - b) - abs(y - a)) for y, a, b in zip(seen, counts, moved, strict=True))
+    stated = nz.Guarantee(epsilon, model="central", relation="add-remove")
+    assert stated.implied(unit="record", model="central", relation="replace").epsilon == pytest.approx(ratio)
+
+
+def _first_version(path: Path) -> None:
+    """Write a ledger as the first version of the format did: accounts know their unit only."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE accounts (key TEXT PRIMARY KEY, unit TEXT NOT NULL, composition TEXT NOT NULL,
+                limit_epsilon INTEGER NOT NULL, limit_delta INTEGER NOT NULL, limit_rho INTEGER NOT NULL,
+                epsilon INTEGER NOT NULL DEFAULT 0, delta INTEGER NOT NULL DEFAULT 0, rho INTEGER NOT NULL DEFAULT 0,
+                debits INTEGER NOT NULL DEFAULT 0,
+                CHECK (epsilon <= limit_epsilon AND delta <= limit_delta AND rho <= limit_rho)) WITHOUT ROWID;
+            CREATE TABLE debits (number INTEGER PRIMARY KEY, key TEXT NOT NULL REFERENCES accounts (key),
+                epsilon INTEGER NOT NULL CHECK (epsilon >= 0), delta INTEGER NOT NULL CHECK (delta >= 0),
+                rho INTEGER NOT NULL CHECK (rho >= 0), note TEXT NOT NULL, idempotency_key TEXT, seconds REAL NOT NULL);
+            CREATE UNIQUE INDEX once ON debits (key, idempotency_key) WHERE idempotency_key IS NOT NULL;
+            CREATE INDEX of_account ON debits (key);
+            INSERT INTO accounts VALUES ('used', 'record', 'basic', 1000000000000, 0, 0, 400000000000, 0, 0, 1);
+            INSERT INTO accounts VALUES ('new', 'record', 'basic', 1000000000000, 0, 0, 0, 0, 0, 0);
+            INSERT INTO debits VALUES (1, 'used', 400000000000, 0, 0, 'monday', 'report-1', 1.0);
+            PRAGMA application_id = 1314540615;
+            PRAGMA user_version = 1;
+            """
+        )
+
+
+def test_a_file_of_the_first_version_loses_nothing_and_is_not_taken_for_local(tmp_path: Path) -> None:
+    """Its debits may have been of any kind: they stay, and nothing is added until somebody says what they were."""
+    path = tmp_path / "budget.db"
+    _first_version(path)
+    with Ledger(path, create=False) as ledger:
+        ledger.verify()
+        assert ledger.balance("used").epsilon == Decimal("0.4")
+        assert [r.note for r in ledger.history("used")] == ["monday"]
+        for name in ("used", "new"):
+            with pytest.raises(LedgerError, match="wrote down no model and no relation"):
+                ledger.debit(name, 0.1)
+        with pytest.raises(LedgerError, match="Say model= and relation="):
+            ledger.open_account("used", 1.0)
+        with pytest.raises(ValueError, match="exists with other terms"):
+            ledger.open_account("used", 2.0, model="local", relation="any-pair")
+        ledger.open_account("used", 1.0, model="local", relation="any-pair")
+        ledger.open_account("new", 1.0)
+        assert ledger.debit("used", 0.4, idempotency_key="report-1").replayed
+        assert ledger.debit("used", nz.Duchi(epsilon=0.6)).number == 2
+        with pytest.raises(BudgetExceeded):
+            ledger.debit("used", 0.1)
+        ledger.verify()
+    with Ledger(path) as again:
+        assert again.balance("used").relation == "any-pair"
+
+
+@pytest.mark.parametrize("statement", ["SELECT os_exit()", "SELECT nothing FROM nowhere"])
+def test_a_process_that_dies_while_it_converts_a_file(tmp_path: Path, statement: str) -> None:
+    """The file is then as it was: the first version, with every debit."""
+    path = tmp_path / "budget.db"
+    _first_version(path)
+    script = f"""
+import os, sys
+from noisette.accounting import ledger
+connect = ledger.sqlite3.connect
+def dying(*some, **named):
+    connection = connect(*some, **named)
+    connection.create_function("os_exit", 0, lambda: os._exit(9))
+    return connection
+ledger.sqlite3.connect = dying
+ledger._FROM_FIRST_VERSION = (*ledger._FROM_FIRST_VERSION[:2], "{statement}", *ledger._FROM_FIRST_VERSION[2:])
+ledger.Ledger(sys.argv[1])
+"""
+    ended = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=False)
+    assert ended.returncode != 0
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert len(connection.execute("SELECT * FROM accounts WHERE key = 'used'").fetchone()) == 10
+        assert connection.execute("SELECT note FROM debits").fetchall() == [("monday",)]
+    with Ledger(path) as ledger:
+        ledger.verify()
+        assert ledger.balance("used").epsilon == Decimal("0.4")
+
+
+def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "budget.db"
+    Ledger(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 3")
+    with pytest.raises(LedgerError, match="written by a newer noisette"):
+        Ledger(path)

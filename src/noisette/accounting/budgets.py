@@ -17,6 +17,7 @@ from noisette.guarantees import Guarantee
 Amount = float | Decimal | Fraction
 
 PLACES = {"epsilon": 12, "delta": 18, "rho": 15}  # decimal places that are kept; debits round up, limits down
+UNSTATED = ""  # model and relation of an account that a former version opened
 _LARGEST = 2**62  # of the integers in a ledger's file
 _EXACT = Context(prec=400)
 
@@ -50,7 +51,7 @@ class BudgetExceeded(RuntimeError):
 
 @dataclass(frozen=True)
 class Balance:
-    """An account: its limit, what was spent, and what is left, all exact.
+    """An account: unit, model and relation of its budget, its limit, what was spent, and what is left, all exact.
 
     For ``composition="zcdp"`` rho is what adds up; ``epsilon`` and ``delta`` are then what was spent in total as an
     (epsilon, delta) guarantee.
@@ -58,6 +59,8 @@ class Balance:
 
     key: str
     unit: str
+    model: str
+    relation: str
     composition: str
     limit_epsilon: Decimal
     limit_delta: Decimal
@@ -70,7 +73,11 @@ class Balance:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A debit that is in the file. ``replayed`` tells that it was there before."""
+    """A debit that is in the file. ``replayed`` tells that it was there before.
+
+    ``converted`` says from which terms to which the guarantee was converted, and is empty where it was in those of the
+    account.
+    """
 
     number: int
     key: str
@@ -79,25 +86,43 @@ class Receipt:
     rho: Decimal
     note: str
     idempotency_key: str | None
+    converted: str = ""
     replayed: bool = False
 
 
-def amounts_of(spent: Any, account: dict[str, Any]) -> dict[str, int]:
-    """Return what a release takes off an account, in units of the file: epsilon, delta and rho."""
-    stated = spent.guarantee if isinstance(spent, Released) else spent
-    if isinstance(stated, Guarantee) and stated.unit != account["unit"]:
-        raise ValueError(
-            f"Account {account['key']!r} counts budgets per {account['unit']}, this guarantee is per {stated.unit}. "
-            "Convert it first: a record of d elements costs up to d times as much."
+def amounts_of(spent: Any, account: dict[str, Any]) -> tuple[dict[str, int], str]:
+    """Return what a release takes off an account, in units of the file: epsilon, delta and rho; and what was converted.
+
+    A number is taken to be in the account's own terms; a guarantee is converted to them if that is proved.
+    """
+    if UNSTATED in (account["model"], account["relation"]):
+        raise LedgerError(
+            f"Account {account['key']!r} was opened by a version that wrote down no model and no relation. Nothing was "
+            "debited. Open it again with its limits and the model and relation of all its debits so far, "
+            "e.g. model='local', relation='any-pair'; or open another account."
         )
+    stated = spent.guarantee if isinstance(spent, Released) else spent
+    counted, converted = stated, ""
+    if isinstance(stated, Guarantee):
+        terms: dict[str, Any] = {name: account[name] for name in ("unit", "model", "relation")}
+        try:
+            counted = stated.implied(**terms)
+        except ValueError as error:
+            raise ValueError(f"Account {account['key']!r} refuses a debit. {error} Nothing was debited.") from error
+        if any(getattr(stated, name) != value for name, value in terms.items()):
+            converted = f"{stated}, counted as {counted}"
     if account["composition"] == "zcdp":
         source: Any = spent if isinstance(spent, Guarantee | Released) else Guarantee(float(spent))
-        return {"epsilon": 0, "delta": 0, "rho": in_units(zcdp(source), "rho", ROUND_CEILING)}
-    epsilon, delta = (stated.epsilon, stated.delta) if isinstance(stated, Guarantee) else (stated, 0)
+        rho = zcdp(source)
+        if isinstance(counted, Guarantee) and counted.epsilon > stated.epsilon:
+            rho *= 4  # two steps of group privacy: Bun, Steinke 2016, Proposition 1.9
+            rho = min(rho, zcdp(counted)) if counted.delta == 0 else rho
+        return {"epsilon": 0, "delta": 0, "rho": in_units(rho, "rho", ROUND_CEILING)}, converted
+    epsilon, delta = (counted.epsilon, counted.delta) if isinstance(counted, Guarantee) else (counted, 0)
     amounts = {n: in_units(v, n, ROUND_CEILING) for n, v in (("epsilon", epsilon), ("delta", delta))}
     if amounts["epsilon"] == 0 and amounts["delta"] == 0:
         raise ValueError(f"Expected a release that costs something, got {spent!r}.")
-    return amounts | {"rho": 0}
+    return amounts | {"rho": 0}, converted
 
 
 def in_units(value: Any, name: str, rounding: str) -> int:
@@ -142,6 +167,8 @@ def balance_of(account: dict[str, Any]) -> Balance:
     return Balance(
         key=account["key"],
         unit=account["unit"],
+        model=account["model"],
+        relation=account["relation"],
         composition=account["composition"],
         limit_epsilon=as_decimal(account["limit_epsilon"], "epsilon"),
         limit_delta=limit_delta,
@@ -155,7 +182,7 @@ def balance_of(account: dict[str, Any]) -> Balance:
 
 def receipt_of(row: Any, *, replayed: bool = False) -> Receipt:
     """Return a debit's row as a receipt."""
-    number, key, epsilon, delta, rho, note, idempotency_key = row
+    number, key, epsilon, delta, rho, note, idempotency_key, converted = row
     return Receipt(
         number=number,
         key=key,
@@ -164,6 +191,7 @@ def receipt_of(row: Any, *, replayed: bool = False) -> Receipt:
         rho=as_decimal(rho, "rho"),
         note=note,
         idempotency_key=idempotency_key,
+        converted=converted,
         replayed=replayed,
     )
 

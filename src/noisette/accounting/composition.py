@@ -73,6 +73,9 @@ def randomized_response_epsilon(epsilon: float, times: int, delta: float) -> flo
 def compose(released: Releasable | Sequence[Releasable], times: int = 1, *, delta: float = 0.0) -> Guarantee:
     """Return the guarantee of ``times`` independent releases about one unit; of a sequence, ``times`` rounds of it.
 
+    Guarantees of different models and relations are counted in the strongest terms that all of them imply, see
+    `Guarantee.implied`, and the result states these; where there are none, they are refused.
+
     With delta = 0 budgets add up. With a delta, the least epsilon of these: adding up; Gaussian noise exactly,
     mu = sqrt(sum of mu_i^2); randomised response exactly; else the composed privacy loss distribution of the
     mechanisms' own curves. Releases may depend on the answers to earlier ones.
@@ -87,6 +90,7 @@ def compose(released: Releasable | Sequence[Releasable], times: int = 1, *, delt
     parts = list(released) if isinstance(released, Sequence) else [released]
     if not parts:
         raise ValueError("Expected at least one release to compose, got an empty sequence.")
+    parts = _in_common_terms(parts)
     added = _added([_stated(part) for part in parts], times)
     if delta == 0:
         return added
@@ -167,18 +171,40 @@ def _stated(part: Releasable) -> Guarantee:
         return part
     if isinstance(part, Curve):
         return Guarantee(float(part.epsilons[-1]), float(part.deltas[-1]))
-    if isinstance(part, Released):
+    if isinstance(part, Released) and isinstance(part.guarantee, Guarantee):
         return part.guarantee
     raise TypeError(f"Expected mechanisms or Guarantees to compose, got {type(part).__name__}.")
 
 
+def _in_common_terms(parts: list[Releasable]) -> list[Releasable]:
+    """Return the releases, those under add-remove beside others under replace by what they imply; refuse other mixes.
+
+    Where a release costs the same under the common terms, it is kept: its own curve is composed.
+    """
+    stated = [_stated(part) for part in parts]
+    terms = _common_terms(stated)
+    return [
+        part if found.epsilon == own.epsilon else found
+        for part, own, found in ((part, own, own.implied(**terms)) for part, own in zip(parts, stated, strict=True))
+    ]
+
+
+def _common_terms(stated: list[Guarantee]) -> dict[str, Any]:
+    """Return the strongest unit, model and relation under which all of the guarantees say something."""
+    relations = {g.relation for g in stated}
+    return {
+        "unit": stated[0].unit,
+        "model": next(m for m in ("central", "shuffled", "local") if any(g.model == m for g in stated)),
+        "relation": relations.pop() if len(relations) == 1 else "replace",
+    }
+
+
 def _added(stated: list[Guarantee], times: int) -> Guarantee:
-    """Add up budgets of the same unit, model and relation."""
-    first = stated[0]
-    for other in stated[1:]:
-        if (other.unit, other.model, other.relation) != (first.unit, first.model, first.relation):
-            raise ValueError(f"Expected guarantees of one unit, model and relation, got {first} and {other}.")
+    """Add up budgets, in terms that all of them imply."""
+    terms = _common_terms(stated)
+    stated = [g.implied(**terms) for g in stated]
     single = len(stated) == 1
+    first = stated[0]
     return replace(
         first,
         epsilon=times * math.fsum(g.epsilon for g in stated),

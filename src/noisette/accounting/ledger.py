@@ -18,6 +18,7 @@ from typing import Any, Literal, Self, get_args
 
 from noisette.accounting.budgets import (
     PLACES,
+    UNSTATED,
     AlreadyDebited,
     Amount,
     Balance,
@@ -34,25 +35,27 @@ from noisette.accounting.budgets import (
 )
 from noisette.accounting.conversions import zcdp_rho
 from noisette.core import Mechanism
-from noisette.guarantees import Guarantee, Unit
+from noisette.guarantees import Guarantee, Model, Relation, Unit
 
 Composition = Literal["basic", "zcdp"]
 
 _APPLICATION = 0x4E5A4C47  # marks the file as a ledger
-_VERSION = 1
+_VERSION = 2
 _CHECKED_BYTES = 2**26  # files up to this size are checked as a whole when they are opened
 
 _ACCOUNT_NAMES = (
-    *("key", "unit", "composition", "limit_epsilon", "limit_delta", "limit_rho"),
+    *("key", "unit", "model", "relation", "composition", "limit_epsilon", "limit_delta", "limit_rho"),
     *("epsilon", "delta", "rho", "debits"),
 )
 _ACCOUNT = ", ".join(_ACCOUNT_NAMES)
-_DEBIT = "number, key, epsilon, delta, rho, note, idempotency_key"
+_DEBIT = "number, key, epsilon, delta, rho, note, idempotency_key, converted"
 
 _SCHEMA = """
 CREATE TABLE accounts (
     key TEXT PRIMARY KEY,
     unit TEXT NOT NULL,
+    model TEXT NOT NULL,
+    relation TEXT NOT NULL,
     composition TEXT NOT NULL CHECK (composition IN ('basic', 'zcdp')),
     limit_epsilon INTEGER NOT NULL,
     limit_delta INTEGER NOT NULL,
@@ -71,11 +74,18 @@ CREATE TABLE debits (
     rho INTEGER NOT NULL CHECK (rho >= 0),
     note TEXT NOT NULL,
     idempotency_key TEXT,
-    seconds REAL NOT NULL
+    seconds REAL NOT NULL,
+    converted TEXT NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX once ON debits (key, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX of_account ON debits (key);
 """
+_FROM_FIRST_VERSION = (  # which knew units only: whoever opens such an account again says the rest
+    f"ALTER TABLE accounts ADD COLUMN model TEXT NOT NULL DEFAULT '{UNSTATED}'",
+    f"ALTER TABLE accounts ADD COLUMN relation TEXT NOT NULL DEFAULT '{UNSTATED}'",
+    "ALTER TABLE debits ADD COLUMN converted TEXT NOT NULL DEFAULT ''",
+)
+_USUAL: dict[Model, Relation] = {"local": "any-pair", "shuffled": "replace", "central": "add-remove"}
 
 
 class Ledger:
@@ -128,13 +138,28 @@ class Ledger:
         self._local.connection = None
 
     def open_account(
-        self, key: str, epsilon: Amount, delta: Amount = 0, *, unit: Unit = "record", composition: Composition = "basic"
+        self,
+        key: str,
+        epsilon: Amount,
+        delta: Amount = 0,
+        *,
+        unit: Unit = "record",
+        model: Model | None = None,
+        relation: Relation | None = None,
+        composition: Composition = "basic",
     ) -> None:
-        """Open an account with a limit; doing so again with the same terms does nothing."""
+        """Open an account with a limit; doing so again with the same terms does nothing.
+
+        The limit is about one unit, in a model (default: local) and under a relation (default: any-pair in the local
+        model, replace in the shuffled one, add-remove in the central one). Guarantees under other terms are converted
+        where that is proved, see `Guarantee.implied`, and refused otherwise.
+        """
         if not isinstance(key, str) or not key:
             raise ValueError(f"Expected key={key!r} to be a text that names a user, device or campaign.")
         for name, value, allowed in (
             ("unit", unit, get_args(Unit)),
+            ("model", model, (*get_args(Model), None)),
+            ("relation", relation, (*get_args(Relation), None)),
             ("composition", composition, get_args(Composition)),
         ):
             if value not in allowed:
@@ -149,24 +174,34 @@ class Ledger:
                 raise ValueError(f"Expected a limit delta={delta!r} > 0: zCDP has no pure epsilon. Give e.g. 1e-6.")
             rho = zcdp_rho(float(as_decimal(limits[0], "epsilon")), float(as_decimal(limits[1], "delta")))
             limits[2] = in_units(rho, "rho", ROUND_FLOOR)
-        terms = (unit, composition, *limits)
+        chosen = model or "local"
+        protected = (unit, chosen, relation or _USUAL[chosen])
+        terms = (*protected, composition, *limits)
+        names = ("unit", "model", "relation", "composition", "limit_epsilon", "limit_delta", "limit_rho")
         with self._transaction() as connection:
             row = connection.execute(
-                "SELECT unit, composition, limit_epsilon, limit_delta, limit_rho FROM accounts WHERE key = ?", (key,)
+                f"SELECT {', '.join(names)}, debits FROM accounts WHERE key = ?", (key,)
             ).fetchone()
             if row is None:
                 connection.execute(
-                    "INSERT INTO accounts (key, unit, composition, limit_epsilon, limit_delta, limit_rho) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    (key, *terms),
+                    f"INSERT INTO accounts (key, {', '.join(names)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (key, *terms)
                 )
-            elif row != terms:
-                had = (
-                    f"epsilon={as_decimal(row[2], 'epsilon')}, delta={as_decimal(row[3], 'delta')}, {row[0]}, {row[1]}"
-                )
+                return
+            *had, debits = row
+            if had[1] == UNSTATED and (had[0], *had[3:]) == (unit, *terms[3:]):
+                if debits and (model is None or relation is None):
+                    raise LedgerError(
+                        f"Account {key!r} was opened by a version that wrote down no model and no relation, and has "
+                        f"{debits} debits. Say model= and relation= of them, e.g. model='local', relation='any-pair'; "
+                        "where they were mixed, open another account."
+                    )
+                connection.execute("UPDATE accounts SET model = ?, relation = ? WHERE key = ?", (*protected[1:], key))
+            elif tuple(had) != terms:
+                limit = f"epsilon={as_decimal(had[4], 'epsilon')}, delta={as_decimal(had[5], 'delta')}"
                 raise ValueError(
-                    f"Account {key!r} exists with other terms: {had}. "
-                    "Limits do not change once opened; open an account of another name for another budget."
+                    f"Account {key!r} exists with other terms: {limit}, unit {had[0]}, model {had[1]}, "
+                    f"relation {had[2]}, {had[3]} composition. "
+                    "Terms do not change once opened; open an account of another name for another budget."
                 )
 
     def debit(
@@ -179,12 +214,14 @@ class Ledger:
     ) -> Receipt:
         """Take a release's budget off an account, or raise `BudgetExceeded` and take nothing.
 
-        ``spent`` is an epsilon, a guarantee or a mechanism. A second debit with the same ``idempotency_key`` is not
+        ``spent`` is an epsilon in the account's terms, a guarantee or a mechanism; a guarantee under other terms is
+        converted, which the receipt says, or refused. A second debit with the same ``idempotency_key`` is not
         taken again: it returns the first one's receipt with ``replayed=True``. Send then the report that was made the
         first time; a fresh one would be a second release.
         """
         with self._reading() as connection:
-            amounts = amounts_of(spent, self._account(connection, key))  # terms do not change: no need to hold a lock
+            found = self._account(connection, key)
+        amounts, converted = amounts_of(spent, found)  # terms do not change once stated: no need to hold a lock
         with self._transaction() as connection:
             account = self._account(connection, key)
             if idempotency_key is not None:
@@ -204,12 +241,12 @@ class Ledger:
                 (amounts["epsilon"], amounts["delta"], amounts["rho"], key),
             )
             number = connection.execute(
-                "INSERT INTO debits (key, epsilon, delta, rho, note, idempotency_key, seconds) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (key, amounts["epsilon"], amounts["delta"], amounts["rho"], note, idempotency_key, time.time()),
+                "INSERT INTO debits (key, epsilon, delta, rho, note, idempotency_key, converted, seconds) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (key, *amounts.values(), note, idempotency_key, converted, time.time()),
             ).lastrowid
         assert number is not None  # sqlite numbers every row
-        return receipt_of((number, key, *amounts.values(), note, idempotency_key))
+        return receipt_of((number, key, *amounts.values(), note, idempotency_key, converted))
 
     @contextlib.contextmanager
     def spend(
@@ -334,8 +371,15 @@ class Ledger:
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
             elif application != _APPLICATION:
                 raise LedgerError(f"{self._path} is a database of something else, not a ledger. Take another path.")
+            elif version == 1:  # in one transaction: it is all there afterwards, or as it was
+                for statement in _FROM_FIRST_VERSION:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
             elif version != _VERSION:
-                raise LedgerError(f"{self._path} has version {version} of the format, expected {_VERSION}.")
+                raise LedgerError(
+                    f"{self._path} has version {version} of the format, expected {_VERSION}: it was written by a newer "
+                    "noisette. Nothing was changed; use that one."
+                )
         if self._path.stat().st_size <= _CHECKED_BYTES:
             with self._reading() as connection:
                 found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])

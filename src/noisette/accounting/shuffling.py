@@ -276,9 +276,9 @@ def _pure(released: Mechanism | Guarantee) -> Guarantee:
     if not isinstance(released, Guarantee | Released):
         raise TypeError(f"Expected a mechanism or a Guarantee, got {type(released).__name__}.")
     stated = released if isinstance(released, Guarantee) else released.guarantee
-    if stated.delta > 0 or stated.model != "local" or stated.epsilon == 0:
+    if stated.delta > 0 or (stated.model, stated.relation) != ("local", "any-pair") or stated.epsilon == 0:
         raise ValueError(
-            f"Expected reports with a pure local guarantee, got {stated}. "
+            f"Expected reports with a pure local guarantee for any pair of values, got {stated}. "
             "Shuffle Laplace, Duchi or Piecewise reports instead of Gaussian ones."
         )
     return stated

@@ -58,7 +58,7 @@ class Device:
         home = Path(folder)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._ledger = Ledger(home / "budget.db")
-        self._ledger.open_account(_ACCOUNT, epsilon=epsilon, delta=delta)
+        self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
         self._path = home / "answers.db"
         self.wallet = Wallet(self._path)
         with self._open() as database:

@@ -106,7 +106,7 @@ class Gateway:
         if shuffler is not None:
             self._lines["shuffler"] = httpx.Client(base_url=shuffler, **line)
         self._ledger = Ledger(home / "budget.db")
-        self._ledger.open_account(_ACCOUNT, epsilon=epsilon, delta=delta)
+        self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
         with transaction(self._path) as database:
             for statement in (*_SCHEMA.split(";\n"), wallet.SCHEMA):
                 database.execute(statement)

@@ -22,6 +22,7 @@ from noisette.federated.channel import Channel
 from noisette.federated.layout import Layout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Terms
+from noisette.guarantees import Relation
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class NodeBudget:
         if not math.isfinite(promise.epsilon):
             raise ValueError("These terms promise nothing that a budget could hold: no finite epsilon is true of them.")
         ledger = _opened(Path(self.ledger).absolute())
-        ledger.open_account(account, self.epsilon, self.delta)
+        relation: Relation = "replace" if self.model == "shuffled" else "any-pair"
+        ledger.open_account(account, self.epsilon, self.delta, model=self.model, relation=relation)
         ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)
 
 
