@@ -126,6 +126,7 @@ def test_a_few_releases_against_quadrature(multiplier: float, sampling_prob: flo
             assert less > delta, (delta, less)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("multiplier", "releases", "sampling_prob"), [(1.0, 1000, 0.01), (0.7, 50, 0.2), (4.0, 200, 0.5)]
 )
@@ -149,6 +150,7 @@ def test_the_former_way_was_far_too_high_for_a_thousand() -> None:
     assert 4.5 < found < 4.98
 
 
+@pytest.mark.slow
 def test_replacing_is_composed_too() -> None:
     """Between adding or removing once and twice; beside dp-accounting's own law of a replaced example."""
     neighbours = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -184,6 +186,7 @@ def _rises(values: list[float]) -> bool:
     return all(math.isfinite(v) and v >= 0 for v in values) and bool(np.all(np.diff(values) >= -1e-9 * max(values)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_it_is_monotone_in_every_argument(relation: Any) -> None:
     def found(multiplier: float = 0.9, delta: float = 1e-6, releases: int = 100, sampling_prob: float = 0.05) -> float:
@@ -197,6 +200,7 @@ def test_it_is_monotone_in_every_argument(relation: Any) -> None:
     assert _rises([found(sampling_prob=q) for q in (1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.999, 1 - 1e-9, 1.0)])
 
 
+@pytest.mark.slow
 def test_extremes_are_sensible() -> None:
     """Finite, and at most what holds without sampling."""
     for multiplier in (1e-3, 0.03, 1.0, 1e3):

@@ -99,6 +99,7 @@ def test_the_twin_a_declared_event_is_used() -> None:
     assert compose(noisy, 10, delta=DELTA).epsilon < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_repetitions_are_never_told_by_a_count_that_is_ignored(name: str) -> None:
     """dp-accounting counts repeated randomised responses once: each repetition is an event of its own."""
