@@ -114,15 +114,19 @@ class DiscreteGaussian(_GaussianMechanism):
 
 
 def lattice_delta(sigma: float, steps: int, epsilon: float) -> float:
-    """Return the exact delta(epsilon) of discrete Gaussian noise between values ``steps`` apart."""
+    """Return delta(epsilon) of discrete Gaussian noise between values ``steps`` apart, with what float64 may err."""
     if sigma > _SUMMED:
         return float(gaussian_delta(steps / sigma, epsilon)) * (1 + 1000 / sigma**2)
-    # P(k) > exp(e) P(k - K) exactly for k < K/2 - e s^2 / K
-    first = math.ceil(epsilon * sigma**2 / steps - steps / 2)
-    k = first + np.arange(0.0, max(200.0, math.ceil(40 * sigma)))
-    normaliser = math.log(np.exp(-0.5 * (np.arange(-k.size, k.size + 1.0) / sigma) ** 2).sum())
+    # P(k) > exp(e) P(k - K) exactly for k < K/2 - e s^2 / K; here the signs of k are turned around
+    reach = max(200, math.ceil(40 * sigma))  # beyond, all mass together is below exp(-790)
+    first = max(math.ceil(epsilon * sigma**2 / steps - steps / 2), -reach)
+    k = np.arange(float(first), max(first, 0) + reach)
+    normaliser = math.log(np.exp(-0.5 * (np.arange(-reach, reach + 1.0) / sigma) ** 2).sum())
     near, far = (-0.5 * (shifted / sigma) ** 2 - normaliser for shifted in (k, k + steps))
-    return float(np.maximum(np.exp(near) - np.exp(np.minimum(far + epsilon, near)), 0.0).sum())
+    mass = np.exp(near)
+    excess = np.maximum(mass - np.exp(np.minimum(far + epsilon, near)), 0.0)
+    rounding = 2.0**-53 * mass * (64 + 4 * (np.abs(near) + np.minimum(np.abs(far), epsilon - near)))
+    return float((excess + rounding).sum())
 
 
 @lru_cache(maxsize=256)
