@@ -139,7 +139,8 @@ def aggregation(users: int, repeats: int) -> list[Row]:
         indices = np.sort(
             rng.integers(0, dims // report, (users, report)) + np.arange(report) * (dims // report), axis=1
         )
-        values = collection.inner_mechanism.privatize(rng.uniform(-1, 1, (users, report)), rng=rng)
+        told = collection.inner_mechanism.privatize(rng.uniform(-1, 1, users * report), rng=rng)
+        values = told.reshape(users, report)
         reports = nz.Reports(indices.astype(np.int32), values)
         flat, weights = indices.reshape(-1), values.reshape(-1)
         times = interleaved(

@@ -216,7 +216,8 @@ def _real(table: Table, name: str, epsilon: float) -> float:
     model = Model.of(table, mechanism)
     place = range(min(_SOME, table.dims))
     values = table.columns(place)
-    found = mechanism.privatize(values, rng=np.random.default_rng(7)).mean(axis=0)
+    sent = mechanism.privatize(values.reshape(-1), rng=np.random.default_rng(7))  # a column has a share of the budget
+    found = sent.reshape(values.shape).mean(axis=0)
     predicted = (model.bias**2 + model.std**2)[place.start : place.stop]
     return float(np.mean((found - values.mean(axis=0)) ** 2 / predicted))
 

@@ -79,11 +79,47 @@ def integers(x: Any, name: str = "x") -> IntArray:
     return np.asarray(array, dtype=np.int64)
 
 
-def trailing(array: npt.NDArray[Any], shape: tuple[int, ...], name: str) -> None:
+_SEVERAL_VALUES = (
+    "Each value costs the whole budget, so several of one person need a share of it each. Take nz.Sampled for several "
+    "numbers a person, nz.SampledAttributes for numbers and categories, or one mechanism a column, each with its part "
+    "of epsilon."
+)
+_SEVERAL_ARRAYS = (
+    "Each element costs the whole budget. Reshape it if all are of different people; if some are of one person, build "
+    "the mechanism for all that a person has, or give each element its part of epsilon."
+)
+
+
+def people(x: Any, shape: tuple[int, ...], name: str = "x") -> Any:
+    """Return what a mechanism takes: one element of this shape, or people along one axis before it.
+
+    What has no shape of its own becomes an array.
+    """
+    if not hasattr(x, "shape"):
+        try:
+            x = np.asarray(x)
+        except ValueError:
+            raise ValueError(f"Expected {name} to be an array, got rows of different lengths.") from None
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise ValueError(f"Expected {name} without masked values. Remove or impute missing values first.")
+    trailing(x, shape, name)
+    found = tuple(x.shape)
+    if len(found) <= len(shape) + 1:
+        return x
+    one = f"array of shape {shape}" if shape else "value"
+    many = ", ".join(["people", *map(str, shape)]) if shape else "people,"
+    remedy = _SEVERAL_ARRAYS if shape else _SEVERAL_VALUES
+    if not shape and found[1:] == (1,):
+        remedy = "Take the only column itself, as in x[:, 0] or frame['age']."
+    raise ValueError(f"Expected one {one} a person, {name} of shape {shape} or ({many}), got {found}. {remedy}")
+
+
+def trailing(array: Any, shape: tuple[int, ...], name: str) -> None:
     """Check that the last axes of ``array`` are ``shape``."""
-    if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
+    found = tuple(array.shape)
+    if len(found) < len(shape) or found[len(found) - len(shape) :] != shape:
         wanted = ", ".join(["...", *map(str, shape)])
-        raise ValueError(f"Expected {name} of shape ({wanted}), got {array.shape}.")
+        raise ValueError(f"Expected {name} of shape ({wanted}), got {found}.")
 
 
 def number(value: float, name: str) -> float:

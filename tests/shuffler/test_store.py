@@ -299,7 +299,7 @@ def test_means_are_those_of_the_values() -> None:
     import noisette as nz
 
     layout, rng = Layout(50, 8), np.random.default_rng(3)
-    reports = nz.Duchi(epsilon=1.0).privatize(rng.uniform(-1, 1, (20, 50)), rng=rng)
+    reports = nz.Duchi(epsilon=1.0).privatize(rng.uniform(-1, 1, 1000), rng=rng).reshape(20, 50)
     with InProcess(minimum=20) as simulated:
         for client, row in enumerate(reports):
             sent = simulated.sender(f"c{client}").send(row, layout, context="run", number=0)

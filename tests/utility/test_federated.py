@@ -19,7 +19,7 @@ def simulated(mechanism, updates, seed=7):
     """Return the noise of many rounds: weighted means of reports minus weighted means of updates."""
     shares = WEIGHTS / WEIGHTS.sum()
     repeated = np.broadcast_to(updates, (ROUNDS, *updates.shape))
-    reports = mechanism.privatize(repeated, rng=seed)
+    reports = mechanism.privatize(repeated.reshape(-1), rng=seed).reshape(repeated.shape)
     return np.einsum("k,rkd->rd", shares, reports - updates) * CLIP / np.sqrt(DIMS)
 
 

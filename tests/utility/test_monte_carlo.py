@@ -54,7 +54,8 @@ def collect(mechanism: nz.core.Mechanism, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     blocks = []
     for _ in range(0, COLLECTIONS, 250):
-        reports = mechanism.privatize(np.broadcast_to(values, (250, values.size)), rng=rng)
+        reports = mechanism.privatize(np.tile(values, 250), rng=rng)
+        reports = reports.reshape(250, values.size, *reports.shape[1:])
         if reports.ndim > 2:  # reports that are no numbers: the aggregate knows what they stand for
             means = np.asarray([mechanism.aggregate(own).estimate().value[0] for own in reports])
         else:
@@ -150,7 +151,7 @@ def test_the_bound_of_berry_and_esseen_is_needed() -> None:
     mechanism = nz.Duchi(6.0)
     predicted = deviation(mechanism, users=REPORTS, values=[1.0])
     rng = np.random.default_rng(15)
-    found = mechanism.privatize(np.ones((COLLECTIONS, REPORTS)), rng=rng).mean(axis=1) - 1
+    found = mechanism.privatize(np.ones(COLLECTIONS * REPORTS), rng=rng).reshape(COLLECTIONS, REPORTS).mean(axis=1) - 1
     assert predicted.berry_esseen > 0.1
     assert agrees(found, predicted)
     one_report = predicted.std * math.sqrt(REPORTS)

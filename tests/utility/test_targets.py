@@ -75,7 +75,7 @@ def test_power_is_how_often_a_test_sees_it() -> None:
     rng = np.random.default_rng(4)
     values = np.full(users, 0.2 + effect)
     dev = deviation(mechanism, users=users, values=[0.2 + effect])
-    means = mechanism.privatize(np.broadcast_to(values, (1200, users)), rng=rng).mean(axis=1)
+    means = mechanism.privatize(np.tile(values, 1200), rng=rng).reshape(1200, users).mean(axis=1)
     seen = int(np.sum(np.abs(means - 0.2) > stats.norm.ppf(0.975) * dev.std))
     chance = power(dev.std, effect)
     slack = dev.berry_esseen * 2

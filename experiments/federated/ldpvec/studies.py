@@ -33,7 +33,12 @@ def numbers(noise: str, epsilon: float, dims: int) -> Teller:
         return lambda rows, rng: np.asarray(whole.privatize(rows, rng=rng).mean(axis=0))
     reach = 1 / math.sqrt(dims)
     one = nz.CATALOGUE[noise](epsilon=epsilon / dims, domain=nz.Interval(-reach, reach))
-    return lambda rows, rng: np.asarray(one.privatize(rows, clip=True, rng=rng).mean(axis=0))
+
+    def tell(rows: Vector, rng: np.random.Generator) -> Vector:
+        sent = one.privatize(rows.reshape(-1), clip=True, rng=rng)  # a coordinate has a share of the budget each
+        return np.asarray(sent.reshape(rows.shape).mean(axis=0))
+
+    return tell
 
 
 def angles(noise: str, epsilon: float, dims: int, beta: float = 1.0) -> Teller:

@@ -129,6 +129,18 @@ class BaseMechanism(ABC):
         """Return the pure local guarantee of one report; mechanisms with another one override it."""
         return Guarantee(self.epsilon, claim=Claim(self.epsilon, source=self.citation))
 
+    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+        """Return one report for each person: ``x`` is one value of ``domain.shape``, or has one axis of people more.
+
+        Any other shape is refused. With ``clip`` values outside the domain move to the nearest one of it.
+        """
+        mechanism: Any = self  # every mechanism has a domain, as a field or a property
+        return self._answer(_validate.people(x, mechanism.domain.shape), clip=clip, rng=rng)
+
+    @abstractmethod
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
+        """Return one report for each value."""
+
     @property
     @abstractmethod
     def support(self) -> Support:
@@ -207,8 +219,7 @@ class ScalarMechanism(BaseMechanism):
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return inputs and reports among which the worst ratio is attained."""
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
-        """Return one report for each value, in an array of the same shape."""
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         values = _validate.numbers(x)
         source = _random.generator(rng)
         flat = values.reshape(-1)

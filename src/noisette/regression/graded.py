@@ -35,7 +35,7 @@ class ChosenLevelLaplace(GradedLaplace):
 
     def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
         """Return one report for each row."""
-        rows = _validate.reals(x).reshape(-1, 2)
+        rows = _validate.reals(_validate.people(x, (2,))).reshape(-1, 2)
         source = _random.generator(rng)
         index, rest = self._position(self._admit(rows[:, 0], clip=clip))
         index += source.random(len(rows)) < rest

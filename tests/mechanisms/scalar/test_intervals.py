@@ -40,7 +40,7 @@ def covered(mechanism: Any, users: int, *, method: str, seed: int, shrink: float
     rng = np.random.default_rng(seed)
     trials = TRIALS if users > 100 else FEWER
     values = rng.choice([0.0, 1.0, 4.0], p=[0.2, 0.5, 0.3], size=(trials, users))
-    reports = mechanism.privatize(values, rng=rng)
+    reports = mechanism.privatize(values.reshape(-1), rng=rng).reshape(values.shape)
     count = 0
     for row in reports:
         estimate = mechanism.aggregate(row).estimate()
@@ -94,7 +94,8 @@ def test_standard_error_is_the_spread_of_estimates(name: str) -> None:
     rng = np.random.default_rng(3)
     population, chances = np.asarray([0.0, 1.0, 4.0]), np.asarray([0.2, 0.5, 0.3])
     values = rng.choice(population, p=chances, size=(FEWER, 300))
-    estimates = [mechanism.aggregate(row).estimate() for row in mechanism.privatize(values, rng=rng)]
+    reports = mechanism.privatize(values.reshape(-1), rng=rng).reshape(values.shape)
+    estimates = [mechanism.aggregate(row).estimate() for row in reports]
     value = np.asarray([estimate.value[0] for estimate in estimates])
     stated = math.sqrt(np.mean([estimate.std_error[0] ** 2 for estimate in estimates]))
     assert abs(value.mean() - 1.7) < 5.3 * stated / math.sqrt(FEWER)

@@ -259,7 +259,7 @@ def test_likelihood_in_thousands_of_dimensions() -> None:
 def test_shapes() -> None:
     mechanism = nz.DuchiBox(epsilon=1.0, dims=3)
     assert mechanism.privatize([0.1, 0.2, 0.3], rng=1).shape == (3,)
-    assert mechanism.privatize(np.zeros((2, 5, 3)), rng=1).shape == (2, 5, 3)
+    assert mechanism.privatize(np.zeros((5, 3)), rng=1).shape == (5, 3)
     assert mechanism.moments(np.zeros((2, 5, 3))).variance.shape == (2, 5, 3)
     assert mechanism.log_prob(np.ones((2, 5, 3)), np.zeros(3)).shape == (2, 5)
     assert str(mechanism.support) == "{-1, 1}^3"

@@ -476,7 +476,7 @@ def test_shapes_and_json(cls: type[nz.PrivUnit]) -> None:
     mechanism = cls(epsilon=1.0, domain=nz.L2Ball(3, 2.0))
     assert mechanism.dims == 3
     assert mechanism.privatize([0.1, 0.2, 0.3], rng=1).shape == (3,)
-    assert mechanism.privatize(np.zeros((2, 5, 3)), rng=1).shape == (2, 5, 3)
+    assert mechanism.privatize(np.zeros((5, 3)), rng=1).shape == (5, 3)
     assert mechanism.moments(np.zeros((2, 5, 3))).third.shape == (2, 5, 3)
     assert mechanism.log_prob(np.zeros((2, 5, 3)), np.zeros(3)).shape == (2, 5)
     for each in (mechanism, cls(epsilon=2.0, dims=4), cls(epsilon=2.0, domain=nz.Sphere(4, 0.1))):

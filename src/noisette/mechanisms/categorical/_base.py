@@ -168,7 +168,7 @@ class CategoricalMechanism(BaseMechanism):
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of what one report estimates."""
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one report for each category; a category has no nearest one, so ``clip`` moves nothing."""
         codes = self._inputs(x)
         source = _random.generator(rng)

@@ -215,7 +215,8 @@ class AngleNoise(AngleMechanism):
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
         targets = self._clipped(rows, self._kept_ends)
         canonical = self._canonical(targets)
-        reports[...] = self._rows(targets, canonical, self.channel.privatize(canonical, rng=rng))
+        sent = self.channel.privatize(canonical.reshape(-1), rng=rng)  # each has its own share of the budget
+        reports[...] = self._rows(targets, canonical, sent.reshape(canonical.shape))
 
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
         return self.support.index(rows)

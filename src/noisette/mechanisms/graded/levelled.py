@@ -219,11 +219,9 @@ class LevelledResponse(BaseMechanism):
             )
         return values, own.astype(np.intp)
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one pair (level, sign) for each value, along a last axis."""
         numbers = _validate.numbers(x)
-        if self.personalised:
-            _validate.trailing(numbers, (2,), "x")
         rows = numbers.reshape(-1, 2) if self.personalised else numbers.reshape(-1)
         source = _random.generator(rng)
         size = self._levels.size
@@ -328,7 +326,7 @@ class LevelledResponse(BaseMechanism):
     def tally(self, reports: Any) -> Tally:
         """Count each pair."""
         pairs = _validate.numbers(reports, "reports")
-        self.support.contains(pairs[:0])
+        _validate.trailing(pairs, (2,), "reports")
         rows = pairs.reshape(-1, 2)
         counts = np.zeros(2 * self._levels.size, dtype=np.int64)
         for part in blocks(len(rows)):

@@ -252,8 +252,7 @@ class OptimalGraded(BaseMechanism):
             )
         return values
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
-        """Return one report for each value, in an array of the same shape."""
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         values = _validate.numbers(x)
         source = _random.generator(rng)
         flat = values.reshape(-1)

@@ -117,14 +117,16 @@ class TensorNoise(TensorReports, EventDeclared):
         return TensorLattice(self.domain.dims, self._centre, self._step)
 
     def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Rng = None) -> Any:
-        """Return one report for each tensor along the last axes, as an array or a torch tensor like ``x``.
+        """Return one report for each person's tensor, as an array or a torch tensor like ``x``.
 
         ``out`` takes the reports, and may be ``x`` itself or a memory map. Beside it no more than a block is held, or
         some slices of a tensor that is not float64 and has covariances along its first and last modes; only a symmetry
         needs a float64 copy of such a tensor.
         """
+        return self._answer(_validate.people(x, self.domain.dims), clip=clip, out=out, rng=rng)
+
+    def _answer(self, x: Any, *, clip: bool, rng: Rng, out: Any = None) -> Any:
         values, target, restore = opened(x, out)
-        _validate.trailing(values, self.domain.dims, "x")
         if not clip:
             self._check_inside(values)
         else:

@@ -129,7 +129,7 @@ class WholeTensorMechanism(TensorReports):
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
         """Write the reports of admissible tensors, one flat tensor a row."""
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one report for each tensor along the last axes: an array of the same shape, or a torch tensor."""
         values, restore = open_array(x)
         rows = self._rows(values, "x")

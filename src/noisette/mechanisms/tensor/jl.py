@@ -156,7 +156,7 @@ class JohnsonLindenstrauss(BaseMechanism):
         """Return X'X + w^2 I."""
         return np.asarray(self.target(x) * self.domain.dims[0] + self.ridge * np.eye(self.domain.dims[1]))
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one report for each table along the last two axes."""
         values, restore = open_array(x)
         values = self._admit(values, clip=clip)

@@ -61,7 +61,7 @@ class VectorMechanism(BaseMechanism):
     def _outside(self, rows: FloatArray) -> str | None:
         """Describe what keeps the first inadmissible vector outside the domain, if one is."""
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one report for each vector along the last axis, in an array of the same shape."""
         values = self._vectors(x)
         source = _random.generator(rng)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -21,11 +22,11 @@ from noisette.domains import Attributes, BoolArray, Categorical
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BaseMechanism, blocks
 from noisette.mechanisms.vector import _attribute_cells
-from noisette.mechanisms.vector.sampled import choose, least_cost
+from noisette.mechanisms.vector.sampled import choose, least_cost, part_of, total_of
 
 _ENTRIES = 1 << 20  # numbers worked on at a time
 _EXACT_INTEGERS = 2.0**53
-_SHRINK = 1 - 2.0**-48  # keeps the sum of shares of a budget below the budget
+_NEAR_ONE = 1e-9  # shares whose sum is off by no more are taken for rounded ones, and made smaller if they exceed 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class SampledAttributes(BaseMechanism):
     Formula: a uniform subset of m attributes out of d; each through the mechanism that ``inner`` names, one for all or
     one for each attribute, with budget e/m. ``inner="histogram"`` adds noise of budget e/(2m) to every entry of the
     encoded categories, as the thesis does. ``report=None`` takes the m of least worst-case error. When all attributes
-    are reported ``shares`` may split the budget unevenly among them.
+    are reported ``shares`` may split the budget unevenly among them. Budgets are rounded down, so that their exact sum
+    is never above epsilon.
 
     *Guarantee*: epsilon-LDP for the user's whole record, by composition over the m attributes.
     *Utility*: unbiased where the inner mechanisms are; about n m / d reports an attribute. Of the mechanisms for
@@ -115,7 +117,7 @@ class SampledAttributes(BaseMechanism):
 
     def _settle_shares(self) -> None:
         shares = _validate.reals(self.shares, "shares")
-        if shares.shape != (self.dims,) or not np.all(shares > 0) or not abs(float(shares.sum()) - 1) <= 1e-9:
+        if shares.shape != (self.dims,) or not np.all(shares > 0) or not abs(float(shares.sum()) - 1) <= _NEAR_ONE:
             raise ValueError(f"Expected {self.dims} shares > 0 that add up to 1, got {self.shares}.")
         object.__setattr__(self, "shares", tuple(shares.tolist()))
 
@@ -140,17 +142,21 @@ class SampledAttributes(BaseMechanism):
 
         parts, index = self.domain.distinct
         if isinstance(self.inner, str) and self.shares is None:
-            return [self._inner(by_name(self.inner), part, 1 / report) for part in parts], index
+            return [self._inner(by_name(self.inner), part, Fraction(1, report)) for part in parts], index
         names = (self.inner,) * self.dims if isinstance(self.inner, str) else self.inner
-        shares = (1 / report,) * self.dims if self.shares is None else [share * _SHRINK for share in self.shares]
-        places: dict[tuple[str, int, float], int] = {}
+        given = [Fraction(1, report)] * self.dims if self.shares is None else [*map(Fraction, self.shares)]
+        whole = Fraction(1) if self.shares is None else max(sum(given, Fraction(0)), Fraction(1))
+        shares = [share / whole for share in given]
+        places: dict[tuple[str, int, Fraction], int] = {}
         keys = zip(names, index.tolist(), shares, strict=True)
         owner = np.asarray([places.setdefault(key, len(places)) for key in keys], dtype=np.int64)
         return [self._inner(by_name(name), parts[part], share) for name, part, share in places], owner
 
-    def _inner(self, cls: Any, part: Any, share: float) -> Any:
+    def _inner(self, cls: Any, part: Any, share: Fraction) -> Any:
         """Return one attribute's mechanism."""
-        budget = {"epsilon": self.epsilon * share} | ({"delta": self.delta * share} if self.delta > 0 else {})
+        budget = {"epsilon": part_of(self.epsilon, share)}
+        if self.delta > 0:
+            budget["delta"] = part_of(self.delta, share)
         if cls.kind not in ("mean", "frequency") or (cls.kind == "frequency") != isinstance(part, Categorical):
             raise ValueError(f"Expected a mechanism for {part}, got {cls.name!r}, which is for another kind of values.")
         mechanism = cls(**budget, domain=part)
@@ -190,7 +196,7 @@ class SampledAttributes(BaseMechanism):
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the whole record: those of the dearest attributes that may be reported, added up."""
         own = sorted(((m.guarantee.epsilon, m.guarantee.delta) for m in self.inner_mechanisms), reverse=True)
-        epsilon, delta = (math.fsum(column) for column in zip(*own[: self.report], strict=True))
+        epsilon, delta = (total_of(column) for column in zip(*own[: self.report], strict=True))
         claim = Claim(self.epsilon, self.delta, source=self.citation)
         return Guarantee(min(self.epsilon, epsilon), min(self.delta, delta), claim=claim)
 
@@ -229,10 +235,9 @@ class SampledAttributes(BaseMechanism):
         own = values[:, : math.prod(shape)].reshape(len(values), *shape)
         return own.astype(getattr(inner, "report_dtype", np.float64), copy=False)
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> npt.NDArray[Any]:
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> npt.NDArray[Any]:
         """Return each user's reports; ``x`` has one row a user, categories as codes."""
         values = _validate.numbers(x)
-        _validate.trailing(values, (self.dims,), "x")
         rows = values.reshape(-1, self.dims)
         source = _random.generator(rng)
         reports = np.zeros((len(rows), *self.report_shape), dtype=self.report_dtype)

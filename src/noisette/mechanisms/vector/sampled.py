@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -123,7 +123,10 @@ class Sampled(BaseMechanism, EventDeclared):
             raise ValueError(f"Expected a mechanism for one real number, got {self.inner!r}, which is not one.")
         if "epsilon" not in {own.name for own in fields(cls)}:  # type: ignore[arg-type]
             raise ValueError(f"Expected a mechanism with one budget, got {self.inner!r}, which has one for each level.")
-        budget = {"epsilon": self.epsilon / report} | ({"delta": self.delta / report} if self.delta > 0 else {})
+        share = Fraction(1, report)
+        budget = {"epsilon": part_of(self.epsilon, share)}
+        if self.delta > 0:
+            budget["delta"] = part_of(self.delta, share)
         mechanism = cls(**budget, **self.options)
         if not isinstance(mechanism.domain, Interval):
             raise ValueError(f"Expected a mechanism on an interval, got {self.inner!r} on {mechanism.domain}.")
@@ -149,8 +152,8 @@ class Sampled(BaseMechanism, EventDeclared):
         """Return the guarantee of the whole vector: that of one dimension, ``report`` times."""
         inner = self.inner_mechanism.guarantee
         claim = Claim(self.epsilon, self.delta, source=self.citation)
-        repeated = inner.repeat(self._count)
-        return Guarantee(min(self.epsilon, repeated.epsilon), min(self.delta, repeated.delta), claim=claim)
+        epsilon, delta = (total_of([part], self._count) for part in (inner.epsilon, inner.delta))
+        return Guarantee(min(self.epsilon, epsilon), min(self.delta, delta), claim=claim)
 
     def privacy_event(self) -> RepeatedEvent:
         """Return what accounting composes: the reports of a user's dimensions."""
@@ -167,11 +170,9 @@ class Sampled(BaseMechanism, EventDeclared):
         half = (self.domain.highs - self.domain.lows) / 2
         return self.domain.lows + half, half
 
-    def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Reports:
+    def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Reports:
         """Return each user's reports; ``x`` has one row a user."""
-        values = _validate.reals(x)
-        _validate.trailing(values, (self.dims,), "x")
-        rows = values.reshape(-1, self.dims)
+        rows = _validate.reals(x).reshape(-1, self.dims)
         source = _random.generator(rng)
         count = self._count
         reports = Reports(np.empty((len(rows), count), dtype=np.int32), np.empty((len(rows), count)))
@@ -184,7 +185,9 @@ class Sampled(BaseMechanism, EventDeclared):
             canonical /= half[chosen]
             np.clip(canonical, -1.0, 1.0, out=canonical)  # the division may round past an end
             reports.indices[part] = chosen
-            reports.values[part] = self.inner_mechanism.privatize(canonical, rng=source)
+            # each entry has its own share of the budget, so each is a person's value to the inner mechanism
+            sent = self.inner_mechanism.privatize(canonical.reshape(-1), rng=source)
+            reports.values[part] = sent.reshape(canonical.shape)
         return reports
 
     def _row_blocks(self, users: int) -> Iterator[slice]:
@@ -380,6 +383,28 @@ def best_report(dims: int, build: Callable[[int], ScalarMechanism]) -> int:
         return float((moments.variance + (ends + moments.bias) ** 2).max()) / report
 
     return least_cost(dims, cost)
+
+
+def part_of(budget: float, share: Fraction) -> float:
+    """Return a share of a budget, rounded down: shares that add up to 1 never spend more than the budget.
+
+    >>> part_of(1.0, Fraction(1, 5)) * 5, part_of(1.0, Fraction(1, 4))
+    (0.9999999999999999, 0.25)
+    """
+    exact = Fraction(budget) * share
+    nearest = float(exact)
+    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)
+
+
+def total_of(budgets: Iterable[float], times: int = 1) -> float:
+    """Return the sum of budgets, so many times, rounded up.
+
+    >>> total_of([0.1] * 10), total_of([0.1], 10)
+    (1.0000000000000002, 1.0000000000000002)
+    """
+    exact = times * sum(map(Fraction, budgets), Fraction(0))
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 def least_cost(dims: int, cost: Callable[[int], float]) -> int:
