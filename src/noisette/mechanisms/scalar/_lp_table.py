@@ -64,15 +64,48 @@ class Table:
         p_window = Fraction(self.p_window)
         return log_above(1 + p_window / (1 - p_window) * Fraction(POSITIONS, self.width))
 
-    @property
-    def tidiest(self) -> float:
-        """Mean output where the window comes nearest to holding whole outputs only, in steps."""
+    def farthest(self, low: float, high: float) -> list[tuple[float, float]]:
+        """Return pairs of places from ``low`` to ``high`` one of which is the worst, whatever the epsilon of delta is.
+
+        Let g be what a position of the window has more than one outside and t = (exp(epsilon) - 1) (1 - p_window) /
+        2^48. If positions were reported, disjoint windows were worst, with delta = width (g - t); o positions in common
+        cost o (g - t). Outputs hide more: of one that the window covers in part, B positions inside and A outside, they
+        hide the lesser of t A and (g - t) B. The law is a mixture between the places of `_rows`, and delta is convex:
+        the worst are among those and the two ends. No partner is worse than the farther end, as it has least in common
+        with each output of the window. So of the rows apart from that end the one of least A and the one of least B
+        are enough; of the others those that have fewer positions in common with it than the ends' own windows hide.
+        """
+        places = self._rows[0]
+        rows = np.concatenate([[low, high], places[(places > low) & (places < high)]])
+        left = rows <= (low + high) / 2
+        far = np.where(left, high, low)
+        hidden_inside, hidden_outside = np.zeros(rows.size), np.zeros(rows.size)
+        starts, stops = self._outputs_at(rows)
+        for edge, inward in ((rows, stops[0] - rows), (rows + self.width, rows + self.width - starts[1])):
+            outward = np.where(edge == rows, rows - starts[0], stops[1] - edge)
+            cut = (inward > 0) & (outward > 0)
+            hidden_inside += np.where(cut, inward, 0.0)
+            hidden_outside += np.where(cut, outward, 0.0)
+        far_starts, far_stops = self._outputs_at(far)
+        apart = np.where(left, stops[1] <= far_starts[0], far_stops[1] <= starts[0])
+        common = np.maximum(self.width - np.abs(far - rows), 0.0)
+        kept = ~apart & (common < hidden_inside[:2].max())
+        for hidden in (hidden_inside, hidden_outside):
+            kept[np.argmin(np.where(apart, hidden, np.inf))] = True
+        pairs = zip(rows[kept].tolist(), far[kept].tolist(), strict=True)
+        return list(dict.fromkeys([(low, high), *pairs]))
+
+    def _outputs_at(self, places: FloatArray) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+        """Return where the outputs at both edges of windows start, and where they stop."""
+        first = np.searchsorted(self.ends, places, side="right") - 1
+        last = np.searchsorted(self.ends, places + self.width, side="left") - 1
+        ends = self.ends.astype(np.float64)
+        return (ends[first], ends[last]), (ends[first + 1], ends[last + 1])
+
+    def mean(self, place: float) -> float:
+        """Return the mean output at a place, in steps."""
         places, means, _ = self._rows
-        off = np.zeros(places.size)
-        for edge in (places, places + self.width):
-            above = np.clip(np.searchsorted(self.ends, edge), 1, self.ends.size - 1)
-            off += np.minimum(np.abs(edge - self.ends[above - 1]), np.abs(self.ends[above] - edge))
-        return float(means[np.argmin(off)])
+        return float(np.interp(place, places, means))
 
     @cached_property
     def ends(self) -> IntArray:

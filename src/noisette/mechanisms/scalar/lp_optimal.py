@@ -157,20 +157,20 @@ class LpOptimal(ScalarMechanism):
         return inputs, self._rungs.value(codes[some])
 
     def dissect(self) -> Iterator[Cells]:
-        """Return all outputs, for the ends of the domain and for a window of whole outputs beside the farther end.
-
-        No input comes farther from another than if the position were reported, not the output that owns it: there, as
-        for Piecewise, disjoint windows are the worst. Reporting outputs hides where a window ends within one; these
-        pairs hide least. What another one could add to delta is below a thousandth of it, and mostly below 1e-5.
-        """
+        """Return all outputs, for the few pairs of inputs among which the worst one is: see `Table.farthest`."""
         if self._wide is not None:
             yield from self._wide.dissect()
             return
-        low, high = self.domain.low, self.domain.high
-        tidy = float(self.domain.clip(self._rungs.origin + self._rungs.step * self._table.tidiest))
+        ends = self._place(np.asarray([self.domain.low, self.domain.high])).tolist()
+        known = dict(zip(ends, (self.domain.low, self.domain.high), strict=True))
         outputs, weights = self._rungs.value(self._table.codes), np.zeros(self._table.codes.size)
-        for pair in dict.fromkeys([(low, high), (tidy, low if tidy - low > high - tidy else high)]):
-            yield Cells.constant(pair, outputs, weights, self._table.ratio_above)
+        for pair in self._table.farthest(*ends):
+            first, second = (known[place] if place in known else self._value(place) for place in pair)
+            yield Cells.constant((first, second), outputs, weights, self._table.ratio_above)
+
+    def _value(self, place: float) -> float:
+        """Return the input that has its window at a place."""
+        return float(self.domain.clip(self._rungs.origin + self._rungs.step * self._table.mean(place)))
 
     @cached_property
     def readout(self) -> Readout:
