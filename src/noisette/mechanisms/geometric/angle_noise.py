@@ -123,7 +123,8 @@ class AngleNoise(AngleMechanism):
         if self.noise == "gaussian" and self.delta > 0:
             mu = gaussian_mu(self.epsilon, self.delta) * (1 - 1e-8)
             mu *= 2 / (self.beta * math.sqrt(self.dims + 2)) if self.as_published else 1 / math.sqrt(count)
-            budget, delta = count * 6 * mu, count * float(gaussian_delta(mu, 6 * mu))  # a point of its curve
+            point = mu * (6 + mu / 2)  # of its curve, where delta is below 1e-9 for any mu
+            budget, delta = count * point, count * float(gaussian_delta(mu, point))
         elif self.as_published:
             budget = count * self.epsilon * (1 if self.noise == "piecewise" else 2 / (self.beta * self.dims))
         return Sampled(self.noise, budget, count, report=count, delta=delta)
