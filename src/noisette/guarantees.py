@@ -29,12 +29,16 @@ class PrivacyWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper states of a method with the same parameters."""
+    """What a paper states of a method with the same parameters.
+
+    ``reading`` says how the paper was read where it leaves a choice, and what holds in the reading kindest to it.
+    """
 
     epsilon: float
     delta: float = 0.0
     unit: Unit = "record"
     source: str = ""
+    reading: str = ""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,23 @@ def test_the_table_of_claims(tmp_path: Path) -> None:
     assert [(row["method"], row["form"]) for row in rows if row["verdict"] == "violated"] == false
     text = target.read_text(encoding="utf-8")
     assert all(f"[{row['method']}](mechanisms/{row['method']}.md)" in text for row in rows)
-    assert "| [duchi-box](mechanisms/duchi-box.md) as published | record | 0.5 per record | 0.974077 |" in text
+    duchi = "[Duchi 2018](bibliography.md#duchi2018minimax)"
+    start = f"| [duchi-box](mechanisms/duchi-box.md) as published | {duchi} | local |"
+    assert f"{start} 0.5 | 0.974077 |" in text
+    assert "| central, add-remove | (0.5, 1e-06) |" in text
+    assert all(row["reading"] for row in rows if row["verdict"] == "violated"), (
+        "each that fails has its kindest reading"
+    )
+    for conceded in (
+        "concede T d epsilon",
+        "up to 1 - beta",
+        "leaves r open",
+        "stated for epsilon below 1",
+        "Theorem 4",
+    ):
+        assert conceded in text
+    classical = [row["verdict"] for row in rows if row["form"] == "by classical"]
+    assert classical == ["holds", "violated"], "where it is published, and beyond"
     assert list(tmp_path.iterdir()) == [target]
     shown = run("--all", "-e", 0.5, "--samples", 5000).stdout
     assert max(map(len, shown.splitlines())) <= 80
@@ -123,6 +139,13 @@ def test_the_table_of_claims(tmp_path: Path) -> None:
 def test_the_page_in_the_documentation_is_of_this_catalogue() -> None:
     """`make docs` writes it anew; until then it must at least name every form, its claim and what holds exactly."""
     committed = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").splitlines()
-    rows = [re.sub(r"\| [\d.]+ \| ([*\w]+) \|$", r"| \1 |", line) for line in committed if line.startswith("| [")]
+    rows = [_without_the_bound(line) for line in committed if line.startswith("| [")]
     fresh = page([examine(mechanism, samples=1000, rng=7) for mechanism in forms(1.0)]).splitlines()
-    assert rows == [re.sub(r"\| [\d.]+ \| ([*\w]+) \|$", r"| \1 |", line) for line in fresh if line.startswith("| [")]
+    assert rows == [_without_the_bound(line) for line in fresh if line.startswith("| [")]
+    rest = [line for line in committed if not line.startswith("| [") and "The auditor saw" not in line]
+    assert rest == [line for line in fresh if not line.startswith("| [") and "The auditor saw" not in line]
+
+
+def _without_the_bound(line: str) -> str:
+    """Leave out what a black box found, which more reports make larger."""
+    return re.sub(r"\| [\d.]+ \| ([^|]+) \|$", r"| \1 |", line)

@@ -50,14 +50,14 @@ def test_the_catalogue_is_as_private_as_it_says(cls: type[Any], published: bool,
         assert finding.verdict == "holds", "an unsound form must not be what one gets without asking"
 
 
-CALIBRATIONS = ("tvg", "udn", "idn", "mvg", "classical")
+CALIBRATIONS = ("tvg", "udn", "idn", "mvg", "classical", "classical beyond 1")
 
 
 def calibrated(epsilon: float) -> dict[str, nz.TensorGaussian]:
     """Return tensor noise by each published calibration."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", nz.PrivacyWarning)
-        return {m.calibration: m for m in nz.TensorGaussian.published_forms(epsilon)}
+        return dict(zip(CALIBRATIONS, nz.TensorGaussian.published_forms(epsilon), strict=True))
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ def test_black_box_audit_of_each_calibration(name: str, epsilon: float) -> None:
     """What was published of noise for tensors: never above what holds, and as much of mu as so many reports show."""
     mechanism = calibrated(epsilon)[name]
     finding = gate(mechanism)
-    assert (finding.form, finding.claimed) == (f"by {name}", mechanism.epsilon)
+    assert (finding.form, finding.claimed) == (f"by {name.split()[0]}", mechanism.epsilon)
     assert finding.verdict == ("holds" if mechanism.guarantee.claim_holds else "violated")
-    assert finding.verdict == ("violated" if name == "classical" else "holds")
+    assert finding.verdict == ("violated" if name == "classical beyond 1" else "holds")
     assert finding.exact_epsilon == pytest.approx(mechanism.guarantee.epsilon, rel=1e-3)
     assert finding.lower_bound <= finding.exact_epsilon
     assert finding.mu_lower_bound <= mechanism.mu
@@ -100,7 +100,7 @@ def test_every_form_is_examined() -> None:
     examined = [(m.name, form_of(m)) for m in forms(1.0)]
     expected = [(param.values[0].name, "as published" * param.values[1]) for param in FORMS]
     own = expected.index(("tensor-gaussian", "")) + 1
-    expected[own:own] = [("tensor-gaussian", f"by {name}") for name in CALIBRATIONS]
+    expected[own:own] = [("tensor-gaussian", f"by {name.split()[0]}") for name in CALIBRATIONS]
     assert examined == expected
 
 

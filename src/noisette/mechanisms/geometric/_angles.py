@@ -127,6 +127,18 @@ class AngleMechanism(VectorMechanism):
         return low, high
 
 
+def conceded(beta: float, *, as_published: bool) -> str:
+    """Return how the published claim is read."""
+    if not as_published:
+        return ""
+    return (
+        "By Theorem 7, which averages the budgets of magnitude and angles, both together cost what each does: the "
+        "claim shown. They add up. Lemma 7 and Theorem 11 concede a further delta' "
+        f"of up to 1 - beta, {1 - beta:g} here. Read with that much the claim is not refuted, but with a delta of "
+        f"{1 - beta:g} the value itself may be sent as often as that."
+    )
+
+
 def ranges(dims: int, radius: float, beta: float) -> tuple[FloatArray, FloatArray]:
     """Return least and largest magnitude and angles where a share beta of the angles' range is kept."""
     low, high = np.full(dims, (1 - beta) * math.pi), np.full(dims, math.pi)

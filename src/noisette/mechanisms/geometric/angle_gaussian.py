@@ -18,7 +18,7 @@ from noisette.core import EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import L2Ball
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import coarseness, power_of_two
-from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice
+from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice, conceded
 from noisette.mechanisms.tensor._normal import STEPS, add_noise
 
 _FINENESS = 2.0**20  # output steps in a standard deviation
@@ -121,9 +121,16 @@ class AngleGaussian(AngleMechanism, EventDeclared):
         """Return what holds for one vector, or for one of the examples that it is the mean of."""
         true = gaussian_epsilon(self.mu, self.delta) if self.as_published else self.epsilon
         if self.batch == 1:
-            claim = Claim(self.epsilon, self.delta, source=self.citation)
+            claim = Claim(
+                self.epsilon,
+                self.delta,
+                source=self.citation,
+                reading=conceded(self.beta, as_published=self.as_published),
+            )
             return Guarantee(true, self.delta, claim=claim)
-        claim = Claim(self.epsilon, self.delta, unit="example", source=self.citation)
+        claim = Claim(
+            self.epsilon, self.delta, "example", self.citation, conceded(self.beta, as_published=self.as_published)
+        )
         return Guarantee(true, self.delta, "example", "central", "add-remove", claim)
 
     @cached_property

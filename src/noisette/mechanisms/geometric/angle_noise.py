@@ -18,7 +18,7 @@ from noisette.core import Moments, Readout, Tail
 from noisette.domains import BoolArray, L2Ball, Sphere
 from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import ScalarMechanism, power_of_two
-from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice, ranges
+from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice, conceded, ranges
 from noisette.mechanisms.geometric.spherical import from_spherical
 from noisette.mechanisms.vector.sampled import Sampled
 
@@ -137,7 +137,9 @@ class AngleNoise(AngleMechanism):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Return what holds for the vector, beside what was published."""
-        claim = Claim(self.epsilon, self.delta, source=self.citation)
+        claim = Claim(
+            self.epsilon, self.delta, source=self.citation, reading=conceded(self.beta, as_published=self.as_published)
+        )
         return Guarantee(self._true_epsilon if self.as_published else self.epsilon, self.delta, claim=claim)
 
     @property

@@ -23,6 +23,12 @@ from noisette.mechanisms.scalar._additive import AdditiveMechanism, LaplaceNoise
 
 _FINE = 2.0**-20  # steps to a noise's scale where only the ratio of two scales matters
 
+_ANY_R = (
+    "A baseline of the paper, said to solve the same problem. Definition 2 leaves r open, but noise of two scales "
+    "has no finite r between their levels: far out one is any number of times likelier. With a delta one holds, "
+    "here by default."
+)
+
 
 @dataclass(frozen=True)
 class GradedLaplace(AdditiveMechanism):
@@ -127,7 +133,7 @@ class GradedLaplace(AdditiveMechanism):
     def guarantee(self) -> Guarantee:
         """Return the graded guarantee of one report, rounding included."""
         if self.as_published:
-            return Guarantee(math.inf, claim=Claim(max(self.epsilons), source=self.citation))
+            return Guarantee(math.inf, claim=Claim(max(self.epsilons), source=self.citation, reading=_ANY_R))
         size, delta = range(self._levels.size), self.delta
         matrix = tuple(tuple(self._least_epsilon(i, j, delta) for j in size) for i in size)
         return Guarantee(max(map(max, matrix)), delta, matrix=matrix)

@@ -27,6 +27,12 @@ from noisette.mechanisms.scalar.duchi import TwoPoint
 
 _UNIT = 1 << 53
 
+_OPEN = (
+    "Definition 2 bounds the log ratio of levels i and j by r(e_i, e_j) and leaves r open; the proof of Theorem 2 "
+    "ends with the larger budget, which is the claim shown. Read as the sum of both budgets it fails too, between "
+    "the middle level and the others of this example. Some r always holds: `guarantee.matrix` is the least one."
+)
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -152,7 +158,7 @@ class LevelledResponse(BaseMechanism):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Return the exact graded guarantee of one report."""
-        claim = Claim(max(self.epsilons), source=self.citation) if self.as_published else None
+        claim = Claim(max(self.epsilons), source=self.citation, reading=_OPEN) if self.as_published else None
         return Guarantee(max(map(max, self._matrix)), claim=claim, matrix=self._matrix)
 
     @cached_property

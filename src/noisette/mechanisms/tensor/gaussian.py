@@ -30,6 +30,11 @@ _SOURCES: dict[Calibration, str] = {
     "classical": "dwork2014algorithmic",
 }
 
+_BELOW_ONE = (
+    "Theorem A.1 is stated for epsilon below 1, where it holds: the row above. Its authors claim nothing at 20. "
+    "The row is here because programs use the formula at every epsilon."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class TensorGaussian(TensorNoise):
@@ -117,7 +122,7 @@ class TensorGaussian(TensorNoise):
 
     @classmethod
     def published_forms(cls, epsilon: float) -> list[Self]:
-        """Return the mechanism with each published calibration, the classical one at twenty times the budget.
+        """Return the mechanism with each published calibration, the classical one below 1 and at 20 times the budget.
 
         Covariances are of the kind that each theorem speaks of.
         """
@@ -129,7 +134,7 @@ class TensorGaussian(TensorNoise):
             "mvg": (rows, columns),
         }
         found = [cls(domain, epsilon, covariances=shape, calibration=name) for name, shape in shapes.items()]
-        return [*found, cls(domain, 20 * epsilon, calibration="classical")]
+        return [*found, *(cls(domain, own, calibration="classical") for own in (min(epsilon, 0.999), 20 * epsilon))]
 
     @property
     def form(self) -> str:
@@ -226,7 +231,8 @@ class TensorGaussian(TensorNoise):
         """Return what holds for the declared neighbours, beside what was published."""
         relation = self.neighbours
         true = self.epsilon if self.calibration == "exact" else gaussian_epsilon(self.mu, self.delta)
-        claim = Claim(self.epsilon, self.delta, unit=relation.unit, source=_SOURCES[self.calibration])
+        source, beyond = _SOURCES[self.calibration], self.calibration == "classical" and self.epsilon >= 1
+        claim = Claim(self.epsilon, self.delta, relation.unit, source, _BELOW_ONE if beyond else "")
         return Guarantee(true, self.delta, relation.unit, relation.model, relation.relation, claim)
 
     def expected_error(self) -> float:

@@ -29,6 +29,13 @@ _NOISES, _UNITS, _RETENTIONS = ("laplace", "gaussian"), ("element", "record"), (
 _MOST_LEVELS = 1 << 24
 _FARTHEST = 2.0**13  # spreads of the noise from the domain: a report out there was not sent by the mechanism
 
+_KEPT_ENTRIES = (
+    "Definition 2 bounds the ratio of the chances of every output, for whole tensors, and Theorem 1 claims it. An "
+    "entry that is kept is exact while noise is a real number, so that no epsilon holds. With Laplace noise, and "
+    "outputs read as rounded to the grid, epsilon + ln 2 holds for one entry, and as many times that as there are "
+    "entries for a tensor."
+)
+
 
 @dataclass(frozen=True)
 class RetainOrNoise(WholeTensorMechanism, EventDeclared):
@@ -207,7 +214,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         if not self.as_published:
             claim = Claim(self.epsilon, self.delta, unit=self.unit, source=self.citation)  # type: ignore[arg-type]
             return Guarantee(self.epsilon, self.delta, unit=self.unit, claim=claim)  # type: ignore[arg-type]
-        claim = Claim(self.epsilon, source=self.citation)
+        claim = Claim(self.epsilon, source=self.citation, reading=_KEPT_ENTRIES)
         proved = self._entry_epsilons()
         total = float(proved.max() if self.unit == "element" else proved.sum()) + (self.weights_epsilon or 0.0)
         return Guarantee(total, unit=self.unit, claim=claim)  # type: ignore[arg-type]

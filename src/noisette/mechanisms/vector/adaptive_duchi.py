@@ -59,6 +59,14 @@ def _budget_of_one(count: int, epsilon: float, delta: float) -> float:
     return low
 
 
+_SHUFFLED = (
+    "Theorem 1 is about one weight. For a whole model the authors rely on parameter shuffling, by which the "
+    "server cannot link a client's weights, and concede T d epsilon without it: d epsilon for one round, which is "
+    "what holds in the local model of this row. Behind a shuffler the weights of a client still compose; "
+    "`noisette federate` prints what holds then."
+)
+
+
 @dataclass(frozen=True)
 class Ends:
     """Vectors that hold one of two numbers in each dimension."""
@@ -159,7 +167,7 @@ class AdaptiveDuchi(VectorMechanism):
     @property
     def guarantee(self) -> Guarantee:
         """Return what holds for the whole vector, beside what was published."""
-        claim = Claim(self.epsilon, self.delta, source=self.citation)
+        claim = Claim(self.epsilon, self.delta, source=self.citation, reading=_SHUFFLED if self.as_published else "")
         return Guarantee(self.dims * self.epsilon if self.as_published else self.epsilon, self.delta, claim=claim)
 
     @property

@@ -22,6 +22,10 @@ from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms.vector._vectors import VectorMechanism, log_half_beta, row_blocks
 
 _CONVOLVED = 4096  # dimensions up to which the likelihood of a vector inside the box is summed
+_TIES = (
+    "Section 4.2 draws from closed half-spaces, so that for even d the corners at a right angle lie in both. For odd d "
+    "there are none, and the claim holds; read as belonging to one half-space, as here by default, it holds for even d."
+)
 _COMPARED = 256  # dimensions up to which all pairs of corners are compared where ties are in both halves
 
 
@@ -82,7 +86,9 @@ class DuchiBox(VectorMechanism):
     def guarantee(self) -> Guarantee:
         """Return what holds: epsilon, or ln(1 + exp(epsilon)) where ties are in both halves."""
         proved = float(np.logaddexp(0.0, self.epsilon)) if self._ties_twice else self.epsilon
-        return Guarantee(proved, claim=Claim(self.epsilon, source=self.citation))
+        return Guarantee(
+            proved, claim=Claim(self.epsilon, source=self.citation, reading=_TIES if self._ties_twice else "")
+        )
 
     @property
     def _ties_twice(self) -> bool:
