@@ -13,6 +13,7 @@ needs one. `geometric` therefore inverts, and a test holds it against the bitwis
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -47,6 +48,12 @@ def generator(rng: Rng = None) -> np.random.Generator:
     if rng < 0:
         raise ValueError(f"Expected rng={rng} >= 0 as a seed.")
     return np.random.default_rng(int(rng))
+
+
+def is_secret(rng: np.random.Generator) -> bool:
+    """Tell whether a generator is one of ``rng=None``: keyed by the operating system, and never repeated."""
+    secret = sys.modules.get("noisette._secret")  # not imported before the first of them is built
+    return secret is not None and isinstance(rng.bit_generator, secret.SecretBits)
 
 
 def words(rng: np.random.Generator, high: int, size: int) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from noisette import _validate
+from noisette._random import Rng, is_secret
 from noisette._special import erfcx, log_ndtr, ndtr
 from noisette._validate import FloatArray
 
@@ -154,6 +155,17 @@ def warn_unsound(name: str, guarantee: Guarantee) -> None:
         "its published claim" if claim is None else f"its published claim of epsilon={claim.epsilon:g} per {claim.unit}"
     )
     warnings.warn(f"{name}: {stated} does not hold; what holds is {guarantee}.", PrivacyWarning, stacklevel=4)
+
+
+def warn_known_noise(rng: Rng) -> None:
+    """Warn of a release whose noise somebody can draw again; generators of ``rng=None`` are known to nobody."""
+    if rng is not None and not (isinstance(rng, np.random.Generator) and is_secret(rng)):
+        warnings.warn(
+            "Noise from a known seed or generator protects nobody from those who know it. For a release leave it out: "
+            "noise then comes from a cryptographic generator.",
+            PrivacyWarning,
+            stacklevel=3,
+        )
 
 
 def gaussian_delta(mu: float | FloatArray, epsilon: float) -> Any:

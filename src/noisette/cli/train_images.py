@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -87,17 +88,19 @@ def command(
     def optimizer(trained: torch.nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(trained.parameters(), lr=lr, momentum=momentum)
 
-    private = sgd.make_private(
-        network,
-        optimizer(network),
-        DataLoader(train, batch_size=batch),
-        target=(epsilon, delta),
-        epochs=epochs,
-        clip="l2" if clip == _ADVISED else _clip(clip),
-        perturb=perturb,
-        advice_steps=1 if clip == _ADVISED else 0,
-        rng=seed,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Noise from a known seed")  # told below
+        private = sgd.make_private(
+            network,
+            optimizer(network),
+            DataLoader(train, batch_size=batch),
+            target=(epsilon, delta),
+            epochs=epochs,
+            clip="l2" if clip == _ADVISED else _clip(clip),
+            perturb=perturb,
+            advice_steps=1 if clip == _ADVISED else 0,
+            rng=seed,
+        )
     curve: list[dict[str, Any]] = []
     advice: dict[str, Any] | None = None
     if checkpoint is not None and checkpoint.exists():

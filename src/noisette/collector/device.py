@@ -21,6 +21,7 @@ from noisette.collector.local import transaction
 from noisette.collector.periods import period_at
 from noisette.collector.tokens import new_secret, token
 from noisette.collector.wallet import Wallet
+from noisette.guarantees import warn_known_noise
 
 _ACCOUNT = "device"
 _KEPT_TERMS = ("attributes", "epsilon", "delta", "period", "answers", "public_group", "tokens")
@@ -101,6 +102,7 @@ class Device:
 
     def answer(self, campaign: Campaign, values: Mapping[str, Any], *, group: str | None, clip: bool, rng: Rng) -> bool:
         """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new."""
+        warn_known_noise(rng)
         campaign.encode(values, clip=clip)  # a wrong value is an error before anything is debited
         check_group(campaign, group)
         period = period_at(campaign.period)

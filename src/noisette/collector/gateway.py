@@ -30,6 +30,7 @@ from noisette.collector.local import transaction
 from noisette.collector.periods import period_at
 from noisette.collector.tokens import new_secret, token
 from noisette.collector.wallet import Wallet, written
+from noisette.guarantees import warn_known_noise
 
 if TYPE_CHECKING:
     from noisette.collector.sealed import Seal
@@ -194,6 +195,7 @@ class Gateway:
         ``coded`` has each attribute's values along one axis, labels as codes. A user who has answered the question
         keeps that report. ``rng`` is for tests: leave it out.
         """
+        warn_known_noise(rng)
         self.check(users)
         self.debit()
         names = [self._name(user) for user in users]

@@ -114,7 +114,7 @@ class Observer:
         gradient = self._flat(sums if self._clean is None else self._clean) / expected
         self._clean = None
         law = run.perturb.law(sums, run.clip, multiplier, expected)
-        step, rate = run.steps + 1, float(run.param_groups[0]["lr"])
+        step, rate = run.steps, float(run.param_groups[0]["lr"])
         made, mean = self._made(self._flat(released), gradient, rate), self._mean(law, gradient, rate)
         self.steps.append(Step(step, made, mean))
         if (len(self.steps) - 1) % self.every == 0:

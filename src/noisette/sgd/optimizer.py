@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import uuid
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +24,8 @@ from noisette.sgd.gradients import Recorder
 from noisette.sgd.layers import Part
 from noisette.sgd.perturbation import Perturbation
 from noisette.sgd.sampling import PoissonLoader
+
+_owners: weakref.WeakKeyDictionary[Optimizer, weakref.ref[PrivateOptimizer]] = weakref.WeakKeyDictionary()
 
 
 class Watcher(Protocol):
@@ -36,7 +42,10 @@ class PrivateOptimizer(Optimizer):
     """Wraps an optimiser: each step first turns the recorded gradients into one private gradient.
 
     A piece of a batch that is not its last only adds to the sum, and the parameters stay. `stepped` tells whether the
-    last call moved them. The state that is saved holds the budget.
+    last call moved them. The state that is saved holds the budget: the steps that each run has made, by its name, so
+    that runs that go on from each other add up and none is counted twice.
+
+    The wrapped optimiser steps from here alone, and only over parameters whose gradients are private.
     """
 
     def __init__(
@@ -58,19 +67,23 @@ class PrivateOptimizer(Optimizer):
         self.inner, self.recorder, self.loader, self.budget = inner, recorder, loader, budget
         self.clip, self.perturb, self._loss_reduction = clip, perturb, loss_reduction
         self._rng, self._seeded = rng, seeded
-        self.steps = 0
+        self._run = uuid.uuid4().hex
+        self._made: dict[str, int] = {self._run: 0}
+        self._terms = {
+            "clip": _described(clip),
+            "perturb": _described(perturb),
+            "loss_reduction": loss_reduction,
+            "examples": loader.size,
+        }
         self.stepped = False
-        self._calls = 0
         self.watcher: Watcher | None = None
         self._sums: Sums | None = None
-        known = {id(parameter) for _, _, parameter in recorder.parameters()}
-        for group in inner.param_groups:
-            for parameter in group["params"]:
-                if parameter.requires_grad and id(parameter) not in known:
-                    raise ValueError(
-                        "The optimiser holds a parameter that is not the model's. Build it from model.parameters() "
-                        "after the model has its final layers."
-                    )
+        self._known = {id(parameter): parameter for _, _, parameter in recorder.parameters()}
+        if self._unknown(inner.param_groups):
+            raise ValueError(
+                "The optimiser holds a parameter that is not the model's. Build it from model.parameters() after the "
+                "model has its final layers."
+            )
         shapes: dict[str, dict[str, torch.Size]] = {}
         for layer, name, parameter in recorder.parameters():
             shapes.setdefault(layer, {})[name] = parameter.shape
@@ -79,6 +92,60 @@ class PrivateOptimizer(Optimizer):
         perturb.start(clip, shapes)
         self._entries = sum(shape.numel() for own in shapes.values() for shape in own.values())
         self._widened(clip.share)  # refused now if it cannot be
+        self._stepping = False
+        _owners[inner] = weakref.ref(self)
+        inner.register_step_pre_hook(self._admit_step)
+
+    def _unknown(self, groups: Iterable[dict[str, Any]]) -> bool:
+        """Tell whether there is a parameter that trains, or would, and whose gradients nobody clips."""
+        return any(
+            id(parameter) not in self._known and (parameter.requires_grad or parameter.grad is not None)
+            for group in groups
+            for parameter in group["params"]
+        )
+
+    def _admit_step(self, inner: Optimizer, *_: Any) -> None:
+        """Refuse a step of the wrapped optimiser that is not from here, or over raw gradients."""
+        owner = _owners.get(inner)
+        if owner is None or owner() is not self:
+            return  # a later run has taken the optimiser over
+        if not self._stepping:
+            raise RuntimeError(
+                "This optimiser belongs to a private run, and its own step would apply gradients that no noise "
+                "protects. Step with the one that make_private returned: model, optimizer, loader = private."
+            )
+        self._refuse_unknown()
+
+    def _refuse_unknown(self) -> None:
+        if self._unknown(self.inner.param_groups):
+            raise RuntimeError(
+                "The optimiser holds a parameter that was unfrozen or added after make_private: it would be trained on "
+                "its raw gradient. No step was made. Unfreeze and add all that is to be trained first, then call "
+                "make_private."
+            )
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters that are recorded already; others are refused, since nobody clips their gradients."""
+        given = param_group["params"]
+        group = {**param_group, "params": [given] if isinstance(given, torch.Tensor) else list(given)}
+        if any(id(parameter) not in self._known for parameter in group["params"]):
+            raise ValueError(
+                "Expected parameters that were trained when make_private was called: others would be trained on their "
+                "raw gradients. Add them first, then call make_private."
+            )
+        self.inner.add_param_group(group)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse a copy: two holders of one budget would spend it twice."""
+        raise TypeError(
+            "A private optimiser is not copied or pickled: its budget would be spent twice. Save its state_dict(), "
+            "load that into a run built by make_private with the same settings; a model is copied by its state_dict()."
+        )
+
+    @property
+    def steps(self) -> int:
+        """Releases made so far, by this run and by those that it goes on from."""
+        return sum(self._made.values())
 
     # What schedulers and loops expect of an optimiser is the inner one's.
     @property
@@ -111,17 +178,23 @@ class PrivateOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self.budget.check(self.steps)
-        self._check_source()
+        check_one_process()
+        self._refuse_unknown()
+        complete = self._source()
         self._collect()
-        self.stepped = self.loader.complete
-        if self.stepped:
+        self.stepped = complete
+        if complete:
+            self._made[self._run] += 1
             self._release()
-            if isinstance(self.inner, torch.optim.LBFGS):
-                # it calls once, for the value; torch leaves its step untyped
-                self.inner.step(lambda: 0.0 if loss is None else loss)  # type: ignore[no-untyped-call]
-            else:
-                self.inner.step()
-            self.steps += 1
+            self._stepping = True
+            try:
+                if isinstance(self.inner, torch.optim.LBFGS):
+                    # it calls once, for the value; torch leaves its step untyped
+                    self.inner.step(lambda: 0.0 if loss is None else loss)  # type: ignore[no-untyped-call]
+                else:
+                    self.inner.step()
+            finally:
+                self._stepping = False
         return loss
 
     @property
@@ -138,7 +211,7 @@ class PrivateOptimizer(Optimizer):
         if self._sums is not None:
             raise RuntimeError("A batch is half summed. Count norms before training, or after a batch's last piece.")
         counts = np.bincount(np.searchsorted(edges, norms()), minlength=len(edges) + 1).astype(np.float64)
-        self.steps += 1
+        self._made[self._run] += 1
         size = widened(self.budget.multiplier, counts.size, 2.0**-20)
         counts /= size
         add_exactly(counts, self._rng)
@@ -150,16 +223,18 @@ class PrivateOptimizer(Optimizer):
             self.budget.multiplier / math.sqrt(1 - share), self._entries, self.perturb.room(self.loader.size)
         )
 
-    def _check_source(self) -> None:
-        """Warn, once, of examples that the Poisson loader did not draw."""
-        self._calls += 1
-        if self._calls == self.loader.given + 1:
+    def _source(self) -> bool:
+        """Tell whether the recorded piece ends its batch; warn of examples that the Poisson loader did not draw."""
+        found = self.loader.account_for(self.recorder.examples)
+        if found is None:
             warnings.warn(
                 "This step is not on a batch of the private loader, for whose Poisson samples the guarantee is. "
                 "Iterate over the loader that make_private returned: model, optimizer, loader = private.",
                 PrivacyWarning,
                 stacklevel=3,
             )
+            return self.loader.complete
+        return found
 
     def _collect(self) -> None:
         parts, scale = self.recorder.parts(), self.scale
@@ -178,7 +253,8 @@ class PrivateOptimizer(Optimizer):
             self.watcher.release(self._sums, released, multiplier)
         self._sums = None
         for layer, name, parameter in self.recorder.parameters():
-            parameter.grad = released[layer][name].to(parameter)
+            if id(parameter) in self._known:
+                parameter.grad = released[layer][name].to(parameter)
         noise = self.perturb.noise(self.clip, multiplier, expected)
         self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
         if share > 0:
@@ -195,6 +271,8 @@ class PrivateOptimizer(Optimizer):
             raise RuntimeError("A batch is half summed. Save when its last piece has made a step (optimizer.stepped).")
         private = {
             "steps": self.steps,
+            "made": dict(self._made),
+            "terms": dict(self._terms),
             "multiplier": self.budget.multiplier,
             "sampling_prob": self.budget.sampling_prob,
             "delta": self.budget.delta,
@@ -212,30 +290,65 @@ class PrivateOptimizer(Optimizer):
         return {"inner": self.inner.state_dict(), "private": private}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a saved run stopped, with the budget that it had."""
-        private = state_dict["private"]
-        for name in ("sampling_prob", "delta", "truth"):
-            mine = getattr(self.budget, name)
-            if private[name] != mine:
+        """Go on where a saved run stopped, with the budget that it had; steps that were made here count too."""
+        private = state_dict.get("private")
+        if private is None or "made" not in private:
+            raise ValueError(
+                "Expected the state of a private optimiser, which says what was spent; this one does not. Save "
+                "optimizer.state_dict() of the optimiser that make_private returned."
+            )
+        mine = {
+            "sampling_prob": self.budget.sampling_prob,
+            "delta": self.budget.delta,
+            "truth": self.budget.truth,
+            **self._terms,
+            "multiplier": self.budget.multiplier,
+            "allowed": self.budget.steps,
+        }
+        for name, here in mine.items():
+            saved = {**private, **private["terms"]}[name]
+            if saved != here:
                 raise ValueError(
-                    f"The saved run had {name}={private[name]!r}, this one has {mine!r}. Build it with the same data, "
-                    "batch size, delta and perturbation."
+                    f"The saved run had {name}={saved!r}, this one has {here!r}. Build it with the same data, batch "
+                    "size, target, epochs, clip, loss_reduction and perturbation: the guarantee is for all its steps."
                 )
         self.inner.load_state_dict(state_dict["inner"])
-        self.budget = Budget(
-            private["multiplier"],
-            private["sampling_prob"],
-            private["delta"],
-            private["allowed"],
-            truth=private["truth"],
-        )
-        self.steps = int(private["steps"])
+        for run, steps in private["made"].items():
+            self._made[run] = max(int(steps), self._made.get(run, 0))
         self.clip.restore(private["clip"])
         self.loader.position = int(private["position"])
         if self._seeded and "generators" in private:
             _restore(self._rng, private["generators"]["noise"])
             _restore(self.loader.rng, private["generators"]["sampling"])
             torch.set_rng_state(private["generators"]["torch"])
+
+
+def _described(rule: Any) -> str:
+    """Return a rule's name and settings as text, in which arrays are told by their digest."""
+    settings = {field.name: getattr(rule, field.name) for field in fields(rule) if field.init}
+    return f"{type(rule).__name__}({', '.join(f'{name}={_as_text(value)}' for name, value in settings.items())})"
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_as_text(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(_as_text, value)) + ")"
+    if isinstance(value, np.ndarray | torch.Tensor):
+        numbers = np.ascontiguousarray(np.asarray(value, dtype=np.float64))
+        return f"{numbers.shape} {hashlib.sha256(numbers.tobytes()).hexdigest()[:16]}"
+    return repr(value)
+
+
+def check_one_process() -> None:
+    """Refuse training that is spread over processes: each would draw its own samples and state the whole budget."""
+    spread = torch.distributed
+    if spread.is_available() and spread.is_initialized() and spread.get_world_size() > 1:
+        raise RuntimeError(
+            f"torch.distributed runs {spread.get_world_size()} processes. Each would train on samples of all the data "
+            "and state the whole budget, and together they spend it many times. Train in one process; large batches "
+            "arrive in pieces of physical_batch."
+        )
 
 
 def _check_one_gradient(optimizer: Optimizer) -> None:

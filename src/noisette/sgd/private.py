@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,13 +13,13 @@ from torch.utils.data import DataLoader
 
 from noisette import _random, _validate
 from noisette._random import Rng
-from noisette.guarantees import Claim, Guarantee, warn_unsound
+from noisette.guarantees import Claim, Guarantee, PrivacyWarning, warn_known_noise, warn_unsound
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import CLIPS, L2, Clip
 from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
 from noisette.sgd.models import check_examples_apart
-from noisette.sgd.optimizer import PrivateOptimizer
+from noisette.sgd.optimizer import PrivateOptimizer, check_one_process
 from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
 from noisette.sgd.sampling import PoissonLoader
 from noisette.sgd.tensor import TensorGaussian
@@ -88,7 +89,11 @@ def make_private(
     (2, 1e-05)-DP, unit example, model central, relation add-remove
     """
     epochs = _validate.integer(epochs, "epochs", low=1)
+    check_one_process()
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ValueError(f"Expected the model itself, got {type(model).__name__}: give model.module, in one process.")
     seeded = rng is not None
+    warn_known_noise(rng)
     noise = _random.generator(rng)
     sampling = _random.generator(None if rng is None else int(noise.integers(2**63)))
     private_loader = PoissonLoader.like(loader, physical_batch=physical_batch, rng=sampling)
@@ -98,6 +103,13 @@ def make_private(
     steps = epochs * private_loader.steps + _validate.integer(advice_steps, "advice_steps", low=0)
     noise_kind: Perturbation = _named(perturb, PERTURBATIONS, "perturb") if isinstance(perturb, str) else perturb
     budget = Budget.for_target(epsilon, delta, steps=steps, sampling_prob=private_loader.sampling_prob)
+    if delta >= 1 / private_loader.size:
+        warnings.warn(
+            f"delta={delta:g} is not below 1/{private_loader.size}, one over the number of examples: a run that "
+            "publishes one of them whole would meet it. Choose a delta far below.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
     budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))
     recorder = Recorder(model)
     try:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    default_collate,
+)
 
 from noisette import _validate
 
@@ -18,7 +28,7 @@ class PoissonLoader:
 
     A batch can be empty; it still counts as a step. A batch of more than ``physical_batch`` examples arrives in pieces,
     and `complete` tells whether the piece that was given last ends its batch: memory follows the piece, privacy the
-    batch. `given` counts the pieces.
+    batch. ``members`` are the places of the data set that are drawn from, all by default.
     """
 
     def __init__(
@@ -29,10 +39,12 @@ class PoissonLoader:
         steps: int,
         physical_batch: int = 1024,
         collate: Callable[[list[Any]], Any] = default_collate,
+        members: npt.NDArray[np.int64] | None = None,
         rng: np.random.Generator,
     ) -> None:
         self.dataset = dataset
-        self.size = _size(dataset)
+        self._members = members
+        self.size = _size(dataset) if members is None else len(members)
         if self.size == 0:
             raise ValueError("Expected a data set with examples; it is empty.")
         if not 0 < sampling_prob <= 1:
@@ -44,7 +56,7 @@ class PoissonLoader:
         self.steps = _validate.integer(steps, "steps", low=1)
         self.physical_batch = _validate.integer(physical_batch, "physical_batch", low=1)
         self.complete = True
-        self.given = 0
+        self._given: deque[tuple[int, bool]] = deque()
         self.rng = rng
         self.position = 0
         self._collate = collate
@@ -52,16 +64,21 @@ class PoissonLoader:
     @classmethod
     def like(cls, loader: DataLoader[Any], *, physical_batch: int = 1024, rng: np.random.Generator) -> PoissonLoader:
         """Return a Poisson loader with the data and the expected batch size of a plain one."""
-        if isinstance(loader, PoissonLoader) or loader.batch_size is None:
-            raise TypeError("Expected a torch DataLoader with a batch_size; its sampler gives way to Poisson sampling.")
+        if not isinstance(loader, DataLoader) or loader.batch_size is None:
+            raise TypeError(
+                "Expected a torch DataLoader with a batch_size and without a batch_sampler, which would give way to "
+                f"Poisson sampling; got {type(loader).__name__}."
+            )
         size = _size(loader.dataset)
-        probability = loader.batch_size / max(size, 1)
+        members = _members(loader.sampler, size)
+        probability = loader.batch_size / max(size if members is None else len(members), 1)
         return cls(
             loader.dataset,
             probability,
             steps=max(round(1 / probability), 1),
             physical_batch=physical_batch,
             collate=loader.collate_fn,
+            members=members,
             rng=rng,
         )
 
@@ -74,15 +91,27 @@ class PoissonLoader:
         return self.steps
 
     def __iter__(self) -> Iterator[Any]:
+        self._given.clear()  # a loop that was left has left its batches
         while self.position < self.steps:
             pieces = self._pieces()
             for place, piece in enumerate(pieces):
                 self.complete = place == len(pieces) - 1
                 if self.complete:
                     self.position += 1
-                self.given += 1
+                self._given.append((len(piece), self.complete))
                 yield self.fetch(piece)
         self.position = 0
+
+    def account_for(self, examples: int) -> bool | None:
+        """Take a piece of so many examples off those that were given; tell whether it ends its batch, None if none is.
+
+        Pieces that were given before it are passed over.
+        """
+        while self._given:
+            size, complete = self._given.popleft()
+            if size == examples:
+                return complete
+        return None
 
     def draw(self) -> Iterator[Any]:
         """Yield one more batch in its pieces, which is no part of the epoch."""
@@ -96,12 +125,33 @@ class PoissonLoader:
 
     def fetch(self, indices: Any) -> Any:
         """Return some examples as a batch."""
+        if self._members is not None:
+            indices = self._members[np.asarray(indices, dtype=np.int64)]
         if isinstance(self.dataset, TensorDataset):
             chosen = torch.as_tensor(indices, dtype=torch.int64)
             return [tensor[chosen] for tensor in self.dataset.tensors]
         if len(indices):
             return self._collate([self.dataset[int(index)] for index in indices])
-        return _emptied(self._collate([self.dataset[0]]))
+        return _emptied(self._collate([self.dataset[0 if self._members is None else int(self._members[0])]]))
+
+
+def _members(sampler: Any, size: int) -> npt.NDArray[np.int64] | None:
+    """Return the places that a sampler draws from, None for all; refuse one that Poisson sampling is not like."""
+    if type(sampler) is SubsetRandomSampler:
+        members = np.asarray(list(sampler.indices), dtype=np.int64)
+        if len(np.unique(members)) != len(members):
+            raise ValueError(
+                "Expected a SubsetRandomSampler without repetitions: an example would count several times."
+            )
+        return members
+    whole = type(sampler) in (SequentialSampler, RandomSampler) and len(sampler.data_source) == size
+    if whole and (type(sampler) is SequentialSampler or (not sampler.replacement and sampler.num_samples == size)):
+        return None
+    raise ValueError(
+        f"The loader's {type(sampler).__name__} does not draw every example once, and Poisson sampling, for which the "
+        "guarantee is, would draw from all of them. Give a loader with shuffle=True over the examples that are to be "
+        "trained on, e.g. DataLoader(torch.utils.data.Subset(dataset, indices), batch_size=..., shuffle=True)."
+    )
 
 
 def _size(dataset: Any) -> int:
