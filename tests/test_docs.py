@@ -56,6 +56,16 @@ def test_examples(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not failures, "".join(failures)
 
 
+def test_the_documentation_begins_as_the_readme_does() -> None:
+    """One first screen: a sentence, the picture, how to install, ten lines with their output, three links."""
+    first = (ROOT / "README.md").read_text(encoding="utf-8").partition("## For whom")[0]
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert index.startswith(first.replace("](docs/", "]("))
+    assert first.count("\n>>> ") == 10
+    assert "![" in first
+    assert "pip install" in first
+
+
 def test_commands_of_the_readme(tmp_path: Path) -> None:
     """The console lines run one after the other, on a table of the kind they name."""
     rows = np.random.default_rng(1).uniform(-1, 1, (500, 8)).round(6)
