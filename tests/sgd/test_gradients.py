@@ -195,9 +195,10 @@ def test_two_backward_passes_of_different_batches_are_refused():
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_open_recurrence_answers_as_the_layer_it_replaces(kind, batch_first):
+@pytest.mark.parametrize("hidden", [1, 4, 7])  # four gates of 7 cannot be cut in five by mistake, those of 4 can
+def test_open_recurrence_answers_as_the_layer_it_replaces(kind, batch_first, hidden):
     torch.manual_seed(5)
-    layer = kind(3, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
+    layer = kind(3, hidden, num_layers=2, bidirectional=True, batch_first=batch_first)
     opened = with_open_recurrence(layer)
     inputs = torch.randn(6, 5, 3)
     for start in (None, layer(inputs)[1]):

@@ -1,7 +1,6 @@
 """The planner: candidates, the number of dimensions to report, the best, break-even populations."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -284,13 +283,9 @@ def test_bad_input(options: dict[str, object], message: str) -> None:
         plan(**({"users": 10, "epsilon": 1.0} | options))
 
 
-def test_speed() -> None:
-    """Under a second of one core for d = 5,000 and every mechanism, whatever is known; the best of three."""
+def test_five_thousand_dimensions_whatever_is_known() -> None:
+    """How long that takes is measured in benchmarks/sizes.py."""
     table = np.random.default_rng(8).uniform(-1, 1, (50, 5000))
     for options in ({}, {"distribution": "poisson"}, {"values": table}):
-        seconds = []
-        for _ in range(3):
-            start = time.process_time()
-            plan(users=200_000, dims=5000, epsilon=1.0, delta=1e-6, **options)
-            seconds.append(time.process_time() - start)
-        assert min(seconds) < 1.0, options
+        found = plan(users=200_000, dims=5000, epsilon=1.0, delta=1e-6, **options)
+        assert len(found.candidates) >= 12, options

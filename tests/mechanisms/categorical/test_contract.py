@@ -152,6 +152,13 @@ class TestEach:
             mechanism.tally(np.full((3, *mechanism.report_shape), "a"))
 
 
+def _one(reports: Any) -> Any:
+    """Return where one entry of one report is: the last of the fourth, or the first where reports are pairs."""
+    chosen = np.zeros(reports.shape, dtype=bool)
+    chosen[3, -1 if reports.shape[-1] > 2 else 0] = True
+    return chosen
+
+
 SPOILED: dict[str, tuple[str, Any, str]] = {
     "category k": ("grr", lambda r: np.where(np.arange(5) == 3, 7, r), r"Report .*7.* outside the support of grr"),
     "category -1": ("grr", lambda r: np.where(np.arange(5) == 3, -1, r), r"support of grr: the integers 0 \.\.\. 6"),
@@ -166,6 +173,16 @@ SPOILED: dict[str, tuple[str, Any, str]] = {
     "falling set": ("subset-selection", lambda r: r[:, ::-1], r"support of subset-selection: increasing sequences"),
     "set beyond k": ("subset-selection", lambda r: r + 5, r"outside the support of subset-selection"),
     "off the lattice": ("histogram", lambda r: r + 1e-9, r"outside the support of histogram"),
+    "one entry off the lattice": ("histogram", lambda r: r + 1e-9 * _one(r), r"outside the support of histogram"),
+    "one entry infinite": ("histogram", lambda r: np.where(_one(r), np.inf, r), r"outside the support of histogram"),
+    "one bit 2": ("oue", lambda r: np.where(_one(r), np.uint8(2), r), r"outside the support of oue"),
+    "one bit 2, symmetric": ("sue", lambda r: np.where(_one(r), np.uint8(2), r), r"outside the support of sue"),
+    "one seed below 0": ("olh", lambda r: r - 2**62 * _one(r) * [1, 0], r"outside the support of olh"),
+    "one set has a member twice": (
+        "subset-selection",
+        lambda r: np.where(np.arange(5)[:, None] == 3, r[:, :1], r),
+        r"outside the support of subset-selection",
+    ),
     "nan": ("histogram", lambda r: r * np.nan, r"outside the support of histogram"),
     "infinite": ("histogram", lambda r: r + np.inf, r"outside the support of histogram"),
 }

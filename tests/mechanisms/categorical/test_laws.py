@@ -186,6 +186,7 @@ def test_histogram_law_is_a_product_of_laplace_laws(epsilon: float) -> None:
     assert random.max() <= gaps.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 1000, 1_000_000])
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0, 30.0, 1000.0])
 @pytest.mark.parametrize("name", NAMES)

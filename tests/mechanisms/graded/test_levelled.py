@@ -136,6 +136,7 @@ def test_the_largest_factor_that_holds_is_found() -> None:
     assert np.any(np.asarray(larger.guarantee.matrix) > target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-6, 1e3])
 def test_extreme_budgets(epsilon: float) -> None:
     mechanism = nz.LevelledResponse([-1, 0, 1], [epsilon, epsilon / 2])

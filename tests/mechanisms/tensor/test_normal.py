@@ -96,6 +96,41 @@ def test_the_quick_path_reads_words_as_the_table_says() -> None:
     assert left == pytest.approx(words.size * sum(float(m) for p, m in parts_of(table).items() if p >= 128), rel=0.2)
 
 
+def test_every_tie_reaches_the_slow_path_under_the_code_that_it_knows() -> None:
+    """One draw in four million is a tie: every column's is made here, in machine code and in Python alike."""
+    table = build_table()
+    columns = np.flatnonzero(table.shown < 1 << 22).astype(np.uint64)
+    assert columns.size > 250
+    words = (table.shown[columns].astype(np.uint64) << np.uint64(42)) | columns << np.uint64(32) | np.uint64(12345)
+    for loop in (add, add.py_func):
+        values, pending = np.zeros(words.size), np.zeros((words.size, 4), dtype=np.uint64)
+        spare = np.zeros(2 * words.size, dtype=np.uint64)
+        left = loop(values, STEPS, 1 / STEPS, words, spare, table.shown, table.alias, pending)
+        assert left == words.size
+        assert pending[:, 0].tolist() == list(range(words.size))
+        assert set(pending[:, 1].tolist()) == {_normal._COLUMNS}
+        assert not pending[:, 2:].any()
+        assert not values.any()
+    for word, column in zip(words[::16].tolist(), columns[::16].tolist(), strict=True):
+        parts = (column, int(table.alias[column]))
+        strip = _normal._settle(np.random.default_rng(4), table, word, _normal._COLUMNS, 0, 0) >> 32
+        assert strip in {part % 128 for part in parts if part < 256} or (256 in parts and strip >= 128)
+
+
+def test_machine_code_and_python_draw_the_same_noise() -> None:
+    """Every word, wedges tried with spare words included: the same values, and the same draws left open."""
+    table, rng = build_table(), np.random.default_rng(8)
+    words, spare = (rng.integers(0, 2**64, size, dtype=np.uint64) for size in (30_000, 8_000))
+    start = rng.normal(size=words.size)
+    found = []
+    for loop in (add, add.py_func):
+        values, pending = start.copy(), np.zeros((words.size, 4), dtype=np.uint64)
+        left = loop(values, STEPS, 1 / STEPS, words, spare, table.shown, table.alias, pending)
+        found.append((values, pending[:left]))
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
 def test_ties_wedges_and_the_tail_are_settled_by_their_laws() -> None:
     table, rng = build_table(), np.random.default_rng(3)
     strip, low = 20, 20 / 16

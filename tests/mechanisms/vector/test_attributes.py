@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from itertools import combinations, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.special import ndtri
 import noisette as nz
 from noisette.aggregation import load
 from noisette.aggregation.files import ReportFile, write_reports
+from noisette.mechanisms.vector._attribute_cells import dissect
 
 CATEGORIES = ("grr", "oue", "sue", "olh", "subset-selection", "hadamard", "histogram")
 RECORD = nz.Attributes((2, 5, nz.Categorical(labels=("red", "green", "blue"))), names=("smokes", "region", "colour"))
@@ -228,3 +230,25 @@ def test_attributes_domain() -> None:
             nz.Attributes(parts)
     with pytest.raises(ValueError, match="distinct names"):
         nz.Attributes((2, 3), names=("a", "a"))
+
+
+def _cells(**options: Any) -> list[Any]:
+    return list(dissect(nz.SampledAttributes(epsilon=2.0, **options)))
+
+
+def test_cells_of_all_attributes_together_are_complete_only_where_all_are_told_apart() -> None:
+    """Few cells: all of them. Laws with several nodes, reported together, or too many cells: the worst alone."""
+    mixed = nz.Attributes((nz.Interval(), 3))
+    assert [cells.complete for cells in _cells(inner=("duchi", "grr"), domain=mixed, report=2)] == [True]
+    assert [cells.complete for cells in _cells(inner=("piecewise", "grr"), domain=mixed, report=1)] == [True]
+    many = nz.Attributes((2,) * 16)
+    assert math.comb(16, 8) * 2**8 > 1 << 14
+    assert [cells.complete for cells in _cells(inner="grr", domain=many, report=8)] == [False]
+    assert [cells.complete for cells in _cells(inner="grr", domain=many, report=1)] == [True]
+
+
+def test_what_has_no_cells_or_several_kinds_of_them_has_none_together() -> None:
+    levelled = nz.LevelledResponse.example(1.0)
+    assert len(list(levelled.dissect())) > 1
+    for inner in (object(), levelled):
+        assert list(dissect(SimpleNamespace(distinct=[inner], inner_mechanisms=[inner]))) == []
