@@ -53,7 +53,9 @@ def test_the_misprint_and_its_consequence(run, committed):
     assert unit[4] == pytest.approx(904.25, abs=0.01)
     assert whole[4] == pytest.approx(30.38, abs=0.01)
     for line, other in zip(own["rows"], full["rows"], strict=True):
-        assert line[:5] == other[:5]  # what is computed and not sampled is the same in both settings
+        # what is computed and not sampled is the same in both settings, but for the last digit of a split budget
+        for found, kept in zip(line[:5], other[:5], strict=True):
+            assert found == (kept if isinstance(kept, str) else pytest.approx(kept, rel=1e-12))
     for line in full["rows"][1:]:
         assert line[5] > 1 > line[6]  # collected: Square wave is better at half of the break-even, Piecewise at twice
 
