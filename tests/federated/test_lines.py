@@ -8,8 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from noisette.accounting import gdp_epsilon
-from noisette.federated import Channel, Layout, Norm, Ranges, calibrate, lines
+from noisette.accounting import compose, gdp_epsilon, shuffled
+from noisette.federated import Channel, Layout, Norm, Ranges, Terms, calibrate, lines
+from noisette.shuffler import Layout as Packets
+from noisette.shuffler import shuffled_blocks
 
 BOX = Ranges(0.0, 1.0)
 
@@ -165,3 +167,64 @@ def test_lines_are_json():
     found = lines(Channel("adaptive-duchi", layout(3), BOX, 0.1), rounds=1, clients=10, delta=1e-6)
     assert found.spec()["local"]["epsilon"] == found.local.epsilon
     assert found.spec()["claimed"]["source"] == "sun2021ldpfl"
+
+
+def accounted(answer, answers, dims, *, unit, model, rounds, clients, batch, delta, gaussian=False):
+    """Return the epsilon of a run straight from the accountant, by the definition of unit, model and packets."""
+    asked = rounds * (answers if unit == "record" else 1)
+    if model == "local" or gaussian:
+        return compose(answer, asked, delta=delta).epsilon
+    if unit == "record" and batch > 1 and answers > 1:  # what travels in one packet stays linked
+        packets = Packets(dims, min(batch, dims))
+        return shuffled_blocks(answer, packets, clients=clients, delta=delta, rounds=rounds).epsilon
+    return shuffled(answer, clients, delta, times=asked).epsilon
+
+
+RUNS = [
+    ("adaptive-duchi", BOX, "record", "local", 1),
+    ("adaptive-duchi", BOX, "element", "local", 3),
+    ("adaptive-duchi", BOX, "record", "shuffled", 1),
+    ("adaptive-duchi", BOX, "record", "shuffled", 3),
+    ("adaptive-duchi", BOX, "record", "shuffled", 100),
+    ("adaptive-duchi", BOX, "element", "shuffled", 3),
+    ("privunit-g", Norm(1.0), "record", "local", 1),
+    ("privunit-g", Norm(1.0), "record", "shuffled", 3),
+    ("gaussian", BOX, "record", "local", 1),
+    ("gaussian", BOX, "record", "shuffled", 3),
+    ("gaussian", BOX, "element", "shuffled", 3),
+]
+SIZE = {"rounds": 2, "clients": 60}
+
+
+@pytest.mark.parametrize(("name", "clip", "unit", "model", "batch"), RUNS)
+def test_every_calibration_meets_its_target_in_the_accountants_eyes(name, clip, unit, model, batch):
+    """By every way to a budget: `calibrate`, the terms of a run, and what a client computes from them."""
+    target, delta, dims = 2.0, 1e-3, 6
+    wanted = {"target_epsilon": target, "target_delta": delta}
+    how = {"unit": unit, "model": model, "batch": batch} | SIZE
+    channel = calibrate(name, layout(dims), clip, **wanted, **how)
+    terms = Terms.for_target("run", name, layout(dims), clip=clip, **wanted, **how)
+    assert terms.budget == channel.budget
+    own = {"delta": delta, "gaussian": channel.family.gaussian}
+    epsilon = accounted(channel.answer, channel.answers, dims, **how, **own)
+    assert target * 0.95 < epsilon <= target * (1 + 1e-9)
+    found = terms.lines(layout(dims))
+    stated = found.shuffled if model == "shuffled" else found.local
+    assert (stated.epsilon, stated.unit) == (pytest.approx(epsilon, rel=1e-9), unit)
+    for trusted in ("local", "shuffled"):  # a client counts everything that it says, whatever unit the server names
+        whole = how | {"unit": "record", "model": trusted, "clients": 40}
+        promised = terms.promise(layout(dims), model=trusted, clients=40)
+        assert promised.epsilon == pytest.approx(accounted(channel.answer, channel.answers, dims, **whole, **own))
+
+
+def test_packets_calibrated_as_if_unlinked_are_noticed():
+    """The twin of the test above: 16 weights linked in one packet spend far more than 16 mixed ones."""
+    how = {"unit": "record", "model": "shuffled"} | SIZE
+    wanted = {"target_epsilon": 2.0, "target_delta": 1e-3}
+    apart = calibrate("adaptive-duchi", layout(16), BOX, **wanted, **how, batch=1)
+    linked = calibrate("adaptive-duchi", layout(16), BOX, **wanted, **how, batch=16)
+    assert linked.budget < apart.budget / 1.5
+    assert accounted(apart.answer, 16, 16, **how, batch=16, delta=1e-3) > 3.0
+    found = lines(apart, delta=1e-3, batch=16, **SIZE)
+    assert found.shuffled.epsilon > 3.0
+    assert lines(apart, delta=1e-3, batch=16, unit="element", **SIZE).shuffled.epsilon <= 2.0

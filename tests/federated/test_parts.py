@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from tests.federated.flower import LocalGrid, model, moving_app
@@ -75,3 +79,18 @@ def test_a_history_comes_back_whole(tmp_path):
     assert (again.largest_part, again.smallest_round) == (1, 5)
     assert np.array_equal(again.weights, stored.weights)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["run.npz"]
+
+
+@pytest.mark.parametrize(("module", "chosen", "switch"), [("simulation", None, "0"), ("mod", "1", "1")])
+def test_nobody_is_told_of_a_run_unless_somebody_says_so(module, chosen, switch):
+    """Flower reads its switch when it is imported: setting it later did nothing, and runs were reported."""
+    names = ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {} if chosen is None else dict.fromkeys(names, chosen)
+    code = (
+        f"import os, noisette.federated.{module}, flwr.supercore.telemetry as flower;"
+        "print(flower.FLWR_TELEMETRY_ENABLED, os.environ['RAY_USAGE_STATS_ENABLED'])"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == [switch, switch]

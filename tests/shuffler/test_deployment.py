@@ -31,7 +31,7 @@ from noisette.shuffler.clients import enrol
 NODES, BLOCKS = 3, 10
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "quickstart"
-PATIENCE = 300  # seconds, for a machine that is busy with other things
+PATIENCE = 1200  # seconds, for a machine that is busy with other things
 
 
 def _free_port() -> int:

@@ -3,10 +3,14 @@
 The core needs no Flower: `Channel` clips and privatises an update, `Aggregator` adds up reports as they come,
 `calibrate` and `lines` go from a target to a budget and back. On Flower, `LocalPrivacy` is the client's mod and
 `PrivateFedAvg` the server's strategy; they need the packages of ``noisette[federated]``.
+
+Flower tells its makers of every run unless ``FLWR_TELEMETRY_ENABLED`` is 0 when it is imported, and Ray does unless
+``RAY_USAGE_STATS_ENABLED`` is. Importing this package sets both to 0 where they are not set: say 1 if you want it.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from noisette.federated.aggregator import Aggregator, TooFew, enhanced
@@ -39,6 +43,9 @@ __all__ = [
     "enhanced",
     "lines",
 ]
+
+for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
+    os.environ.setdefault(_name, "0")
 
 _HOMES = {"LocalPrivacy": "mod", "PrivateFedAvg": "strategy"}
 

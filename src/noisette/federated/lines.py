@@ -145,12 +145,12 @@ def calibrate(
     rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
     probe = Channel(mechanism, layout, clip, 1.0, dict(options or {}))
     times = rounds * (probe.answers if unit == "record" else 1)
-    if model == "shuffled" and unit == "record" and batch > 1 and probe.answers > 1:
-        return _calibrated_by_packets(probe, target_epsilon, target_delta, rounds, clients, batch)
-    if probe.family.gaussian:
+    if probe.family.gaussian:  # its budget is mu, and mixing adds nothing
         target_delta = _validate.delta(target_delta, positive=True)
         mu = gdp_mu(target_epsilon, target_delta) / math.sqrt(times)
         return replace(probe, budget=mu * (1 - 1e-6))  # rounding to a lattice costs less than that
+    if model == "shuffled" and unit == "record" and batch > 1 and probe.answers > 1:
+        return _calibrated_by_packets(probe, target_epsilon, target_delta, rounds, clients, batch)
     found = calibrate_answer(
         lambda budget: probe.family.answer(budget, clip.domain(layout)),
         target_epsilon,

@@ -68,8 +68,6 @@ def simulate(
 
     ``each`` is called with the number of a round, the accuracy on the test images and the three lines so far.
     """
-    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     from flwr.simulation import run_simulation
 
