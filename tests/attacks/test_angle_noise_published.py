@@ -10,6 +10,8 @@ import pytest
 import noisette as nz
 from noisette.guarantees import PrivacyWarning, gaussian_delta, gaussian_mu
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("beta", [0.01, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("epsilon", [0.5, 8.0, 50.0])

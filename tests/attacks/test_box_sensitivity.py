@@ -17,6 +17,8 @@ from scipy.stats import norm
 import noisette as nz
 from noisette.mechanisms.tensor._signs import dominating, largest_form
 
+pytestmark = pytest.mark.slow
+
 
 def equal_correlation(size: int, correlation: float) -> np.ndarray:
     """Return a covariance with ones on its diagonal."""

@@ -10,6 +10,8 @@ import pytest
 import noisette as nz
 from noisette.mechanisms.scalar import gaussian
 
+pytestmark = pytest.mark.slow
+
 
 def delta_of(sigma: float, steps: int, epsilon: float) -> float:
     """Add up P(k) (1 - exp(e) P(k - K) / P(k))_+ around zero, by ratios, so that nothing cancels."""

@@ -9,6 +9,8 @@ import pytest
 
 import noisette as nz
 
+pytestmark = pytest.mark.slow
+
 SHARES_OF_EPSILON = (0.0, 0.3, 0.8, 0.95, 0.99, 0.9999)
 
 

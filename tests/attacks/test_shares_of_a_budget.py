@@ -10,6 +10,8 @@ import pytest
 
 import noisette as nz
 
+pytestmark = pytest.mark.slow
+
 RECORD = nz.Attributes((2, 5, nz.Interval(0, 100), 3))
 
 

@@ -15,6 +15,8 @@ import pytest
 
 import noisette as nz
 
+pytestmark = pytest.mark.slow
+
 MECHANISMS = sorted(nz.CATALOGUE)
 AGES = pd.DataFrame({"age": [31.0, 47.0, 25.0], "hours": [40.0, 38.0, 12.0]})
 
