@@ -143,9 +143,12 @@ def test_attack_by_flipping_signs_of_larger_tensors(shape: tuple[int, ...]) -> N
         m = nz.TensorGaussian(nz.TensorDomain(shape), 1.0, 1e-5, covariances=tuple(covariances))
         found = climb(covariances, 40, rng)
         assert found <= m.sensitivity[0] * (1 + 1e-6)
-        assert m.sensitivity[0] <= 1.1 * max(found, m._worst[1] * m.sigma)
+        gap = m.neighbours.worst(m.modes).reshape(-1)
+        assert np.abs(gap) == pytest.approx(2.0)
+        known = math.sqrt(float(gap @ reduce(np.kron, [np.linalg.inv(c) for c in covariances]) @ gap))
+        assert m.sensitivity[0] <= 1.1 * max(found, known)
         if m.sensitivity[1]:
-            assert m._worst[1] * m.sigma == pytest.approx(m.sensitivity[0], rel=1e-8)
+            assert known == pytest.approx(m.sensitivity[0], rel=1e-6)
 
 
 def test_attack_on_the_last_bits() -> None:
