@@ -208,6 +208,9 @@ def test_extremes_are_sensible() -> None:
             for releases, delta in ((1, 1e-300), (1000, 1e-5), (10**6, 1e-300)):
                 found = sampled_epsilon(multiplier, delta, releases, sampling_prob, "add-remove")
                 assert 0 <= found <= gdp_epsilon(math.sqrt(releases) / multiplier, delta) * (1 + 1e-11)
+    # losses that are all but constant, and lattice steps beyond what exp holds
+    assert sampled_epsilon(0.0076, 0.02, 4276, 4e-6, "add-remove") == 0.0
+    assert 8.6e8 < sampled_epsilon(0.00276, 1e-158, 93926, 0.14, "replace") < 4.3e9
     with pytest.raises(ValueError, match=r"delta=1e-301 >= 1e-300"):
         sampled_gaussian(1.0, 1e-301, sampling_prob=0.5)
 

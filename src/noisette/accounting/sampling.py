@@ -263,7 +263,8 @@ class _Lattice:
 
     @cached_property
     def _cumulants(self) -> tuple[float, float, float]:
-        return _cumulants(self._losses, self.logs, self.tilt)
+        log_mean, mean, variance = _cumulants(self._losses, self.logs, self.tilt)
+        return log_mean, mean, max(variance, self.step**2)  # losses may be all but constant
 
     @cached_property
     def _mistake(self) -> float:
@@ -341,7 +342,9 @@ class _Lattice:
             low, high = (low, middle) if log_delta(middle) <= sure else (middle, high)
         above, below = (math.exp(min(log_delta(index) - sure, 700.0)) for index in (low, high))
         part = (above - 1) / (above - below)  # delta is linear in exp(epsilon) between lattice points
-        return ((first + low) * self.step + math.log1p(part * math.expm1(self.step))) * (1 + 1e-12)
+        with np.errstate(divide="ignore"):
+            beyond = float(np.logaddexp(np.log1p(-part), np.log(part) + self.step))
+        return ((first + low) * self.step + beyond) * (1 + 1e-12)
 
 
 def _cumulants(losses: FloatArray, logs: FloatArray, tilt: float) -> tuple[float, float, float]:

@@ -278,7 +278,7 @@ def _pure(released: Mechanism | Guarantee) -> Guarantee:
     stated = released if isinstance(released, Guarantee) else released.guarantee
     if stated.delta > 0 or (stated.model, stated.relation) != ("local", "any-pair") or stated.epsilon == 0:
         raise ValueError(
-            f"Expected reports with a pure local any-pair guarantee, got {stated}. "
+            f"Expected reports with a pure local guarantee, got {stated}. It has to hold for any pair of values. "
             "Shuffle Laplace, Duchi or Piecewise reports instead of Gaussian ones."
         )
     return stated
