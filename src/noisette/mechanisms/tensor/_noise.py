@@ -285,7 +285,11 @@ class TensorNoise(TensorReports, EventDeclared):
     def _worst(self) -> tuple[FloatArray, float]:
         """Return the difference of neighbours that reaches farthest, and its length in standard deviations."""
         gap, length = farthest(self.domain, self.relation, self._whiteners, self.symmetry)
-        return gap, length / self.sigma
+        known = self.neighbours.worst(self.modes)  # of the signs that the bound was compared with
+        white = known.copy()
+        multiply(white, self._whiteners)
+        reached = 0.0 if self.symmetry else float(np.linalg.norm(white))
+        return (known, reached / self.sigma) if reached > length else (gap, length / self.sigma)
 
     @property
     def _whiteners(self) -> list[FloatArray | None]:
