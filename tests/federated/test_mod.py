@@ -19,6 +19,7 @@ from noisette.federated.mod import (
     NOT_AFFORDED,
     NOT_AGREED,
     NOT_READY,
+    NOT_SENT,
     NOT_TRAINING,
     NOT_UNDERSTOOD,
     REFUSALS,
@@ -245,6 +246,23 @@ def test_a_client_that_trusts_a_shuffler_needs_one(tmp_path):
         LocalPrivacy(1.0, 1e-6, ledger=tmp_path / "budget.db", model="shuffled", minimum_set=100)
     with pytest.raises(ValueError, match="epsilon=-1"):
         LocalPrivacy(-1.0, ledger=tmp_path / "budget.db")
+
+
+def test_a_shuffler_that_mixes_too_few_or_does_not_answer_gets_no_report_out(tmp_path, caplog):
+    """Why it failed stays in the node's log; asked again, the client posts the same report."""
+
+    def down(context):
+        raise OSError("no route to the shuffler")
+
+    options = {"model": "shuffled", "minimum_set": 100, "shuffler": down}
+    mod, calls = LocalPrivacy(7.0, 1e-3, ledger=tmp_path / "budget.db", **options), []
+    few = terms(model="shuffled", clients=99, delta=1e-6)
+    assert reason(ask(mod, few, calls=calls)) == NOT_AGREED
+    assert not calls
+    for _ in range(2):
+        assert reason(ask(mod, terms(model="shuffled", clients=100, delta=1e-6), calls=calls)) == NOT_SENT
+    assert len(calls) == 1
+    assert "no route to the shuffler" in caplog.text
 
 
 def leaving(tmp_path, mechanism, budget):
