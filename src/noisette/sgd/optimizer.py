@@ -78,14 +78,15 @@ class PrivateOptimizer(Optimizer):
         self.stepped = False
         self.watcher: Watcher | None = None
         self._sums: Sums | None = None
-        self._known = {id(parameter): parameter for _, _, parameter in recorder.parameters()}
+        self._trained = list(recorder.parameters())  # as it is now: what is unfrozen later is not private
+        self._known = {id(parameter) for _, _, parameter in self._trained}
         if self._unknown(inner.param_groups):
             raise ValueError(
                 "The optimiser holds a parameter that is not the model's. Build it from model.parameters() after the "
                 "model has its final layers."
             )
         shapes: dict[str, dict[str, torch.Size]] = {}
-        for layer, name, parameter in recorder.parameters():
+        for layer, name, parameter in self._trained:
             shapes.setdefault(layer, {})[name] = parameter.shape
         clip.leave_room(loader.size, loader.physical_batch)
         clip.start({layer: sum(map(torch.Size.numel, own.values())) for layer, own in shapes.items()})
@@ -105,7 +106,7 @@ class PrivateOptimizer(Optimizer):
         )
 
     def _admit_step(self, inner: Optimizer, *_: Any) -> None:
-        """Refuse a step of the wrapped optimiser that is not from here, or over raw gradients."""
+        """Refuse a step of the wrapped optimiser that is not from here."""
         owner = _owners.get(inner)
         if owner is None or owner() is not self:
             return  # a later run has taken the optimiser over
@@ -114,7 +115,6 @@ class PrivateOptimizer(Optimizer):
                 "This optimiser belongs to a private run, and its own step would apply gradients that no noise "
                 "protects. Step with the one that make_private returned: model, optimizer, loader = private."
             )
-        self._refuse_unknown()
 
     def _refuse_unknown(self) -> None:
         if self._unknown(self.inner.param_groups):
@@ -252,9 +252,8 @@ class PrivateOptimizer(Optimizer):
         if self.watcher is not None:
             self.watcher.release(self._sums, released, multiplier)
         self._sums = None
-        for layer, name, parameter in self.recorder.parameters():
-            if id(parameter) in self._known:
-                parameter.grad = released[layer][name].to(parameter)
+        for layer, name, parameter in self._trained:
+            parameter.grad = released[layer][name].to(parameter)
         noise = self.perturb.noise(self.clip, multiplier, expected)
         self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
         if share > 0:
