@@ -26,7 +26,6 @@ from experiments.tensor.ways import DELTA
 from noisette import datasets
 from noisette.accounting import randomized_response_epsilon
 from noisette.sgd import Budget, LInf, PoissonLoader, Recorder, make_private
-from noisette.sgd.perturbation import normal
 from noisette.sgd.training import fit
 
 COLUMNS = ("data", "mechanism", "claimed epsilon", "true epsilon", "noise multiplier", "sd of score", "mean score")
@@ -168,7 +167,8 @@ def descend(run: Descent, noise: Mapping[tuple[str, str], float], seed: int) -> 
             sums = clip.total(recorder.parts(), recorder.examples)
             for layer, name, parameter in recorder.parameters():
                 total = sums[layer][name]
-                parameter.grad = (total + noise[layer, name] * normal(total, rng)) / run.lot
+                drawn = torch.from_numpy(rng.standard_normal(total.shape))
+                parameter.grad = ((total + noise[layer, name] * drawn) / run.lot).to(parameter)
         recorder.clear()
         optimizer.step()
     recorder.remove()
