@@ -2,12 +2,14 @@
 
 While a `Recorder` is attached, each layer computes with detached weights, so that the backward pass spends nothing on
 gradients that no one may use; it keeps what went in and the gradient of what came out, and `parts` turns them into
-norms and weighted sums.
+norms and weighted sums. Hooks of the user's own run once, as they would. A copy of the model, by deepcopy or pickle,
+is a plain model with weights of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import MethodType
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 from noisette.sgd import layers
 from noisette.sgd.layers import Part, Use
+from noisette.sgd.losses import Notes, traced
 from noisette.sgd.models import check_model, trained_layers
 
 
@@ -30,6 +33,72 @@ class _Tap(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         ctx.keep(gradients[0])
         return gradients[0], None, None
+
+
+class _Tapped:
+    """A layer's forward pass with detached weights and a tap behind it; in a copy of the layer, its plain one."""
+
+    def __init__(self, recorder: Recorder, name: str, layer: nn.Module) -> None:
+        self._recorder, self._name, self._layer = recorder, name, layer
+        self._inside = False
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        layer, recorder = self._layer, self._recorder
+        plain = type(layer).forward
+        if self._inside or recorder.plain or not (layer.training and torch.is_grad_enabled()):
+            return plain(layer, *given, **named)
+        if named or len(given) != 1 or not isinstance(given[0], Tensor):
+            raise TypeError(
+                f"Layer {self._name!r}, {type(layer).__name__}, has parameters and was called with other things than "
+                "one tensor of examples, so that no gradient is known to be one example's. Build it from layers that "
+                "take one tensor, such as nn.Linear, or leave it out of training by requires_grad_(False)."
+            )
+        entered = given[0]
+        before = torch.get_rng_state() if layers.runs_again(layer) else None
+        frozen = {key: value.detach() for key, value in layer.named_parameters(recurse=False)}
+        self._inside = True
+        try:
+            with layers.swapped(layer, frozen):
+                output = plain(layer, entered)
+        finally:
+            self._inside = False
+        if before is not None and not torch.equal(before, torch.get_rng_state()):
+            raise TypeError(
+                f"Layer {self._name!r}, {type(layer).__name__}, owns a parameter and draws random numbers, so that its "
+                "gradient cannot be computed a second time. Keep the parameter in a layer of its own, without the "
+                "dropout, or leave it out of training by requires_grad_(False)."
+            )
+        kept = entered.detach()
+        return _Tap.apply(output, recorder.anchor, lambda gradient: recorder.note(self._name, kept, gradient))  # type: ignore[no-untyped-call]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _plain_forward(memo.get(id(self._layer), self._layer))
+
+    def __reduce__(self) -> Any:
+        return _plain_forward, (self._layer,)
+
+
+def _plain_forward(layer: nn.Module) -> MethodType:
+    return MethodType(type(layer).forward, layer)
+
+
+class _Outlet:
+    """Behind the whole model: outputs that tell how the loss is normalised. In a copy of the model it does nothing."""
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
+
+    def __call__(self, model: nn.Module, given: Any, output: Any) -> Any:
+        recorder = self._recorder
+        if recorder is None or recorder.plain or not (model.training and torch.is_grad_enabled()):
+            return None
+        return traced(output, recorder.notes)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Outlet:
+        return _Outlet()
+
+    def __reduce__(self) -> Any:
+        return _Outlet, ()
 
 
 class Recorder:
@@ -51,10 +120,16 @@ class Recorder:
         check_model(model)
         self.layers = dict(trained_layers(model))
         self._uses: dict[str, list[Use]] = {name: [] for name in self.layers}
-        self._plain = False
-        self._anchor = torch.ones((), requires_grad=True)
+        self.plain = False
+        self.anchor = torch.ones((), requires_grad=True)
+        self.notes = Notes()
         for name, layer in self.layers.items():
-            layer.forward = self._tapped(name, layer)
+            layer.forward = _Tapped(self, name, layer)
+        self._outlet = model.register_forward_hook(_Outlet(self))
+
+    def note(self, name: str, entered: Tensor, gradient: Tensor) -> None:
+        """Keep one use of a layer."""
+        self._uses[name].append((entered, gradient))
 
     def parameters(self) -> Iterator[tuple[str, str, nn.Parameter]]:
         """Yield every trained parameter with its layer's name and its own."""
@@ -63,28 +138,35 @@ class Recorder:
                 if parameter.requires_grad:
                     yield name, own, parameter
 
-    def parts(self) -> dict[str, Part]:
-        """Return each layer's share in the gradients since `clear`, or an error where a layer saw no backward pass."""
+    def parts(self, *, every: bool = True) -> dict[str, Part]:
+        """Return each layer's share in the gradients since `clear`, or an error where a layer saw no backward pass.
+
+        With ``every=False`` a layer that saw none has no share.
+        """
         unused = [name for name, uses in self._uses.items() if not uses]
         if len(unused) == len(self._uses):
             raise RuntimeError("No gradients were recorded. Call loss.backward() in training mode before the step.")
-        if unused:
+        if unused and every:
             raise RuntimeError(
                 f"Layer {unused[0]!r} got no gradient, so what it would add is not known. Use it in every step, or "
                 "leave it out of training by requires_grad_(False) before the run is made private."
             )
-        counts = {gradient.shape[0] for uses in self._uses.values() for _, gradient in uses}
+        counts = set().union(*self.rows().values())
         if len(counts) > 1:
             raise RuntimeError(
                 f"Layers saw batches of {sorted(counts)} examples. The first axis of every layer's input must be that "
                 "of the examples: keep it first, and do one backward pass a step."
             )
-        self._plain = True  # layers that are formed by torch.func run once more, as they were
+        self.plain = True  # layers that are formed by torch.func run once more, as they were
         try:
             with torch.no_grad():
                 return {name: layers.part(self.layers[name], uses) for name, uses in self._uses.items() if uses}
         finally:
-            self._plain = False
+            self.plain = False
+
+    def rows(self) -> dict[str, set[int]]:
+        """Return how many rows each layer saw, in each of its uses."""
+        return {name: {gradient.shape[0] for _, gradient in uses} for name, uses in self._uses.items()}
 
     @property
     def examples(self) -> int:
@@ -93,38 +175,13 @@ class Recorder:
 
     def clear(self) -> None:
         """Forget what was recorded."""
+        self.notes.clear()
         for uses in self._uses.values():
             uses.clear()
 
     def remove(self) -> None:
         """Give the model its own layers back."""
         self.clear()
+        self._outlet.remove()
         for layer in self.layers.values():
             layer.__dict__.pop("forward", None)
-
-    def _tapped(self, name: str, layer: nn.Module) -> Callable[..., Tensor]:
-        """Return the layer's forward pass with detached weights and a tap behind it."""
-        plain = type(layer).forward
-        inside = False
-
-        def forward(*given: Any, **named: Any) -> Tensor:
-            nonlocal inside
-            if inside or self._plain or not (layer.training and torch.is_grad_enabled()):
-                return plain(layer, *given, **named)  # type: ignore[no-any-return]
-            if named or len(given) != 1 or not isinstance(given[0], Tensor):
-                raise TypeError(
-                    f"Layer {name!r}, {type(layer).__name__}, has parameters and was called with other things than one "
-                    "tensor of examples, so that no gradient is known to be one example's. Build it from layers that "
-                    "take one tensor, such as nn.Linear, or leave it out of training by requires_grad_(False)."
-                )
-            entered = given[0]
-            inside = True
-            try:
-                frozen = {key: value.detach() for key, value in layer.named_parameters(recurse=False)}
-                output = torch.func.functional_call(layer, frozen, (entered,))
-            finally:
-                inside = False
-            kept = entered.detach()
-            return _Tap.apply(output, self._anchor, lambda gradient: self._uses[name].append((kept, gradient)))  # type: ignore[no-any-return, no-untyped-call]
-
-        return forward

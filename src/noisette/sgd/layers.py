@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -352,6 +353,26 @@ def _scaled(layer: Any, uses: Sequence[Use], plain: Sequence[Tensor], gather: Ca
     return Formed(made)
 
 
+@contextmanager
+def swapped(layer: nn.Module, values: dict[str, Tensor]) -> Iterator[None]:
+    """Let a layer compute with other values of its own parameters and buffers."""
+    kept: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for name, value in values.items():
+            home: dict[str, Any] = layer._parameters if name in layer._parameters else layer._buffers
+            kept.append((home, name, home[name]))
+            home[name] = value
+        yield
+    finally:
+        for home, name, value in kept:
+            home[name] = value
+
+
+def runs_again(layer: nn.Module) -> bool:
+    """Tell whether a layer's forward pass is run once more to form its gradients."""
+    return type(layer) not in _PARTS or getattr(layer, "groups", 1) > 1
+
+
 def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
     """Form the gradients of any layer that treats examples one by one, by torch.func."""
     names = {
@@ -363,12 +384,13 @@ def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
         return Formed({name: parameter.new_zeros(0, *parameter.shape) for name, parameter in names.items()})
     others = {
         name: _wide(value.detach())
-        for name, value in (*layer.named_parameters(), *layer.named_buffers())
+        for name, value in (*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False))
         if name not in names
     }
 
     def response(parameters: dict[str, Tensor], entered: Tensor, gradient: Tensor) -> Tensor:
-        made: Tensor = torch.func.functional_call(layer, parameters | others, (entered[None],))
+        with swapped(layer, parameters | others):
+            made: Tensor = type(layer).forward(layer, entered[None])
         return (made * gradient[None]).sum()
 
     each = torch.func.vmap(torch.func.grad(response), in_dims=(None, 0, 0), randomness="different")

@@ -237,6 +237,7 @@ class PrivateOptimizer(Optimizer):
         return found
 
     def _collect(self) -> None:
+        self.recorder.notes.check(self.recorder.examples, self._loss_reduction)
         parts, scale = self.recorder.parts(), self.scale
         self.recorder.clear()  # parts hold what they need
         if self.watcher is not None:

@@ -18,11 +18,11 @@ from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import CLIPS, L2, Clip
 from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
-from noisette.sgd.models import check_examples_apart
 from noisette.sgd.optimizer import PrivateOptimizer, check_one_process
 from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
 from noisette.sgd.sampling import PoissonLoader
 from noisette.sgd.tensor import TensorGaussian
+from noisette.sgd.verification import check_gradients
 
 PERTURBATIONS: dict[str, type[Perturbation]] = {
     "gaussian": Gaussian,
@@ -63,7 +63,9 @@ def make_private(
 
     ``clip`` is a norm, a name of `CLIPS` or a rule; ``perturb`` a name of `PERTURBATIONS` or a perturbation. The loader
     draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``. The
-    budget is for all epochs and for ``advice_steps`` rounds of `advise_clip`.
+    budget is for all epochs and for ``advice_steps`` rounds of `advise_clip`. Recorded gradients of the model are
+    verified against a loop over three examples, on a copy; ``loss_reduction`` tells whether the loss is a mean over the
+    examples or a sum, and a loss that is seen to be neither is refused.
 
     *Guarantee*: (epsilon, delta) of the whole run for one example, central model, relation add-remove, computed from
     privacy loss distributions of both directions. When its steps are made, `BudgetSpent` is raised. With ``rng=None``
@@ -113,7 +115,7 @@ def make_private(
     budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))
     recorder = Recorder(model)
     try:
-        check_examples_apart(model, private_loader)
+        check_gradients(model, private_loader)
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,

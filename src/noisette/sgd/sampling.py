@@ -59,7 +59,7 @@ class PoissonLoader:
         self._given: deque[tuple[int, bool]] = deque()
         self.rng = rng
         self.position = 0
-        self._collate = collate
+        self.collate = collate
 
     @classmethod
     def like(cls, loader: DataLoader[Any], *, physical_batch: int = 1024, rng: np.random.Generator) -> PoissonLoader:
@@ -131,8 +131,12 @@ class PoissonLoader:
             chosen = torch.as_tensor(indices, dtype=torch.int64)
             return [tensor[chosen] for tensor in self.dataset.tensors]
         if len(indices):
-            return self._collate([self.dataset[int(index)] for index in indices])
-        return _emptied(self._collate([self.dataset[0 if self._members is None else int(self._members[0])]]))
+            return self.collate([self.dataset[int(index)] for index in indices])
+        return _emptied(self.collate([self.example(0)]))
+
+    def example(self, place: int) -> Any:
+        """Return one of the examples that are drawn from, as the data set has it."""
+        return self.dataset[place if self._members is None else int(self._members[place])]
 
 
 def _members(sampler: Any, size: int) -> npt.NDArray[np.int64] | None:

@@ -1,0 +1,189 @@
+"""What the loss divides by: outputs of a model that notice how they are normalised on the way to the loss.
+
+Clipping rests on the gradient of one example's own loss. A mean over the examples is that, divided by their number,
+which is public to the run and multiplied back. A mean over anything that other examples' data decide is not: class
+weights, targets that are ignored, the sum of a mask. What is refused here is the setting, before it matters.
+
+The default of `cross_entropy` and `nll_loss` ignores the target -100 and divides by the number of others. Here they
+divide by the number of all targets, which is the same where none is ignored, and a public number where some are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_IGNORED = -100  # torch's default
+_LIKELIHOODS = {function: inspect.signature(function) for function in (functional.cross_entropy, functional.nll_loss)}
+_MEANS = {Tensor.mean, torch.mean}
+_QUOTIENTS = {Tensor.div, Tensor.div_, Tensor.__truediv__, Tensor.true_divide, torch.div, torch.true_divide}
+_PRODUCTS = {Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.multiply, torch.mul, torch.multiply}
+_CHOICES = {Tensor.__getitem__, Tensor.masked_select, torch.masked_select, Tensor.index_select, torch.index_select}
+_REMEDY = (
+    "Take the loss of each example by itself and divide by their number, e.g. "
+    "loss = (losses * mask).flatten(1).mean(1).mean(), with losses made by reduction='none'."
+)
+
+
+@dataclass
+class Notes:
+    """By what the losses of a batch were multiplied on the way to the one that was differentiated.
+
+    ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known.
+    """
+
+    factor: float | None = None
+    usual: float | None = None
+
+    def clear(self) -> None:
+        """Forget the batch, not what is usual."""
+        self.factor = None
+
+    def check(self, examples: int, reduction: Literal["mean", "sum"]) -> None:
+        """Refuse a loss that is divided by something else than the number of examples, or by nothing."""
+        if self.factor is None or not examples:
+            return
+        own = self.factor * (examples if reduction == "mean" else 1)
+        if self.usual is None:
+            self.usual = own
+        elif not math.isclose(own, self.usual, rel_tol=1e-6):
+            raise ValueError(
+                f"With loss_reduction={reduction!r} the loss is not divided by the same as before: by a number that is "
+                f"not proportional to the examples of the batch, or by none. {_REMEDY}"
+            )
+
+
+class Answer(Tensor):
+    """An output of a model in training, or what was computed from it."""
+
+    notes: Notes | None
+    factor: float | None
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _LIKELIHOODS:
+            return _likelihood(func, args, kwargs)
+        _check_divisor(func, args)
+        _check_choice(func, args, kwargs)
+        if func is Tensor.backward and getattr(args[0], "notes", None) is not None:
+            args[0].notes.factor = args[0].factor
+        with torch._C.DisableTorchFunctionSubclass():
+            made = func(*args, **kwargs)
+        if isinstance(made, Tensor):
+            return _noted(made, func, args, kwargs)
+        if type(made) in (tuple, list):
+            return type(made)(_noted(value, func, args, kwargs) for value in made)
+        return made
+
+
+def traced(output: Any, notes: Notes) -> Any:
+    """Return a model's output, whose tensors notice what is done to them."""
+    if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
+        made = output.as_subclass(Answer)
+        made.notes, made.factor = notes, 1.0
+        return made
+    if type(output) in (tuple, list):
+        return type(output)(traced(entry, notes) for entry in output)
+    if type(output) is dict:
+        return {key: traced(entry, notes) for key, entry in output.items()}
+    return output
+
+
+def _answers(args: Any, kwargs: Any) -> list[Answer]:
+    """Return the traced tensors among the arguments of a function."""
+    found = []
+    for value in (*args, *kwargs.values()):
+        for entry in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(entry, Answer):
+                found.append(entry)
+    return found
+
+
+def _noted(made: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Let what was computed know by what its losses were multiplied, where it has a gradient."""
+    if not isinstance(made, Tensor) or not made.requires_grad:
+        return made
+    entered = _answers(args, kwargs)
+    known = {getattr(answer, "factor", None) for answer in entered}
+    factor = known.pop() if len(known) == 1 else None
+    answer: Answer = made.as_subclass(Answer)
+    answer.notes = next((one.notes for one in entered if getattr(one, "notes", None) is not None), None)
+    answer.factor = None if factor is None else factor * _changed(func, args, kwargs, entered[0])
+    return answer
+
+
+def _changed(func: Any, args: Any, kwargs: Any, entered: Answer) -> float:
+    """Return by what a function multiplies the losses of the examples."""
+    whole = max(entered.numel(), 1)
+    if func in _MEANS:
+        axes = args[1] if len(args) > 1 else kwargs.get("dim")
+        if axes is None:
+            return 1 / whole
+        first = {axis % max(entered.ndim, 1) for axis in ((axes,) if isinstance(axes, int) else axes)}
+        return 1 / max(entered.shape[0], 1) if 0 in first and entered.ndim else 1.0
+    reduction = kwargs.get("reduction") if getattr(func, "__module__", "") == functional.__name__ else None
+    if reduction in ("mean", "batchmean"):
+        return 1 / (whole if reduction == "mean" else max(entered.shape[0], 1))
+    if func in _QUOTIENTS or func in _PRODUCTS:
+        other = next((value for value in args[1:] if isinstance(value, int | float)), None)
+        if isinstance(args[0], Answer) and other:
+            return 1 / other if func in _QUOTIENTS else float(other)
+    return 1.0
+
+
+def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
+    """Divide by the number of targets, and refuse settings that ask for another divisor."""
+    call = _LIKELIHOODS[func].bind(*args, **kwargs)
+    call.apply_defaults()
+    options, target = call.arguments, call.arguments["target"]
+    entered, reduction = options["input"], options["reduction"]
+    averaged = reduction == "mean" and not target.is_floating_point()
+    if averaged and (options["weight"] is not None or options["ignore_index"] != _IGNORED):
+        setting = "weight" if options["weight"] is not None else "ignore_index"
+        raise ValueError(
+            f"{func.__name__} with {setting}=... and reduction='mean' divides by a number that other examples' targets "
+            f"decide, so no gradient is one example's own. {_REMEDY}"
+        )
+    if averaged:
+        options["reduction"] = "sum"
+    with torch._C.DisableTorchFunctionSubclass():
+        made = func(*call.args, **call.kwargs)
+        count = max(target.numel(), 1)
+        made = made / count if averaged else made
+    answer: Answer = made.as_subclass(Answer)
+    answer.notes = getattr(entered, "notes", None)
+    factor = getattr(entered, "factor", None)
+    answer.factor = factor / count if factor is not None and averaged else factor
+    return answer
+
+
+def _check_divisor(func: Any, args: Any) -> None:
+    """Refuse to multiply or divide a loss by a tensor of one number, which other examples may have decided."""
+    if func not in _QUOTIENTS and func not in _PRODUCTS:
+        return
+    others = [value for value in args if isinstance(value, Tensor) and not isinstance(value, Answer)]
+    if any(value.ndim == 0 and not value.requires_grad for value in others):
+        raise ValueError(
+            "The loss is multiplied or divided by a tensor of one number, such as the sum of a mask, that other "
+            f"examples may decide. {_REMEDY} A constant is given as a Python number."
+        )
+
+
+def _check_choice(func: Any, args: Any, kwargs: Any) -> None:
+    """Refuse to choose rows of the output by their data: a mean over them divides by how many there are."""
+    if func not in _CHOICES:
+        return
+    index = args[1] if len(args) > 1 else next(iter(kwargs.values()), None)
+    parts = index if isinstance(index, tuple | list) else (index,)
+    if func is not Tensor.__getitem__ or any(isinstance(p, Tensor) and p.dtype == torch.bool for p in parts):
+        raise ValueError(
+            "Outputs are chosen by a mask, or by a list of places, so that the loss is divided by a number that other "
+            f"examples decide. {_REMEDY}"
+        )

@@ -1,0 +1,221 @@
+"""Per-example gradients of a model, verified once: against a loop over examples, before anything is trained.
+
+A copy of the model, in double precision, sees three examples with the shapes of the data (numbers with a fraction are
+drawn afresh, so that nothing depends on anyone's values). What is recorded must
+
+* have as many rows in every layer as there are examples;
+* add up to the gradient that plain backpropagation gives, dropout included;
+* be the gradient of each example in a batch of its own;
+* stay as it is for one example when another is exchanged, dropout included.
+
+The loss is a sum over all outputs, so that no axis of the output is taken for that of the examples.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisette.sgd.gradients import Recorder
+
+_EXAMPLES = 3
+_MIXED = (
+    "a layer mixes the examples of a batch, or takes another axis for theirs, so no gradient is one example's own. "
+    "Take that layer out, or let it work on each example, with examples along the first axis."
+)
+Flat = dict[str, Tensor]
+Call = Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def check_gradients(model: nn.Module, loader: Any) -> None:
+    """Refuse a model whose recorded gradients are not those of single examples; the model stays as it is.
+
+    A model that takes something else than the first entry of a batch, or the whole batch, is not called here.
+    """
+    with _own_randomness():
+        items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
+        batches = [loader.collate(items), *(loader.collate([item]) for item in items)]
+        other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
+        called = _call(model, batches[0])
+        if called is None:
+            return
+        try:
+            twin = copy.deepcopy(model)
+        except RuntimeError as error:
+            raise ValueError(
+                "The model cannot be copied, so that its gradients cannot be verified: a tensor of it is not a "
+                f"parameter. Replace what computes it, such as an old weight_norm. ({error})"
+            ) from error
+        exact = True
+        try:
+            _compare(twin.double(), called, batches, other, torch.float64)
+        except (RuntimeError, NotImplementedError):
+            exact = False  # a model may insist on the precision that it has
+        if not exact:
+            own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+            _compare(copy.deepcopy(model), called, batches, other, own)
+
+
+def _compare(model: nn.Module, called: Call, batches: list[Any], other: Any, precision: torch.dtype) -> None:
+    """Compare recorded gradients with plain ones, and those of single examples with those of batches of one."""
+    near = 1e-6 if precision == torch.float64 else 1e-2
+    model.train()
+    batches, other = [_converted(batch, precision) for batch in batches], _converted(other, precision)
+    state = torch.get_rng_state()
+    plain = _plain(model, called, batches[0], state)
+    recorded = _recorded(model, called, batches[0], state)
+    for name, value in plain.items():
+        if not _alike(recorded[name].sum(0), value, near):
+            raise ValueError(
+                f"The recorded gradients of {name!r} do not add up to its gradient: it is used outside of its layer, "
+                "as in functional.linear(x, layer.weight), or hooks and parametrisations change it. Call the layer "
+                "itself, or leave it out of training by requires_grad_(False)."
+            )
+    exchanged = _recorded(model, called, other, state)
+    still = all(_alike(exchanged[name][:-1], recorded[name][:-1], near) for name in plain)
+    for layer in model.modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd):
+            layer.eval()
+    recorded = _recorded(model, called, batches[0], state)
+    alone = []
+    for batch in batches[1:]:
+        alone.append(_plain(model, called, batch, state))
+        if not torch.equal(torch.get_rng_state(), state):
+            alone = []  # chance beyond nn.Dropout: one example's share of it is not that of a batch of one
+            break
+    apart = all(
+        _alike(recorded[name][place], gradients[name], near) for place, gradients in enumerate(alone) for name in plain
+    )
+    if not (still and apart):
+        raise ValueError(f"One example's gradient changed with the other examples of its batch: {_MIXED}")
+
+
+def _plain(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:
+    """Return the gradients of a batch by backpropagation."""
+    torch.set_rng_state(state)
+    model.zero_grad()
+    with torch.enable_grad():
+        torch.autograd.backward(_loss(model, *called(batch)))
+    return {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+
+
+def _recorded(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:
+    """Return the recorded gradients of single examples, by the parameters' names."""
+    torch.set_rng_state(state)
+    recorder = Recorder(model)
+    try:
+        with torch.enable_grad():
+            torch.autograd.backward(_loss(model, *called(batch)))
+        rows = recorder.rows()
+        wrong = next((name for name, counts in rows.items() if counts - {_EXAMPLES}), None)
+        if wrong is not None:
+            raise ValueError(
+                f"Layer {wrong!r} saw {sorted(rows[wrong])} rows for {_EXAMPLES} examples: {_MIXED} Positions of one "
+                "example belong on the axes behind: (examples, positions, features)."
+            )
+        parts = recorder.parts(every=False)
+        made = {}
+        for layer, own, parameter in recorder.parameters():
+            name = f"{layer}.{own}" if layer else own
+            each = parts[layer].each().get(own) if layer in parts else None
+            made[name] = parameter.detach().new_zeros(_EXAMPLES, *parameter.shape) if each is None else each
+        return made
+    finally:
+        recorder.remove()
+        model.zero_grad()
+
+
+def _loss(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
+    """Return a sum over all outputs in which no value cancels another by symmetry."""
+    outputs = list(_floats(model(*given, **named)))
+    if not outputs:
+        raise ValueError("The model's output has no gradient, so there is nothing to train.")
+    return torch.stack([torch.sin(tensor.as_subclass(Tensor) + 0.5).sum() for tensor in outputs]).sum()
+
+
+def _floats(output: Any) -> Iterator[Tensor]:
+    """Yield the tensors of an output that have a gradient."""
+    if isinstance(output, Tensor):
+        if output.requires_grad:
+            yield output
+    elif isinstance(output, dict):
+        for entry in output.values():
+            yield from _floats(entry)
+    elif isinstance(output, list | tuple):
+        for entry in output:
+            yield from _floats(entry)
+
+
+def _call(model: nn.Module, batch: Any) -> Call | None:
+    """Return how a batch becomes arguments of the model, None where that is not known."""
+    signature = inspect.signature(type(model).forward)
+    ways: list[Call] = [lambda batch: ((batch,), {})]
+    if isinstance(batch, dict):
+        ways.insert(0, lambda batch: ((), batch))
+    elif isinstance(batch, list | tuple):
+        ways = [partial(_first, count=count) for count in range(1, len(batch) + 1)]
+    for way in ways:
+        given, named = way(batch)
+        try:
+            signature.bind(model, *given, **named)
+        except TypeError:
+            continue
+        return way if named or isinstance(given[0], Tensor | dict) else None
+    return None
+
+
+def _first(batch: Any, count: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(batch[:count]), {}
+
+
+def _drawn(item: Any, place: int) -> Any:
+    """Return an example of the same form; numbers with a fraction are drawn, from 0.1 to 0.9."""
+    if isinstance(item, Tensor) and item.is_floating_point():
+        source = torch.Generator().manual_seed(place)
+        return (0.1 + 0.8 * torch.rand(item.shape, generator=source, dtype=torch.float64)).to(item)
+    if isinstance(item, dict):
+        return {key: _drawn(value, place) for key, value in item.items()}
+    if type(item) in (list, tuple):
+        return type(item)(_drawn(value, place + 1000 * number) for number, value in enumerate(item))
+    return item
+
+
+def _converted(batch: Any, precision: torch.dtype) -> Any:
+    """Return a batch whose numbers with a fraction have the precision of the copy."""
+    if isinstance(batch, Tensor):
+        return batch.to(precision) if batch.is_floating_point() else batch
+    if isinstance(batch, dict):
+        return {key: _converted(value, precision) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return [_converted(value, precision) for value in batch]
+    return batch
+
+
+def _alike(mine: Tensor, theirs: Tensor, near: float) -> bool:
+    """Tell whether two gradients agree, to a part of the largest number in either."""
+    mine, theirs = mine.double(), theirs.double()
+    if not mine.numel():
+        return True
+    size = max(float(mine.abs().max()), float(theirs.abs().max()))
+    return not float((mine - theirs).abs().max()) > near * size
+
+
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """Leave torch's generator as it was."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
