@@ -194,8 +194,11 @@ class Looked(Part):
 
 
 def _formed_sooner(positions: int, fan_in: int, fan_out: int) -> bool:
-    """Tell whether forming a gradient takes fewer operations than comparing its positions with each other."""
-    return positions > 1 and positions * (fan_in + fan_out) > fan_in * fan_out
+    """Tell whether a gradient is formed and kept: where it is no longer than twice what it is formed from.
+
+    To form it takes fewer operations than to compare positions and form it later, and more memory.
+    """
+    return positions > 1 and 2 * positions * (fan_in + fan_out) > fan_in * fan_out
 
 
 def _known_precision(tensor: Tensor) -> bool:
