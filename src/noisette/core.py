@@ -134,6 +134,36 @@ class Portable(Protocol):
         """Return the numbers, or None where this one has too many."""
 
 
+class Law(Protocol):
+    """A law made of integers, and the sampler that draws from these very integers.
+
+    Reports about an input are of a few kinds, and all reports of one kind have the same weight; weights are whole
+    numbers, and those of all reports add up to ``total`` whatever the input.
+    """
+
+    @property
+    def total(self) -> int:
+        """What the weights of all reports add up to."""
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return for one place of an input how many reports have which weight."""
+
+
+@runtime_checkable
+class Tabled(Protocol):
+    """A mechanism whose law is a table: `law` holds it, and nothing but its sampler makes reports.
+
+    `noisette.testing.check_mechanism` refuses one that draws reports, or states their likelihoods, by code of its own:
+    then law and sampler cannot part.
+    """
+
+    def law(self) -> Law:
+        """Return the table."""
+
+    def place(self, x: Any) -> Any:
+        """Return all that the law knows of an input: a category, or where a window lies."""
+
+
 @runtime_checkable
 class Estimating(Mechanism, Protocol):
     """A mechanism whose reports add up to an estimate of a mean or of frequencies."""

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.core import OVERFLOW, Aggregate, Moments, Readout, Support, Tally
+from noisette.core import OVERFLOW, Aggregate, Law, Moments, Readout, Support, Tally
 from noisette.domains import BoolArray, Domain, Grid, Interval
 from noisette.guarantees import Claim, Guarantee
 
@@ -266,6 +266,32 @@ class ScalarMechanism(BaseMechanism):
     def _admit(self, x: FloatArray, *, clip: bool) -> FloatArray:
         """Return ``x`` if it lies in the domain, or clipped into it where asked."""
         return admit(x, self.domain, clip=clip)
+
+
+class ScalarLaw(Law, Protocol):
+    """A table of reports about numbers."""
+
+    def sample(self, place: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Draw one report for each place."""
+
+
+class TableMechanism(ScalarMechanism):
+    """A mechanism for numbers whose law is a table; what is reported is drawn from that."""
+
+    @abstractmethod
+    def law(self) -> ScalarLaw:
+        """Return the table."""
+
+    @abstractmethod
+    def _placed(self, x: FloatArray) -> FloatArray:
+        """Return the places of admissible values."""
+
+    def place(self, x: Any) -> FloatArray:
+        """Return all that the law knows of each value."""
+        return self._placed(self._inputs(x))
+
+    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return self.law().sample(self._placed(x), rng)
 
 
 def admit(x: FloatArray, domain: Interval | Grid, *, clip: bool) -> FloatArray:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from noisette import _random, _validate
 from noisette._random import ULP, Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
-from noisette.core import Aggregate, Moments, Readout, Tail, Tally
+from noisette.core import Aggregate, Law, Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
 
@@ -93,8 +93,16 @@ class KeepOrReplace:
         """Return the weights."""
         return {"kind": "keep-or-replace", "size": self.size, "keep": self.keep, "other": self.other}
 
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weights of the input itself and of the others."""
+        return (1, self.keep + self.other), (self.size - 1, self.other)
+
     def sample(self, values: IntArray, reports: IntArray, rng: np.random.Generator) -> None:
         """Write one report for each value."""
+        for part in blocks(values.size):
+            self._sample(values[part], reports[part], rng)
+
+    def _sample(self, values: IntArray, reports: IntArray, rng: np.random.Generator) -> None:
         uniform = rng.random(values.size)
         end = self.total * ULP
         while end < 1 and uniform.max() >= end:
@@ -218,8 +226,29 @@ class CategoricalMechanism(BaseMechanism):
         return array.reshape(-1, *self.report_shape)
 
 
+class CategoryLaw(Law, Protocol):
+    """A table of reports about categories."""
+
+    def sample(self, codes: IntArray, reports: Any, rng: np.random.Generator) -> None:
+        """Write one report for each category."""
+
+
 class CountingMechanism(CategoricalMechanism):
-    """A report supports some categories: the own one with one probability, each other one with another."""
+    """A report supports some categories: the own one with one probability, each other one with another.
+
+    Its law is a table, and what is reported is drawn from that.
+    """
+
+    @abstractmethod
+    def law(self) -> CategoryLaw:
+        """Return the table."""
+
+    def place(self, x: Any) -> IntArray:
+        """Return the categories: the law knows no more of an input."""
+        return self._inputs(x)
+
+    def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        self.law().sample(codes, reports, rng)
 
     @property
     @abstractmethod

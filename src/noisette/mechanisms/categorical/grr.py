@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Categorical
-from noisette.mechanisms._base import blocks
 from noisette.mechanisms.categorical._base import Codes, CountingMechanism, KeepOrReplace
 
 
@@ -57,9 +56,9 @@ class GeneralizedRandomizedResponse(CountingMechanism):
         """The categories."""
         return Codes(self.domain.size)
 
-    def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
-        for part in blocks(codes.size):
-            self._response.sample(codes[part], reports[part], rng)
+    def law(self) -> KeepOrReplace:
+        """Return the weights of the category itself and of the others."""
+        return self._response
 
     def table(self) -> dict[str, Any]:
         """Return the weights."""

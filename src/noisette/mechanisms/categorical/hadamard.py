@@ -19,6 +19,32 @@ from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Columns of Sylvester's matrix of ``order``: ``own`` of 2^53 draws give one in which the category's row is +1."""
+
+    order: int
+    own: int
+
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all columns."""
+        return UNIT * (self.order // 2)
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weights of columns in which the row is +1, and -1: half of them each."""
+        return (self.order // 2, self.own), (self.order // 2, UNIT - self.own)
+
+    def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Write one column for each category."""
+        for part in blocks(codes.size):
+            rows = codes[part] + 1
+            columns = (rng.random(rows.size) * self.order).astype(np.int64)
+            wanted = rng.random(rows.size) < self.own * ULP
+            # turning a bit that the row has, too, pairs the columns of either sign with each other
+            reports[part] = np.where(_positive(rows, columns) == wanted, columns, columns ^ (rows & -rows))
+
+
+@dataclass(frozen=True)
 class HadamardResponse(CountingMechanism):
     """Report a column of a Hadamard matrix, one in which the category's own row is +1 with the larger chance.
 
@@ -59,17 +85,13 @@ class HadamardResponse(CountingMechanism):
         """The columns."""
         return Codes(self.order)
 
-    def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
-        for part in blocks(codes.size):
-            rows = codes[part] + 1
-            columns = (rng.random(rows.size) * self.order).astype(np.int64)
-            wanted = rng.random(rows.size) < int(self._support_law[0] * UNIT) * ULP
-            # turning a bit that the row has, too, pairs the columns of either sign with each other
-            reports[part] = np.where(_positive(rows, columns) == wanted, columns, columns ^ (rows & -rows))
+    def law(self) -> Columns:
+        """Return the order of the matrix and the weight of columns with the own row +1."""
+        return Columns(self.order, int(self._support_law[0] * UNIT))
 
     def table(self) -> dict[str, Any]:
         """Return the order of the matrix and the weight of columns with the own row +1, of 2^53 in all."""
-        return {"kind": "hadamard", "order": self.order, "own": int(self._support_law[0] * UNIT)}
+        return {"kind": "hadamard", "order": self.order, "own": self.law().own}
 
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         columns = np.bincount(reports, minlength=self.order).astype(np.int64, copy=False)

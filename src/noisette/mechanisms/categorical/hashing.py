@@ -86,6 +86,30 @@ def _row_counts(inside: BoolArray) -> IntArray:
 
 
 @dataclass(frozen=True)
+class Hashed:
+    """A map drawn at random, and the bucket of the category under it, kept or replaced."""
+
+    maps: AffineHash
+    response: KeepOrReplace
+
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all pairs of a map and a bucket."""
+        return self.maps.seeds * self.response.total
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weights of own buckets and of others, one and the rest for each map."""
+        return tuple((self.maps.seeds * count, weight) for count, weight in self.response.kinds(place))
+
+    def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Write one seed and one bucket for each category."""
+        for part in blocks(codes.size):
+            seeds = rng.integers(0, self.maps.seeds, part.stop - part.start)
+            reports[part, 0] = seeds
+            self.response.sample(self.maps.bucket(seeds, codes[part]), reports[part, 1], rng)
+
+
+@dataclass(frozen=True)
 class SeededBuckets:
     """Pairs of a seed and a bucket."""
 
@@ -161,11 +185,9 @@ class LocalHashing(CountingMechanism):
         """All pairs of a seed and a bucket."""
         return SeededBuckets(self._hash.seeds, self.buckets)
 
-    def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
-        for part in blocks(codes.size):
-            seeds = rng.integers(0, self._hash.seeds, part.stop - part.start)
-            reports[part, 0] = seeds
-            self._response.sample(self._hash.bucket(seeds, codes[part]), reports[part, 1], rng)
+    def law(self) -> Hashed:
+        """Return the maps, and the weights of the own bucket and of the others."""
+        return Hashed(self._hash, self._response)
 
     def table(self) -> dict[str, Any]:
         """Return the prime of the maps and the weights of the buckets."""

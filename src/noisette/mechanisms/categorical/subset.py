@@ -46,6 +46,54 @@ class Subsets:
 
 
 @dataclass(frozen=True)
+class Sets:
+    """Sets of ``length`` categories: ``own`` of 2^53 draws give one with the own category, and all of those alike."""
+
+    size: int
+    length: int
+    own: int
+
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all sets."""
+        return UNIT * math.comb(self.size - 1, self.length - 1) * math.comb(self.size - 1, self.length)
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weights of sets with the own category and without."""
+        with_own, without = (math.comb(self.size - 1, self.length - inside) for inside in (1, 0))
+        return (with_own, self.own * without), (without, (UNIT - self.own) * with_own)
+
+    def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Write one set for each category."""
+        own = rng.random(codes.size) < self.own * ULP
+        for part in blocks(codes.size, max(1, BLOCK // self.size)):
+            pending = np.arange(part.start, part.stop)
+            while pending.size:
+                chosen, sound = self._draw(codes[pending], own[pending], rng)
+                reports[pending[sound]] = chosen[sound]
+                pending = pending[~sound]
+
+    def _draw(self, codes: IntArray, own: BoolArray, rng: np.random.Generator) -> tuple[IntArray, BoolArray]:
+        """Return the categories with the smallest of random keys, and whether no tie decided which they are.
+
+        Keys of the other categories are alike in law and a tie favours none of them, so that without a tie at the
+        edge all sets are equally likely. A key ends in its category; the own one is first or last.
+        """
+        size, length = self.size, self.length
+        bits = (size - 1).bit_length()
+        keys = rng.integers(0, 2**64 - 1, (codes.size, size), dtype=np.uint64, endpoint=True) >> np.uint64(2)
+        ranks = keys.view(np.int64)
+        ranks &= -1 << bits
+        ranks |= np.arange(size)
+        ranks[np.arange(codes.size), codes] = np.where(own, codes - (1 << 62), np.iinfo(np.int64).max)
+        ranks.partition((length - 1, length), axis=-1)
+        sound = (ranks[:, length - 1] >> bits) != (ranks[:, length] >> bits)
+        chosen = ranks[:, :length] & ((1 << bits) - 1)
+        chosen.sort(axis=-1)
+        return chosen, sound
+
+
+@dataclass(frozen=True)
 class SubsetSelection(CountingMechanism):
     """Report a set of w categories that contains the own one with one chance and is otherwise uniform.
 
@@ -105,38 +153,13 @@ class SubsetSelection(CountingMechanism):
         """All sets of that length."""
         return Subsets(self.domain.size, self.length)
 
-    def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
-        own = rng.random(codes.size) < int(self._support_law[0] * UNIT) * ULP
-        for part in blocks(codes.size, max(1, BLOCK // self.domain.size)):
-            pending = np.arange(part.start, part.stop)
-            while pending.size:
-                chosen, sound = self._draw(codes[pending], own[pending], rng)
-                reports[pending[sound]] = chosen[sound]
-                pending = pending[~sound]
-
-    def _draw(self, codes: IntArray, own: BoolArray, rng: np.random.Generator) -> tuple[IntArray, BoolArray]:
-        """Return the categories with the smallest of random keys, and whether no tie decided which they are.
-
-        Keys of the other categories are alike in law and a tie favours none of them, so that without a tie at the
-        edge all sets are equally likely. A key ends in its category; the own one is first or last.
-        """
-        size, length = self.domain.size, self.length
-        bits = (size - 1).bit_length()
-        keys = rng.integers(0, 2**64 - 1, (codes.size, size), dtype=np.uint64, endpoint=True) >> np.uint64(2)
-        ranks = keys.view(np.int64)
-        ranks &= -1 << bits
-        ranks |= np.arange(size)
-        ranks[np.arange(codes.size), codes] = np.where(own, codes - (1 << 62), np.iinfo(np.int64).max)
-        ranks.partition((length - 1, length), axis=-1)
-        sound = (ranks[:, length - 1] >> bits) != (ranks[:, length] >> bits)
-        chosen = ranks[:, :length] & ((1 << bits) - 1)
-        chosen.sort(axis=-1)
-        return chosen, sound
+    def law(self) -> Sets:
+        """Return size and length, and the weight of sets with the own category."""
+        return Sets(self.domain.size, self.length, int(self._support_law[0] * UNIT))
 
     def table(self) -> dict[str, Any]:
         """Return the length of a set and the weight of those with the own category, of 2^53 in all."""
-        own = int(self._support_law[0] * UNIT)
-        return {"kind": "subset", "size": self.domain.size, "length": self.length, "own": own}
+        return {"kind": "subset", "size": self.domain.size, "length": self.length, "own": self.law().own}
 
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
         return np.bincount(reports.reshape(-1), minlength=self.domain.size).astype(np.int64, copy=False)

@@ -39,6 +39,44 @@ class Bits:
 
 
 @dataclass(frozen=True)
+class NoisyBits:
+    """A bit for each of ``size`` categories: on by the law ``others``; the own one is off by the law ``turned``."""
+
+    size: int
+    others: IndependentBits
+    turned: IndependentBits
+
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all vectors."""
+        return 1 << (FINE * self.size)
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weights by the own bit and the number of others that are on."""
+        on, off, last = self.others.weight, (1 << FINE) - self.others.weight, self.size - 1
+        own = ((1 << FINE) - self.turned.weight, self.turned.weight)
+        return tuple(
+            (math.comb(last, ones), weight * on**ones * off ** (last - ones))
+            for weight in own
+            for ones in range(self.size)
+        )
+
+    def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Write one vector for each category."""
+        size = self.size
+        users = min(codes.size, max(1, 32 * BLOCK // size // BITS * BITS))  # of which eight fill whole words
+        starts = np.arange(0, users * size, size)
+        turned = np.empty(codes.size, dtype=np.uint8)
+        scratch = np.empty(users * size // BITS + 1, dtype=np.intp)  # made once: fresh memory costs more than the draws
+        for part in blocks(codes.size, BITS * scratch.size):
+            self.turned.fill(turned[part], scratch, rng)
+        for part in blocks(codes.size, users):
+            rows = reports[part].reshape(-1)
+            self.others.fill(rows, scratch, rng)
+            rows[starts[: part.stop - part.start] + codes[part]] = turned[part] ^ 1
+
+
+@dataclass(frozen=True)
 class UnaryEncoding(CountingMechanism):
     """Report a bit for each category, on with one chance for the own category and with a smaller one for the others.
 
@@ -109,18 +147,9 @@ class UnaryEncoding(CountingMechanism):
         """All vectors of zeros and ones."""
         return Bits(self.domain.size)
 
-    def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
-        size = self.domain.size
-        users = min(codes.size, max(1, 32 * BLOCK // size // BITS * BITS))  # of which eight fill whole words
-        starts = np.arange(0, users * size, size)
-        turned = np.empty(codes.size, dtype=np.uint8)
-        scratch = np.empty(users * size // BITS + 1, dtype=np.intp)  # made once: fresh memory costs more than the draws
-        for part in blocks(codes.size, BITS * scratch.size):
-            self._turned.fill(turned[part], scratch, rng)
-        for part in blocks(codes.size, users):
-            rows = reports[part].reshape(-1)
-            self._others.fill(rows, scratch, rng)
-            rows[starts[: part.stop - part.start] + codes[part]] = turned[part] ^ 1
+    def law(self) -> NoisyBits:
+        """Return the chances of the bits."""
+        return NoisyBits(self.domain.size, self._others, self._turned)
 
     def table(self) -> dict[str, Any]:
         """Return the chances of the bits in units of 2^-61, as texts: they are too long for a float64."""

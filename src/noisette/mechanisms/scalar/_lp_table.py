@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,21 @@ class Table:
         anywhere = _random.words(rng, POSITIONS, place.size)
         np.copyto(position, anywhere, where=rng.random(place.size) >= self.p_window)
         return np.asarray(self.codes[np.searchsorted(self.ends, position, side="right") - 1])
+
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all outputs."""
+        return 2**53 * self.width * POSITIONS
+
+    def weights(self, place: int) -> list[int]:
+        """Return the weight of each output for a window at this place, as whole numbers."""
+        chance = int(self.p_window * 2**53)
+        ends = self.ends.tolist()
+        return [
+            chance * POSITIONS * max(min(end, place + self.width) - max(start, place), 0)
+            + (2**53 - chance) * self.width * (end - start)
+            for start, end in pairwise(ends)
+        ]
 
     def mass(self, code: FloatArray, place: FloatArray) -> FloatArray:
         """Return the chance of an output at each place, 0 for what is none."""

@@ -23,7 +23,7 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, ScalarMechanism, check_step, coarseness, power_of_two
+from noisette.mechanisms._base import Lattice, TableMechanism, check_step, coarseness, power_of_two
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,16 @@ class Window:
         own = {name: getattr(self, name) for name in ("first", "step", "width", "moves", "p_window")}
         return {"kind": "window", "map": list(mapping)} | own
 
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all outputs."""
+        return (1 << 53) * self.width * self.moves
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weights of outputs inside the window and outside."""
+        inside = int(self.p_window * (1 << 53))
+        return (self.width, inside * self.moves), (self.moves, ((1 << 53) - inside) * self.width)
+
     def sample(self, place: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw one report for each place."""
         size = place.size
@@ -155,7 +165,7 @@ class Window:
         return chance / self.width if inside else (1 - chance) / self.moves
 
 
-class WindowMechanism(ScalarMechanism):
+class WindowMechanism(TableMechanism):
     """A scalar mechanism that is one `Window`, placed so that the report is unbiased or as published."""
 
     domain: Interval
@@ -179,8 +189,12 @@ class WindowMechanism(ScalarMechanism):
         """Bounded lattice of outputs."""
         return self._window.lattice
 
-    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        return self._window.sample(self._window.place(x, self._map), rng)
+    def law(self) -> Window:
+        """Return the integer table."""
+        return self._window
+
+    def _placed(self, x: FloatArray) -> FloatArray:
+        return self._window.place(x, self._map)
 
     def table(self) -> dict[str, Any]:
         """Return the integer table."""

@@ -16,7 +16,9 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout, Tail
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, Points, ScalarMechanism, check_step, power_of_two
+from noisette.mechanisms._base import Lattice, Points, TableMechanism, check_step, power_of_two
+
+_UNIT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,16 @@ class TwoPoint:
         high = [Fraction(float(p)) for p in self.masses(np.asarray(pair))[1]]
         return [(1 - high[0], 1 - high[1]), (high[0], high[1])]
 
+    @property
+    def total(self) -> int:
+        """Draws in all."""
+        return _UNIT
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return how many of 2^53 draws give the lower and the higher report."""
+        high = int(float(self.masses(np.asarray(place, dtype=float))[1]) * _UNIT)
+        return (1, _UNIT - high), (1, high)
+
     def table(self) -> dict[str, Any]:
         """Return the two reports."""
         return {"kind": "two-point", "low": self.low, "high": self.high}
@@ -73,7 +85,7 @@ class TwoPoint:
 
 
 @dataclass(frozen=True)
-class Duchi(ScalarMechanism):
+class Duchi(TableMechanism):
     """Report one of two numbers outside the domain, the nearer one more often.
 
     Formula: report +-c on [-1, 1], c = (exp(e) + 1) / (exp(e) - 1), P(+c) = (1 + x/c) / 2.
@@ -102,8 +114,12 @@ class Duchi(ScalarMechanism):
         """The two reports."""
         return Points((self._pair.low, self._pair.high))
 
-    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        return self._pair.sample(x, rng)
+    def law(self) -> TwoPoint:
+        """Return the two reports; their weights are those of 2^53 draws below a chance that is affine in the value."""
+        return self._pair
+
+    def _placed(self, x: FloatArray) -> FloatArray:
+        return x
 
     def table(self) -> dict[str, Any]:
         """Return the two reports."""

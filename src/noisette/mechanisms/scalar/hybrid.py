@@ -16,7 +16,7 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Moments, Readout
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, Points, ScalarMechanism
+from noisette.mechanisms._base import Lattice, Points, TableMechanism
 from noisette.mechanisms.scalar._window import Window, bounded_readout
 from noisette.mechanisms.scalar.duchi import Duchi, TwoPoint
 from noisette.mechanisms.scalar.piecewise import unbiased_travel
@@ -25,7 +25,44 @@ _DUCHI_ALONE = 0.61  # below it mixing in Piecewise raises the worst-case varian
 
 
 @dataclass(frozen=True)
-class Hybrid(ScalarMechanism):
+class Mixture:
+    """A report by the window with chance ``share``, a multiple of 2^-53, else one of two."""
+
+    share: float
+    window: Window
+    pair: TwoPoint
+
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all outputs."""
+        return (1 << 53) * self.window.total * self.pair.total
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weights of outputs inside the window and outside, and of Duchi's two, which are such outputs."""
+        window, share = self.window, int(self.share * (1 << 53))
+        start = int(window.place(np.asarray(place, dtype=float), window.unbiased_map))
+        (width, inside), (moves, outside) = window.kinds(start)
+        counts, found = {True: width, False: moves}, []
+        for value, (_, weight) in zip((self.pair.low, self.pair.high), self.pair.kinds(place), strict=True):
+            within = start <= round((value - window.first) / window.step) < start + window.width
+            counts[within] -= 1
+            both = share * (inside if within else outside) * self.pair.total
+            found.append((1, both + ((1 << 53) - share) * weight * window.total))
+        found += [(counts[True], share * inside * self.pair.total), (counts[False], share * outside * self.pair.total)]
+        return tuple(found)
+
+    def sample(self, place: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Draw one report for each value."""
+        report = self.pair.sample(place, rng)
+        window = self.window.sample(self.window.place(place, self.window.unbiased_map), rng)
+        window -= report
+        window *= rng.random(place.size) < self.share
+        report += window
+        return report
+
+
+@dataclass(frozen=True)
+class Hybrid(TableMechanism):
     """Report by Piecewise with probability 1 - exp(-e/2), by Duchi otherwise; by Duchi alone up to epsilon 0.61.
 
     Formula: the mixture; on [-1, 1] with s = exp(e/2), E = exp(e), c = (E+1)/(E-1), the variance is
@@ -69,15 +106,12 @@ class Hybrid(ScalarMechanism):
         """The lattice of Piecewise, which holds Duchi's two reports, or these alone."""
         return self._window.lattice if self._alone is None else self._alone.support
 
-    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        if self._alone is not None:
-            return self._alone._perturb(x, rng)
-        report = self._pair.sample(x, rng)
-        window = self._window.sample(self._window.place(x, self._window.unbiased_map), rng)
-        window -= report
-        window *= rng.random(x.size) < self.p_piecewise
-        report += window
-        return report
+    def law(self) -> Mixture | TwoPoint:
+        """Return both tables and the share of the window, or Duchi's table."""
+        return Mixture(self.p_piecewise, self._window, self._pair) if self._alone is None else self._alone.law()
+
+    def _placed(self, x: FloatArray) -> FloatArray:
+        return x
 
     def table(self) -> dict[str, Any]:
         """Return both parts and the share of Piecewise, or Duchi's two reports."""

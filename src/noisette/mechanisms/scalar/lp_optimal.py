@@ -14,10 +14,10 @@ from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Moments, Readout
 from noisette.domains import Interval
-from noisette.mechanisms._base import Lattice, Points, ScalarMechanism, check_step, power_of_two
+from noisette.mechanisms._base import Lattice, Points, TableMechanism, check_step, power_of_two
 from noisette.mechanisms.scalar import _lp_shapes
 from noisette.mechanisms.scalar._lp_table import Table
-from noisette.mechanisms.scalar._window import bounded_readout
+from noisette.mechanisms.scalar._window import Window, bounded_readout
 from noisette.mechanisms.scalar.piecewise import PiecewiseOptimal, log_worst_variance, optimal_log_t
 
 _WITNESSES = 257
@@ -43,7 +43,31 @@ class Rungs(Lattice):
 
 
 @dataclass(frozen=True)
-class LpOptimal(ScalarMechanism):
+class Outputs:
+    """The table of positions that outputs own, and the outputs on the domain."""
+
+    table: Table
+    rungs: Rungs
+
+    @property
+    def total(self) -> int:
+        """Sum of the weights of all outputs."""
+        return self.table.total
+
+    def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
+        """Return the weight of each output."""
+        return tuple((1, weight) for weight in self.table.weights(int(place)))
+
+    def sample(self, place: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Draw one report for each place."""
+        report = self.table.sample(place, rng).astype(np.float64)
+        report *= self.rungs.step
+        report += self.rungs.origin
+        return report
+
+
+@dataclass(frozen=True)
+class LpOptimal(TableMechanism):
     """Report from the table of probabilities that a linear programme makes best for the worst value.
 
     Formula, on [-1, 1] with E = exp(e): minimise tau subject to m_y <= p(y|x) <= E m_y, sum_y p(y|x) = 1,
@@ -121,13 +145,12 @@ class LpOptimal(ScalarMechanism):
     def _place(self, x: FloatArray) -> FloatArray:
         return self._table.place((x - self._rungs.origin) / self._rungs.step)
 
-    def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        if self._wide is not None:
-            return self._wide._perturb(x, rng)
-        report = self._table.sample(self._place(x), rng).astype(np.float64)
-        report *= self._rungs.step
-        report += self._rungs.origin
-        return report
+    def _placed(self, x: FloatArray) -> FloatArray:
+        return self._place(x) if self._wide is None else self._wide._placed(x)
+
+    def law(self) -> Outputs | Window:
+        """Return the integer table, or that of PiecewiseOptimal."""
+        return Outputs(self._table, self._rungs) if self._wide is None else self._wide.law()
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of a report."""
