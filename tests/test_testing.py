@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 
 import noisette as nz
 from noisette.core import Moments, Readout
+from noisette.mechanisms._base import TableMechanism
+from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrReplace
 from noisette.mechanisms.scalar.duchi import TwoPoint
 
 
@@ -29,11 +33,52 @@ class TooSharp(nz.Duchi):
 
 
 @dataclass(frozen=True)
-class Liar(nz.Duchi):
-    """Flips less than it says, and its likelihood does not tell."""
+class Liar(nz.Laplace):
+    """Sends values stretched by a tenth, and its likelihood does not tell."""
+
+    def _perturb(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return super()._perturb(np.clip(1.1 * x, -1, 1), rng)
+
+
+@dataclass(frozen=True)
+class OwnSampler(nz.Duchi):
+    """Has a table, and draws from another one."""
 
     def _perturb(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return TwoPoint(self._pair.low, self._pair.high).sample(np.clip(1.3 * x, -1, 1), rng)
+
+
+@dataclass(frozen=True)
+class OwnLikelihood(nz.Piecewise):
+    """Has a table, and a likelihood that is not its own."""
+
+    def log_prob(self, report: Any, x: Any) -> np.ndarray:
+        return super().log_prob(report, 0.9 * np.asarray(x))
+
+
+@dataclass(frozen=True)
+class OwnPrivatize(nz.GeneralizedRandomizedResponse):
+    """Has a table, and sends something else now and then."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Any = None) -> Any:
+        return super().privatize(x, clip=clip, rng=rng)
+
+
+@dataclass(frozen=True)
+class LeakyTable(KeepOrReplace):
+    """Weights that add up to more than their total says."""
+
+    @property
+    def total(self) -> int:
+        return super().total - 1
+
+
+@dataclass(frozen=True)
+class OwnTable(nz.GeneralizedRandomizedResponse):
+    """Draws from a table of a kind that is not the library's."""
+
+    def law(self) -> LeakyTable:
+        return LeakyTable(self._response.size, self._response.keep, self._response.other)
 
 
 @dataclass(frozen=True)
@@ -52,7 +97,7 @@ class Biased(nz.Duchi):
 
 
 @dataclass(frozen=True)
-class Mutating(nz.Duchi):
+class Mutating(nz.Laplace):
     def privatize(self, x: Any, *, clip: bool = False, rng: Any = None) -> Any:
         reports = super().privatize(x, clip=clip, rng=rng)
         x *= 0.5
@@ -60,13 +105,13 @@ class Mutating(nz.Duchi):
 
 
 @dataclass(frozen=True)
-class Unseeded(nz.Duchi):
+class Unseeded(nz.Laplace):
     def privatize(self, x: Any, *, clip: bool = False, rng: Any = None) -> Any:
         return super().privatize(x, clip=clip)
 
 
 @dataclass(frozen=True)
-class OffSupport(nz.Duchi):
+class OffSupport(nz.Laplace):
     def _perturb(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return super()._perturb(x, rng) * (1 + 2.0**-40)
 
@@ -76,13 +121,48 @@ class OffSupport(nz.Duchi):
     [
         (TooSharp, "exact epsilon"),
         (Liar, "disagree|biased"),
+        (OwnSampler, "OwnSampler._perturb is its own"),
+        (OwnLikelihood, "OwnLikelihood.log_prob is its own"),
         (WrongVariance, "stated variance"),
-        (Biased, "biased"),
+        (Biased, "biased|variance"),
         (Mutating, "changed its input"),
         (Unseeded, "same seed"),
         (OffSupport, "outside"),
     ],
 )
-def test_wrong_mechanisms_are_rejected(wrong: type[nz.Duchi], message: str) -> None:
+def test_wrong_mechanisms_are_rejected(wrong: type[Any], message: str) -> None:
     with pytest.raises((AssertionError, ValueError), match=message):
         nz.testing.check_mechanism(wrong(epsilon=1.0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [(OwnPrivatize, "OwnPrivatize.privatize is its own"), (OwnTable, "LeakyTable is its own")],
+)
+def test_a_table_that_is_not_drawn_from_is_rejected(wrong: type[Any], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        nz.testing.check_mechanism(wrong(epsilon=1.0, domain=nz.Categorical(4)))
+
+
+def test_a_table_that_does_not_add_up_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeepOrReplace, "kinds", lambda self, place: ((1, self.keep), (self.size - 1, self.other)))
+    with pytest.raises(AssertionError, match="adds up to"):
+        nz.testing.check_mechanism(nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(4)))
+
+
+TABLES = sorted(name for name, cls in nz.CATALOGUE.items() if issubclass(cls, CountingMechanism | TableMechanism))
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
+@pytest.mark.parametrize("name", TABLES)
+def test_the_whole_numbers_of_a_table_keep_the_budget(name: str, epsilon: float) -> None:
+    """Where reports are of two kinds, as in most tables, their weights alone show the exact epsilon."""
+    mechanism = nz.CATALOGUE[name].example(epsilon)
+    law, worst = mechanism.law(), mechanism.witnesses()[0]
+    each = [[kind for kind in law.kinds(mechanism.place(x)) if kind[0]] for x in (worst[0], worst[-1])]
+    assert all(sum(count * weight for count, weight in kinds) == law.total for kinds in each)
+    if max(map(len, each)) == 2:
+        weights = [weight for kinds in each for _, weight in kinds]
+        ratio = Fraction(max(weights), min(weights))
+        assert ratio <= Fraction(math.exp(mechanism.guarantee.epsilon)) * (1 + Fraction(1, 1 << 50))
+        assert nz.exact_epsilon(mechanism) == pytest.approx(math.log(ratio), abs=1e-12)

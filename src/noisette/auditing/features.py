@@ -61,7 +61,7 @@ def scorers(first: FloatArray, second: FloatArray) -> Iterator[Scorer]:
     chance; of sets of whole numbers those of what they hold. The direction that separates the two means best is looked
     at like a single number, and together with the direction of the common mean.
     """
-    yield _compose(_keys, _repeated(_keys(first), _keys(second)))
+    yield _compose(row_keys, _repeated(row_keys(first), row_keys(second)))
     if first.shape[1] == 1:
         yield from _compose_all(lambda rows: rows[:, 0], _single(first[:, 0], second[:, 0]))
         return
@@ -91,7 +91,7 @@ def _compose_all(feature: Callable[[FloatArray], FloatArray], inner: Iterator[Sc
     return (_compose(feature, scorer) for scorer in inner)
 
 
-def _keys(rows: FloatArray) -> IntArray:
+def row_keys(rows: FloatArray) -> IntArray:
     """Number the rows: equal ones alike, others differently but for one chance in 2^64."""
     odd = np.random.default_rng(0).integers(0, 2**62, rows.shape[1], dtype=np.int64) * 2 + 1
     bits = np.ascontiguousarray(rows + 0.0).view(np.int64)  # + 0.0: there is one zero

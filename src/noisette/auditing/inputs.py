@@ -78,7 +78,7 @@ def groups(mechanism: Mechanism, rng: np.random.Generator, count: int = 6) -> It
     data are neighbours under another relation the domain does not tell: of such a mechanism nothing is yielded.
     """
     guarantee, domain = mechanism.guarantee, mechanism.domain
-    every = [x for x in drawn(domain, rng, count) if _admitted(mechanism, x)]
+    every = [x for x in drawn(domain, rng, count) if admitted(mechanism, x)]
     if len(every) < _PAIR:
         return
     if guarantee.unit == "element" and isinstance(domain, Box | TensorDomain):
@@ -92,7 +92,7 @@ def groups(mechanism: Mechanism, rng: np.random.Generator, count: int = 6) -> It
         yield every
 
 
-def _admitted(mechanism: Mechanism, x: Any) -> bool:
+def admitted(mechanism: Mechanism, x: Any) -> bool:
     """Tell whether a mechanism takes an input; some ask for more than their domain, such as shares that sum to 1."""
     try:
         mechanism.privatize(np.asarray(x)[None], rng=np.random.default_rng(0))

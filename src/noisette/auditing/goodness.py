@@ -1,0 +1,368 @@
+"""Do reports follow the law that a mechanism states? Tests of goodness of fit, each at a stated false-alarm rate.
+
+Every function returns a complaint, or None. A sound mechanism gets one with probability ``share`` at most, up to the
+approximation of a chi-square tail with a hundred reports expected in each cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import bdtrc, chdtrc
+
+from noisette._validate import FloatArray, IntArray
+from noisette.auditing.features import row_keys, table
+
+_FEWEST = 100.0  # reports expected in a cell of a chi-square test
+_LISTED = 4096  # different reports up to which each is a cell
+_COVERED = 0.99  # of the mass that these must hold
+_RESOLUTIONS = (8, 32, 128)  # cells of a lattice: few see a small difference, many a narrow one
+_ATOM = 20  # times that a report is sent before it may be a cell of its own
+_STANDS_OUT = 8.0  # times as likely as the places beside it
+_SMALL = 32  # places of a stretch that are summed one by one
+_PARTS = 16  # of a cell, to begin with
+_PRECISION = 1e-4  # to which masses of cells are integrated
+_HALVINGS = 60
+_RESIDUES = (2, 16, 256)
+_SIDES = 4  # quantiles by which independence is looked at
+
+
+def fit(mechanism: Any, x: Any, calls: Sequence[Any], share: float) -> str | None:
+    """Hold reports of several calls about one input against ``log_prob``.
+
+    Where there are few different reports each is counted; on a lattice cells between quantiles are, with the mass that
+    ``log_prob`` gives them, and reports that repeat too often. The last bits of places on a fine lattice must be
+    uniform in every cell.
+    """
+    rows = np.concatenate([table(reports) for reports in calls])
+    keys, first, counts = np.unique(row_keys(rows), return_index=True, return_counts=True)
+    logs = _log_prob(mechanism, joined(calls)[first], x)
+    if np.any(logs == -np.inf):
+        return "privatize sent a report that log_prob calls impossible"
+    unit = _unit(mechanism, logs, rows.shape[1])
+    if unit is None:
+        return None
+    masses, total = np.exp(np.minimum(logs + unit, 0.0)), len(rows)
+    found = _repeats(masses, counts, total, share / 3)
+    if found is None and keys.size <= _LISTED and masses.sum() >= _COVERED:
+        return _counted(masses, counts, total, share / 3)
+    if found is None and _is_lattice(mechanism.support) and rows.shape[1] == 1:
+        atoms = _Atoms.find(mechanism, x, _Atoms(rows[first, 0], counts, masses, total))
+        # which of the units is the right one shows in the fit: a wrong one is a factor off
+        complaints = []
+        for tried in units(mechanism.support):
+            complaint = _on_lattice(mechanism, x, rows[:, 0], atoms, tried, share / 3)
+            if complaint is None:
+                return None
+            complaints.append(complaint)
+        return complaints[0]
+    return found
+
+
+def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | None:
+    """Check that the last bits of places on a lattice are the same in law for vectors about two inputs.
+
+    They need not be uniform, but on a lattice far below the noise they can tell nothing of the value.
+    """
+    step = getattr(support, "step", None)
+    one, two = table(reports), table(others)
+    if not isinstance(step, float) or one.shape[1] < 2 or getattr(support, "real", False):
+        return None
+    origin = float(getattr(support, "origin", 0.0))
+    for column in range(min(one.shape[1], 4)):
+        places = [np.rint((rows[:, column] - origin) / step) for rows in (one, two)]
+        if any(np.unique(place).size < place.size / 2 for place in places):
+            continue
+        for residues in _RESIDUES:
+            seen = np.stack(
+                [np.bincount(np.mod(place, residues).astype(np.int64), minlength=residues) for place in places]
+            )
+            expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
+            if expected.min() >= _FEWEST:
+                statistic = float(((seen - expected) ** 2 / expected).sum())
+                if float(chdtrc(residues - 1, statistic)) < share / 12:
+                    return f"the last bits of entry {column} tell inputs apart"
+    return None
+
+
+def independence(calls: Sequence[Any], share: float) -> str | None:
+    """Check that reports of one call, and those at one place of several calls, have nothing to do with each other."""
+    rows = [table(reports) for reports in calls]
+    column = int(np.argmax(rows[0].std(axis=0)))
+    values = np.stack([part[:, column] for part in rows])
+    cuts = np.unique(np.quantile(values, np.arange(1, _SIDES) / _SIDES, method="inverted_cdf"))
+    sides = np.searchsorted(cuts, values, side="left")
+    even = sides.shape[1] // 2 * 2
+    pairs = {
+        "reports of one call": (sides[:, 0:even:2], sides[:, 1:even:2]),
+        "reports at one place of two calls": (sides[:-1:2], sides[1::2]),
+    }
+    for name, (one, two) in pairs.items():
+        seen = np.bincount((one * _SIDES + two).reshape(-1), minlength=_SIDES**2).reshape(_SIDES, _SIDES)
+        seen = seen[seen.sum(axis=1) > 0][:, seen.sum(axis=0) > 0]
+        expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
+        freedom = (seen.shape[0] - 1) * (seen.shape[1] - 1)
+        if freedom and expected.min() >= _FEWEST:
+            statistic = float(((seen - expected) ** 2 / expected).sum())
+            if float(chdtrc(freedom, statistic)) < share / 4:
+                return f"{name} depend on each other"
+    for width in (1, _SIDES // 2):  # quarters, and halves
+        for side in range(_SIDES // width):
+            here = sides // width == side
+            often, always = float(np.mean(here)), int(np.count_nonzero(here.all(axis=0)))
+            chance = min(1.0, 1.1 * often ** len(sides))  # the rate is estimated, from all calls
+            if always and often < 1 and float(bdtrc(always - 1, sides.shape[1], chance)) < share / 4 / (2 * _SIDES):
+                return f"{always} of {sides.shape[1]} places send the same in each of {len(sides)} calls"
+    return None
+
+
+def shown(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> str | None:
+    """Check that the value itself, as the places of the lattice nearest to it, is not sent more often than its mass."""
+    support = mechanism.support
+    if not _is_lattice(support):
+        return None
+    near = np.unique(support.value(support.index(np.asarray(x, dtype=float)) + np.arange(-1.0, 2.0)))
+    count, total, unit = 0, 0, None
+    for reports in calls:
+        if unit is None:
+            unit = _unit(mechanism, _log_prob(mechanism, np.unique(reports), x), 1) or 0.0
+        count, total = count + int(np.isin(reports, near).sum()), total + len(reports)
+    expected = total * float(np.exp(_log_prob(mechanism, near, x) + (unit or 0.0)).sum())
+    if _poisson_tail(count, expected) < share:
+        return f"{count} of {total} reports are the value itself, where {expected:.3g} are expected"
+    return None
+
+
+def in_the_clear(mechanism: Any, inputs: Any, reports: Any, copies: int, share: float) -> str | None:
+    """Check that reports about many different inputs do not keep one distance from them, nor repeat.
+
+    Each input is there ``copies`` times, one after the other.
+    """
+    support = mechanism.support
+    y, x = np.asarray(reports), np.asarray(inputs)
+    logs = np.asarray(mechanism.log_prob(y, x))
+    if np.any(logs == -np.inf):
+        return f"privatize sent a report about {x[int(np.argmin(logs))]} that log_prob calls impossible"
+    sample = np.unique(y[:copies])  # reports about one value
+    unit = _unit(mechanism, _log_prob(mechanism, sample, x[0]), 1) or 0.0
+    masses = np.exp(np.minimum(logs + unit, 0.0))
+    single = y.size // copies
+    same = (y.reshape(single, copies) == y.reshape(single, copies)[:, :1]).all(axis=1)
+    surprise = copies * np.log(masses.reshape(single, copies)[:, 0])
+    if np.any(same & (surprise < math.log(share / 2 / single))):
+        bad = x.reshape(single, copies)[int(np.argmax(same & (surprise < math.log(share / 2 / single)))), 0]
+        return f"all {copies} reports about {bad} are the same"
+    if not _is_lattice(support):
+        return None
+    away, counts = np.unique(np.rint((y - x) / support.step), return_counts=True)
+    for place in np.argsort(-counts)[:4]:
+        # values lie between places, so up to three of these round to one distance; it was chosen among so many
+        near = support.index(x + away[place] * support.step)
+        expected = sum(
+            float(np.exp(np.minimum(np.asarray(mechanism.log_prob(support.value(near + side), x)) + unit, 0.0)).sum())
+            for side in (-1, 0, 1)
+        )
+        if _poisson_tail(int(counts[place]), expected + 1e-3) * away.size < share / 8:
+            return f"{counts[place]} of {y.size} reports are {away[place]:g} steps from their values"
+    return None
+
+
+def collisions(support: Any, reports: Any, share: float) -> str | None:
+    """Check that the entries of reports on a fine lattice do not repeat more often than a smooth law lets them."""
+    step = getattr(support, "step", None)
+    if not isinstance(step, float) or getattr(support, "real", False):
+        return None
+    rows = table(reports)
+    for column in range(min(rows.shape[1], 4)):
+        values = np.sort(rows[:, column])
+        size = values.size
+        _, counts = np.unique(values, return_counts=True)
+        edges = values[:: max(1, size // 64)]
+        widths = np.maximum(np.diff(edges) / step, 1.0)
+        expected = float(size / 2 * (size / 64) * (1 / widths).sum() / 64)
+        seen = float((counts * (counts - 1) / 2).sum())
+        limit = 4 * expected + 40 + 10 * math.sqrt(expected) - math.log(share)
+        if counts.max() < size / 1000 and expected < size / 2 and seen > limit:
+            return f"entry {column} repeats {seen:g} times among {size} reports, where {expected:.3g} are expected"
+    return None
+
+
+@dataclass(frozen=True)
+class _Atoms:
+    """Reports that stand out of the law of a lattice: how often they were sent, of how many, and their masses."""
+
+    values: FloatArray
+    counts: IntArray
+    masses: FloatArray
+    total: int
+
+    @classmethod
+    def find(cls, mechanism: Any, x: Any, seen: _Atoms) -> _Atoms:
+        """Return those that are sent again and again and are far likelier than the places beside them."""
+        often = np.flatnonzero(seen.counts >= _ATOM)
+        values, support = seen.values[often], mechanism.support
+        own = _log_prob(mechanism, values, x)
+        beside = [_log_prob(mechanism, support.value(support.index(values) + side), x) for side in (-1, 1)]
+        chosen = often[own > np.maximum(*beside) + math.log(_STANDS_OUT)]
+        return cls(seen.values[chosen], seen.counts[chosen], seen.masses[chosen], seen.total)
+
+
+def _on_lattice(mechanism: Any, x: Any, values: FloatArray, atoms: _Atoms, unit: float, share: float) -> str | None:
+    """Count reports between quantiles, and the residues of their places there."""
+    support = mechanism.support
+    known = np.sort(atoms.values)
+    alone = np.isin(values, known) if known.size else np.zeros(values.size, dtype=bool)
+    place = support.index(values[~alone])
+    spikes = support.index(known)
+    if place.size < 10 * _FEWEST:
+        return _counted(atoms.masses, atoms.counts, atoms.total, share)
+    cut = place.size // 10  # edges are chosen on some of the reports, and the others are counted
+
+    def density(index: FloatArray) -> FloatArray:
+        """Return masses of places, spikes left out."""
+        beside = np.where(np.isin(index, spikes), index + 1, index)
+        return np.exp(_log_prob(mechanism, support.value(beside), x) + unit)
+
+    diffuse = np.unique(place).size > place.size / 2
+    kept = place.size - cut
+    trials = atoms.total * kept / place.size
+    for cells in _RESOLUTIONS:
+        edges = np.unique(np.floor(np.quantile(place[:cut], np.arange(1, cells) / cells)))
+        if edges.size < 2:
+            continue
+        inner = integrate(density, edges)
+        cell = np.searchsorted(edges, place[cut:], side="right")
+        seen = np.bincount(cell, minlength=edges.size + 1)
+        # both tails, and what is alone, are one cell: their mass is what is left
+        expected = trials * np.append(inner, max(1 - float(inner.sum()), 0.0))
+        rest = seen[0] + seen[-1] + trials - kept
+        if _chi_square(np.append(seen[1:-1], rest), expected) < share / (4 * len(_RESOLUTIONS)):
+            return "reports do not follow log_prob: privatize and it disagree"
+        if diffuse and kept / seen.size / 2 >= _FEWEST:
+            odd = np.bincount(cell[np.mod(place[cut:], 2) == 1], minlength=seen.size)
+            if _chi_square(np.concatenate([odd, seen - odd]), np.tile(seen / 2, 2)) < share / (4 * len(_RESOLUTIONS)):
+                return "the parity of places on the lattice is not uniform: it carries something"
+    for residues in _RESIDUES if diffuse else ():
+        seen = np.bincount(np.mod(place, residues).astype(np.int64), minlength=residues)
+        if _chi_square(seen, np.full(residues, place.size / residues)) < share / (4 * len(_RESIDUES)):
+            return f"the places of reports on the lattice, divided by {residues}, leave unlike rests"
+    return _counted(atoms.masses, atoms.counts, atoms.total, share / 4) if known.size else None
+
+
+def integrate(density: Any, edges: FloatArray) -> FloatArray:
+    """Sum a function of whole numbers from each edge to the next, halving stretches until jumps are isolated.
+
+    >>> integrate(lambda k: (k >= 1e6) * 1.0, np.asarray([0.0, 2e6])).round(6)
+    array([1000000.])
+    """
+    parts = np.unique(np.floor(np.concatenate([np.linspace(a, b, _PARTS + 1) for a, b in pairwise(edges)])))
+    low, high = parts[:-1], parts[1:] - 1
+    total = np.zeros(edges.size - 1)
+    scale: FloatArray | None = None
+    for _ in range(_HALVINGS):
+        owner = np.searchsorted(edges, low, side="right") - 1
+        small = high - low < _SMALL
+        if small.any():
+            index = low[small][:, None] + np.arange(_SMALL)
+            inside = index <= high[small][:, None]
+            values = np.where(inside, density(np.where(inside, index, low[small][:, None])), 0.0)
+            np.add.at(total, owner[small], values.sum(axis=1))
+        low, high, owner = low[~small], high[~small], owner[~small]
+        if low.size == 0:
+            break
+        size, middle = high - low + 1, np.floor((low + high) / 2)
+        first, centre, last = density(low), density(middle), density(high)
+        coarse, fine = size * (first + last) / 2, size * (first + 2 * centre + last) / 4
+        if scale is None:
+            scale = np.maximum(np.bincount(owner, fine, minlength=total.size) + total, 1e-300)
+        done = np.abs(fine - coarse) <= _PRECISION / _PARTS * scale[owner]
+        np.add.at(total, owner[done], (fine + (fine - coarse) / 3)[done])
+        low, middle, high = low[~done], middle[~done], high[~done]
+        low, high = np.concatenate([low, middle + 1]), np.concatenate([middle, high])
+    return total
+
+
+def _counted(masses: FloatArray, counts: IntArray, total: int, share: float) -> str | None:
+    """Compare how often each report was sent with how often it should have been."""
+    expected = total * masses
+    large = expected >= _FEWEST
+    rest, left = float(total - counts[large].sum()), float(total - expected[large].sum())
+    seen, wanted = np.append(counts[large], rest), np.append(expected[large], max(left, 0.0))
+    if _chi_square(seen, wanted) < share:
+        worst = int(np.argmax(np.abs(seen - wanted) / np.sqrt(np.maximum(wanted, 1.0))))
+        return f"a report was sent {seen[worst]:g} times where log_prob expects {wanted[worst]:.6g}: they disagree"
+    return None
+
+
+def _repeats(masses: FloatArray, counts: IntArray, total: int, share: float) -> str | None:
+    """Look for a report that is sent far more often than its mass allows, and for too many that are sent twice."""
+    tail = bdtrc(counts - 1.0, total, np.minimum(masses * (1 + 1e-9), 1.0))
+    worst = int(np.argmin(np.where(counts > 1, tail, 1.0)))
+    if counts[worst] > 1 and tail[worst] * total < share / 2:
+        return f"one report was sent {counts[worst]} times of {total}, where {total * masses[worst]:.3g} are expected"
+    second, third = (float((counts * masses**power).sum() / total) for power in (1, 2))
+    pairs, expected = float((counts * (counts - 1.0)).sum() / 2), total * (total - 1.0) / 2 * second
+    spread = math.sqrt(expected + float(total) ** 3 * max(third - second**2, 0.0))
+    if total * masses.max() < 1 and pairs > 1.1 * expected + 10 * spread + 20 - math.log(share):
+        return f"reports repeat {pairs:g} times among {total}, where {expected:.3g} are expected: too few random bits"
+    return None
+
+
+def _chi_square(seen: Any, expected: Any) -> float:
+    """Return the chance of a larger chi-square statistic, small cells put together; fixed by the number of reports."""
+    counts, wanted = np.asarray(seen, dtype=float), np.asarray(expected, dtype=float)
+    large = wanted >= _FEWEST
+    counts = np.append(counts[large], counts[~large].sum())
+    wanted = np.append(wanted[large], wanted[~large].sum())
+    if wanted[-1] < _FEWEST:
+        if _poisson_tail(int(counts[-1]), wanted[-1] + 1.0) < 1e-15:
+            return 0.0
+        counts, wanted = counts[:-1], wanted[:-1]
+    if wanted.size < 2:
+        return 1.0
+    return float(chdtrc(wanted.size - 1, float(((counts - wanted) ** 2 / wanted).sum())))
+
+
+def _poisson_tail(count: int, mean: float) -> float:
+    """Return an upper limit of the chance of so many events, by Chernoff."""
+    return 1.0 if count <= mean else math.exp(count - mean - count * math.log(count / mean))
+
+
+def units(support: Any) -> list[float]:
+    """Return the logs of lengths that the likelihood of a number may be per unit of: a step of the support, and 1."""
+    step = getattr(support, "step", None)
+    return [math.log(step), 0.0] if isinstance(step, float) else [0.0]
+
+
+def _unit(mechanism: Any, logs: FloatArray, width: int) -> float | None:
+    """Return the log of the volume that ``log_prob`` of different reports is per unit of: 0 for masses.
+
+    Masses of different reports add up to 1 at most, which a density on a fine lattice breaks; the largest unit that
+    does not is no smaller than the true one. None where ``log_prob`` is relative to some other law.
+    """
+    candidates = units(mechanism.support) if width == 1 else [0.0]
+    for unit in sorted(candidates, reverse=True):
+        if float(np.exp(np.minimum(logs + unit, 50.0)).sum()) <= 1 + 1e-6:
+            return unit
+    return min(candidates) if width == 1 else None
+
+
+def _is_lattice(support: Any) -> bool:
+    return isinstance(getattr(support, "step", None), float) and hasattr(support, "value") and hasattr(support, "index")
+
+
+def _log_prob(mechanism: Any, reports: Any, x: Any) -> FloatArray:
+    return np.asarray(mechanism.log_prob(reports, np.asarray(x)[None]), dtype=float)
+
+
+def joined(calls: Sequence[Any]) -> Any:
+    """Return the reports of several calls as those of one."""
+    if hasattr(calls[0], "indices"):
+        parts = ([getattr(part, name) for part in calls] for name in ("indices", "values"))
+        return type(calls[0])(*map(np.concatenate, parts))
+    return np.concatenate([np.asarray(part) for part in calls])
