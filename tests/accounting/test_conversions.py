@@ -81,6 +81,7 @@ def test_gaussian_noise_is_concentrated_by_its_variance() -> None:
     assert rdp(mechanism, [3.0])[0] == pytest.approx(3 * 2 / mechanism.sigma**2, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rho", "epsilon"), [(0.001, 0.3), (0.1, 2.0), (0.5, 6.0), (10.0, 40.0)])
 def test_concentrated_to_approximate_is_the_best_order(rho: float, epsilon: float) -> None:
     """Minimise Canonne, Kamath and Steinke's bound over the orders with thirty digits, by another method."""

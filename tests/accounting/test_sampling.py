@@ -60,6 +60,7 @@ def worst_delta(epsilon: float, multiplier: float, sampling_prob: float, relatio
     return max(exact_delta(epsilon, multiplier, sampling_prob, way) for way in ways)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("delta", [1e-5, 1e-12, 1e-15, 1e-20, 1e-30, 1e-300])
 def test_one_release_is_exact_to_the_safe_side(delta: float, relation: Any) -> None:
@@ -111,6 +112,7 @@ def composed_delta(epsilon: float, m: float, q: float, way: str, releases: int) 
     return float((pairs * one_delta(epsilon - loss[:, None] - loss, m, q, way)).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("multiplier", "sampling_prob", "releases"),
     [(1.0, 0.1, 2), (0.6, 0.5, 2), (2.0, 0.02, 2), (0.8, 0.003, 2), (1.0, 0.1, 3), (0.8, 0.003, 3)],
@@ -164,6 +166,7 @@ def test_replacing_is_composed_too() -> None:
         assert found > sampled_gaussian(multiplier, 1e-6, **options).epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_counting_inclusions_is_never_below_the_truth(relation: Any) -> None:
     """One release in many digits; more beside the composed law, which is tight."""
@@ -215,6 +218,7 @@ def test_extremes_are_sensible() -> None:
         sampled_gaussian(1.0, 1e-301, sampling_prob=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "releases", "sampling_prob"),
     [

@@ -39,6 +39,7 @@ def test_the_bound_is_above_the_truth_no_more_often_than_stated(mechanism: Any) 
     assert np.mean(bounds) > 0.4 * exact, "a bound that says nothing is never wrong either"
 
 
+@pytest.mark.slow
 def test_mu_is_above_the_truth_no_more_often_than_stated() -> None:
     repeats, rate = 120, 0.1
     audits = [
@@ -51,6 +52,7 @@ def test_mu_is_above_the_truth_no_more_often_than_stated() -> None:
     assert np.mean([audit.mu_lower_bound for audit in audits]) > 0.6
 
 
+@pytest.mark.slow
 def test_an_event_tested_on_the_samples_that_chose_it_would_fail() -> None:
     """The twin: without fresh samples the first test sees far too many bounds above the truth."""
     repeats, rate, size = 120, 0.1, 600
@@ -72,6 +74,7 @@ def test_an_event_tested_on_the_samples_that_chose_it_would_fail() -> None:
 # it comes near the truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 @pytest.mark.parametrize("cls", [nz.GeneralizedRandomizedResponse, nz.Duchi, nz.Piecewise, nz.Laplace])
 def test_a_million_samples_come_near_the_exact_epsilon(cls: type[Any], epsilon: float) -> None:
@@ -116,6 +119,7 @@ def plain_laplace(epsilon: float) -> Any:
     return lambda x, n, rng: x + rng.laplace(scale=2 / epsilon, size=n), (-1.0, 0.0, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 @pytest.mark.parametrize("build", [plain_response, plain_duchi, plain_piecewise, plain_laplace])
 def test_a_million_samples_of_any_function_come_near_too(build: Any, epsilon: float) -> None:
@@ -138,6 +142,7 @@ def test_columns_that_say_nothing_do_not_drown_the_others() -> None:
     assert nz.audit(mechanism, inputs=(0, 1), samples=20_000, rng=7).lower_bound > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_every_mechanism_shows_most_of_its_epsilon(name: str) -> None:
     """Of a mechanism with a delta no event that samples can see shows all of epsilon: there mu is looked at, if any."""
@@ -189,6 +194,7 @@ def test_noise_of_half_the_scale_is_caught() -> None:
     assert audit.lower_bound == pytest.approx(2.0, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
 @pytest.mark.parametrize("dims", [2, 4, 8])
 def test_ties_in_both_halves_are_caught(dims: int) -> None:

@@ -43,6 +43,7 @@ def test_a_published_form_is_violated() -> None:
     assert "violated" in run("duchi-box", "-e", 0.5, "--as-published", "--samples", 2000).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "mechanism"),
     [
@@ -136,6 +137,7 @@ def test_the_table_of_claims(tmp_path: Path) -> None:
     assert all(row["method"] in shown for row in rows)
 
 
+@pytest.mark.slow
 def test_the_page_in_the_documentation_is_of_this_catalogue() -> None:
     """`make docs` writes it anew; until then it must at least name every form, its claim and what holds exactly."""
     committed = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").splitlines()

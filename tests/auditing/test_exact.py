@@ -72,6 +72,7 @@ def test_no_mechanism_exceeds_what_it_states(name: str, epsilon: float) -> None:
     assert 0 < nz.exact_delta(mechanism, 0.99 * exact) <= nz.exact_delta(mechanism, 0.0) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [60.0, 1000.0])
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_huge_budgets_stay_below_and_finite(name: str, epsilon: float) -> None:

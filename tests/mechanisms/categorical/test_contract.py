@@ -25,6 +25,7 @@ def build(name: str, epsilon: float = 1.0, size: int = 7) -> Any:
 
 @pytest.mark.parametrize("name", NAMES)
 class TestEach:
+    @pytest.mark.slow
     def test_passes_the_common_checks(self, name: str) -> None:
         for epsilon in (0.3, 4.0):
             nz.testing.check_mechanism(build(name, epsilon), samples=20_000, rng=5)

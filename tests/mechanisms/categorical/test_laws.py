@@ -79,6 +79,7 @@ class TestByEnumeration:
             assert exact_delta(mechanism, share * epsilon) == pytest.approx(found, rel=1e-9, abs=1e-13)
         assert exact_delta(mechanism, epsilon) == 0
 
+    @pytest.mark.slow
     def test_moments_are_those_of_the_estimate(self, name: str, epsilon: float, size: int) -> None:
         """Each report is aggregated on its own and its estimate weighed by its mass."""
         mechanism = build(name, epsilon, size)

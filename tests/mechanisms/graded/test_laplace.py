@@ -56,6 +56,7 @@ def test_no_epsilon_holds_without_delta() -> None:
     assert pure == pytest.approx(np.asarray([[1.0, math.log(2) + 1], [math.inf, 0.5]]), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
 def test_stated_matrix_is_exact(delta: float) -> None:
     mechanism = nz.GradedLaplace([-1, -0.6, 0, 1], [3.0, 2.0, 1.0], delta=delta)

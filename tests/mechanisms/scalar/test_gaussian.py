@@ -53,6 +53,7 @@ def test_summed_delta(sigma: float, steps: int, epsilon: float) -> None:
     assert abs(lattice_delta(sigma, steps, epsilon) / exact - 1) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "steps", "epsilon"),
     [(1030.0, 300, 1.0), (1030.0, 28, 1.0), (1030.0, 1, 0.035), (1500.0, 4000, 12.0), (1100.0, 44_000, 1000.0)],
@@ -74,6 +75,7 @@ CALIBRATED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "epsilon", "delta"), CALIBRATED)
 def test_calibration_meets_delta_and_wastes_nothing(steps: int, epsilon: float, delta: float) -> None:
     sigma = lattice_sigma(steps, epsilon, delta)

@@ -58,6 +58,7 @@ def between(coverage: tuple[int, int], low: float, high: float) -> bool:
     return not (below or above)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUILD)
 def test_normal_intervals_cover(name: str) -> None:
     """With 1,000 reports the central limit theorem errs by less than half a point here."""
@@ -72,6 +73,7 @@ def test_short_intervals_are_caught() -> None:
             assert not between(coverage, 0.945, 0.955)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [1, 2, 10])
 @pytest.mark.parametrize("name", BUILD)
 def test_finite_intervals_cover_at_any_size(name: str, users: int) -> None:

@@ -126,6 +126,7 @@ def test_domain_is_rounded_outward(name: str) -> None:
         assert mechanism._steps == farthest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", WINDOWS)
 def test_window_law_has_mass_one(name: str, epsilon: float) -> None:
@@ -179,6 +180,7 @@ def test_two_point_law_has_mass_one(name: str, epsilon: float) -> None:
             assert math.isclose((atoms - below).sum(), 1 - mechanism.p_piecewise, rel_tol=1e-9, abs_tol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.02, 0.5, 1.0, 4.0, 20.0])
 @pytest.mark.parametrize("name", [*ADDITIVE, "gaussian"])
 def test_fine_lattice_law_has_mass_one(name: str, epsilon: float) -> None:

@@ -134,12 +134,14 @@ def whole_programme(epsilon: float, inputs: np.ndarray, outputs: np.ndarray) -> 
     return float(result.x[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "low", "high"), [(0.5, 16.0, 16.005), (1.0, 3.985, 4.005), (2.0, 0.865, 0.866)])
 def test_reaches_the_figures_of_the_spec(epsilon: float, low: float, high: float) -> None:
     """spec/best-known.md, worst-case Var, column LP: 16.00, 4.005, 0.866."""
     assert low < worst_variance(nz.LpOptimal(epsilon)) < high
 
 
+@pytest.mark.slow
 def test_figures_of_the_spec_for_large_budgets_leave_out_the_rounding() -> None:
     """spec/best-known.md has 0.127 at 4 and 0.0267 at 6: the programme on 21 inputs, with nothing between them.
 
@@ -154,6 +156,7 @@ def test_figures_of_the_spec_for_large_budgets_leave_out_the_rounding() -> None:
     assert 0.1270 < worst_variance(nz.LpOptimal(4.0)) < 0.1271 * (1 + 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "reach", "parts", "rounds", "gap"),
     [
@@ -172,6 +175,7 @@ def test_no_mechanism_has_a_lower_worst_case(epsilon: float, reach: float, parts
         assert worst_variance(other(epsilon)) > bound * (1 + 1e-2)
 
 
+@pytest.mark.slow
 def test_the_bound_rejects_a_table_that_is_not_optimal() -> None:
     """The twin: the closed form of small budgets is not the optimum at 1, and a bound for 1.1 is not one for 1."""
     bound = lower_bound(1.0, 3.1, parts=24, rounds=2)
@@ -383,6 +387,7 @@ class Shifted(nz.LpOptimal):
         return nz.LpOptimal(self.epsilon, domain=self.domain).log_prob(report, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_reports_have_the_stated_moments(epsilon: float) -> None:
     """Mean and mean square of 2^20 reports, with a false-alarm rate of 1e-6 over all; the twin's window is off."""
@@ -402,6 +407,7 @@ def test_reports_have_the_stated_moments(epsilon: float) -> None:
     assert np.max(np.abs([deviations(Shifted(epsilon), x) for x in inputs])) > level
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "low", "high"), [(2e-3, 0, 100), (0.5, 5, 5.1), (6.0, -1e9, 1e9), (10.0, -1, 1)])
 def test_conforms(epsilon: float, low: float, high: float) -> None:
     nz.testing.check_mechanism(nz.LpOptimal(epsilon, domain=nz.Interval(low, high)))

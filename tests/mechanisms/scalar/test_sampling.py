@@ -203,6 +203,7 @@ def test_clipping_is_asked_for(name: str) -> None:
     assert x.tolist() == [-7.0, 0.25, 1.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("name", ALL)
 def test_peak_memory(name: str, kind: type) -> None:

@@ -227,6 +227,7 @@ def test_named_workloads_are_the_written_ones(name: str) -> None:
 # -- privacy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-remove", "replace", "any-pair"])
 @pytest.mark.parametrize(
     ("workload", "dims"), [("prefix", (6,)), (("prefix", "total"), (3, 2)), ("marginal-1", (3, 2))]
@@ -255,6 +256,7 @@ def test_guarantee(workload: Any, dims: tuple[int, ...], relation: str) -> None:
     assert nz.accounting.event(mechanism).noise_multiplier == pytest.approx(1 / mechanism.mu)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 1.0, 30.0, 1e3])
 @pytest.mark.parametrize("dims", [(1,), (8,)])
 def test_extreme_budgets(epsilon: float, dims: tuple[int, ...]) -> None:
@@ -274,6 +276,7 @@ def test_the_black_box_finds_nothing_and_half_the_noise_is_found() -> None:
     assert nz.audit(louder, claimed=2.0, samples=40_000, confidence=1 - FALSE_ALARM, rng=1).verdict == "violated"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -51,6 +51,7 @@ def test_the_sensitivity_of_a_second_moment_is_attained() -> None:
     assert largest > 0.999 * math.sqrt(2) * bound**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gaussian", "jl"])
 def test_covariances(method: str) -> None:
     rng = np.random.default_rng(0)

@@ -55,6 +55,7 @@ def test_noise_has_the_kronecker_covariance(covariances: Any) -> None:
     assert not np.any(m.support.contains(reports * (1 + 2.0**-40)))
 
 
+@pytest.mark.slow
 def test_check_mechanism_with_options() -> None:
     for m in (
         nz.TensorGaussian(
@@ -146,6 +147,7 @@ def test_out_takes_the_reports_in_place_and_on_disk(tmp_path: Any) -> None:
 MIDDLE = nz.TensorDomain((300, 40, 100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("domain", "covariances", "kind"),
     [
@@ -279,6 +281,7 @@ def test_symmetric_tensors_stay_symmetric_and_get_less_noise() -> None:
         m.privatize(np.arange(54.0).reshape(3, 3, 2, 3) / 54)
 
 
+@pytest.mark.slow
 def test_symmetric_noise_of_correlated_modes() -> None:
     covariance = spd(2, 1)
     m = nz.TensorGaussian(nz.TensorDomain((2, 2)), 1.0, 1e-5, covariances=(covariance, covariance), symmetry=((0, 1),))

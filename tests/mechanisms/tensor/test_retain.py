@@ -167,6 +167,7 @@ def test_gaussian_records_are_as_private_as_stated(dims: tuple[int, ...]) -> Non
     assert composed == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "levels"), [(3.0, 4), (12.0, 3), (60.0, 3)])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_composed_records_are_as_private_as_stated(epsilon: float, levels: int, noise: str) -> None:
@@ -249,6 +250,7 @@ def test_where_keeping_begins_to_help(levels: int, starts: float) -> None:
     assert helps == [False, False, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -377,6 +379,7 @@ def test_in_the_proofs_p_vanishes_for_an_image() -> None:
     assert gaussian.guarantee.epsilon == nz.exact_epsilon(gaussian) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("rounded", [False, True])
 def test_the_auditor_finds_the_published_claim_false(noise: str, rounded: bool) -> None:

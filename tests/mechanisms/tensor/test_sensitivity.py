@@ -128,6 +128,7 @@ def test_a_neighbour_count_that_forgets_a_mode_is_caught() -> None:
 # -- delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("relation", ["any-pair", "slice:0"])
 def test_exact_delta_against_the_whole_normal_law(seed: int, relation: str) -> None:
@@ -210,6 +211,7 @@ def test_accounting_sees_a_gaussian() -> None:
     assert accountant.get_epsilon(1e-5) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calibration", ["exact", "tvg", "udn", "idn", "mvg", "classical"])
 def test_the_auditor_finds_no_fault(calibration: str) -> None:
     m = nz.TensorGaussian(nz.TensorDomain((2, 2)), 0.9, 1e-3, calibration=calibration)

@@ -97,6 +97,7 @@ def test_kappa_in_many_dimensions(dims: int) -> None:
     assert nz.DuchiBox(epsilon=1.0, dims=dims).kappa == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", BUDGETS)
 @pytest.mark.parametrize("dims", [1, 2, 3, 8, 1001, 10**6])
 def test_exact_epsilon(epsilon: float, dims: int) -> None:

@@ -1,0 +1,74 @@
+"""What is published works by itself: wheel and sdist, each in an empty environment, run the README's example.
+
+Long: both are built, and installed with all that they need from the index that pip uses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.test_docs import _examples
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).resolve().parent.parent
+# Examples of the README, as a program of its own: it ends with an error where one prints something else.
+PROGRAM = """
+import doctest, sys
+test = doctest.DocTestParser().get_doctest(sys.stdin.read(), {}, "README", "README", 0)
+flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+found = doctest.DocTestRunner(optionflags=flags).run(test)
+assert found.attempted >= 10, found
+sys.exit(found.failed)
+"""
+
+
+def _run(*command: Any, **options: Any) -> str:
+    """Run a command outside this project, without its paths, and return what it prints."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = list(map(str, command))
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist, and with the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    _run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize(("pattern", "extras"), [("*.whl", "[collector,plot]"), ("*.tar.gz", "")])
+def test_an_empty_environment_is_enough(built: Path, pattern: str, extras: str, tmp_path: Path) -> None:
+    [package] = built.glob(pattern)
+    _run(sys.executable, "-m", "venv", tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = (python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check")
+    _run(*pip, "-c", ROOT / "constraints.txt", f"{package}{extras}", cwd=tmp_path)
+    assert str(tmp_path) in _run(python, "-c", "import noisette; print(noisette.__file__)", cwd=tmp_path)
+    examples = _examples((ROOT / "README.md").read_text(encoding="utf-8"))
+    _run(python, "-c", PROGRAM, input=examples, cwd=tmp_path)
+    assert "laplace" in _run(python.with_name("noisette"), "mechanisms", cwd=tmp_path)
+    if extras:
+        told = _run(python.with_name("noisette"), "demo", "--users", 1000, "--json", cwd=tmp_path)
+        assert json.loads(told)["accepted"] == 1000
+        assert (tmp_path / "noisette-demo.html").stat().st_size > 10_000
+
+
+def test_the_wheel_has_what_the_package_reads(built: Path) -> None:
+    """Every file of the package that is no program: pages, styles, the stored list of mechanisms."""
+    from zipfile import ZipFile
+
+    [wheel] = built.glob("*.whl")
+    source = ROOT / "src"
+    told = _run("git", "ls-files", "src/noisette", cwd=ROOT).split() if (ROOT / ".git").exists() else []
+    wanted = {str((ROOT / name).relative_to(source)) for name in told}
+    assert wanted <= set(ZipFile(wheel).namelist())
