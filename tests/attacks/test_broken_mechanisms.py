@@ -7,7 +7,9 @@ differ from run to run, and each flaw is caught with a margin of some standard d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.auditing import goodness
 from noisette.cells import Cells
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
 from noisette.testing import check_mechanism
@@ -222,3 +225,59 @@ def test_a_broken_mechanism_is_caught(mechanism: Any, samples: int, message: str
 @pytest.mark.parametrize("sound", [nz.Laplace(1.0), nz.Gaussian(1.0), nz.DiscreteLaplace(1.0)])
 def test_their_sound_twins_pass(sound: Any) -> None:
     check_mechanism(sound)
+
+
+class KeepsTheLast(nz.GeneralizedRandomizedResponse):
+    """The last category is kept a little too often."""
+
+    def _fill(self, codes: Any, reports: Any, rng: np.random.Generator) -> None:
+        super()._fill(codes, reports, rng)
+        last = self.domain.size - 1
+        reports[(codes == last) & (rng.random(codes.size) < 0.05)] = last
+
+
+class SharperTwoPoints(nz.Duchi):
+    """A table, and a sampler that is 2 % sharper."""
+
+    def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
+        return super()._perturb(np.clip(1.02 * x, -1, 1), rng)
+
+
+@pytest.mark.parametrize("broken", [KeepsTheLast(1.0, nz.Categorical(5)), SharperTwoPoints(1.0)])
+def test_a_sampler_of_its_own_beside_a_table_is_refused(broken: Any) -> None:
+    with pytest.raises(AssertionError, match="is its own"):
+        check_mechanism(broken, samples=1000)
+
+
+def test_counting_would_find_the_last_category_too() -> None:
+    """Were there no table: 100,000 reports about each category."""
+    broken, rng = KeepsTheLast(1.0, nz.Categorical(5)), np.random.default_rng(5)
+    sound = nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(5))
+    for code in range(5):
+        calls = [broken.privatize(np.full(50_000, code), rng=rng) for _ in range(2)]
+        assert (goodness.fit(broken, np.asarray(code), calls, 1e-8) is not None) == (code == 4)
+        calls = [sound.privatize(np.full(50_000, code), rng=rng) for _ in range(2)]
+        assert goodness.fit(sound, np.asarray(code), calls, 1e-8) is None
+
+
+@dataclass(frozen=True)
+class RandomSigns(nz.Duchi):
+    """In a random share of the reports the sign is that of the value."""
+
+    share: float = 0.0
+
+    def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
+        told = np.where(x >= 0, self._pair.high, self._pair.low)
+        return np.where(rng.random(x.size) < self.share, told, super()._perturb(x, rng))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.05, 0.01])
+def test_signs_that_are_deterministic_now_and_then_take_so_many_reports(share: float) -> None:
+    """What docs/auditing.md says of 0.2 %, at larger shares q: some 80 / q^2 reports find it, a tenth does not."""
+    mechanism, rng = RandomSigns(1.0, share=share), np.random.default_rng(7)
+    needed = math.ceil(120 / share**2)
+    reports = mechanism.privatize(np.full(needed, 0.01), rng=rng)
+    assert goodness.fit(mechanism, np.asarray(0.01), [reports], 1e-9) is not None
+    assert goodness.fit(mechanism, np.asarray(0.01), [reports[: needed // 20]], 1e-9) is None
+    honest = nz.Duchi(1.0).privatize(np.full(needed, 0.01), rng=rng)
+    assert goodness.fit(mechanism, np.asarray(0.01), [honest], 1e-9) is None
