@@ -46,6 +46,7 @@ def test_a_mechanism_is_calibrated_by_its_own_likelihoods() -> None:
     assert mechanism.epsilon > 2 * report_epsilon(1.0, DELTA, times=30)
 
 
+@pytest.mark.slow
 def test_a_budget_takes_few_compositions() -> None:
     """Halving from the sum of budgets on composed a dozen times."""
     built = []

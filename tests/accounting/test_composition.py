@@ -187,6 +187,7 @@ def test_budgets_whose_chances_leave_the_floats(epsilon: float, times: int) -> N
     assert found < epsilon * times - 0.3
 
 
+@pytest.mark.slow
 def test_small_deltas_fall_back_on_concentrated_privacy() -> None:
     found = compose(nz.Laplace(epsilon=0.1), 400, delta=1e-15)
     assert found.epsilon == pytest.approx(zcdp_epsilon(400 * zcdp(nz.Laplace(epsilon=0.1)), 1e-15), rel=1e-9)

@@ -60,6 +60,7 @@ def test_renyi_divergences_of_randomized_response(epsilon: float) -> None:
     assert found == pytest.approx([_renyi(epsilon, order) for order in orders], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_laplace_has_its_known_divergences(epsilon: float) -> None:
     """Mironov 2017, Proposition 6, and rho = e + exp(-e) - 1 of Harrison and Manurangsi 2025."""

@@ -272,6 +272,7 @@ def test_every_pure_mechanism_is_amplified(name: str) -> None:
     assert found <= (0.15 if blankets(mechanism) else 0.1825), "the clones hold for all of them, blankets are better"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [nz.Piecewise(epsilon=2.0), nz.Laplace(epsilon=2.0), nz.SquareWave(epsilon=2.0)])
 def test_no_pair_of_inputs_is_worse_than_the_witnesses(mechanism: nz.Piecewise) -> None:
     """Random pairs under the same blanket, on a coarse lattice of reports that only hides differences."""
@@ -294,6 +295,7 @@ def test_no_pair_of_inputs_is_worse_than_the_witnesses(mechanism: nz.Piecewise) 
         assert float(Blanket(share, floor / share, *ratio).delta(n, epsilon)[0]) <= worst * 1.05
 
 
+@pytest.mark.slow
 def test_more_users_hide_more_and_one_hides_nothing() -> None:
     found = [shuffled(nz.Duchi(epsilon=1.0), n, DELTA).epsilon for n in (1, 2, 10, 100, 10**4, 10**6)]
     assert found[0] == pytest.approx(1.0, rel=1e-5)

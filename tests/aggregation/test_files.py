@@ -34,6 +34,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_round_trip_of_every_mechanism(name: str, tmp_path: Path) -> None:
     mechanism = nz.CATALOGUE[name].example(1.0)

@@ -115,6 +115,7 @@ def test_reusing_reports_does_not_help() -> None:
         assert means[place] == pytest.approx(0.0175, abs=0.001)
 
 
+@pytest.mark.slow
 def test_standard_error_counts_the_second_flips() -> None:
     counted = FIVE.aggregate(FIVE.privatize(np.random.default_rng(1).uniform(-1, 1, 50_000), rng=2))
     rng = np.random.default_rng(3)

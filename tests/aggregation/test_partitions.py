@@ -32,6 +32,7 @@ def _groups(reports: Partitioned[nz.Aggregate]) -> list[list[tuple[str, tuple[in
     return [[(piece.path.name, piece.row_groups) for piece in partition.pieces] for partition in found]
 
 
+@pytest.mark.slow
 def test_large_files_are_split_and_small_ones_put_together(large: Path, tmp_path: Path) -> None:
     small = [_write(tmp_path / f"{seed}.parquet", 100, seed) for seed in range(3)]
     reports = split_files([small[0], large, *small[1:]], values=1 << 20)
@@ -44,6 +45,7 @@ def test_large_files_are_split_and_small_ones_put_together(large: Path, tmp_path
     assert reports.users == 1_200_300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [1, 1 << 20, 1 << 21, 1 << 40])
 def test_partitions_have_the_bits_of_the_whole(values: int, large: Path, tmp_path: Path) -> None:
     paths = [large, _write(tmp_path / "small.parquet", 100, 2)]

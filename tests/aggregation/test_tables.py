@@ -24,6 +24,7 @@ def _read(path: Path, columns: list[str] | None = None, **options: Any) -> np.nd
     return np.concatenate(list(Table.open(path, columns, **options).numbers()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_csv_equals_parquet_equals_what_was_written(compress: Any, tmp_path: Path) -> None:
     values = np.random.default_rng(1).normal(size=(6000, 30))
@@ -64,6 +65,7 @@ def test_numbers_of_any_arrow_type(tmp_path: Path) -> None:
     np.testing.assert_array_equal(_read(tmp_path / "people.parquet"), [[1, 0.5, 1, 3, 7], [2, 2, 0, 4, 8.5]])
 
 
+@pytest.mark.slow
 def test_rows_longer_than_a_block(tmp_path: Path) -> None:
     path = _write(tmp_path, "a,essay,b\n" + f"0.25,{'long ' * 2_000_000},0.5\n" * 2)
     np.testing.assert_array_equal(_read(path, ["a", "b"]), [[0.25, 0.5], [0.25, 0.5]])

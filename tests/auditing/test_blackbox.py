@@ -136,6 +136,7 @@ def test_what_a_set_holds_tells_wherever_it_stands() -> None:
     assert nz.audit(mechanism, samples=20_000, rng=7).lower_bound > 0.85
 
 
+@pytest.mark.slow
 def test_columns_that_say_nothing_do_not_drown_the_others() -> None:
     """Two bits of two hundred differ; summing what chance does to the others would hide them."""
     mechanism = nz.SymmetricUnaryEncoding(1.0, nz.Categorical(200))
@@ -224,6 +225,7 @@ def test_a_budget_spent_twice_on_unary_encoding_is_caught() -> None:
     assert 1.8 < audit.lower_bound < 2
 
 
+@pytest.mark.slow
 def test_what_a_hash_hides_is_seen_through() -> None:
     """The twin of the sound one: buckets reported without noise in one report of ten."""
 
@@ -242,6 +244,7 @@ def test_what_a_hash_hides_is_seen_through() -> None:
 # anybody's code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [
@@ -277,6 +280,7 @@ def test_wide_reports_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     assert 0.8 < audit.mu_lower_bound < 1
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_the_audit() -> None:
     first, second, other = (nz.audit(nz.Piecewise(1.0), samples=10_000, rng=seed) for seed in (7, 7, 8))
     assert first == second

@@ -35,6 +35,7 @@ def test_a_sound_mechanism_holds() -> None:
     assert 0.9 < found["lower_bound"] < 1
 
 
+@pytest.mark.slow
 def test_a_published_form_is_violated() -> None:
     found = answer("duchi-box", "-e", 0.5, "--as-published", "--param", "dims=6", "--samples", 100_000)
     assert (found["claimed"], found["verdict"]) == (0.5, "violated")

@@ -149,6 +149,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "in_law", "in_reports"), BROKEN)
 def test_what_is_broken_is_caught(mechanism: Any, in_law: bool, in_reports: bool) -> None:
     finding = gate(mechanism)

@@ -40,6 +40,7 @@ def test_normal_limits_would_miss_more_often() -> None:
     assert max(missed) > share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 def test_bounds_exceed_the_truth_no_more_often_than_they_say(delta: float) -> None:
     """By sums over all pairs of counts, for rates whose true epsilon and mu are known."""
@@ -71,6 +72,7 @@ def test_sharing_the_risk_is_worth_it() -> None:
         assert norm.ppf(low) - norm.ppf(high) < mu < norm.ppf(hits / size) - norm.ppf(others / size)
 
 
+@pytest.mark.slow
 def test_risk_that_is_shared_too_freely_would_show() -> None:
     """The twin of the sums: limits of each rate at three times the risk fail them."""
     size, risk = 12, 0.1

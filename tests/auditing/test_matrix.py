@@ -52,6 +52,7 @@ def test_users_who_choose_their_level_may_pair_it_with_any_value() -> None:
     assert chosen[0][0] > cut[0][0] + 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 @pytest.mark.parametrize("name", GRADED)
 def test_every_graded_mechanism_states_its_exact_matrix(name: str, epsilon: float) -> None:

@@ -30,6 +30,7 @@ def test_the_scalar_mechanisms_are_there() -> None:
     assert {name: nz.CATALOGUE[name] for name in expected} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_specs_round_trip(name: str, epsilon: float) -> None:

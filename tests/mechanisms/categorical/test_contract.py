@@ -88,6 +88,7 @@ class TestEach:
         assert np.any(np.abs(estimate.value - shift - seen) > threshold * error)
         assert np.any(np.abs(0.7 * estimate.value - seen) > threshold * error)
 
+    @pytest.mark.slow
     def test_finite_intervals_cover(self, name: str) -> None:
         """They hold at any n with at least their level: misses are counted against the binomial tail."""
         mechanism = build(name, 1.0, 5)
@@ -243,6 +244,7 @@ def test_column_sums_count_every_row(users: int) -> None:
     assert np.array_equal(mechanism.tally(strided).total, bits.sum(axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "olh", "hadamard"])
 def test_a_million_categories_need_no_square_table(name: str) -> None:
     """One integer a report; the server's memory is a few numbers for each category."""

@@ -69,6 +69,7 @@ class TestByEnumeration:
         assert worst >= epsilon * (1 - 1e-7)
         assert nz.exact_epsilon(mechanism) == pytest.approx(worst, rel=1e-12, abs=1e-14)
 
+    @pytest.mark.slow
     def test_delta_is_the_sum_over_all_reports(self, name: str, epsilon: float, size: int) -> None:
         """The cells that the mechanism declares, against (P(y | x) - exp(e) P(y | x'))_+ report by report."""
         mechanism = build(name, epsilon, size)

@@ -229,6 +229,7 @@ def _listed(mechanism: Any) -> np.ndarray:
     return np.arange(mechanism.order if mechanism.name == "hadamard" else size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 5, 9])
 @pytest.mark.parametrize("name", ["grr", "sue", "oue", "subset-selection", "hadamard"])
 def test_reports_have_the_law_of_log_prob(name: str, size: int) -> None:

@@ -22,6 +22,7 @@ def published(**options: Any) -> nz.AngleGaussian:
         return nz.AngleGaussian(as_published=True, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dims", "beta"), [(2, 1.0), (3, 0.5), (7, 0.1), (50, 1.0)])
 def test_no_two_vectors_are_farther_apart_than_the_diameter_and_the_witnesses_are_as_far(
     dims: int, beta: float
@@ -79,6 +80,7 @@ def test_one_of_a_hundred_examples_turns_the_mean_around() -> None:
     assert math.sqrt(5) * math.pi / 100 == pytest.approx(0.0702, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_noise_is_normal_and_decoding_gives_vectors() -> None:
     m = nz.AngleGaussian(4.0, 4, beta=0.7)
     x = np.asarray([-0.2, 0.3, 0.1, -0.4])
@@ -136,6 +138,7 @@ def test_vectors_outside_and_what_is_no_report_are_refused() -> None:
         m.decode([1.0, 2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "dims"), [(1e-6, 2), (1e3, 2), (1.0, 1_000_000), (1e3, 1_000_000)])
 def test_extremes_work(epsilon: float, dims: int) -> None:
     m = nz.AngleGaussian(epsilon, dims)

@@ -66,6 +66,7 @@ def test_bad_plans_of_levels(options: list[str], message: str) -> None:
     assert message in run("plan", "--users", "10", "--epsilon", "1", *options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["levelled", "optimal-graded"])
 def test_from_a_table_to_an_estimate(name: str, tmp_path: Path) -> None:
     ages = np.random.default_rng(1).normal(40, 15, 20_000).clip(0, 100)

@@ -123,6 +123,7 @@ def test_estimate_is_unbiased() -> None:
     assert abs(float(wrong) - x.mean()) > threshold
 
 
+@pytest.mark.slow
 def test_the_largest_factor_that_holds_is_found() -> None:
     start = nz.LevelledResponse(*LEVELS[1])
     total = start.calibrate(total=1.5)

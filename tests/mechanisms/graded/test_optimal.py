@@ -172,6 +172,7 @@ class TestCache:
         assert len(list(tmp_path.iterdir())) == 1
         assert file.stat().st_size < 1 << 16
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("content", [b"", b"short", os.urandom(4000)])
     def test_a_damaged_one_is_solved_again(
         self, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

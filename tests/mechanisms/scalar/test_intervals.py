@@ -65,6 +65,7 @@ def test_normal_intervals_cover(name: str) -> None:
     assert between(covered(BUILD[name](), 1000, method="normal", seed=1), 0.945, 0.955)
 
 
+@pytest.mark.slow
 def test_short_intervals_are_caught() -> None:
     """The twin: intervals a fifth too short, or two fifths too long, do not pass."""
     for name in ("laplace", "piecewise"):
@@ -89,6 +90,7 @@ def test_tiny_finite_intervals_are_caught() -> None:
     assert not between(covered(BUILD["duchi"](), 10, method="finite", seed=2, shrink=0.4), 0.95, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUILD)
 def test_standard_error_is_the_spread_of_estimates(name: str) -> None:
     """Root mean square of std_error against the spread of the estimates themselves, and against ``moments``."""

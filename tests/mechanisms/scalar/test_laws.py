@@ -42,6 +42,7 @@ def rounding(mechanism: Any, epsilon: float) -> float:
     return 4 * 2.0**-52 * (size + epsilon + 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", PURE)
 def test_no_pair_exceeds_epsilon(name: str, epsilon: float) -> None:
@@ -69,6 +70,7 @@ def log(ratio: Fraction) -> Any:
     return mpmath.log(mpmath.mpf(ratio.numerator)) - mpmath.log(mpmath.mpf(ratio.denominator))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-7, *EPSILONS, 1e6, 0.05, 0.999, 2.0, 7.3, 10.0, 15.0, 30.0, 36.0, 44.0])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_window_epsilon_in_rationals(name: str, epsilon: float) -> None:

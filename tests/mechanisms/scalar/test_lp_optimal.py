@@ -201,6 +201,7 @@ def test_the_programme_is_solved(epsilon: float) -> None:
         assert result.fun - x**2 <= solution.worst * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_the_programme_is_the_one_of_the_spec() -> None:
     """With inputs on a grid the spec's programme asks less, and with a finer grid hardly less."""
     outputs = np.linspace(0, 2.0, 26)
@@ -348,6 +349,7 @@ def test_moments_are_sums_over_the_law(epsilon: float) -> None:
         assert abs(float(other) / float(moments.third[-1]) - 1) > 1e-7 or epsilon < 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 6.0, 12.0])
 def test_variance_of_a_row_without_rounding(epsilon: float) -> None:
     """Against fractions at places between and on the ends of outputs."""

@@ -25,6 +25,7 @@ def test_published_laws_have_mass_one(name: str, epsilon: float, published: Any)
         assert math.isclose(published(name, x, epsilon).expect(lambda y: 1.0), 1, rel_tol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
 @pytest.mark.parametrize("name", BUILD)
 def test_moments_are_integrals_of_the_published_density(name: str, epsilon: float, published: Any) -> None:

@@ -36,6 +36,7 @@ def fit(reports: npt.NDArray[np.float64], law: Any, cells: int = 25) -> float:
     return float(stats.chisquare(observed[kept], expected).pvalue)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("name", BUILD)
 def test_reports_follow_the_published_law(name: str, epsilon: float, published: Any) -> None:

@@ -27,6 +27,7 @@ def bound(tail: Tail, t: float) -> float:
     return float(tail.variance) * t * t / (2 * (1 - float(tail.scale) * abs(t)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",
     [
@@ -60,6 +61,7 @@ def test_a_smaller_bound_is_caught() -> None:
     assert math.log(np.exp(noise.log_mass(support) + t * support).sum()) > bound(small, t)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize(
     "name", ["duchi", "piecewise", "piecewise-optimal", "hybrid", "square-wave", "laplace", "gaussian", "staircase"]

@@ -266,6 +266,7 @@ def test_extreme_budgets(epsilon: float, dims: tuple[int, ...]) -> None:
     assert np.isfinite(mechanism.privatize(np.zeros(dims), rng=1)).all()
 
 
+@pytest.mark.slow
 def test_the_black_box_finds_nothing_and_half_the_noise_is_found() -> None:
     domain = nz.TensorDomain((3,), 0, 10)
     mechanism = MatrixMechanism(2.0, 1e-3, domain=domain, workload="range")

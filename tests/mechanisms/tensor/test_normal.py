@@ -131,6 +131,7 @@ def test_machine_code_and_python_draw_the_same_noise() -> None:
     assert np.array_equal(found[0][1], found[1][1])
 
 
+@pytest.mark.slow
 def test_ties_wedges_and_the_tail_are_settled_by_their_laws() -> None:
     table, rng = build_table(), np.random.default_rng(3)
     strip, low = 20, 20 / 16

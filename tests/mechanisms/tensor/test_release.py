@@ -82,6 +82,7 @@ def test_products_along_modes(shape: tuple[int, ...]) -> None:
     assert got == pytest.approx(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(300, 70), (3, 200, 100), (40, 30, 1)])
 def test_large_products_take_the_triangular_path(shape: tuple[int, ...]) -> None:
     modes = [Mode.read(n, spd(n, k), k) for k, n in enumerate(shape)]
@@ -194,6 +195,7 @@ def test_cut_along_its_last_modes_a_tensor_has_the_same_law() -> None:
     assert np.abs(np.cov(report / m.sigma) - np.eye(3)).max() > 10 * limit  # the twin: rows are correlated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dims", "covariances"),
     [

@@ -141,6 +141,7 @@ def test_gaussian_elements_are_as_private_as_stated(epsilon: float, levels: int)
         assert law.delta(epsilon, 1 - (1 - p_keep) / 1.01) > 1e-5, "the twin: keeping a little more breaks the promise"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [(2,), (5,), (3, 4)])
 def test_gaussian_records_are_as_private_as_stated(dims: tuple[int, ...]) -> None:
     """Where nothing is kept, delta is that of the sum of the entries, here a convolution of their laws."""

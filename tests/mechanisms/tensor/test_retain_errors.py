@@ -14,6 +14,7 @@ FALSE_ALARM = 1e-6
 IMAGE = nz.TensorDomain((28, 28), 0, 255)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "winner"),
     [

@@ -137,6 +137,7 @@ def test_weights_outside_and_what_is_no_report_are_refused() -> None:
         m.privatize([0.0, 0.0, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "dims"), [(1e-6, 1), (1e-6, 10**6), (1e3, 1), (1e3, 10**6)])
 def test_extremes_work(epsilon: float, dims: int) -> None:
     m = nz.AdaptiveDuchi(epsilon, dims)
