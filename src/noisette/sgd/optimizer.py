@@ -168,7 +168,12 @@ class PrivateOptimizer(Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget gradients; what a batch has added to the sum stays until its step."""
         self.recorder.clear()
-        self.inner.zero_grad(set_to_none)
+        if not set_to_none:
+            self.inner.zero_grad(set_to_none)
+            return
+        for group in self.inner.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
