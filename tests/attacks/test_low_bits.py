@@ -20,6 +20,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
+from noisette.sgd._angles import Rows, clipped_angle_sums
 from noisette.sgd._lattice import noisy_count
 
 FALSE_ALARM = 1e-6
@@ -148,3 +149,22 @@ def test_the_counts_of_advise_clip_lie_on_the_lattice():
     step = 2.0 ** math.floor(math.log2(private.optimizer.budget.multiplier)) * 2.0**-20
     assert np.array_equal(counts / step, np.rint(counts / step))
     assert counts[1] - counts[0] > 20 - 12 * private.optimizer.budget.multiplier
+
+
+@pytest.mark.parametrize("low", [0.4 * math.pi, 0.7 * math.pi, 0.97 * math.pi])
+@pytest.mark.parametrize("outer", [True, False])
+def test_an_example_changes_the_angles_of_others_by_nothing(low, outer):
+    """What an example adds to sums of angles is the same in any company, but for double precision's rounding."""
+    rng = np.random.default_rng(4)
+    left = (rng.normal(size=(150, 30)) * rng.exponential(size=(150, 1)) ** 4).astype(np.float32)
+    right = rng.normal(size=(150, 7)).astype(np.float32) if outer else None
+    whole = left if right is None else left[:, :, None] * right[:, None, :]
+    weights = (1 / np.linalg.norm(whole.reshape(150, -1), axis=1)).astype(np.float32)
+
+    def sums(chosen):
+        part = Rows(left[chosen], weights[chosen], None if right is None else right[chosen])
+        return clipped_angle_sums([part], low)[0][:-1]
+
+    together = sums(np.arange(150))
+    alone = np.sum([sums(np.array([row])) for row in range(150)], axis=0)
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-11)

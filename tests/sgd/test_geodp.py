@@ -227,7 +227,8 @@ def test_two_releases_share_the_budget(perturb):
         add_exactly(noise, replay)
         magnitudes.append(noise[0])
         angles.append(noise[1:])
-    multiplier = private.optimizer.budget.multiplier
+    multiplier = private.optimizer._widened(0.0)  # by what rounding may cost
+    assert 1 < multiplier / private.optimizer.budget.multiplier < 1 + 1e-5
     reach = perturb.diameter / (2 * BATCH) if perturb.average == "angles" else perturb.diameter
     moved = 1.0 / BATCH
     spread = multiplier * math.sqrt(2)
@@ -245,15 +246,17 @@ def test_the_published_form_says_what_holds():
     assert private.guarantee.claim.epsilon == 3.0
     assert not private.guarantee.claim_holds
     multiplier = private.optimizer.budget.multiplier / math.sqrt(1 + BATCH**2)
-    assert private.guarantee.epsilon == pytest.approx(gdp_epsilon(math.sqrt(400) / multiplier, 1e-5))
-    assert private.guarantee.epsilon > 1e4
+    # of 400 samples an example is in 40 on average, and in more than 68 with a chance of 1e-5; each is laid bare
+    assert stats.binom.isf(1e-5, 400, 0.1) == 68
+    few, many = (gdp_epsilon(math.sqrt(count) / multiplier, 1e-5) for count in (60, 75))
+    assert few < private.guarantee.epsilon < many
 
 
 def test_the_published_form_needs_its_name():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert start(sgd.Geo(0.1, "gradient")).guarantee.claim is None
-        assert start("geodp", clip="auto-s").guarantee.epsilon == 3.0
+        assert start(sgd.Geo(0.1, "gradient"), rng=None).guarantee.claim is None
+        assert start("geodp", clip="auto-s", rng=None).guarantee.epsilon == 3.0
 
 
 @pytest.mark.parametrize(

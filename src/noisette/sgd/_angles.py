@@ -3,6 +3,10 @@
 GeoDP clips angles from below, as a rule far above a right angle, and nearly all angles of a long gradient are near a
 right one. So a layer, or an output of it, is passed over where no example has an entry that reaches above the limit.
 Elsewhere examples lie side by side in a register, so that the running sums of squares do not wait for each other.
+
+What one example adds depends on that example alone, to the last bit, as the sensitivity of the sums supposes: always as
+many rows lie side by side, some of them empty; where a part is computed because of another example, an example that
+could have been passed over adds nothing, and its squares go on as if it had been. Sums are in double precision.
 """
 
 from __future__ import annotations
@@ -72,9 +76,16 @@ def _read(values: Any, weights: Singles) -> Any:
     return np.where((weights == 0)[:, None], values.dtype.type(0), values)
 
 
-def _excess_of(entries: Singles, behind: Singles, low: np.float32) -> np.float32:
+def _filled(values: Singles) -> Singles:
+    """Return rows with empty ones behind them, so that there are always as many."""
+    if len(values) == _ROWS:
+        return values
+    return np.concatenate([values, np.zeros((_ROWS - len(values), values.shape[1]), dtype=values.dtype)])
+
+
+def _excess_of(entries: Singles, behind: Singles, low: np.float32) -> float:
     """Return by how much the angles of one entry of each row are above ``low``, and add its square to those behind."""
-    total = _ZERO
+    total = 0.0
     for row in range(behind.size):
         entry, squares = entries[row], behind[row]
         size, rest = abs(entry), np.sqrt(squares)
@@ -87,7 +98,7 @@ def _excess_of(entries: Singles, behind: Singles, low: np.float32) -> np.float32
         angle = _HALF - angle if steep else angle
         angle = _PI - angle if entry < _ZERO else angle
         behind[row] = squares + entry * entry
-        total += angle - low if angle > low else _ZERO
+        total += np.float64(angle - low if angle > low else _ZERO)
     return total
 
 
@@ -116,6 +127,7 @@ def _add_outer_angles(
     ``squares`` are the sums of each row on the right; ``reach`` tells what can be passed over.
     """
     lowest, highest, entries = np.zeros_like(behind), np.zeros_like(behind), np.empty_like(behind)
+    passed, own = np.empty_like(behind), np.zeros(behind.size, dtype=np.bool_)
     for other in range(right.shape[0]):
         for row in range(behind.size):
             lowest[row] = min(lowest[row], right[other, row])
@@ -125,15 +137,18 @@ def _add_outer_angles(
         for row in range(behind.size):
             factor = left[one, row]
             entry = factor * (lowest[row] if factor > _ZERO else highest[row])
-            above += entry * entry * reach > behind[row]
-        if reach and not above:
-            for row in range(behind.size):
-                behind[row] += squares[row] * left[one, row] * left[one, row]
-            continue
-        for other in range(right.shape[0] - 1, -1, -1):
-            for row in range(behind.size):
-                entries[row] = left[one, row] * right[other, row]
-            out[one * right.shape[0] + other] += _excess(entries, behind, low)
+            own[row] = entry * entry * reach > behind[row] or not reach
+            above += own[row]
+        for row in range(behind.size):
+            passed[row] = behind[row] + squares[row] * left[one, row] * left[one, row]
+        if above:
+            for other in range(right.shape[0] - 1, -1, -1):
+                for row in range(behind.size):
+                    entry = left[one, row] * right[other, row]
+                    entries[row] = entry if own[row] else abs(entry)  # whose angle is acute, and below the limit
+                out[one * right.shape[0] + other] += _excess(entries, behind, low)
+        if reach:
+            behind[:] = passed
 
 
 _add = compiled(_add_angles, fastmath=True)
@@ -155,19 +170,24 @@ def clipped_angle_sums(parts: Sequence[Rows], low: float) -> list[FloatArray]:
 
     def work(place: int) -> None:
         piece = pieces[place]
-        behind = np.zeros(piece.stop - piece.start, dtype=np.float32)
+        behind = np.zeros(_ROWS, dtype=np.float32)
         for part, out in zip(reversed(parts), reversed(found[place]), strict=True):
             weights = part.weights[piece]
-            entries = _read(part.values[piece], weights) * weights[:, None]
+            entries = _filled(_read(part.values[piece], weights) * weights[:, None])
             if part.right is not None:
-                right = _read(part.right[piece], weights)
+                right = _filled(_read(part.right[piece], weights))
                 squares = np.einsum("ij,ij->i", right, right, dtype=float)
                 _add_outer(entries.T.copy(), right.T.copy(), squares, reach, behind, limit, out)
-            elif reach and np.all(np.minimum(entries.min(1), 0) ** 2 * reach <= behind):
-                behind += np.einsum("ij,ij->i", entries, entries)
-            else:
-                order = np.arange(part.columns) if part.order is None else part.order
+                continue
+            order = np.arange(part.columns) if part.order is None else part.order
+            if not reach:
                 _add(entries.T.copy(), order, behind, limit, out)
+                continue
+            passed = behind + np.einsum("ij,ij->i", entries, entries)
+            own = np.minimum(entries.min(1), 0) ** 2 * reach > behind
+            if own.any():
+                _add(np.where(own, entries.T, np.abs(entries.T)), order, behind, limit, out)
+            behind[...] = passed
 
     size = sum(rows * part.columns for part in parts)
     share(work, len(pieces), size // 64 if reach else size)  # what is passed over takes less time

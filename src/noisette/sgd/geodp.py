@@ -76,6 +76,10 @@ class Geo(Perturbation):
         """Return the multiplier that holds over the one that was asked for."""
         return 1 / math.hypot(1.0, expected) if self.as_published else 1.0
 
+    def room(self, examples: int) -> float:
+        """Return what double precision may add to sums of angles, and single precision to the ends of their range."""
+        return (16 * examples + 8) * examples * 2.0**-53 + 2.0**-20 / self.beta
+
     def collect(self, clip: Clip, parts: Mapping[str, Part], scale: float) -> Sums:
         if self.average == "gradient":
             return clip.total(parts, scale)
