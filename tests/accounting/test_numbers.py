@@ -63,6 +63,7 @@ def test_window_holds_all_but_what_it_says(n: int, p: float) -> None:
     assert 1 - inside <= 2 * math.exp(-(deviations**2) / 2)
 
 
+@pytest.mark.slow
 @given(st.floats(1e-6, 0.999), st.sampled_from([1e-3, 1e-9]), st.floats(1e-4, 2.0))
 def test_searches_end_on_the_safe_side(root: float, tolerance: float, guess: float) -> None:
     above = least_above(lambda x: x >= root, 0.0, 1.0, tolerance=tolerance)

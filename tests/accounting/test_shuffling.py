@@ -64,6 +64,7 @@ def test_the_enumerator_agrees_with_binomials() -> None:
     assert law == pytest.approx(table[0, 0] * np.r_[0, others] + table[0, 1] * np.r_[others, 0], abs=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon0", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("n", [2, 7, 30])
 def test_binary_response_is_bounded_for_every_population(n: int, epsilon0: float) -> None:
@@ -78,6 +79,7 @@ def test_binary_response_is_bounded_for_every_population(n: int, epsilon0: float
         assert shuffled_delta(mechanism, n, epsilon) >= exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "n"), [(3, 2), (3, 12), (4, 20)])
 @pytest.mark.parametrize("epsilon0", [0.5, 1.0, 2.5])
 def test_response_over_categories_is_bounded(k: int, n: int, epsilon0: float) -> None:
@@ -145,6 +147,7 @@ def test_shares_are_those_of_the_formulas() -> None:
         assert blanket.share == pytest.approx(math.exp(-0.5), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SINGLE)
 def test_no_input_makes_a_report_less_likely_than_the_blanket(name: str) -> None:
     """Random inputs and reports: the floor is the least likelihood over all of them."""
@@ -164,6 +167,7 @@ def test_no_input_makes_a_report_less_likely_than_the_blanket(name: str) -> None
     assert found.floor_mass.sum() <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRADED)
 def test_graded_inputs_have_no_blanket_and_hide_among_clones(name: str) -> None:
     mechanism = nz.CATALOGUE[name].example(1.0)
@@ -303,6 +307,7 @@ def test_more_users_hide_more_and_one_hides_nothing() -> None:
     assert found[-1] < 0.004
 
 
+@pytest.mark.slow
 def test_the_closed_form_is_above_the_clones_it_bounds() -> None:
     for epsilon0 in (0.1, 1.0, 2.0):
         for n in (10**3, 10**5):

@@ -196,6 +196,7 @@ def test_any_truncation_is_refused(file: Path) -> None:
             aggregate_files([file])
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_seen(file: Path) -> None:
     """Pages and description carry checksums: a flipped bit is an error, or it hit what nobody reads."""
     content, before = bytearray(file.read_bytes()), aggregate_files([file])

@@ -57,6 +57,7 @@ def test_partitions_have_the_bits_of_the_whole(values: int, large: Path, tmp_pat
     assert len(seen) == len(reports.partitions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_every_mechanism_travels(name: str, tmp_path: Path) -> None:
     """A worker gets mechanism and partition as bytes, and sends sums back as bytes."""
@@ -69,6 +70,7 @@ def test_every_mechanism_travels(name: str, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(summed(there, part))) == mechanism.aggregate(reports)
 
 
+@pytest.mark.slow
 def test_a_partition_left_out_or_doubled_is_seen(large: Path) -> None:
     whole = split_files([large], values=1 << 20)
     for wrong in (whole.partitions[1:], (*whole.partitions, whole.partitions[0]), ()):

@@ -18,6 +18,7 @@ def _inputs(mechanism: nz.core.Mechanism, users: int) -> np.ndarray:
     return worst[np.arange(users) % len(worst)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_batches_and_text_change_no_bit(name: str) -> None:
     mechanism = nz.CATALOGUE[name].example(1.0)

@@ -216,12 +216,14 @@ CAUGHT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "samples", "message"), CAUGHT)
 def test_a_broken_mechanism_is_caught(mechanism: Any, samples: int, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_mechanism(mechanism, samples=samples)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sound", [nz.Laplace(1.0), nz.Gaussian(1.0), nz.DiscreteLaplace(1.0)])
 def test_their_sound_twins_pass(sound: Any) -> None:
     check_mechanism(sound)

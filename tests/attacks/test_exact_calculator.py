@@ -252,6 +252,7 @@ AT_A_DELTA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "factor"), AT_A_DELTA)
 def test_too_little_noise_at_a_delta_is_not_certified(mechanism: Any, factor: float) -> None:
     stated = mechanism.guarantee
@@ -259,6 +260,7 @@ def test_too_little_noise_at_a_delta_is_not_certified(mechanism: Any, factor: fl
     assert nz.exact_delta(mechanism, stated.epsilon) > 1.2 * stated.delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "factor"), AT_A_DELTA)
 def test_their_sound_twins_are_certified(mechanism: Any, factor: float) -> None:
     """The same domain, relation and budget, without the attack."""

@@ -52,6 +52,7 @@ def crafted(count, rng):
         yield np.ldexp(rng.uniform(-1, 1, 6), rng.integers(-140, 127, 6)).astype(np.float32).astype(float)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_update_comes_out_longer_than_the_clip(norm):
     for update in crafted(150, np.random.default_rng(3)):
@@ -74,6 +75,7 @@ def test_many_small_weights_whose_squares_are_lost_in_the_sum(dims):
         assert exact > 1 - Fraction(1, 10**8)  # and the bound takes next to nothing
 
 
+@pytest.mark.slow
 def test_the_plain_sum_of_squares_is_too_small():
     """The twin: what is shown above does happen to squares that are added one after another."""
     vector = np.full(100_000, 2.0**-27.01)
@@ -82,6 +84,7 @@ def test_the_plain_sum_of_squares_is_too_small():
     assert Fraction(float(plain)) < squared_length(vector)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 def test_an_update_of_fixed_length_has_a_direction_whatever_it_is(norm):
     for update in crafted(50, np.random.default_rng(5)):
@@ -90,6 +93,7 @@ def test_an_update_of_fixed_length_has_a_direction_whatever_it_is(norm):
         assert abs(float(squared_length(vector)) - 1) < 1e-6, update
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [5e-324, 1e-300, 1.0, 1.7e308])
 @pytest.mark.parametrize("centre", [-1.7e308, -1.0, 0.0, 5e-324, 1e300])
 @pytest.mark.parametrize("norm", [None, 5e-324, 1.0, 1.7e308])

@@ -357,6 +357,7 @@ def test_sampled_with_noise_that_is_not_constant() -> None:
     assert nz.exact_epsilon(nz.Sampled("gaussian", 1.0, 4, report=2, delta=1e-6)) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 0.75, 9.0, 14.0, 20.0])
 def test_lp_optimal_is_as_near_as_said_to_reporting_positions(epsilon: float) -> None:
     """The window's positions themselves would betray so much; what is reported betrays no more, and little less."""

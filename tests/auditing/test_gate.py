@@ -89,6 +89,7 @@ class MisprintedRange(nz.TensorGaussian):
         return nz.Guarantee(self.epsilon, self.delta)
 
 
+@pytest.mark.slow
 def test_the_misprinted_sensitivity_is_caught() -> None:
     """The twin of the audit above: 6 entries, epsilon 2."""
     finding = gate(MisprintedRange(nz.TensorDomain((2, 3)), 2.0, calibration="idn"))

@@ -42,6 +42,7 @@ def ratio(kind, size, noise, *, unequal=False, methods=("auto",), seeds=SEEDS):
 KINDS = ["zero", "dense", "sparse", "clustered", "ends", "one end", "ladder", "two points", "normal"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.02, 0.3, 3.0])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 3, 10])
@@ -50,6 +51,7 @@ def test_few_dimensions_are_never_hurt(size, kind, noise):
     assert auto <= 1.02 * raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.02, 0.3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [2, 5])
@@ -58,6 +60,7 @@ def test_few_dimensions_with_unequal_noise_are_never_hurt(size, kind, noise):
     assert auto <= 1.02 * raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "unequal"), [("dense", False), ("ladder", False), ("ladder", True), ("normal", True)])
 def test_thirty_dimensions_are_never_hurt(kind, unequal):
     """Where the rule changes, at the truths that were the hardest of some three hundred arrangements."""
@@ -65,6 +68,7 @@ def test_thirty_dimensions_are_never_hurt(kind, unequal):
     assert auto <= 1.02 * raw
 
 
+@pytest.mark.slow
 def test_averaged_priors_with_few_dimensions_would_hurt():
     """The twin, and the reason for the rule by the number of dimensions: five truths two deviations from zero."""
     rng = np.random.default_rng(1)
@@ -96,6 +100,7 @@ def thesis_data(name):
     return 2 * rate / (rate + 4.5 * np.sqrt(rate) + 3) - 1, 150_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "mechanism", "epsilon"),
     [
