@@ -106,6 +106,7 @@ def _mutants(kind: str, count: int) -> list[dict[str, Any]]:
     return [mutated(source.choice(starts), source) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_tables(page: Page, kind: str) -> None:
     """Of 10,000 mutated tables of each kind every one is refused, or spends no more than its campaign promises."""
