@@ -116,6 +116,7 @@ def _close(one: Any, other: Any) -> bool:
 # from a table to an estimate
 
 
+@pytest.mark.slow
 def test_file_equals_memory(people: Path, tmp_path: Path) -> None:
     output = tmp_path / "r.parquet"
     ranges = ("--range", "age=0,100", "--range", "income=0,200000")
@@ -179,6 +180,7 @@ def test_what_answers_with_angles_is_not_asked_of_columns(name: str, people: Pat
     _fails(2, "answers with a magnitude and angles", "privatize", people, "-m", name, "-e", 2, *options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(nz.CATALOGUE) - CURATORS - DIRECTIONS - {"sampled", "sampled-attributes"}))
 def test_every_mechanism_estimates_the_truth(name: str, people: Path, tmp_path: Path) -> None:
     """Twenty-odd mechanisms, at most three dimensions each: one false alarm in a million runs of all."""
@@ -320,6 +322,7 @@ def test_enhance(people: Path, tmp_path: Path) -> None:
     _fails(2, "Unknown method 'magic'", "estimate", output, "--enhance", "magic")
 
 
+@pytest.mark.slow
 def test_distribution(tmp_path: Path) -> None:
     """The means of the reconstructed distributions lie near the true ones, and all mass is somewhere."""
     pq.write_table(pa.table({"low": np.full(20_000, 20.0), "high": np.full(20_000, 80.0)}), tmp_path / "p.parquet")
@@ -520,6 +523,7 @@ def _program(*arguments: Any) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_program(people: Path, tmp_path: Path) -> None:
     output = tmp_path / "r.parquet"
     good = _program("privatize", people, "-m", "hybrid", "-e", 2, "--columns", "score", "-o", output)
@@ -533,6 +537,7 @@ def test_the_program(people: Path, tmp_path: Path) -> None:
     assert json.loads(_program("estimate", output, "--json").stdout)["users"] == USERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_program_leaves_nothing(kill: signal.Signals, tmp_path: Path) -> None:
     pq.write_table(pa.table({f"c{i}": np.zeros(400_000) for i in range(30)}), tmp_path / "large.parquet")

@@ -26,6 +26,7 @@ def collected(name: str, epsilon: float = 1.0) -> tuple[Any, Any]:
     return mechanism, mechanism.privatize(x, rng=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15)
 @given(cuts=st.lists(st.integers(1, 49_999), min_size=1, max_size=6, unique=True), seed=st.integers(0, 2**32))
@@ -42,6 +43,7 @@ def test_any_sharding_and_order_gives_the_same_bits(name: str, cuts: list[int], 
         assert getattr(merged.estimate(), part).tobytes() == getattr(whole.estimate(), part).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 30.0, 1000.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_sums_are_exact_at_extreme_budgets(name: str, epsilon: float) -> None:

@@ -66,6 +66,7 @@ def test_the_documentation_begins_as_the_readme_does() -> None:
     assert "pip install" in first
 
 
+@pytest.mark.slow
 def test_commands_of_the_readme(tmp_path: Path) -> None:
     """The console lines run one after the other, on a table of the kind they name."""
     rows = np.random.default_rng(1).uniform(-1, 1, (500, 8)).round(6)
@@ -106,6 +107,7 @@ def test_bibliography_holds_every_name_and_year() -> None:
     assert not missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_every_mechanism_has_a_page(name: str) -> None:
     """`make docs` can write it: what the class says, and for each of four budgets what holds and what it costs."""

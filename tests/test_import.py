@@ -67,12 +67,14 @@ def test_a_loaded_extra_would_be_seen() -> None:
     assert "mpmath" in _loaded("import mpmath") & LAZY
 
 
+@pytest.mark.slow
 def test_the_core_does_not_wait_for_scipy() -> None:
     """Importing scipy.special takes twice as long as numpy: it is imported when a special function is called."""
     assert _loaded("from noisette import CATALOGUE") & LAZY == {"numpy"}
     assert "scipy" in _loaded("import noisette; noisette.PrivUnit(epsilon=1.0, dims=3)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "needed"),
     [(("--help",), {"click"}), (("mechanisms", "--json"), {"click"}), (("mechanisms",), {"click", "numpy", "rich"})],

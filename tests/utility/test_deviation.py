@@ -139,6 +139,7 @@ MANY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("users", [3, 10_000])
 def test_no_distribution_leaves_the_range(name: str, users: int) -> None:

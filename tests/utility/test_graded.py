@@ -25,6 +25,7 @@ def obtained(read: object, runs: int, seed: int) -> np.ndarray:
     return np.asarray([read(FIVE.aggregate(FIVE.privatize(VALUES, rng=rng)), rng) - VALUES.mean() for _ in range(runs)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [1, 2, 4])
 def test_hiera_without_clipping(mu: int) -> None:
     errors = obtained(lambda a, rng: float(hiera(a, mu=mu, clip=False, rng=rng).value[0]), 1500, mu)
@@ -51,6 +52,7 @@ def test_more_reuse_never_helps() -> None:
         assert np.all(Reused(FIVE, mu).moments(x).variance > FIVE.moments(x).variance)
 
 
+@pytest.mark.slow
 def test_maximum_likelihood() -> None:
     errors = obtained(lambda a, _: maximum_likelihood(a).mean, 400, 9)
     bias, std = simulated(FIVE, lambda a: maximum_likelihood(a).mean, users=4000, values=VALUES, draws=400)
@@ -82,6 +84,7 @@ def test_duchi_keeps_the_matrix_and_no_more() -> None:
     assert np.any(ratios(1.0001 * epsilon) > matrix)
 
 
+@pytest.mark.slow
 def test_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path))
     made = plan_levels(users=10_000, edges=[-1, 0, 1], epsilons=[2.0, 1.0], values=VALUES, optimal_points=8)

@@ -55,6 +55,7 @@ def test_two_dimensions_of_which_one_is_reported_are_opposite() -> None:
     assert joint(mechanism, users=100, values=rows).correlation == pytest.approx(np.array([[1, -1], [-1, 1]]), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("inner", "report"), [("laplace", 1), ("square-wave", 2)])
 def test_sampled_dimensions(inner: str, report: int) -> None:
     """Simulated averages of reports; the twin without covariances is rejected."""
@@ -84,6 +85,7 @@ def test_signs_of_whole_boxes() -> None:
         assert predicted.covariance * 10 == pytest.approx(second, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_signs_of_a_population() -> None:
     mechanism = nz.DuchiBox(epsilon=3.0, dims=4)
     predicted = joint(mechanism, users=len(ROWS), values=ROWS)
@@ -92,6 +94,7 @@ def test_signs_of_a_population() -> None:
     assert not covariances_agree(found, 1.3 * predicted.covariance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [nz.PrivUnit, nz.PrivUnitG])
 def test_caps(cls: Any) -> None:
     mechanism = cls(epsilon=4.0, domain=nz.L2Ball(4, 2.0))
@@ -135,6 +138,7 @@ def test_histogram_entries_are_independent_and_hashes_are_bounded() -> None:
     assert hashed.correlation is None
 
 
+@pytest.mark.slow
 def test_records() -> None:
     """Within attributes and between them, simulated; the twin without covariances is rejected."""
     rng = np.random.default_rng(4)

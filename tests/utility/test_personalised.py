@@ -38,6 +38,7 @@ def population(users: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.beta(2, 5, users) - (1 - region), region
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["plain", "inverse-variance"])
 @pytest.mark.parametrize("inner", ["piecewise", "laplace"])
 def test_predictions_against_collections(inner: str, weights: Any) -> None:
@@ -112,6 +113,7 @@ def test_plain_is_unbiased_whoever_chose_what_and_weights_are_not() -> None:
     assert abs(weighted.value[0] - 0.3) > limit * weighted.std_error[0]
 
 
+@pytest.mark.slow
 def test_merging_is_exact_and_errors_are_honest() -> None:
     """Shards in any order give the same bits; with 400 collections the interval covers as often as it says."""
     choices = Personalised.of("hybrid", epsilons=BUDGETS, regions=HALVES)
@@ -131,6 +133,7 @@ def test_merging_is_exact_and_errors_are_honest() -> None:
     assert (parts[0] + parts[1] + parts[2]).users.sum() == 1500
 
 
+@pytest.mark.slow
 def test_many_dimensions() -> None:
     """The thesis's figure 4.4 in small: some of the dimensions are reported, ten groups."""
     choices = Personalised.of("piecewise", epsilons=[1.0, 5.0, 10.0, 15.0, 20.0], regions=HALVES, dims=20, report=4)

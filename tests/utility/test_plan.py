@@ -16,6 +16,7 @@ def errors(made: Plan) -> dict[str, float]:
     return {candidate.mechanism: candidate.mse for candidate in made.candidates}
 
 
+@pytest.mark.slow
 def test_candidates_are_what_deviation_predicts() -> None:
     for options in ({"values": TENTHS}, {"distribution": "uniform"}, {}):
         made = plan(users=5000, dims=20, epsilon=6.0, delta=1e-6, **options)
@@ -97,6 +98,7 @@ def test_best_report_finds_minima_at_either_end_and_between() -> None:
             assert best_report(lambda m: abs(m - target), dims) == target  # noqa: B023
 
 
+@pytest.mark.slow
 def test_error_per_coordinate_on_the_box() -> None:
     """best-known.md, d = 1,000, divided by d: PrivUnit, Duchi k-of-d and HM k-of-d at three budgets."""
     table = {1.0: (6.33, 4.68, 5.29), 4.0: (0.436, 0.862, 1.02), 8.0: (0.133, 0.431, 0.510)}
@@ -224,6 +226,7 @@ class Slow(nz.Duchi):
 SLOW_BUDGETS: list[float] = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [1, 50])
 def test_slow_mechanisms_must_be_named(dims: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(nz.CATALOGUE, "slow", Slow)
@@ -283,6 +286,7 @@ def test_bad_input(options: dict[str, object], message: str) -> None:
         plan(**({"users": 10, "epsilon": 1.0} | options))
 
 
+@pytest.mark.slow
 def test_five_thousand_dimensions_whatever_is_known() -> None:
     """How long that takes is measured in benchmarks/sizes.py."""
     table = np.random.default_rng(8).uniform(-1, 1, (50, 5000))

@@ -54,6 +54,7 @@ def scores(noise: Any, wrong: Any, gradient: np.ndarray) -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("std", STDS)
 @pytest.mark.parametrize("dims", DIMS)
 def test_predicted_errors_are_those_of_a_simulation(dims: int, std: float) -> None:
@@ -108,6 +109,7 @@ def test_the_quadrature_is_fine_enough() -> None:
     assert turns[0] != pytest.approx(k / 500, rel=0.1)
 
 
+@pytest.mark.slow
 def test_angles_of_noise_that_differs_are_those_of_integrals_and_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     for x, y, s, t in ((0.3, -0.8, 1.0, 0.2), (2.0, 0.1, 0.01, 3.0), (-0.5, 0.0, 0.7, 0.7)):
 
@@ -156,6 +158,7 @@ def test_lengths_and_cosines_are_those_of_integrals_over_the_plane() -> None:
         assert cosine == pytest.approx(facing, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_noise_of_several_sizes_and_directions_is_predicted() -> None:
     g = unit(40)
     rng = np.random.default_rng(6)
@@ -211,6 +214,7 @@ def test_theorem_6_is_the_difference_of_squared_distances() -> None:
     assert there.item_a == step.item_a
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [VectorNoise(0.2), SphericalNoise(0.1, 0.4), SphericalNoise(0.1, 0.4, 0.3)], ids=str)
 def test_the_expected_difference_is_that_of_a_simulation(noise: Any) -> None:
     rng = np.random.default_rng(4)
