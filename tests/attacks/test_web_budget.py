@@ -11,6 +11,7 @@ import copy
 import json
 import random
 import shutil
+import subprocess
 from decimal import Decimal
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 from tests.attacks.web_tables import FINE, KINDS, UNIT, Page, honest, mutated, refused, shown, spent
+
+import noisette as nz
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node, in which the scripts run, is not installed")
 
@@ -263,3 +266,41 @@ def test_no_random_number_is_the_collectors_or_the_weak_generators() -> None:
     assert "Math.random" not in texts["laws.js"] + texts["random.js"]
     assert texts["noisette.js"].count("Math.random") == 1, "the pause before another attempt, and nothing else"
     assert texts["random.js"].count("crypto.getRandomValues") == 1
+
+
+DEVICE = """import { Client } from "./noisette.js";
+const kept = new Map();
+globalThis.localStorage = { getItem: name => kept.get(name) ?? null, setItem: (name, text) => kept.set(name, text) };
+globalThis.navigator ??= {}; // without locks
+let told = null;
+globalThis.fetch = async () => new Response(JSON.stringify(told));
+const client = await Client.open("https://collector.example", { apiKey: "key", epsilon: 9 }), said = [];
+const lines = (await new Response(process.stdin).text()).split("\\n").filter(Boolean);
+for (const line of lines) {
+  told = JSON.parse(line);
+  try { said.push(await client.answer(told.id, { x: 73 })); } catch (error) { said.push(`refused: ${error.message}`); }
+}
+console.log(JSON.stringify(said));
+"""
+
+
+@pytest.mark.parametrize("name", ["q", "__proto__", "constructor", "hasownproperty"])
+def test_a_campaign_by_the_name_of_something_else(page: Page, name: str) -> None:
+    """What was asked under the id '__proto__' was not remembered: its range could change with every visit."""
+    shows = []
+    for low, high in ((0.0, 120.0), (60.0, 120.0), (60.0, 90.0)):
+        table = nz.Duchi(epsilon=0.1, domain=nz.Interval(low, high)).table()
+        shows.append(shown(table, [{"name": "x", "range": [low, high]}], 0.1) | {"id": name, "answers": "fresh"})
+    (page.folder / "device.js").write_text(DEVICE, encoding="utf-8")
+    done = subprocess.run(
+        ["node", str(page.folder / "device.js")],
+        input="\n".join(map(json.dumps, [*shows, shows[0]])),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    first, *others, again = json.loads(done.stdout)
+    assert first is True, first
+    assert all("asks something else than before" in str(one) for one in others), others
+    assert again is False, again

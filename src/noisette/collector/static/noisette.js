@@ -300,7 +300,11 @@ export class Client {
   #read() {
     const stored = localStorage.getItem(this.#place);
     const fresh = { secret: randomHex(32), spent: 0, campaigns: {}, answers: {}, tokens: {}, queue: [] };
-    return stored ? { ...fresh, ...JSON.parse(stored) } : fresh;
+    const state = stored ? { ...fresh, ...JSON.parse(stored) } : fresh;
+    for (const name of ["campaigns", "answers", "tokens"]) { // without a prototype: an id may be '__proto__'
+      state[name] = Object.assign(Object.create(null), state[name]);
+    }
+    return state;
   }
 
   /** Change the state, alone among all tabs of this page, and write it before anything else happens. */
