@@ -11,7 +11,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._random import Rng, is_secret
-from noisette._special import erfcx, log_ndtr, ndtr
+from noisette._special import erfcx, ndtr
 from noisette._validate import FloatArray
 
 Unit = Literal["element", "record", "example"]
@@ -120,12 +120,11 @@ class Guarantee:
                 f"This guarantee is {self}, and cannot be counted as unit {unit}, model {model}, relation {relation}: "
                 f"{why}."
             )
-        if self.relation != "add-remove" or relation == "add-remove":
+        if changes(self.relation, relation) == 1:
             return replace(self, model=model, relation=relation)
-        grown = 1 + math.exp(min(self.epsilon, 700.0))
-        return Guarantee(
-            2 * self.epsilon, min(1.0, grown * self.delta * (1 + 2.0**-50)), unit=unit, model=model, relation=relation
-        )
+        grown = math.inf if self.epsilon > 700 else 1 + math.exp(self.epsilon)
+        delta = min(1.0, grown * self.delta * (1 + 2.0**-50)) if self.delta > 0 else 0.0
+        return Guarantee(2 * self.epsilon, delta, unit=unit, model=model, relation=relation)
 
     def zcdp(self) -> float:
         """Return rho = epsilon^2 / 2 of the concentrated guarantee that a pure one implies (Bun, Steinke 2016, 1.4)."""
@@ -146,6 +145,11 @@ class Guarantee:
             "claim": None if self.claim is None else vars(self.claim).copy(),
             "claim_holds": self.claim_holds,
         } | ({} if self.matrix is None else {"matrix": [list(row) for row in self.matrix]})
+
+
+def changes(stated: Relation, wanted: Relation) -> int:
+    """Return how many changes under the stated relation make up one under the wanted one, which it implies."""
+    return 2 if (stated, wanted) == ("add-remove", "replace") else 1
 
 
 def warn_unsound(name: str, guarantee: Guarantee) -> None:
@@ -176,11 +180,13 @@ def gaussian_delta(mu: float | FloatArray, epsilon: float) -> Any:
     """
     half = np.asarray(mu, dtype=float) / 2
     with np.errstate(divide="ignore", over="ignore"):
-        centre = np.minimum(np.divide(epsilon, 2 * half), 1e8)  # beyond 40, delta is below the smallest float
+        centre = np.minimum(np.divide(epsilon, 2 * half), half + 40)  # beyond, delta is below the smallest float
     near, far = centre - half, centre + half
-    gap = np.where(half < _SERIES_BELOW, _mills_gap(centre, half), _mills(np.maximum(near, -5.0)) - _mills(far))
-    likely = ndtr(-near) - np.exp(epsilon + log_ndtr(-far))
-    return np.where(near < -5, likely, np.exp(-near * near / 2) / math.sqrt(2 * math.pi) * gap)[()]
+    density = np.exp(-(np.maximum(near, -40.0) ** 2) / 2) / math.sqrt(2 * math.pi)
+    series = _mills_gap(np.minimum(centre, 41.0), np.minimum(half, _SERIES_BELOW))
+    gap = np.where(half < _SERIES_BELOW, series, _mills(np.maximum(near, -5.0)) - _mills(far))
+    # far below the mean Mills' ratio overflows; exp(e) Phi(-far) must not be computed as such: e may have no digit left
+    return np.where(near < -5, ndtr(-near) - density * _mills(far), density * gap)[()]
 
 
 def _mills(x: FloatArray) -> FloatArray:

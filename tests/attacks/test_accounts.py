@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import dp_accounting
@@ -25,6 +26,7 @@ from noisette.accounting import (
     event,
     gdp,
     loss_distribution,
+    noise_multiplier,
     privacy_curve,
     rdp,
     sampled_gaussian,
@@ -136,6 +138,28 @@ def test_little_noise_does_not_undo_sampling() -> None:
     assert sampled_gaussian(0.05 / 64, 1e-5, releases=400, sampling_prob=64 / 50_000).epsilon < 5.8e6
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("noise", [1e-7, 1e-9, 1e-12, 1e-100])
+def test_next_to_no_noise(noise: float, relation: Any) -> None:
+    """At 1e-9 an epsilon of 1.8e17 was stated for 5.0e17: exp(epsilon) was multiplied by a chance without digits."""
+    mu = (1 if relation == "add-remove" else 2) / noise
+    for delta in (1e-9, 0.3, 0.9):
+        for releases in (1, 4):
+            far = mu * math.sqrt(releases)
+            truth = far * far / 2 + far * NormalDist().inv_cdf(1 - delta)  # but for a chance below 1 / far
+            stated = sampled_gaussian(noise, delta, releases=releases, relation=relation).epsilon
+            assert truth * (1 - 1e-12) - far <= stated <= truth * (1 + 1e-10) + far
+
+
+@pytest.mark.parametrize("releases", [1, 820])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.04, 350.0])
+def test_an_example_that_is_hardly_ever_drawn(epsilon: float, releases: int) -> None:
+    """Delta covers that it is drawn at all, so any noise will do: the search went on to mu = infinity, and raised."""
+    found = noise_multiplier(epsilon, 1e-8, releases=releases, sampling_prob=1e-12)
+    assert 0 < found <= 1e-6
+    assert sampled_gaussian(found, 1e-8, releases=releases, sampling_prob=1e-12).epsilon <= epsilon
+
+
 KINDS = [
     nz.Guarantee(0.5, 1e-7, unit=unit, model=model, relation=relation)
     for unit, model, relation in itertools.product(
@@ -224,6 +248,72 @@ def test_composing_across_relations() -> None:
             compose([local, other])
     with pytest.raises(ValueError, match="has to hold for any pair of values"):
         shuffled(nz.Guarantee(1.0, relation="replace"), 1000, 1e-6)
+
+
+def test_a_release_without_an_epsilon_beside_another_relation() -> None:
+    """2 epsilon is epsilon where that is 0, so the release was taken for converted: its delta was not doubled."""
+    swapped = nz.Guarantee(0.0, 1e-3, model="central", relation="add-remove")
+    other = nz.Guarantee(1.0, 1e-9, model="central", relation="replace")
+    with pytest.raises(ValueError, match="No epsilon meets delta"):  # with a chance of 2e-3 anything may be told
+        compose([swapped, other], delta=1.5e-3)
+    assert compose([swapped, other], delta=2.1e-3).epsilon > 0.9
+
+
+def test_a_delta_that_only_a_huge_epsilon_makes_matter() -> None:
+    """exp(epsilon) was cut off at exp(700): 1e-320 became 1e-16, where (1 + exp(720)) 1e-320 is 5e-8."""
+    for epsilon in (699.0, 701.0, 720.0, 1e6, math.inf):
+        own = nz.Guarantee(epsilon, 1e-320, model="central", relation="add-remove")
+        pair = own.implied(unit="record", model="central", relation="replace")
+        assert math.log(pair.delta) >= min(0.0, epsilon + math.log(1e-320)) - 1e-9
+        pure = nz.Guarantee(epsilon, model="central", relation="add-remove")
+        assert pure.implied(unit="record", model="central", relation="replace").delta == 0
+
+
+def test_noise_without_an_epsilon_in_a_concentrated_account(tmp_path: Path) -> None:
+    """The same with rho: what states (0, delta) under add-remove costs four times its rho under replace."""
+
+    class Faint(Decoy, EventDeclared):
+        def privacy_event(self) -> GaussianEvent:
+            return GaussianEvent(0.01)
+
+    faint: Any = Faint(nz.Guarantee(0.0, 0.005, model="central", relation="add-remove"))
+    with Ledger(tmp_path / "budget.db") as ledger:
+        ledger.open_account("two", 1.0, 1e-6, model="central", relation="replace", composition="zcdp")
+        assert ledger.debit("two", faint).rho == Decimal("0.0002")
+
+
+@pytest.mark.parametrize("composition", ["basic", "zcdp"])
+@pytest.mark.parametrize(
+    "spent", [True, "0.1", b"1", None, math.nan, -0.1, math.inf, 0.0, 10**400, Decimal("1e999999"), nz.Guarantee(0.0)]
+)
+def test_debits_that_are_no_amounts(tmp_path: Path, spent: Any, composition: Any) -> None:
+    """A concentrated account took texts and truth values; both kinds stopped at huge numbers with other errors."""
+    with Ledger(tmp_path / "budget.db") as ledger:
+        ledger.open_account("user", 1.0, 1e-6, composition=composition)
+        with pytest.raises((TypeError, ValueError)):
+            ledger.debit("user", spent)
+        assert ledger.balance("user").debits == 0
+
+
+@pytest.mark.parametrize("composition", ["basic", "zcdp"])
+@pytest.mark.parametrize("spent", [Decimal("1e-400"), nz.Guarantee(5e-324), nz.Guarantee(1e-200)])
+def test_debits_too_small_for_a_float_cost_something(tmp_path: Path, spent: Any, composition: Any) -> None:
+    """rho of an epsilon of 1e-200 is no float: it was a division by zero, or cost nothing for ever."""
+    with Ledger(tmp_path / "budget.db") as ledger:
+        ledger.open_account("user", 1.0, 1e-6, composition=composition)
+        receipt = ledger.debit("user", spent)
+        assert receipt.epsilon + receipt.rho > 0
+
+
+@pytest.mark.parametrize("key", [math.nan, 7, 7.0, b"report-1"])
+def test_a_key_that_the_file_would_not_find_again(tmp_path: Path, key: Any) -> None:
+    """SQLite keeps NaN as nothing, so one report was debited at each attempt, and 7 was another report's '7'."""
+    with Ledger(tmp_path / "budget.db") as ledger:
+        ledger.open_account("user", 1.0)
+        ledger.debit("user", 0.1, idempotency_key="7")
+        with pytest.raises(TypeError, match="Nothing was debited"):
+            ledger.debit("user", 0.1, idempotency_key=key)
+        assert ledger.balance("user").debits == 1
 
 
 def test_group_privacy_is_attained() -> None:

@@ -12,13 +12,14 @@ from typing import Any
 from noisette.accounting.composition import zcdp
 from noisette.accounting.conversions import zcdp_epsilon
 from noisette.accounting.curves import Released
-from noisette.guarantees import Guarantee
+from noisette.guarantees import Guarantee, changes
 
 Amount = float | Decimal | Fraction
 
 PLACES = {"epsilon": 12, "delta": 18, "rho": 15}  # decimal places that are kept; debits round up, limits down
 UNSTATED = ""  # model and relation of an account that a former version opened
 _LARGEST = 2**62  # of the integers in a ledger's file
+_DIGITS = 30  # before the point: no such number fits, whatever its places
 _EXACT = Context(prec=400)
 
 
@@ -111,18 +112,21 @@ def amounts_of(spent: Any, account: dict[str, Any]) -> tuple[dict[str, int], str
             raise ValueError(f"Account {account['key']!r} refuses a debit. {error} Nothing was debited.") from error
         if any(getattr(stated, name) != value for name, value in terms.items()):
             converted = f"{stated}, counted as {counted}"
+    costs: dict[str, Any] = {"epsilon": counted, "delta": 0, "rho": 0}
     if account["composition"] == "zcdp":
-        source: Any = spent if isinstance(spent, Guarantee | Released) else Guarantee(float(spent))
-        rho = zcdp(source)
-        if isinstance(counted, Guarantee) and counted.epsilon > stated.epsilon:
-            rho *= 4  # two steps of group privacy: Bun, Steinke 2016, Proposition 1.9
+        if not isinstance(stated, Guarantee):
+            spent = Guarantee(float(as_decimal(in_units(spent, "epsilon", ROUND_CEILING), "epsilon")))
+        rho = zcdp(spent)
+        if isinstance(stated, Guarantee) and changes(stated.relation, account["relation"]) == 2:
+            rho *= 4  # group privacy: Bun, Steinke 2016, Proposition 1.9
             rho = min(rho, zcdp(counted)) if counted.delta == 0 else rho
-        return {"epsilon": 0, "delta": 0, "rho": in_units(rho, "rho", ROUND_CEILING)}, converted
-    epsilon, delta = (counted.epsilon, counted.delta) if isinstance(counted, Guarantee) else (counted, 0)
-    amounts = {n: in_units(v, n, ROUND_CEILING) for n, v in (("epsilon", epsilon), ("delta", delta))}
-    if amounts["epsilon"] == 0 and amounts["delta"] == 0:
+        costs |= {"epsilon": 0, "rho": rho}
+    elif isinstance(counted, Guarantee):
+        costs |= {"epsilon": counted.epsilon, "delta": counted.delta}
+    amounts = {name: in_units(cost, name, ROUND_CEILING) for name, cost in costs.items()}
+    if not any(amounts.values()):
         raise ValueError(f"Expected a release that costs something, got {spent!r}.")
-    return amounts | {"rho": 0}, converted
+    return amounts, converted
 
 
 def in_units(value: Any, name: str, rounding: str) -> int:
@@ -137,9 +141,9 @@ def in_units(value: Any, name: str, rounding: str) -> int:
         scaled = value * scale
         units = math.ceil(scaled) if rounding == ROUND_CEILING else math.floor(scaled)
     else:
-        exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
-        if not exact.is_finite():
-            raise ValueError(f"Expected {name}={value!r} to be finite.")
+        exact = Decimal(value if isinstance(value, Decimal | int) else repr(float(value)))
+        if not exact.is_finite() or exact.adjusted() > _DIGITS:
+            raise ValueError(f"Expected {name}={value!r} to be finite, and small enough for a ledger.")
         units = int(_EXACT.multiply(exact, Decimal(scale)).to_integral_value(rounding=rounding))
     if units < 0:
         raise ValueError(f"Expected {name}={value!r} >= 0.")

@@ -15,7 +15,7 @@ from noisette.accounting._numbers import binomial_window, least_above, log_binom
 from noisette.accounting.conversions import gdp_epsilon, zcdp_epsilon, zcdp_from_pure
 from noisette.accounting.curves import Curve, Released, privacy_curve
 from noisette.accounting.events import Releasable, concentration, gdp, loss_distribution
-from noisette.guarantees import Guarantee
+from noisette.guarantees import Guarantee, changes
 
 _LEAST_FOURIER = 1e-12  # deltas below it would drown in the rounding of a Fourier transform
 _SHY = 1 - 1e-6  # share of delta that a composed distribution may use; the rest is for that rounding
@@ -179,13 +179,14 @@ def _stated(part: Releasable) -> Guarantee:
 def _in_common_terms(parts: list[Releasable]) -> list[Releasable]:
     """Return the releases, those under add-remove beside others under replace by what they imply; refuse other mixes.
 
-    Where a release costs the same under the common terms, it is kept: its own curve is composed.
+    Where one change is one change under the common terms too, the release is kept: its own curve is composed.
     """
     stated = [_stated(part) for part in parts]
     terms = _common_terms(stated)
+    implied = [own.implied(**terms) for own in stated]
     return [
-        part if found.epsilon == own.epsilon else found
-        for part, own, found in ((part, own, own.implied(**terms)) for part, own in zip(parts, stated, strict=True))
+        part if changes(own.relation, terms["relation"]) == 1 else found
+        for part, own, found in zip(parts, stated, implied, strict=True)
     ]
 
 

@@ -28,7 +28,7 @@ def zcdp_from_pure(epsilon: float) -> float:
     (0.462117, 3.85611)
     """
     epsilon = _validate.epsilon(epsilon)
-    return epsilon * math.tanh(epsilon / 2) * (1 + 2.0**-50)
+    return max(epsilon * math.tanh(epsilon / 2) * (1 + 2.0**-50), math.ulp(0.0))  # of tiny budgets it underflows
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:

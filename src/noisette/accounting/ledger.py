@@ -219,6 +219,9 @@ class Ledger:
         taken again: it returns the first one's receipt with ``replayed=True``. Send then the report that was made the
         first time; a fresh one would be a second release.
         """
+        for name, text in (("key", key), ("note", note), ("idempotency_key", idempotency_key)):
+            if not (isinstance(text, str) or (text is None and name == "idempotency_key")):
+                raise TypeError(f"Expected {name}={text!r} to be a text. Nothing was debited.")
         with self._reading() as connection:
             found = self._account(connection, key)
         amounts, converted = amounts_of(spent, found)  # terms do not change once stated: no need to hold a lock

@@ -52,7 +52,7 @@ def sampled_epsilon(
 ) -> float:
     """Return the least epsilon that is known to hold at delta."""
     reach = (1.0 if relation == "add-remove" else 2.0) / multiplier
-    whole = gdp_epsilon(reach * math.sqrt(releases), delta) * (1 + 1e-12)  # what holds without sampling holds with it
+    whole = gdp_epsilon(reach * math.sqrt(releases), delta * _SHY) * (1 + 1e-12)  # without sampling, hence with it
     if sampling_prob == 1:
         return whole
     return min(whole, _amplified(multiplier, delta, releases, sampling_prob, relation))
