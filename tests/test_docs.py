@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,11 +31,23 @@ def _examples(text: str) -> str:
     return "\n".join(kept)
 
 
+class _Runner(doctest.DocTestRunner):
+    """Lets the lack of a package out, for which a test is skipped where it is an extra's."""
+
+    def report_unexpected_exception(self, out: Any, test: Any, example: Any, exc_info: Any) -> None:
+        error = exc_info[1]
+        while error is not None and not isinstance(error, ModuleNotFoundError):
+            error = error.__cause__ or error.__context__
+        if error is not None:
+            raise error
+        super().report_unexpected_exception(out, test, example, exc_info)
+
+
 def _failures(text: str, name: str) -> list[str]:
     """Run the examples of a page in one namespace and return what went wrong."""
     test = doctest.DocTestParser().get_doctest(_examples(text), {}, name, name, 0)
     output: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=output.append)
+    _Runner(optionflags=FLAGS, verbose=False).run(test, out=output.append)
     return output
 
 
