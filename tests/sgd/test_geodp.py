@@ -179,6 +179,7 @@ def test_one_example_moves_what_is_summed_by_no_more_than_the_noise_follows(aver
     """Adding an example to any batch: here to many batches, and to one where it turns the mean around."""
     geo = sgd.Geo(0.4, average)
     private = start(geo)
+    geo = private.optimizer.perturb
     bound = geo.diameter / 2 if average == "angles" else geo.diameter
     tensors = private.loader.dataset.tensors
     reach = 0.0
@@ -217,6 +218,7 @@ def test_an_average_can_be_turned_around_by_one_example():
 def test_two_releases_share_the_budget(perturb):
     """Of batches without examples only noise is left; its scale over what one example moves is the multiplier."""
     private = start(perturb)
+    perturb = private.optimizer.perturb
     magnitudes, angles = [], []
     for _ in range(300):
         drawn = private.optimizer._rng.bit_generator.state

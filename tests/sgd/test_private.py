@@ -71,6 +71,7 @@ def bounded(rule, gradient):
 def test_the_sum_is_that_of_bounded_gradients(rule, reduction):
     dataset = data(12)
     model, optimizer, _ = private = start(dataset=dataset, batch=12, clip=rule, loss_reduction=reduction, rng=1)
+    rule = optimizer.clip
     inputs, targets = dataset.tensors
     functional.cross_entropy(model(inputs), targets, reduction=reduction).backward()
     seen = rule.total(optimizer.recorder.parts(), 12.0 if reduction == "mean" else 1.0)
@@ -91,6 +92,7 @@ def test_the_sum_is_that_of_bounded_gradients(rule, reduction):
 def test_layers_are_bounded_on_their_own_and_together(rule):
     dataset = data(12)
     model, optimizer, _ = start(dataset=dataset, batch=12, clip=rule, rng=1)
+    rule = optimizer.clip
     inputs, targets = dataset.tensors
     functional.cross_entropy(model(inputs), targets).backward()
     each = rule.each(optimizer.recorder.parts(), 12.0)
@@ -130,6 +132,7 @@ def test_a_quantile_pays_for_itself():
     dataset = TensorDataset(torch.zeros(1000, 50), torch.zeros(1000, 40))
     rule = sgd.Quantile(1.0, rate=1.0, share=0.2)
     private = start(dataset=dataset, batch=100, model=model, clip=rule, rng=3, lr=0.0, epochs=100)
+    rule = private.optimizer.clip
     gradients, counts = [], []
     for _ in range(400):
         before = rule.l2_clip_norm = 1.0
@@ -151,6 +154,7 @@ def test_the_threshold_finds_the_quantile():
     torch.nn.init.constant_(model.weight, 1.0)
     rule = sgd.Quantile(5.0, quantile=0.25, share=0.5)
     private = start(dataset=dataset, batch=500, model=model, clip=rule, rng=4, lr=0.0, epochs=20, target=(50.0, 1e-5))
+    rule = private.optimizer.clip
     for _ in range(20):
         for inputs, targets in private.loader:
             private.optimizer.zero_grad()

@@ -144,8 +144,9 @@ def test_directions_help_in_a_box_and_not_in_a_ball():
     for label, clip in (("ball", 0.7), ("box", sgd.LInf(0.02))):
         for perturb in (sgd.TensorGaussian(), sgd.TensorGaussian(subspaces=used)):
             private = start(perturb, clip)
-            scale = perturb.scales(private.optimizer.clip, 1.0)["1"]["weight"]
-            seen[label, bool(perturb.subspaces)] = scale**2 * perturb._noises["1"]["weight"].modes[0].variances[0]
+            noise = private.optimizer.perturb
+            scale = noise.scales(private.optimizer.clip, 1.0)["1"]["weight"]
+            seen[label, bool(perturb.subspaces)] = scale**2 * noise._noises["1"]["weight"].modes[0].variances[0]
     assert seen["ball", True] == pytest.approx(seen["ball", False], rel=1e-9)
     assert seen["box", True] < 0.9 * seen["box", False]
 

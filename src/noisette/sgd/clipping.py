@@ -104,6 +104,9 @@ class Clip:
         ``release`` returns a count with noise, given by how much an example changes it.
         """
 
+    def forget(self) -> None:
+        """Forget what was counted of a batch that was left before its last piece."""
+
     def state(self) -> dict[str, Any]:
         """Return what changes during training."""
         return {}
@@ -263,7 +266,7 @@ class PerLayer(Clip):
 
     l2_clip_norm: float = 1.0
     shares: Sequence[float] | None = None
-    _thresholds: tuple[float, ...] = field(default=(), init=False)
+    _divided: tuple[float, ...] = field(default=(), init=False)  # shares as they are now
 
     def __post_init__(self) -> None:
         _validate.positive(self.l2_clip_norm, "l2_clip_norm")
@@ -277,21 +280,18 @@ class PerLayer(Clip):
     @property
     def thresholds(self) -> tuple[float, ...]:
         """The norm to which each layer's gradient is clipped."""
-        return self._thresholds
+        total = math.fsum(self._divided)
+        whole = self.l2_clip_norm * (1 - 2.0**-40)  # so that the squares add up to no more than the norm's
+        return tuple(whole * math.sqrt(share / total) for share in self._divided)
 
     def start(self, dims: Mapping[str, int]) -> None:
         shares = [1.0] * len(dims) if self.shares is None else list(self.shares)
         if len(shares) != len(dims):
             raise ValueError(f"Expected {len(dims)} shares, one for each of {', '.join(dims)}; got {len(shares)}.")
-        self._divide(shares)
-
-    def _divide(self, shares: Sequence[float]) -> None:
-        total = math.fsum(shares)
-        whole = self.l2_clip_norm * (1 - 2.0**-40)  # so that the squares add up to no more than the norm's
-        self._thresholds = tuple(whole * math.sqrt(share / total) for share in shares)
+        self._divided = tuple(shares)
 
     def weights(self, squares: Tensor) -> Tensor:
-        return (squares.new_tensor(self._thresholds)[:, None] / squares.sqrt()).clamp(max=1.0)
+        return (squares.new_tensor(self.thresholds)[:, None] / squares.sqrt()).clamp(max=1.0)
 
 
 @dataclass
@@ -320,7 +320,7 @@ class Curvature(PerLayer):
     def _set(self) -> None:
         total = math.fsum(self._curvature)
         if total > 0:
-            self._divide([0.9 * h / total + 0.1 / len(self._curvature) for h in self._curvature])
+            self._divided = tuple(0.9 * h / total + 0.1 / len(self._curvature) for h in self._curvature)
 
     def state(self) -> dict[str, Any]:
         return {"curvature": list(self._curvature)}
@@ -357,10 +357,13 @@ class Quantile(Normed):
 
     def ask(self, expected: float, release: Callable[[float, float], float]) -> None:
         noisy = release(self._within, 0.5)
-        self._within = 0.0
+        self.forget()
         inside = min(max(noisy / expected + 0.5, 0.0), 1.0)
         moved = math.log(self.l2_clip_norm) - self.rate * (inside - self.quantile)
         self.l2_clip_norm = math.exp(min(max(moved, -_FARTHEST), _FARTHEST))
+
+    def forget(self) -> None:
+        self._within = 0.0
 
 
 CLIPS: dict[str, type[Clip]] = {

@@ -20,6 +20,7 @@ from noisette.sgd.layers import Laid, Part
 from noisette.sgd.perturbation import Perturbation, Shapes
 from noisette.utility.sgd import Noise, SphericalNoise
 
+_LARGEST = 1e30  # that an example's numbers may be multiplied by or come to, in single precision
 Average = Literal["angles", "gradient"]
 
 
@@ -102,6 +103,9 @@ class Geo(Perturbation):
     def _angle_sums(self, laid: Sequence[tuple[Laid, Tensor]], lengths: Tensor) -> Tensor:
         """Return the sums of the examples' clipped angles, of gradients in single precision with their factors."""
         whole = torch.where(lengths > 0, 1 / lengths, 0.0)
+        for entry, row in laid:  # what single precision cannot hold has no direction, and moves no one else's
+            longest = 1.0 if entry.right is None else entry.left.abs().amax(1).double().clamp(min=1.0)
+            whole = torch.where(row * whole * longest < _LARGEST, whole, 0.0)
         rows = [
             Rows(
                 entry.left.numpy(),

@@ -203,7 +203,13 @@ def _formed_sooner(positions: int, fan_in: int, fan_out: int) -> bool:
 
 def _known_precision(tensor: Tensor) -> bool:
     """Tell whether matrix products keep the precision of their factors: fast modes of single precision do not."""
-    return tensor.dtype == torch.float64 or torch.get_float32_matmul_precision() == "highest"
+    if tensor.dtype == torch.float64:
+        return True
+    backend: Any = torch.backends.mkldnn if tensor.device.type == "cpu" else torch.backends.cuda
+    try:  # torch has an older way to say it, which shows here too, and does not answer once this one was used
+        return str(backend.matmul.fp32_precision) in ("none", "ieee")
+    except (AttributeError, RuntimeError):
+        return False
 
 
 def _compared_squares(inputs: Tensor, outputs: Tensor) -> Tensor:

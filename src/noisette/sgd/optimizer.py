@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import uuid
@@ -65,6 +66,8 @@ class PrivateOptimizer(Optimizer):
             raise ValueError(f"Expected loss_reduction={loss_reduction!r} to be 'mean' or 'sum', as in the loss.")
         _check_one_gradient(inner)
         self.inner, self.recorder, self.loader, self.budget = inner, recorder, loader, budget
+        # rules learn the model and more: what serves a second run, with another model, must not change this one
+        clip, perturb = copy.deepcopy(clip), copy.deepcopy(perturb)
         self.clip, self.perturb, self._loss_reduction = clip, perturb, loss_reduction
         self._rng, self._seeded = rng, seeded
         self._run = uuid.uuid4().hex
@@ -78,6 +81,7 @@ class PrivateOptimizer(Optimizer):
         self.stepped = False
         self.watcher: Watcher | None = None
         self._sums: Sums | None = None
+        self._summed: int | None = None  # the batch whose pieces the sums hold
         self._trained = list(recorder.parameters())  # as it is now: what is unfrozen later is not private
         self._known = {id(parameter) for _, _, parameter in self._trained}
         if self._unknown(inner.param_groups):
@@ -229,7 +233,11 @@ class PrivateOptimizer(Optimizer):
         )
 
     def _source(self) -> bool:
-        """Tell whether the recorded piece ends its batch; warn of examples that the Poisson loader did not draw."""
+        """Tell whether the recorded piece ends its batch; warn of examples that the Poisson loader did not draw.
+
+        Sums hold pieces of one batch. What was summed of a batch whose last piece never came is forgotten: an example
+        that is in two batches would count twice in one step. Examples of others' are a batch of their own.
+        """
         found = self.loader.account_for(self.recorder.examples)
         if found is None:
             warnings.warn(
@@ -238,8 +246,16 @@ class PrivateOptimizer(Optimizer):
                 PrivacyWarning,
                 stacklevel=3,
             )
-            return self.loader.complete
-        return found
+        batch, complete = (None, True) if found is None else found
+        if self._sums is not None and (batch is None or batch != self._summed):
+            self._forget()
+        self._summed = batch
+        return complete
+
+    def _forget(self) -> None:
+        """Forget what pieces of a batch have added up to."""
+        self._sums = None
+        self.clip.forget()
 
     def _collect(self) -> None:
         self.recorder.notes.check(self.recorder.examples, self._loss_reduction)
@@ -320,6 +336,7 @@ class PrivateOptimizer(Optimizer):
         self.inner.load_state_dict(state_dict["inner"])
         for run, steps in private["made"].items():
             self._made[run] = max(int(steps), self._made.get(run, 0))
+        self._forget()
         self.clip.restore(private["clip"])
         self.loader.position = int(private["position"])
         if self._seeded and "generators" in private:

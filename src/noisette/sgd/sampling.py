@@ -15,6 +15,7 @@ from torch.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    Subset,
     SubsetRandomSampler,
     TensorDataset,
     default_collate,
@@ -56,7 +57,8 @@ class PoissonLoader:
         self.steps = _validate.integer(steps, "steps", low=1)
         self.physical_batch = _validate.integer(physical_batch, "physical_batch", low=1)
         self.complete = True
-        self._given: deque[tuple[int, bool]] = deque()
+        self._given: deque[tuple[int, int, bool]] = deque()  # batch, examples, whether the piece ends its batch
+        self._batches = 0
         self.rng = rng
         self.position = 0
         self.collate = collate
@@ -94,23 +96,25 @@ class PoissonLoader:
         self._given.clear()  # a loop that was left has left its batches
         while self.position < self.steps:
             pieces = self._pieces()
+            self._batches += 1
+            batch = self._batches
             for place, piece in enumerate(pieces):
                 self.complete = place == len(pieces) - 1
                 if self.complete:
                     self.position += 1
-                self._given.append((len(piece), self.complete))
+                self._given.append((batch, len(piece), self.complete))
                 yield self.fetch(piece)
         self.position = 0
 
-    def account_for(self, examples: int) -> bool | None:
-        """Take a piece of so many examples off those that were given; tell whether it ends its batch, None if none is.
+    def account_for(self, examples: int) -> tuple[int, bool] | None:
+        """Take a piece of so many examples off those that were given; tell its batch and whether it ends it, or None.
 
         Pieces that were given before it are passed over.
         """
         while self._given:
-            size, complete = self._given.popleft()
+            batch, size, complete = self._given.popleft()
             if size == examples:
-                return complete
+                return batch, complete
         return None
 
     def draw(self) -> Iterator[Any]:
@@ -127,7 +131,7 @@ class PoissonLoader:
         """Return some examples as a batch."""
         if self._members is not None:
             indices = self._members[np.asarray(indices, dtype=np.int64)]
-        if isinstance(self.dataset, TensorDataset):
+        if type(self.dataset) is TensorDataset and self.collate is default_collate:
             chosen = torch.as_tensor(indices, dtype=torch.int64)
             return [tensor[chosen] for tensor in self.dataset.tensors]
         if len(indices):
@@ -162,6 +166,8 @@ def _size(dataset: Any) -> int:
     """Return how many examples there are, or an error for data that only comes in a row."""
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise TypeError("Expected a data set with a length, so that each example can be drawn on its own.")
+    if isinstance(dataset, Subset) and len(set(map(int, dataset.indices))) != len(dataset.indices):
+        raise ValueError("Expected a Subset without repetitions: an example would count several times.")
     return len(dataset)
 
 
