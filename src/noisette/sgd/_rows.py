@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,7 @@ def squares(rows: Tensor) -> Tensor:
     return torch.from_numpy(found)
 
 
+@lru_cache
 def _lost(dtype: torch.dtype) -> float:
     """Return what one number may add to a squared norm though its square was computed as 0.
 

@@ -90,7 +90,9 @@ class Clip:
         """Return what recorded gradients are multiplied with (layers, examples), and their scaled squared norms."""
         squares = _layer_squares(parts, scale)
         weights = (self.weights(squares) * (self.kept * scale)).expand(len(parts), -1)
-        return torch.where(torch.isfinite(squares), weights, 0.0).contiguous(), squares
+        if not _finite(squares):
+            weights = torch.where(torch.isfinite(squares), weights, 0.0)
+        return weights.contiguous(), squares
 
     def start(self, dims: Mapping[str, int]) -> None:
         """Learn how many numbers each layer has."""
@@ -121,7 +123,12 @@ def _layer_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
     An example with a number that is not finite has infinite norms in all layers.
     """
     squares = torch.stack([part.squares() for part in parts.values()]) * (scale**2 * (1 + 2.0**-40))
-    return torch.where(torch.isfinite(squares).all(0), squares, math.inf)
+    return squares if _finite(squares) else torch.where(torch.isfinite(squares).all(0), squares, math.inf)
+
+
+def _finite(squares: Tensor) -> bool:
+    """Tell whether all squared norms are finite, in one pass: none is negative, so no two of them cancel."""
+    return math.isfinite(squares.sum())
 
 
 def _multiplied(parts: Mapping[str, Part], factors: Tensor) -> Sums:

@@ -122,8 +122,10 @@ class Outer(Part):
         positions, fan_in, fan_out = *self._inputs.shape[1:], self._outputs.shape[2]
         if self._formed is not None:
             squares = _rows.squares(self._formed)
-        elif positions == 1:
-            squares = _rows.squares(self._inputs) * _rows.squares(self._outputs) + _SMALLEST
+        elif positions == 1:  # the gradient of the bias is that of the output
+            wide = _rows.squares(self._outputs)
+            squares = _rows.squares(self._inputs) * wide + _SMALLEST
+            return squares if self._bias is None else squares + wide
         elif _formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs):
             squares = _rows.squares(self._form())
         else:

@@ -21,6 +21,10 @@ from torch.nn import functional
 
 _IGNORED = -100  # torch's default
 _LIKELIHOODS = {function: inspect.signature(function) for function in (functional.cross_entropy, functional.nll_loss)}
+_DEFAULTS = {
+    function: {name: option.default for name, option in list(signature.parameters.items())[2:]}
+    for function, signature in _LIKELIHOODS.items()
+}  # of all but input and target
 _MEANS = {Tensor.mean, torch.mean}
 _QUOTIENTS = {Tensor.div, Tensor.div_, Tensor.__truediv__, Tensor.true_divide, torch.div, torch.true_divide}
 _PRODUCTS = {Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.multiply, torch.mul, torch.multiply}
@@ -140,9 +144,8 @@ def _changed(func: Any, args: Any, kwargs: Any, entered: Answer) -> float:
 
 def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
     """Divide by the number of targets, and refuse settings that ask for another divisor."""
-    call = _LIKELIHOODS[func].bind(*args, **kwargs)
-    call.apply_defaults()
-    options, target = call.arguments, call.arguments["target"]
+    options = _options(func, args, kwargs)
+    target = options["target"]
     entered, reduction = options["input"], options["reduction"]
     averaged = reduction == "mean" and not target.is_floating_point()
     if averaged and (options["weight"] is not None or options["ignore_index"] != _IGNORED):
@@ -154,7 +157,7 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
     if averaged:
         options["reduction"] = "sum"
     with torch._C.DisableTorchFunctionSubclass():
-        made = func(*call.args, **call.kwargs)
+        made = func(**options)
         count = max(target.numel(), 1)
         made = made / count if averaged else made
     answer: Answer = made.as_subclass(Answer)
@@ -162,6 +165,16 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
     factor = getattr(entered, "factor", None)
     answer.factor = factor / count if factor is not None and averaged else factor
     return answer
+
+
+def _options(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return all arguments of a call by their names; the usual two are told without inspect, which takes a while."""
+    usual = _DEFAULTS[func]
+    if len(args) == 2 and kwargs.keys() <= usual.keys():
+        return {**usual, **kwargs, "input": args[0], "target": args[1]}
+    call = _LIKELIHOODS[func].bind(*args, **kwargs)
+    call.apply_defaults()
+    return call.arguments
 
 
 def _check_divisor(func: Any, args: Any) -> None:

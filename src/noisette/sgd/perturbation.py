@@ -133,12 +133,14 @@ def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float,
             start += count
     else:
         on_lattice(white, scale / expected)
-    ends = np.cumsum([total.numel() for total in totals]).tolist()
-    parts = iter(
-        torch.from_numpy(white[end - total.numel() : end]).view(total.shape)
-        for total, end in zip(totals, ends, strict=True)
-    )
-    return {layer: {name: next(parts) for name in entries} for layer, entries in sums.items()}
+    released: Sums = {layer: {} for layer in sums}
+    start = 0
+    for layer, entries in sums.items():
+        for name, total in entries.items():
+            stop = start + total.numel()
+            released[layer][name] = torch.from_numpy(white[start:stop].reshape(total.shape))
+            start = stop
+    return released
 
 
 def full_name(layer: str, own: str) -> str:

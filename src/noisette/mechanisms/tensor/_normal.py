@@ -50,7 +50,8 @@ def add_noise(values: FloatArray, rng: np.random.Generator, *, sigma: float = 1.
     pending = np.empty((min(values.size, _BLOCK), 4), dtype=np.uint64)
     for start in range(0, values.size, _BLOCK):
         block = values[start : start + _BLOCK]
-        words, spare = (_words(rng, size) for size in (block.size, block.size // 4 + 64))
+        drawn = _words(rng, block.size + block.size // 4 + 64)
+        words, spare = drawn[: block.size], drawn[block.size :]
         count = add(block, scale, step, words, spare, table.shown, table.alias, pending)
         for place, part, first, second in pending[:count].tolist():
             word = int(words[place])
