@@ -68,8 +68,8 @@ class _Tapped:
                 "gradient cannot be computed a second time. Keep the parameter in a layer of its own, without the "
                 "dropout, or leave it out of training by requires_grad_(False)."
             )
-        kept = entered.detach()
-        return _Tap.apply(output, recorder.anchor, lambda gradient: recorder.note(self._name, kept, gradient))  # type: ignore[no-untyped-call]
+        kept, number = entered.detach(), recorder.begin()
+        return _Tap.apply(output, recorder.anchor, lambda gradient: recorder.note(self._name, kept, gradient, number))  # type: ignore[no-untyped-call]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _plain_forward(memo.get(id(self._layer), self._layer))
@@ -120,6 +120,8 @@ class Recorder:
         check_model(model)
         self.layers = dict(trained_layers(model))
         self._uses: dict[str, list[Use]] = {name: [] for name in self.layers}
+        self._passes: set[int] = set()
+        self._number = 0
         self.plain = False
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
@@ -127,9 +129,19 @@ class Recorder:
             layer.forward = _Tapped(self, name, layer)
         self._outlet = model.register_forward_hook(_Outlet(self))
 
-    def note(self, name: str, entered: Tensor, gradient: Tensor) -> None:
-        """Keep one use of a layer."""
+    def begin(self) -> int:
+        """Return a number for a forward pass: another one once a backward pass is recorded.
+
+        What runs again inside of a backward pass, to save memory, belongs to the pass before it.
+        """
+        if self._passes and torch._C._current_graph_task_id() == -1:
+            self._number = max(self._passes) + 1
+        return self._number
+
+    def note(self, name: str, entered: Tensor, gradient: Tensor, number: int) -> None:
+        """Keep one use of a layer, in the forward pass of that number."""
         self._uses[name].append((entered, gradient))
+        self._passes.add(number)
 
     def parameters(self) -> Iterator[tuple[str, str, nn.Parameter]]:
         """Yield every trained parameter with its layer's name and its own."""
@@ -157,6 +169,12 @@ class Recorder:
                 f"Layers saw batches of {sorted(counts)} examples. The first axis of every layer's input must be that "
                 "of the examples: keep it first, and do one backward pass a step."
             )
+        if len(self._passes) > 1:
+            raise RuntimeError(
+                "Gradients of several batches are recorded, one behind the other, and would count as one example's. Do "
+                "one backward pass a step, and call optimizer.zero_grad() where a backward pass was for something "
+                "else. Large batches arrive in pieces of physical_batch: step on each."
+            )
         self.plain = True  # layers that are formed by torch.func run once more, as they were
         try:
             with torch.no_grad():
@@ -176,6 +194,7 @@ class Recorder:
     def clear(self) -> None:
         """Forget what was recorded."""
         self.notes.clear()
+        self._passes.clear()
         for uses in self._uses.values():
             uses.clear()
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -29,6 +30,11 @@ _MEANS = {Tensor.mean, torch.mean}
 _QUOTIENTS = {Tensor.div, Tensor.div_, Tensor.__truediv__, Tensor.true_divide, torch.div, torch.true_divide}
 _PRODUCTS = {Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.multiply, torch.mul, torch.multiply}
 _CHOICES = {Tensor.__getitem__, Tensor.masked_select, torch.masked_select, Tensor.index_select, torch.index_select}
+# two ways to part the places of a batch in halves; a loss that lets examples see each other is looked at in both
+_HALVES: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda places: places % 2 == 0,
+    lambda places: places < (len(places) + 1) // 2,
+)
 _REMEDY = (
     "Take the loss of each example by itself and divide by their number, e.g. "
     "loss = (losses * mask).flatten(1).mean(1).mean(), with losses made by reduction='none'."
@@ -44,10 +50,13 @@ class Notes:
 
     factor: float | None = None
     usual: float | None = None
+    unchecked: int = len(_HALVES)
+    outputs: list[Tensor] = field(default_factory=list)
 
     def clear(self) -> None:
         """Forget the batch, not what is usual."""
         self.factor = None
+        self.outputs.clear()
 
     def check(self, examples: int, reduction: Literal["mean", "sum"]) -> None:
         """Refuse a loss that is divided by something else than the number of examples, or by nothing."""
@@ -78,6 +87,7 @@ class Answer(Tensor):
         _check_choice(func, args, kwargs)
         if func is Tensor.backward and getattr(args[0], "notes", None) is not None:
             args[0].notes.factor = args[0].factor
+            _check_apart(args[0])
         with torch._C.DisableTorchFunctionSubclass():
             made = func(*args, **kwargs)
         if isinstance(made, Tensor):
@@ -92,6 +102,8 @@ def traced(output: Any, notes: Notes) -> Any:
     if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
         made = output.as_subclass(Answer)
         made.notes, made.factor = notes, 1.0
+        if notes.unchecked:
+            notes.outputs.append(made)
         return made
     if type(output) in (tuple, list):
         return type(output)(traced(entry, notes) for entry in output)
@@ -200,3 +212,46 @@ def _check_choice(func: Any, args: Any, kwargs: Any) -> None:
             "Outputs are chosen by a mask, or by a list of places, so that the loss is divided by a number that other "
             f"examples decide. {_REMEDY}"
         )
+
+
+def _check_apart(loss: Answer) -> None:
+    """Refuse a loss in which outputs of different examples meet, such as a contrastive one.
+
+    The gradient of a sum over examples does not change for one half of them when the outputs of the other half move:
+    its derivative is zero there. That is looked at in the first batches, along the first axis of outputs that have no
+    other axis as long. A function that cannot be differentiated twice is not looked at.
+    """
+    notes = loss.notes
+    if notes is None or not notes.unchecked or loss.numel() != 1:
+        return
+    outputs = [output for output in notes.outputs if output.ndim and list(output.shape).count(output.shape[0]) == 1]
+    if not outputs or len({output.shape[0] for output in notes.outputs if output.ndim}) != 1 or len(outputs[0]) < 2:
+        return
+    places = torch.arange(len(outputs[0]), device=outputs[0].device)
+    half = _HALVES[-notes.unchecked](places)
+    try:
+        with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
+            moved = _moved(loss, outputs, half)
+    except (RuntimeError, NotImplementedError):
+        moved = []
+    notes.unchecked -= 1
+    for rows in moved:
+        still, most = rows[~half].abs(), float(rows.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        if bool((still.isfinite() & (still > 1e-6 * most)).any()):
+            raise ValueError(
+                "The loss lets the outputs of one example change the gradient of another, as a contrastive loss or a "
+                f"mean that is taken off does, so no gradient is one example's own. {_REMEDY}"
+            )
+
+
+def _moved(loss: Tensor, outputs: list[Tensor], half: Tensor) -> list[Tensor]:
+    """Return how the gradient of a loss moves in every output when the outputs of one half of the examples move."""
+    gradients = torch.autograd.grad(loss, outputs, create_graph=True, allow_unused=True)
+    seen = [gradient for gradient in gradients if gradient is not None and gradient.requires_grad]
+    if not seen:
+        return []
+    ways = [torch.sin(1.0 + torch.arange(g.numel(), device=g.device)).to(g.dtype).reshape(g.shape) for g in seen]
+    for way in ways:
+        way[~half] = 0.0
+    found = torch.autograd.grad(seen, outputs, ways, retain_graph=True, allow_unused=True)
+    return [rows for rows in found if rows is not None]

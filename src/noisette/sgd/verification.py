@@ -8,6 +8,8 @@ drawn afresh, so that nothing depends on anyone's values). What is recorded must
 * be the gradient of each example in a batch of its own;
 * stay as it is for one example when another is exchanged, dropout included.
 
+Buffers must not depend on what the model sees: they are saved with the weights, and no noise is added to them.
+
 The loss is a sum over all outputs, so that no axis of the output is taken for that of the examples.
 """
 
@@ -42,6 +44,7 @@ def check_gradients(model: nn.Module, loader: Any) -> None:
     with _own_randomness():
         items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
         batches = [loader.collate(items), *(loader.collate([item]) for item in items)]
+        alike = loader.collate([items[0]] * _EXAMPLES)
         other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
         called = _call(model, batches[0])
         if called is None:
@@ -53,6 +56,7 @@ def check_gradients(model: nn.Module, loader: Any) -> None:
                 "The model cannot be copied, so that its gradients cannot be verified: a tensor of it is not a "
                 f"parameter. Replace what computes it, such as an old weight_norm. ({error})"
             ) from error
+        _check_buffers(twin, called, batches[0], alike)
         exact = True
         try:
             _compare(twin.double(), called, batches, other, torch.float64)
@@ -95,6 +99,32 @@ def _compare(model: nn.Module, called: Call, batches: list[Any], other: Any, pre
     )
     if not (still and apart):
         raise ValueError(f"One example's gradient changed with the other examples of its batch: {_MIXED}")
+
+
+def _check_buffers(model: nn.Module, called: Call, *batches: Any) -> None:
+    """Refuse a model that keeps something of the data in a buffer: it is saved with the weights, and has no noise."""
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    if not before:
+        return
+    state, after = torch.get_rng_state(), []
+    own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+    model.train()
+    for batch in batches:
+        torch.set_rng_state(state)
+        given, named = called(_converted(batch, own))
+        model(*given, **named)
+        after.append({name: buffer.clone() for name, buffer in model.named_buffers()})
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                if name in before and buffer.shape == before[name].shape:
+                    buffer.copy_(before[name])
+    for name, one in after[0].items():
+        other = after[1].get(name)
+        if other is None or one.shape != other.shape or not torch.equal(one.nan_to_num(), other.nan_to_num()):
+            raise ValueError(
+                f"The buffer {name!r} changes with the data that the model sees, and no noise protects it. Leave it "
+                "out, or compute it from public data before and keep it as it is."
+            )
 
 
 def _plain(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:

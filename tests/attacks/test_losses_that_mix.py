@@ -1,0 +1,154 @@
+"""Attacks through what make_private cannot see: losses in which examples meet, passes that pile up, and buffers."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+from noisette import sgd
+
+
+def start(model=None, *, batch=20, **options):
+    model = nn.Linear(4, 3) if model is None else model
+    inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(1))
+    dataset = TensorDataset(inputs, torch.arange(40) % 3)
+    options = {"target": (3.0, 1e-5), "epochs": 20, "rng": 1} | options
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return sgd.make_private(model, optimizer, DataLoader(dataset, batch_size=batch), **options)
+
+
+def contrastive(outputs, targets):
+    """Tell every example from all others of its batch."""
+    return functional.cross_entropy(outputs @ outputs.T, torch.arange(len(outputs)))
+
+
+MIXING = {
+    "contrastive": contrastive,
+    "cosines": lambda outputs, targets: functional.cross_entropy(
+        functional.normalize(outputs) @ functional.normalize(outputs).T, torch.arange(len(outputs))
+    ),
+    "less the mean": lambda outputs, targets: (outputs - outputs.mean(0)).square().mean(),
+    "softmax over examples": lambda outputs, targets: outputs.softmax(0).square().mean(),
+    "variance": lambda outputs, targets: functional.cross_entropy(outputs, targets) + outputs.var(0).mean(),
+    "neighbours in the batch": lambda outputs, targets: (outputs - outputs.roll(1, 0)).square().mean(),
+    "two places apart": lambda outputs, targets: (outputs - outputs.roll(2, 0)).square().mean(),
+    "the square of a mean": lambda outputs, targets: functional.cross_entropy(outputs, targets).square(),
+    "the hardest only": lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none").logsumexp(
+        0
+    ),
+}
+APART = {
+    "cross entropy": functional.cross_entropy,
+    "squares": lambda outputs, targets: (outputs - 1).square().mean(),
+    "a sum over classes": lambda outputs, targets: outputs.softmax(1).square().sum(1).mean(),
+    "linear": lambda outputs, targets: outputs.mean(),
+    "absolute": lambda outputs, targets: functional.l1_loss(outputs, torch.zeros_like(outputs)),
+    "smooth": lambda outputs, targets: functional.smooth_l1_loss(outputs, torch.zeros_like(outputs)),
+    "binary": lambda outputs, targets: functional.binary_cross_entropy_with_logits(
+        outputs, torch.ones(len(outputs), 3)
+    ),
+    "likelihood": lambda outputs, targets: functional.nll_loss(outputs.log_softmax(1), targets),
+    "margin": lambda outputs, targets: functional.multi_margin_loss(outputs, targets),
+}
+
+
+def steps(private, loss, count=6):
+    made = 0
+    while made < count:
+        for inputs, targets in private.loader:
+            private.optimizer.zero_grad()
+            loss(private.model(inputs), targets).backward()
+            private.optimizer.step()
+            made += 1
+
+
+@pytest.mark.parametrize("loss", MIXING.values(), ids=MIXING)
+def test_a_loss_in_which_examples_meet_is_refused(loss):
+    """Every example's gradient is clipped, and every one of them changes when one example leaves."""
+    with pytest.raises(ValueError, match="no gradient is one example's own"):
+        steps(start(), loss)
+
+
+@pytest.mark.parametrize("loss", APART.values(), ids=APART)
+def test_a_loss_that_is_a_mean_over_examples_is_taken(loss):
+    steps(start(), loss)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30, 1e-40])
+def test_one_loud_example_is_not_taken_for_a_loss_that_mixes(value):
+    private = start()
+    private.loader.dataset.tensors[0][::3] = value
+    steps(private, functional.cross_entropy)
+
+
+def test_two_batches_are_added_up_before_a_step():
+    """Pieces as long as each other look like one batch whose examples were seen twice."""
+    private = start(batch=40, physical_batch=20)
+    loader = iter(private.loader)
+    for _ in range(2):
+        inputs, targets = next(loader)
+        functional.cross_entropy(private.model(inputs), targets).backward()
+    with pytest.raises(RuntimeError, match="several batches are recorded"):
+        private.optimizer.step()
+    assert private.optimizer.steps == 0
+
+
+def test_a_gradient_for_the_inputs_is_not_a_step():
+    """An attack on the inputs first, then training: the first pass is refused, or forgotten by zero_grad."""
+    private = start(batch=40)
+    inputs, targets = next(iter(private.loader))
+    moving = inputs.clone().requires_grad_()
+    functional.cross_entropy(private.model(moving), targets).backward()
+    functional.cross_entropy(private.model(inputs + moving.grad.sign()), targets).backward()
+    with pytest.raises(RuntimeError, match="several batches are recorded"):
+        private.optimizer.step()
+
+
+def test_two_losses_of_one_pass_and_a_pass_that_runs_again_are_taken():
+    """Two backward passes through one forward pass are one example's; so is a forward pass that saves memory."""
+
+    class Saving(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)), nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.last(checkpoint(self.first, inputs, use_reentrant=False))
+
+    private = start(Saving(), batch=40)
+    inputs, targets = next(iter(private.loader))
+    outputs = private.model(inputs)
+    functional.cross_entropy(outputs, targets).backward()
+    private.optimizer.step()
+    private = start(batch=40)
+    outputs = private.model(inputs)
+    functional.cross_entropy(outputs, targets).backward(retain_graph=True)
+    outputs.square().mean().backward()
+    with pytest.warns(UserWarning, match="not on a batch"):
+        private.optimizer.step()
+    assert private.optimizer.steps == 1
+
+
+class Remembering(nn.Module):
+    """Keeps the mean of what it saw, as a normalisation does."""
+
+    def __init__(self, *, keep):
+        super().__init__()
+        self.linear, self.keep = nn.Linear(4, 3), keep
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, inputs):
+        if self.training:
+            self.seen += inputs.detach().mean() if self.keep else 1
+        return self.linear(inputs)
+
+
+def test_a_buffer_that_keeps_the_data_is_refused():
+    """It is saved with the weights, and no noise protects it; a buffer that counts steps is none of that."""
+    with pytest.raises(ValueError, match="buffer 'seen' changes with the data"):
+        start(Remembering(keep=True))
+    model = Remembering(keep=False)
+    start(model)
+    assert float(model.seen) == 0
