@@ -163,5 +163,6 @@ def _measured(epsilon: float, unit: str, domain: nz.TensorDomain, samples: int) 
         if (1 - kept) * x.size < _ENOUGH:
             continue
         bounds = band("gaussian" if name == "gaussian-record" else "laplace", kept, x.size)
-        found[name] = (float(np.square(mechanism.privatize(x, rng=SEED) - x).mean()), *bounds)
+        values = x if mechanism.domain.shape else x.reshape(-1)  # noise for one entry takes entries one by one
+        found[name] = (float(np.square(mechanism.privatize(values, rng=SEED) - values).mean()), *bounds)
     return found

@@ -122,14 +122,13 @@ def _element(claimed: float, dims: tuple[int, ...], times: int) -> Way:
         domain = nz.TensorDomain(dims, 0, LEVELS - 1)
         mechanism = nz.RetainOrNoise(pure, domain=domain, levels=LEVELS, unit="element")
         std = math.sqrt(mechanism.choice.error)
-    return Way(
-        OURS[2],
-        claimed,
-        pure,
-        pure * size * times,
-        std,
-        lambda x, seed: mechanism.privatize(np.clip(x, 0, 255), rng=seed),
-    )
+
+    def draw(x: FloatArray, seed: int) -> FloatArray:
+        inside = np.clip(x, 0, 255)
+        values = inside if mechanism.domain.shape else inside.reshape(-1)  # noise for one entry: one by one
+        return np.asarray(mechanism.privatize(values, rng=seed)).reshape(x.shape)
+
+    return Way(OURS[2], claimed, pure, pure * size * times, std, draw)
 
 
 def ways(claimed: float, dims: tuple[int, ...], *, times: int = 1, weights: Any = None) -> Iterator[Way]:

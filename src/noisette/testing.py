@@ -295,7 +295,8 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
         _aggregate(mechanism, reports[start : start + size]).estimate() for start in range(0, size * _BATCHES, size)
     ]
     moments = mechanism.moments(x)
-    skew = moments.third.reshape(-1) / np.maximum(moments.variance.reshape(-1), 1e-300) ** 1.5
+    variance = moments.variance.reshape(-1)
+    skew = moments.third.reshape(-1) / np.where(variance > 0, variance, 1.0) ** 1.5
     _check_variance(mechanism, batches, stated, np.broadcast_to(skew, stated.shape), level, x)
     scores = np.stack([(batch.value - truth) * np.sqrt(batch.count) for batch in batches])
     counts = np.stack([batch.count for batch in batches]).sum(axis=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ from click.testing import CliRunner
 
 from noisette.accounting import Ledger
 from noisette.cli import verbs
-from noisette.federated.simulation import simulate
 
 
 def federate(*args):
@@ -104,16 +102,3 @@ def test_bad_options_say_what_to_do(args, words):
     done = federate(*args)
     assert done.exit_code == 2
     assert words in done.output
-
-
-@pytest.mark.parametrize("wanted", [None, "1"])
-def test_a_simulation_tells_nobody_unless_it_is_asked_to(tmp_path, monkeypatch, wanted):
-    """Flower and Ray send no word about a run to their makers; who wants that can switch it on."""
-    names = ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED")
-    for name in names:
-        monkeypatch.setenv(name, wanted or "")
-        if wanted is None:
-            monkeypatch.delenv(name)
-    with pytest.raises(ValueError, match="epsilon"):  # before anything is started
-        simulate(None, None, rounds=1, epsilon=-1.0, delta=1e-6, ledger=tmp_path / "budget.db")
-    assert [os.environ[name] for name in names] == [wanted or "0"] * 2

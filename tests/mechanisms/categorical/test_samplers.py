@@ -184,7 +184,7 @@ class TestSubsets:
         assert mechanism.length == 2
         keys = np.asarray([5, 5, 1, 9], dtype=np.uint64) << np.uint64(10)
         apart = np.asarray([5, 6, 1, 9], dtype=np.uint64) << np.uint64(10)
-        draw = mechanism._draw
+        draw = mechanism.law()._draw
         chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([keys]))
         assert not sound[0]
         chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([apart]))
