@@ -152,3 +152,13 @@ def test_a_buffer_that_keeps_the_data_is_refused():
     model = Remembering(keep=False)
     start(model)
     assert float(model.seen) == 0
+
+
+@pytest.mark.parametrize("option", ["size_average", "reduce"])
+@pytest.mark.parametrize("loss", [functional.cross_entropy, functional.nll_loss])
+def test_old_options_that_override_the_reduction_are_refused(loss, option):
+    """torch lets size_average and reduce win over reduction, so the divisor would be torch's again."""
+    private = start()
+    inputs, targets = next(iter(private.loader))
+    with pytest.raises(ValueError, match="override reduction"):
+        loss(private.model(inputs), targets, **{option: True})

@@ -159,6 +159,8 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
     options = _options(func, args, kwargs)
     target = options["target"]
     entered, reduction = options["input"], options["reduction"]
+    if options.get("size_average") is not None or options.get("reduce") is not None:
+        raise ValueError(f"{func.__name__}: size_average and reduce override reduction. Say reduction='mean' or 'sum'.")
     averaged = reduction == "mean" and not target.is_floating_point()
     if averaged and (options["weight"] is not None or options["ignore_index"] != _IGNORED):
         setting = "weight" if options["weight"] is not None else "ignore_index"
