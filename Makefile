@@ -15,8 +15,8 @@ EXTRAS_all := all
 
 help:
 	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
-	@echo 'make check   test the core, in a minute, without any extra'
-	@echo 'make test    run the tests, in a few minutes'
+	@echo 'make check   test the core, without any extra'
+	@echo 'make test    run the tests'
 	@echo 'make test-all   run them all: long simulations, deployments and kills too'
 	@echo 'make mutate  change the code at random and see whether the tests notice'
 	@echo 'make lint    style, types, layers, changelog'
