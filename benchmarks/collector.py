@@ -47,7 +47,8 @@ from tests.collector.helpers import COMMUTE
 from tests.collector.postgres import Postgres, found
 
 from collector_page import record
-from noisette.collector import Campaign, batches
+from noisette.device import batches
+from noisette.survey.campaigns import Campaign
 
 CAMPAIGN: dict[str, Any] = COMMUTE | {"users": 1_000_000}
 KEY = "a-key-for-the-benchmark"
@@ -84,8 +85,8 @@ def run_ours(database: str) -> None:
     """Serve the collector on a free port, and print which."""
     from noisette._service import listen, run
     from noisette.collector import Store, create_app
-    from noisette.collector.keys import Keys
-    from noisette.collector.telemetry import log
+    from noisette.collector.web.keys import Keys
+    from noisette.collector.web.telemetry import log
 
     app = create_app([Campaign.from_dict(CAMPAIGN)], Store(database), Keys({"device": [KEY]}), rate=None)
     bound = listen("127.0.0.1", 0)
@@ -99,7 +100,7 @@ def run_bare(database: str) -> None:
     import uvicorn
 
     from noisette._service import listen
-    from noisette.collector.tables import open_engine
+    from noisette.collector.storage.tables import open_engine
 
     engine = open_engine(database, writes=True)
     table = sa.Table(

@@ -31,7 +31,7 @@ from tests.collector.helpers import COMMUTE
 from tests.collector.postgres import Postgres, found
 
 from collector_page import record
-from noisette.collector import Campaign
+from noisette.survey.campaigns import Campaign
 
 
 @contextmanager

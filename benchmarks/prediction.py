@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import noisette as nz
-from noisette.utility import compare
+from noisette.prediction import compare
 
 SCALARS = tuple(
     name

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 from noisette.enhancement.npmle import npmle
-from noisette.mechanisms.tensor.matrix_optimum import optimum
-from noisette.mechanisms.tensor.matrix_workloads import workload_of
-from noisette.utility import plan
+from noisette.mechanisms.tensor.matrix.optimum import optimum
+from noisette.mechanisms.tensor.matrix.workloads import workload_of
+from noisette.prediction import plan
 
 SIZE = 1_000_000
 

@@ -30,8 +30,8 @@ import torch
 
 import noisette as nz
 from noisette import _random
-from noisette.mechanisms.tensor._normal import add_noise
-from noisette.mechanisms.tensor.modes import dense, multiply
+from noisette.mechanisms.tensor.gaussian._normal import add_noise
+from noisette.mechanisms.tensor.gaussian.modes import dense, multiply
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-tensor.md"
 FULL = ((256, 16, 5, 5), (3136, 512), (32, 512, 64, 64))

@@ -2,7 +2,7 @@
 
 make mutate                                   13 changes in each of six areas
 make mutate ARGS="--area accounting --sample 30 --seed 5"
-make mutate ARGS="--only src/noisette/mechanisms/tensor/_loops.py:41"      every change of one line
+make mutate ARGS="--only src/noisette/mechanisms/tensor/gaussian/_loops.py:41"      every change of one line
 
 Each change is one that a tired person might make: a comparison that is off by its edge, a guard dropped, a sign, a
 constant off by one, `.all` for `.any`, a default switched. It is made in a copy of the repository, and the tests that
@@ -50,7 +50,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "prediction and enhancement": (
         ("utility", "enhancement", "planner"),
-        ("tests/utility", "tests/enhancement", "tests/planner"),
+        ("tests/prediction", "tests/enhancement", "tests/planner"),
     ),
     "accounting and auditing": (
         ("accounting", "auditing", "guarantees.py"),

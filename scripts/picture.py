@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
-from noisette.collector.campaigns import Campaign
 from noisette.demo import devices, population
 from noisette.demo.collector import serving
 from noisette.planner import page
+from noisette.survey.campaigns import Campaign
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "images" / "planner-and-dashboard.png"

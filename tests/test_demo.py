@@ -18,11 +18,11 @@ from click.testing import CliRunner
 from scipy.special import bdtr, ndtri
 
 from noisette.cli import verbs
-from noisette.collector import Campaign
 from noisette.demo import charts, population
 from noisette.demo.devices import Reported
 from noisette.demo.outcome import LEVEL, Outcome, chosen, plans
 from noisette.demo.page import page
+from noisette.survey.campaigns import Campaign
 
 pytestmark = pytest.mark.slow
 

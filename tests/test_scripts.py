@@ -54,8 +54,8 @@ def test_every_kind_of_change_is_made_and_no_other(mutate: dict[str, Any]) -> No
 
 
 def test_the_tests_of_a_module_come_first(mutate: dict[str, Any]) -> None:
-    tests = mutate["tests_of"]("src/noisette/mechanisms/tensor/_normal.py", "tensor, vector and graded")
-    assert tests[:2] == ["src/noisette/mechanisms/tensor/_normal.py", "tests/mechanisms/tensor/test_normal.py"]
+    tests = mutate["tests_of"]("src/noisette/mechanisms/tensor/gaussian/_normal.py", "tensor, vector and graded")
+    assert tests[:2] == ["src/noisette/mechanisms/tensor/gaussian/_normal.py", "tests/mechanisms/tensor/test_normal.py"]
     assert "tests/aggregation/test_files.py" in tests
     assert len(tests) == len(set(tests))
 

@@ -14,7 +14,7 @@ import noisette as nz
 from experiments.frame import Advance, Chart, Series, Study
 from noisette import datasets
 from noisette.aggregation import hiera, maximum_likelihood
-from noisette.utility.graded import Reused, duchi_within
+from noisette.prediction.graded import Reused, duchi_within
 
 _EDGES = tuple(float(edge) for edge in np.linspace(-1, 1, 6))
 _SHARES = (5, 4, 3, 2, 1)

@@ -11,7 +11,7 @@ from scipy.stats import kstwo, norm
 import noisette as nz
 from experiments.frame import Advance, Chart, Series, Study
 from noisette._validate import FloatArray
-from noisette.utility import Deviation, Personalised
+from noisette.prediction import Deviation, Personalised
 
 _NAMES = {"laplace": "Laplace", "piecewise": "Piecewise", "square-wave": "Square wave"}
 _ALARM = 1e-6

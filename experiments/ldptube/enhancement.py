@@ -17,7 +17,7 @@ from experiments.ldptube import tables
 from experiments.ldptube.tables import Table
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
-from noisette.utility import plan
+from noisette.prediction import plan
 
 COLLECTIONS = 200
 HDR4ME = ("hdr4me-l1", "hdr4me-l2", "hdr4me-star")

@@ -15,7 +15,7 @@ from experiments.tensor.ways import DELTA, ways
 from noisette import datasets
 from noisette._validate import FloatArray
 from noisette.accounting import gdp_epsilon
-from noisette.mechanisms.tensor.jl import rss
+from noisette.mechanisms.tensor.gaussian.jl import rss
 
 _ALARM = 1e-6
 _COLUMNS = [

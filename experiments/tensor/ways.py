@@ -13,8 +13,8 @@ import numpy as np
 import noisette as nz
 from noisette._validate import FloatArray
 from noisette.accounting import gdp_epsilon
-from noisette.mechanisms.tensor.matrix_optimum import optimum
-from noisette.mechanisms.tensor.neighbours import Neighbours
+from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
+from noisette.mechanisms.tensor.matrix.optimum import optimum
 
 DELTA = 1e-5
 OURS = ("ours, batch", "ours, person")

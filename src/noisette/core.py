@@ -126,7 +126,7 @@ class EventDeclared(ABC):
 class Portable(Protocol):
     """A mechanism whose law is so few numbers that a device in another language draws the same reports from them.
 
-    ``table`` is JSON: its ``kind`` names the steps, which ``collector/static/laws.js`` follows draw by draw;
+    ``table`` is JSON: its ``kind`` names the steps, which ``collector/web/static/laws.js`` follows draw by draw;
     chances are integers or float64 that are used as they are, so that nothing is computed twice.
     """
 

@@ -34,7 +34,7 @@ from noisette.accounting import (
     zcdp,
 )
 from noisette.core import EventDeclared, GaussianEvent
-from noisette.utility.graded import Reused
+from noisette.prediction.graded import Reused
 
 DELTA = 1e-6
 DECOYS = ("mu", "sigma", "rho", "epsilon", "noise_multiplier", "report", "inner_mechanism", "gaussian", "event")

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import norm
 
 import noisette as nz
-from noisette.mechanisms.tensor._signs import dominating, largest_form
+from noisette.mechanisms.tensor.gaussian._signs import dominating, largest_form
 
 pytestmark = pytest.mark.slow
 

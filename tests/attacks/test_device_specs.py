@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import noisette as nz
-from noisette.collector import Campaign
-from noisette.collector.device import Device
+from noisette.device.state import Device
 from noisette.domains import Attributes, Categorical, Interval
+from noisette.survey.campaigns import Campaign
 
 NUMBER: dict[str, Any] = {"name": "x", "range": [-1.0, 1.0]}
 TENSOR: dict[str, Any] = {"name": "x", "tensor": [2, 3], "range": [-1.0, 1.0]}

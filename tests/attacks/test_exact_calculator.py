@@ -19,8 +19,8 @@ import noisette as nz
 from noisette.cells import Cells
 from noisette.mechanisms.graded.laplace import LaplaceNoise
 from noisette.mechanisms.scalar._additive import GaussianNoise
-from noisette.mechanisms.tensor.modes import Mode
-from noisette.mechanisms.tensor.neighbours import Neighbours
+from noisette.mechanisms.tensor.gaussian.modes import Mode
+from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
 
 EPSILON, DELTA = 1.0, 1e-6
 MATRIX = nz.TensorDomain((2, 3))
@@ -293,7 +293,7 @@ def test_a_bound_on_neighbours_that_is_too_small_is_seen(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("shape", [(3, 3), (2, 2, 3), (4, 3)])
 def test_the_search_finds_what_enumeration_finds(shape: tuple[int, ...]) -> None:
     """All sign tensors, by brute force, under noise correlated along every mode."""
-    from noisette.mechanisms.tensor._farthest import farthest
+    from noisette.mechanisms.tensor.gaussian._farthest import farthest
 
     rng = np.random.default_rng(3)
     modes = []

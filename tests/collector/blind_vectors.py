@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from noisette.collector.blind import PrivateKey
+from noisette.device.blind import PrivateKey
 
 FILE = Path(__file__).parent / "blind.json"
 

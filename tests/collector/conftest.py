@@ -12,9 +12,10 @@ from fastapi.responses import HTMLResponse
 from tests.collector.helpers import COMMUTE, KEYS, running
 from tests.collector.postgres import Postgres, found
 
-from noisette.collector import Campaign, Store, create_app
-from noisette.collector.conversation import trusted
-from noisette.collector.keys import Keys
+from noisette.collector import Store, create_app
+from noisette.collector.web.keys import Keys
+from noisette.device.conversation import trusted
+from noisette.survey.campaigns import Campaign
 
 
 @pytest.fixture(scope="session")

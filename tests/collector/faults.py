@@ -16,8 +16,9 @@ import numpy as np
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, digests, entry, reconcile
 from tests.shuffler.processes import Process
 
-from noisette.collector import Campaign, Store
-from noisette.collector.seen import key_digests, pieces
+from noisette.collector import Store
+from noisette.collector.storage.seen import key_digests, pieces
+from noisette.survey.campaigns import Campaign
 
 REPORTS = "/campaigns/commute/reports"
 # digests wait in the log a million at a time; here so few that a kill comes while some go on into the tree

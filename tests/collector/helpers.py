@@ -18,18 +18,20 @@ import sqlalchemy as sa
 import uvicorn
 
 from noisette._service import listen, server
-from noisette.collector import Campaign, Store, create_app, tables
-from noisette.collector.intake import Arrived, parse
-from noisette.collector.keys import Keys
-from noisette.collector.seen import pieces, token_digests
-from noisette.collector.shuffled import Shuffled
-from noisette.collector.store import Accepted
-from noisette.collector.sums import Layout, Sums
-from noisette.collector.writer import store_all
+from noisette.collector import Store, create_app
+from noisette.collector.intake.reading import Arrived, parse
+from noisette.collector.intake.shuffled import Shuffled
+from noisette.collector.intake.writer import store_all
+from noisette.collector.storage import tables
+from noisette.collector.storage.seen import pieces, token_digests
+from noisette.collector.storage.store import Accepted
+from noisette.collector.web.keys import Keys
 from noisette.shuffler import Clients, ServerKey, Shuffler, new_secret
 from noisette.shuffler import create_app as create_shuffler
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.sender import Http
+from noisette.survey.campaigns import Campaign
+from noisette.survey.sums import Layout, Sums
 
 SECRET = "the-secret-of-the-operator"  # enrolment codes are made from it
 KEYS = {role: f"key-of-the-{role}-in-tests" for role in ("device", "analyst", "auditor")}

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.collector.helpers import COMMUTE, PERSON
 from tests.shuffler.by_hand import seal_by_hand
 
-from noisette.collector import Campaign
-from noisette.collector.sealed import label, pad
+from noisette.device.sealed import label, pad
 from noisette.shuffler import ServerKey
 from noisette.shuffler.clients import sign
 from noisette.shuffler.sender import PATH
 from noisette.shuffler.wire import Frame
+from noisette.survey.campaigns import Campaign
 
 FILE = Path(__file__).parent / "sealed.json"
 NUMBER = {"attributes": COMMUTE["attributes"][:1], "report": None}

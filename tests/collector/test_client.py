@@ -13,9 +13,10 @@ import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON
 
 from noisette.accounting import BudgetExceeded
-from noisette.collector import AsyncClient, Campaign, Client, Store, conversation
-from noisette.collector import client as module
-from noisette.collector import device as state
+from noisette.collector import Store
+from noisette.device import AsyncClient, Client, conversation, state
+from noisette.device import client as module
+from noisette.survey.campaigns import Campaign
 
 Result = TypeVar("Result")
 

@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from tests.collector import blind_vectors, seal_vectors
 from tests.collector.vectors import FILE, vectors
 
-from noisette.collector.blind import PrivateKey, PublicKey
+from noisette.device.blind import PrivateKey, PublicKey
 from noisette.domains import Categorical
 from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 

@@ -15,9 +15,10 @@ from playwright.sync_api import Browser, Page, expect
 from tests.collector.helpers import KEYS, auth, entry, running
 from tests.contrast import CONTRAST
 
-from noisette.collector import Campaign, Store, create_app
-from noisette.collector.keys import Keys
-from noisette.collector.periods import period_at
+from noisette.collector import Store, create_app
+from noisette.collector.web.keys import Keys
+from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
 
 EVIL = '<img src=x onerror="window.hacked=1">\'; DROP TABLE reports;--'
 TODAY, YESTERDAY = (period_at("day", datetime.now(UTC) - timedelta(days=back)) for back in (0, 1))

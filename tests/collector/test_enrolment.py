@@ -11,9 +11,11 @@ import httpx
 import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, known_keys, running
 
-from noisette.collector import AsyncClient, Campaign, Client, Store, conversation, create_app
-from noisette.collector import client as module
-from noisette.collector.blind import new_code
+from noisette.collector import Store, create_app
+from noisette.device import AsyncClient, Client, conversation
+from noisette.device import client as module
+from noisette.device.blind import new_code
+from noisette.survey.campaigns import Campaign
 
 
 class Lossy(httpx.HTTPTransport):

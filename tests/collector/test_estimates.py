@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2, norm
 
-from noisette.collector import Campaign
-from noisette.collector.breakdowns import broken_down, fieller
-from noisette.collector.distributions import Shapes
-from noisette.collector.estimates import Query, drift, estimates, homogeneity
-from noisette.collector.exports import rows, to_csv, to_parquet
-from noisette.collector.sums import Layout, Sums
+from noisette.collector.results.estimates import Query, drift, estimates, homogeneity
+from noisette.collector.results.exports import rows, to_csv, to_parquet
+from noisette.survey.breakdowns import broken_down, fieller
+from noisette.survey.campaigns import Campaign
+from noisette.survey.distributions import Shapes
+from noisette.survey.sums import Layout, Sums
 
 NUMBER = {"name": "minutes", "range": [0, 120]}
 LABELS = {"name": "by", "categories": ["car", "bike", "bus"]}

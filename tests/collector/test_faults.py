@@ -17,7 +17,8 @@ from tests.collector.faults import REPORTS, Counts, Load, collector
 from tests.collector.helpers import COMMUTE, PERSON, accept, auth, entries, entry
 from tests.shuffler.processes import Process
 
-from noisette.collector import Campaign, Store
+from noisette.collector import Store
+from noisette.survey.campaigns import Campaign
 
 
 @pytest.fixture

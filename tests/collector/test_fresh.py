@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 from tests.collector.helpers import digests
 
-from noisette.collector import Store, fresh, tables
-from noisette.collector.batches import Digests
-from noisette.collector.fresh import Fresh
-from noisette.collector.seen import pieces
+from noisette.collector import Store
+from noisette.collector.storage import fresh, tables
+from noisette.collector.storage.fresh import Fresh
+from noisette.collector.storage.seen import pieces
+from noisette.device.batches import Digests
 
 
 class Undone(Exception):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from tests.collector.helpers import COMMUTE, PERSON, entry
 
-from noisette.collector import Campaign
-from noisette.collector.intake import outside, parse, settle
-from noisette.collector.store import Refusal, Refused
-from noisette.collector.sums import Layout
+from noisette.collector.intake.reading import outside, parse, settle
+from noisette.collector.storage.store import Refusal, Refused
+from noisette.survey.campaigns import Campaign
+from noisette.survey.sums import Layout
 
 CAMPAIGNS = [
     Campaign.from_dict(COMMUTE),

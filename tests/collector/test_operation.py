@@ -26,10 +26,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry, running
 
 from noisette.cli import verbs
-from noisette.collector import Campaign, Store, batches, create_app
-from noisette.collector.keys import Keys
-from noisette.collector.limits import RateLimit
-from noisette.collector.planpage import plan_page
+from noisette.collector import Store, create_app
+from noisette.collector.web.keys import Keys
+from noisette.collector.web.limits import RateLimit
+from noisette.collector.web.planpage import plan_page
+from noisette.device import batches
+from noisette.survey.campaigns import Campaign
 
 EVIL = '<script>alert("x")</script>'
 

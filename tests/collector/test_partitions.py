@@ -15,8 +15,9 @@ from tests.collector.helpers import COMMUTE, accept, entry
 from noisette.aggregation import aggregate_partitions
 from noisette.aggregation.partitions import summed
 from noisette.cli import verbs
-from noisette.collector import Campaign, Store
-from noisette.collector.partitions import BlockPartition, split_campaign
+from noisette.collector import Store
+from noisette.collector.storage.partitions import BlockPartition, split_campaign
+from noisette.survey.campaigns import Campaign
 
 MOOD: dict[str, Any] = {
     "id": "mood",

@@ -16,8 +16,10 @@ from click.testing import CliRunner, Result
 from tests.collector.helpers import COMMUTE, KEYS, running
 
 from noisette.cli import verbs
-from noisette.collector import Campaign, Client, Store, create_app, gateway
-from noisette.collector.keys import Keys
+from noisette.collector import Store, create_app
+from noisette.collector.web.keys import Keys
+from noisette.device import Client, gateway
+from noisette.survey.campaigns import Campaign
 
 USERS = 2500
 

@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 from tests.collector.helpers import COMMUTE, KEYS, SECRET, behind_a_shuffler, known_keys, running, until
 
 from noisette.cli import verbs
-from noisette.collector import Campaign, Store, create_app, gateway
-from noisette.collector.blind import new_code
+from noisette.collector import Store, create_app
+from noisette.device import gateway
+from noisette.device.blind import new_code
+from noisette.survey.campaigns import Campaign
 
 USERS = [f"device-{number}" for number in range(5)]
 GROUPED = COMMUTE | {"tokens": "blind", "public_group": {"name": "town", "values": ["north", "south"]}}

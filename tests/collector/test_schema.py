@@ -14,7 +14,8 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from tests.collector.helpers import KEYS
 
-from noisette.collector import Campaign, Store
+from noisette.collector import Store
+from noisette.survey.campaigns import Campaign
 
 EXAMPLES = int(os.environ.get("NOISETTE_SCHEMA_EXAMPLES", "8"))  # of each operation and mode, with a fixed seed
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from tests.collector.helpers import PERSON, auth, entry, tally, until
 
-from noisette.collector import Campaign, Store
+from noisette.collector import Store
+from noisette.survey.campaigns import Campaign
 
 REPORTS = "/campaigns/commute/reports"
 ESTIMATES = "/campaigns/commute/estimates"

@@ -15,15 +15,16 @@ import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, Both, auth, behind_a_shuffler, entry, until
 
 from noisette.accounting import shuffled as amplified
-from noisette.collector import AsyncShuffledClient, Campaign, Client, ShuffledClient
-from noisette.collector.blind import new_code
-from noisette.collector.device import Sent
-from noisette.collector.sealed import label, pad
-from noisette.collector.shuffled import Shuffled
+from noisette.collector.intake.shuffled import Shuffled
+from noisette.device import AsyncShuffledClient, Client, ShuffledClient
+from noisette.device.blind import new_code
+from noisette.device.sealed import label, pad
+from noisette.device.state import Sent
 from noisette.shuffler import Round, ServerKey, new_secret
 from noisette.shuffler.clients import sign
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.wire import Frame
+from noisette.survey.campaigns import Campaign
 
 USERS = 12
 

@@ -16,9 +16,11 @@ import sqlalchemy as sa
 from tests.collector.helpers import COMMUTE, accept, arrived, entries, entry, reconcile, tally
 from tests.collector.postgres import Postgres
 
-from noisette.collector import Campaign, Store, seen, tables
-from noisette.collector.store import Accepted, Refused
-from noisette.collector.writer import store_all
+from noisette.collector import Store
+from noisette.collector.intake.writer import store_all
+from noisette.collector.storage import seen, tables
+from noisette.collector.storage.store import Accepted, Refused
+from noisette.survey.campaigns import Campaign
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -177,7 +179,7 @@ def test_sums_of_another_layout_are_made_anew(
     both: Store, url: str, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that counts in other bins finds sums that it cannot read, and sums the stored reports again."""
-    from noisette.collector import sums
+    from noisette.survey import sums
 
     sent = entries(campaign, 40)
     for one in sent:
@@ -248,7 +250,7 @@ def test_a_database_of_the_first_version_is_brought_along(
     url: str, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is lost, nothing counts twice afterwards, and a step that fails leaves the old tables as they were."""
-    from noisette.collector import migrations
+    from noisette.collector.storage import migrations
 
     sent = entries(campaign, 57)
     _old_database(url, campaign, sent)

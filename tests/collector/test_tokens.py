@@ -16,9 +16,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, auth, entry, known_keys, running
 
-from noisette.collector import Campaign, Store, batches, create_app
-from noisette.collector.blind import PrivateKey, PublicKey, checked_code, new_code
-from noisette.collector.keys import Keys
+from noisette.collector import Store, create_app
+from noisette.collector.web.keys import Keys
+from noisette.device import batches
+from noisette.device.blind import PrivateKey, PublicKey, checked_code, new_code
+from noisette.survey.campaigns import Campaign
 
 BLIND = COMMUTE | {"tokens": "blind"}
 

@@ -10,8 +10,11 @@ import pytest
 import sqlalchemy as sa
 from tests.collector.helpers import COMMUTE, accept, auth, entries, entry, known_keys, running, until
 
-from noisette.collector import Campaign, Store, create_app, pages, tables, tracks
-from noisette.collector.tracks import Tracker, follow
+from noisette.collector import Store, create_app
+from noisette.collector.storage import tables, tracks
+from noisette.collector.storage.tracks import Tracker, follow
+from noisette.collector.web import pages
+from noisette.survey.campaigns import Campaign
 
 
 def _found(users: int, quantities: int = 2) -> dict[str, Any]:

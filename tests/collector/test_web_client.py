@@ -11,9 +11,10 @@ from playwright.sync_api import Browser, Error, Route
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, known_keys, running
 from tests.collector.web import Shop, losing
 
-from noisette.collector import Campaign, Store, create_app
-from noisette.collector.blind import new_code
-from noisette.collector.periods import period_at
+from noisette.collector import Store, create_app
+from noisette.device.blind import new_code
+from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
 
 DAILY = COMMUTE | {"id": "daily", "period": "day", "attributes": COMMUTE["attributes"][:1], "mechanism": "piecewise"}
 CAMPAIGNS = [

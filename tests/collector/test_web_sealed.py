@@ -27,10 +27,12 @@ from tests.collector.helpers import (
 from tests.collector.web import Shop, losing
 from tests.shuffler.processes import shuffler
 
-from noisette.collector import Campaign, ShuffledClient, Store, create_app
-from noisette.collector.blind import new_code
-from noisette.collector.shuffled import Shuffled
+from noisette.collector import Store, create_app
+from noisette.collector.intake.shuffled import Shuffled
+from noisette.device import ShuffledClient
+from noisette.device.blind import new_code
 from noisette.shuffler import Clients, ServerKey, new_secret
+from noisette.survey.campaigns import Campaign
 
 
 def through(both: Both, name: str) -> dict[str, str]:

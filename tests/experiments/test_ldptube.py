@@ -9,7 +9,7 @@ from experiments.ldptube.enhancement import HDR4ME, Model, points
 
 import noisette as nz
 from experiments import ldptube
-from noisette.utility import Deviation
+from noisette.prediction import Deviation
 
 pytestmark = pytest.mark.long
 

@@ -14,7 +14,7 @@ from tests.contrast import CONTRAST
 import noisette as nz
 from noisette.cli import verbs
 from noisette.planner import page as make
-from noisette.utility import plan
+from noisette.prediction import plan
 
 DIMS = 20
 VALUES = [-4.5, -3.0, -2.5, 2.0, 4.5]  # on a range from -5 to 5

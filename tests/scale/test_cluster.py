@@ -19,8 +19,9 @@ from tests.scale.cluster import ENVIRONMENT, Cluster, children, free_port, title
 
 import noisette as nz
 from noisette.aggregation import aggregate_files, split_files, write_reports
-from noisette.collector import Campaign, Store
+from noisette.collector import Store
 from noisette.scale import aggregate_on_ray
+from noisette.survey.campaigns import Campaign
 
 RUN = Path(__file__).with_name("run.py")
 HASHING = nz.LocalHashing(1.0, nz.Categorical(1000))  # a thousand hashes for each report: work without many bytes

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
-from noisette.utility.sgd import predicted
+from noisette.sgd.theory.steps import predicted
 
 NAMES = ("direction", "cosine", "magnitude", "gradient")
 DRAWS = 1000

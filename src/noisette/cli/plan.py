@@ -77,7 +77,7 @@ def plan(
     public or made up: a plan made from the people's own data is not private.
     """
     from noisette._terminal import to_json
-    from noisette.utility import plan as predict
+    from noisette.prediction import plan as predict
 
     if sum(given is not None for given in (values, data, distribution)) > 1:
         raise ValueError("Give one of --values, --data and --distribution.")
@@ -107,7 +107,7 @@ def plan(
     }
     targets: dict[str, Any] = {"target_power": target_power, "effect": effect, "significance": significance}
     if graded is not None:
-        from noisette.utility import plan_levels
+        from noisette.prediction import plan_levels
 
         known = {"values": sample, "distribution": distribution}
         made = plan_levels(users=users, edges=graded[0], epsilons=graded[1], total=epsilon, **known)
@@ -139,7 +139,7 @@ def _domain(categories: tuple[str, ...], limits: str | None) -> Any:
 
 def _sweep(text: str, names: tuple[str, ...], setting: dict[str, Any]) -> Any:
     """Return the break-even populations of two mechanisms along a parameter."""
-    from noisette.utility import break_even_curve
+    from noisette.prediction import break_even_curve
 
     over, mark, points = text.partition("=")
     if not mark:

@@ -64,7 +64,7 @@ def report(
         raise ValueError("Give --shuffler and --secrets together.")
     from noisette._terminal import progress, to_json
     from noisette.cli._source import Source
-    from noisette.collector.gateway import Gateway
+    from noisette.device.gateway import Gateway
 
     folder = state or file.with_name(f"{file.name}.noisette")
     options: dict[str, Any] = {"state": folder, "api_key": _key(key_file), "epsilon": epsilon, "delta": delta}

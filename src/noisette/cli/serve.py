@@ -57,7 +57,7 @@ def serve(
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:
         raise ValueError(f"The collector needs {', '.join(lacking)}: pip install 'noisette[collector]'.")
-    from noisette.collector.campaigns import Campaign
+    from noisette.survey.campaigns import Campaign
 
     campaigns = [Campaign.read(path) for path in files]
     if len({one.id for one in campaigns}) < len(campaigns):
@@ -72,10 +72,10 @@ def serve(
         _show(campaigns, as_json, {})
         return
     from noisette._service import Tls, address, listen, run
-    from noisette.collector.keys import Keys, new_keys
-    from noisette.collector.service import LARGEST_BODY, RATE, create_app
-    from noisette.collector.store import Store
-    from noisette.collector.telemetry import log
+    from noisette.collector.storage.store import Store
+    from noisette.collector.web.keys import Keys, new_keys
+    from noisette.collector.web.service import LARGEST_BODY, RATE, create_app
+    from noisette.collector.web.telemetry import log
 
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")
@@ -100,7 +100,7 @@ def serve(
 def _write_page(campaign: Any, path: Path) -> None:
     """Write the plan as a web page that appears whole or not at all."""
     from noisette.aggregation import whole_file
-    from noisette.collector.planpage import plan_page
+    from noisette.collector.web.planpage import plan_page
 
     with whole_file(path) as stream:
         stream.write(plan_page(campaign).encode("utf-8"))
@@ -112,7 +112,7 @@ def _shuffled(shuffler_file: Path | None, server_key: Path | None, minimum: int 
         return None
     if shuffler_file is None or server_key is None or minimum is None:
         raise ValueError("Give --shufflers, --server-key and --minimum together.")
-    from noisette.collector.shuffled import Shuffled
+    from noisette.collector.intake.shuffled import Shuffled
     from noisette.shuffler import Clients, ServerKey
 
     return Shuffled(ServerKey.read(server_key), Clients.read(shuffler_file), minimum)
@@ -128,7 +128,7 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
         ]
         click.echo(to_json(told | {"campaigns": plans}))
         return
-    from noisette.collector.planpage import named
+    from noisette.collector.web.planpage import named
 
     out = console()
     for one in campaigns:

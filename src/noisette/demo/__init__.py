@@ -28,11 +28,11 @@ def run(
 
     from noisette import _random, _validate
     from noisette.aggregation import whole_file
-    from noisette.collector.campaigns import Campaign
     from noisette.demo import devices, population, story
     from noisette.demo.collector import serving
     from noisette.demo.outcome import Outcome, plans, summary
     from noisette.demo.page import page
+    from noisette.survey.campaigns import Campaign
 
     started = time.perf_counter()
     asked = population.campaign(users, _validate.epsilon(epsilon))

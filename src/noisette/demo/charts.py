@@ -8,7 +8,7 @@ import numpy as np
 
 from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, widths
 from noisette.demo.population import SIGNALS, SPORT, SPORTS
-from noisette.utility import Plan
+from noisette.prediction import Plan
 
 _DARK, _NUT, _TAN, _PALE, _GREEN, _RED = "#5b3a1e", "#b9824a", "#cdae85", "#dcc6a8", "#3f7d58", "#b3261e"
 _ROUND = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5, 7, 10, 20, 50, 100]

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
-from noisette.collector.campaigns import VERSION, Campaign
-from noisette.collector.periods import period_at
-from noisette.collector.tokens import new_secret, token
 from noisette.demo.collector import Collector
 from noisette.demo.population import Devices
+from noisette.device.tokens import new_secret, token
+from noisette.survey.campaigns import VERSION, Campaign
+from noisette.survey.periods import period_at
 
 _AT_ONCE = 12  # connections
 _ATTEMPTS, _PATIENCE = 4, 120.0

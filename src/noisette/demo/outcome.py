@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from noisette._validate import FloatArray
-from noisette.collector.campaigns import Campaign
 from noisette.demo.devices import Reported
 from noisette.demo.population import SIGNALS, SPORT, SPORTS, Devices
 from noisette.domains import Categorical, Interval
-from noisette.utility import Plan, plan
+from noisette.prediction import Plan, plan
+from noisette.survey.campaigns import Campaign
 
 LEVEL = 0.95
 BINS = 32

@@ -12,7 +12,7 @@ from noisette._terminal import describe, number
 from noisette.demo import charts
 from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, root_mean_square, widths
 from noisette.demo.population import SIGNALS, SPORT, SPORTS
-from noisette.utility import Plan
+from noisette.prediction import Plan
 
 
 def page(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:

@@ -14,13 +14,13 @@ import numpy as np
 from noisette._terminal import console, describe, literal, number, table
 from noisette.demo.outcome import LEVEL, Outcome, chosen, root_mean_square
 from noisette.demo.population import SIGNALS, SPORT, SPORTS
-from noisette.utility import Plan
+from noisette.prediction import Plan
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from noisette.collector.campaigns import Campaign
     from noisette.demo.collector import Collector
+    from noisette.survey.campaigns import Campaign
 
 _SHOWN = 6  # mechanisms of a plan
 _LIVE = (0, 4, 7, 8, 10)  # quantities that are shown while reports arrive

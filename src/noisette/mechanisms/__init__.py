@@ -26,10 +26,10 @@ from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
-from noisette.mechanisms.tensor.gaussian import TensorGaussian
-from noisette.mechanisms.tensor.jl import JohnsonLindenstrauss
-from noisette.mechanisms.tensor.matrix import MatrixMechanism
-from noisette.mechanisms.tensor.retain import RetainOrNoise
+from noisette.mechanisms.tensor.gaussian.jl import JohnsonLindenstrauss
+from noisette.mechanisms.tensor.gaussian.mechanism import TensorGaussian
+from noisette.mechanisms.tensor.matrix.mechanism import MatrixMechanism
+from noisette.mechanisms.tensor.retain.mechanism import RetainOrNoise
 from noisette.mechanisms.vector.adaptive_duchi import AdaptiveDuchi
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox

@@ -1,5 +1,5 @@
 "use strict";
-// The prediction of noisette.utility.plan, from the laws that Python fitted. No document here: only numbers.
+// The prediction of noisette.prediction.plan, from the laws that Python fitted. No document here: only numbers.
 // A law gives, for the budget of one report on [-1, 1], variance(0), variance(1) and bias(1); then
 // variance(t) = (1 - t^2) variance(0) + t^2 variance(1) and bias(t) = t bias(1).
 

@@ -374,7 +374,7 @@ function start() {
   });
   const rough = data.laws.filter(law => law.error > 1e-9).map(law => law.name);
   $("accuracy").textContent = "Python fitted the variance and the bias of one report by polynomials in the log of its budget; the rest is arithmetic. "
-    + "The page agrees with noisette.utility.plan to nine digits"
+    + "The page agrees with noisette.prediction.plan to nine digits"
     + (rough.length ? `, but for mechanisms that are rougher themselves or take long to build: ${rough.join(", ")}.` : ".");
   $("precision").innerHTML = data.laws.map(law => `<li>${law.name}: ${law.error.toExponential(0)}</li>`).join("");
   addEventListener("resize", () => { const made = planner.plan(state); showUsers(made); showEpsilon(made); });

@@ -14,9 +14,9 @@ import numpy as np
 from noisette import _validate
 from noisette.domains import Domain, Interval
 from noisette.planner.tables import law, others
-from noisette.utility import populations
-from noisette.utility.offers import compared
-from noisette.utility.populations import Population
+from noisette.prediction import populations
+from noisette.prediction.offers import compared
+from noisette.prediction.populations import Population
 
 LEAST, LARGEST = 1e-3, 20.0  # budgets that a page can be made for
 _SLIDER = 0.05  # lowest budget on the slider, unless the plan is for a lower one
@@ -40,8 +40,8 @@ def page(
 ) -> str:
     """Return a web page on which users, dimensions, budget, reports, mechanisms and population can be changed.
 
-    The arguments are those of `noisette.utility.plan`, where the page starts; without ``target_mse`` the error wanted
-    is a fiftieth of the range. It shows mechanisms with a pure guarantee for numbers, those on whole vectors at
+    The arguments are those of `noisette.prediction.plan`, where the page starts; without ``target_mse`` the error
+    wanted is a fiftieth of the range. It shows mechanisms with a pure guarantee for numbers, those on whole vectors at
     ``dims`` dimensions only, and names those that it leaves out.
 
     *Utility*: the page computes what `plan` does, from polynomials in the log of the budget that are fitted to the

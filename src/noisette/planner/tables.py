@@ -15,8 +15,8 @@ from numpy.polynomial import chebyshev
 from noisette._validate import FloatArray
 from noisette.domains import Interval
 from noisette.guarantees import Guarantee
-from noisette.utility.offers import Offer, Setting, compared
-from noisette.utility.responses import respond
+from noisette.prediction.offers import Offer, Setting, compared
+from noisette.prediction.responses import respond
 
 LEAST = 1e-6  # budget of a report
 _DEGREE = 9

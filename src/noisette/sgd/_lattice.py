@@ -23,7 +23,7 @@ import numpy as np
 
 from noisette._validate import FloatArray
 from noisette.mechanisms._base import power_of_two
-from noisette.mechanisms.tensor._normal import STEPS, add_noise
+from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise
 
 _FARTHEST = 2.0**26  # standard deviations: beyond, an entry leaves the integers of the lattice
 _FINENESS = 2.0**-20  # of the noise: the step of the lattice that is seen

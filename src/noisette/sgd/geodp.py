@@ -18,7 +18,7 @@ from noisette.sgd._rows import widened
 from noisette.sgd.clipping import Clip, Sums
 from noisette.sgd.layers import Laid, Part
 from noisette.sgd.perturbation import Perturbation, Shapes
-from noisette.utility.sgd import Noise, SphericalNoise
+from noisette.sgd.theory.steps import Noise, SphericalNoise
 
 _LARGEST = 1e30  # that an example's numbers may be multiplied by or come to, in single precision
 Average = Literal["angles", "gradient"]

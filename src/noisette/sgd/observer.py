@@ -22,7 +22,7 @@ from noisette.sgd.clipping import Sums, added_up
 from noisette.sgd.layers import Part
 from noisette.sgd.perturbation import full_name
 from noisette.sgd.private import Private
-from noisette.utility.sgd import (
+from noisette.sgd.theory.steps import (
     EfficiencyDifference,
     GradientErrors,
     Noise,

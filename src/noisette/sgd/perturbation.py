@@ -18,7 +18,7 @@ from torch import Tensor
 from noisette.sgd._lattice import add_exactly, on_lattice
 from noisette.sgd.clipping import Clip, PerLayer, Sums
 from noisette.sgd.layers import Part
-from noisette.utility.sgd import EntryNoise, Noise, VectorNoise
+from noisette.sgd.theory.steps import EntryNoise, Noise, VectorNoise
 
 Shapes = Mapping[str, Mapping[str, torch.Size]]  # by layer, then by parameter
 

@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 import noisette as nz
 from noisette.guarantees import gaussian_mu
-from noisette.mechanisms.tensor.calibration import mvg_bound, optimal_mode, tvg_bound, zeta
-from noisette.mechanisms.tensor.neighbours import Neighbours
+from noisette.mechanisms.tensor.gaussian.calibration import mvg_bound, optimal_mode, tvg_bound, zeta
+from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
 
 RELATIONS = ("any-pair", "slice:0", "fibre:1", "element", "l2:0.7", "box:0.3")
 

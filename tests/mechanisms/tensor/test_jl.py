@@ -14,7 +14,7 @@ from scipy.stats import chi2, wishart
 
 import noisette as nz
 from noisette.guarantees import gaussian_mu
-from noisette.mechanisms.tensor.jl import jl_delta, largest_leverage, rss
+from noisette.mechanisms.tensor.gaussian.jl import jl_delta, largest_leverage, rss
 
 ROWS = nz.TensorBall((4, 2), 1.0, mode=0)
 

@@ -14,10 +14,10 @@ from scipy.special import chdtri, ndtri
 import noisette as nz
 from noisette import datasets
 from noisette.guarantees import gaussian_delta, gaussian_mu
-from noisette.mechanisms.tensor.matrix import MatrixMechanism
-from noisette.mechanisms.tensor.matrix_optimum import optimum
-from noisette.mechanisms.tensor.matrix_strategies import Marginals
-from noisette.mechanisms.tensor.matrix_workloads import Given, workload_of
+from noisette.mechanisms.tensor.matrix.mechanism import MatrixMechanism
+from noisette.mechanisms.tensor.matrix.optimum import optimum
+from noisette.mechanisms.tensor.matrix.strategies import Marginals
+from noisette.mechanisms.tensor.matrix.workloads import Given, workload_of
 
 FALSE_ALARM = 1e-6
 Array = npt.NDArray[np.float64]

@@ -10,9 +10,9 @@ import pytest
 from scipy.special import erfc, ndtr
 from scipy.stats import chi2
 
-from noisette.mechanisms.tensor import _normal
-from noisette.mechanisms.tensor._loops import add
-from noisette.mechanisms.tensor._normal import STEPS, add_noise, build_table
+from noisette.mechanisms.tensor.gaussian import _normal
+from noisette.mechanisms.tensor.gaussian._loops import add
+from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise, build_table
 
 FALSE_ALARM = 1e-6
 

@@ -9,7 +9,7 @@ import pytest
 
 import noisette as nz
 from noisette.guarantees import gaussian_mu
-from noisette.mechanisms.tensor.jl import rss
+from noisette.mechanisms.tensor.gaussian.jl import rss
 
 
 def test_a_person_s_tensor() -> None:

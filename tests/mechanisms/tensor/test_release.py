@@ -11,8 +11,8 @@ import pytest
 from scipy.special import ndtri
 
 import noisette as nz
-from noisette.mechanisms.tensor import _noise, _slices
-from noisette.mechanisms.tensor.modes import Mode, dense, multiply
+from noisette.mechanisms.tensor.gaussian import _noise, _slices
+from noisette.mechanisms.tensor.gaussian.modes import Mode, dense, multiply
 
 FALSE_ALARM = 1e-6
 

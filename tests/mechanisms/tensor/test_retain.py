@@ -13,9 +13,9 @@ from scipy.stats import norm
 
 import noisette as nz
 from noisette.auditing.claims import published_form
-from noisette.mechanisms.tensor.retain import RetainOrNoise
-from noisette.mechanisms.tensor.retain_calibration import Request, choose
-from noisette.mechanisms.tensor.retain_laws import KeptGaussian, KeptLaplace
+from noisette.mechanisms.tensor.retain.calibration import Request, choose
+from noisette.mechanisms.tensor.retain.laws import KeptGaussian, KeptLaplace
+from noisette.mechanisms.tensor.retain.mechanism import RetainOrNoise
 
 FALSE_ALARM = 1e-6
 IMAGE = nz.TensorDomain((28, 28), 0, 255)

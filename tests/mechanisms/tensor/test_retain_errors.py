@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 import noisette as nz
 from noisette.guarantees import gaussian_mu
-from noisette.mechanisms.tensor.retain_errors import equal_unit_errors, error_table, published_errors
+from noisette.mechanisms.tensor.retain.errors import equal_unit_errors, error_table, published_errors
 
 FALSE_ALARM = 1e-6
 IMAGE = nz.TensorDomain((28, 28), 0, 255)

@@ -11,9 +11,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import noisette as nz
-from noisette.mechanisms.tensor._normal import STEPS
-from noisette.mechanisms.tensor._signs import largest_form
-from noisette.mechanisms.tensor.modes import multiply
+from noisette.mechanisms.tensor.gaussian._normal import STEPS
+from noisette.mechanisms.tensor.gaussian._signs import largest_form
+from noisette.mechanisms.tensor.gaussian.modes import multiply
 
 RELATIONS = ("any-pair", "slice:0", "slice:1", "fibre:0", "fibre:1", "element", "box:0.3")
 

@@ -19,7 +19,7 @@ from noisette.domains import L2Ball
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice, conceded
-from noisette.mechanisms.tensor._normal import STEPS, add_noise
+from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise
 
 _FINENESS = 2.0**20  # output steps in a standard deviation
 _PLACES = 2.0**20  # cells in a standard deviation, for the exact calculator
@@ -45,7 +45,7 @@ class AngleGaussian(AngleMechanism, EventDeclared):
     beta = 1/2 or less no direction is kept of which one of the first d - 2 entries is positive. The noise of an angle
     grows with sqrt(d), and at the same guarantee plain noise (`TensorGaussian`) keeps directions better: for random
     unit vectors in 10 dimensions at (8, 1e-5) its expected cosine is 0.25, here 0.08 at beta = 0.1 and 0 at beta = 1.
-    `noisette.utility.sgd` predicts both.
+    `noisette.sgd.theory.steps` predicts both.
     Duan 2024, Algorithm 5, Theorem 7; calibration by Balle, Wang 2018, Theorem 8.
 
     >>> m = AngleGaussian(epsilon=8.0, domain=L2Ball(3, 0.1), delta=1e-5, beta=0.5)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.domains import BoolArray
-from noisette.mechanisms.tensor.modes import Mode
-from noisette.mechanisms.tensor.neighbours import Neighbours
+from noisette.mechanisms.tensor.gaussian.modes import Mode
+from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
 
 _MERGED = 4096  # largest mode that is made of several
 

@@ -1,0 +1,133 @@
+"""Modules that have moved: their old names import the new modules, with a warning, until the release after next."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MOVED: dict[str, str] = {
+    "collector.batches": "device.batches",
+    "collector.blind": "device.blind",
+    "collector.breakdowns": "survey.breakdowns",
+    "collector.choosing": "survey.choosing",
+    "collector.client": "device.client",
+    "collector.conversation": "device.conversation",
+    "collector.device": "device.state",
+    "collector.distributions": "survey.distributions",
+    "collector.estimates": "collector.results.estimates",
+    "collector.exports": "collector.results.exports",
+    "collector.fresh": "collector.storage.fresh",
+    "collector.gateway": "device.gateway",
+    "collector.issuing": "collector.campaigns.issuing",
+    "collector.keys": "collector.web.keys",
+    "collector.limits": "collector.web.limits",
+    "collector.local": "device.database",
+    "collector.migrations": "collector.storage.migrations",
+    "collector.pages": "collector.web.pages",
+    "collector.partitions": "collector.storage.partitions",
+    "collector.parts": "survey.parts",
+    "collector.periods": "survey.periods",
+    "collector.planpage": "collector.web.planpage",
+    "collector.reception": "collector.intake.reception",
+    "collector.schema": "survey.questions",
+    "collector.sealed": "device.sealed",
+    "collector.seen": "collector.storage.seen",
+    "collector.service": "collector.web.service",
+    "collector.shuffled": "collector.intake.shuffled",
+    "collector.store": "collector.storage.store",
+    "collector.sums": "survey.sums",
+    "collector.tables": "collector.storage.tables",
+    "collector.telemetry": "collector.web.telemetry",
+    "collector.tokens": "device.tokens",
+    "collector.tracks": "collector.storage.tracks",
+    "collector.wallet": "device.wallet",
+    "collector.writer": "collector.intake.writer",
+    "mechanisms.tensor._farthest": "mechanisms.tensor.gaussian._farthest",
+    "mechanisms.tensor._loops": "mechanisms.tensor.gaussian._loops",
+    "mechanisms.tensor._noise": "mechanisms.tensor.gaussian._noise",
+    "mechanisms.tensor._normal": "mechanisms.tensor.gaussian._normal",
+    "mechanisms.tensor._signs": "mechanisms.tensor.gaussian._signs",
+    "mechanisms.tensor._slices": "mechanisms.tensor.gaussian._slices",
+    "mechanisms.tensor.calibration": "mechanisms.tensor.gaussian.calibration",
+    "mechanisms.tensor.jl": "mechanisms.tensor.gaussian.jl",
+    "mechanisms.tensor.matrix_optimum": "mechanisms.tensor.matrix.optimum",
+    "mechanisms.tensor.matrix_strategies": "mechanisms.tensor.matrix.strategies",
+    "mechanisms.tensor.matrix_workloads": "mechanisms.tensor.matrix.workloads",
+    "mechanisms.tensor.modes": "mechanisms.tensor.gaussian.modes",
+    "mechanisms.tensor.neighbours": "mechanisms.tensor.gaussian.neighbours",
+    "mechanisms.tensor.release": "mechanisms.tensor.gaussian.release",
+    "mechanisms.tensor.retain_calibration": "mechanisms.tensor.retain.calibration",
+    "mechanisms.tensor.retain_cells": "mechanisms.tensor.retain.cells",
+    "mechanisms.tensor.retain_errors": "mechanisms.tensor.retain.errors",
+    "mechanisms.tensor.retain_laws": "mechanisms.tensor.retain.laws",
+    "mechanisms.tensor.retain_published": "mechanisms.tensor.retain.published",
+    "utility": "prediction",
+    "utility.angles": "sgd.theory.angles",
+    "utility.combining": "prediction.combining",
+    "utility.correlations": "prediction.correlations",
+    "utility.curves": "prediction.curves",
+    "utility.deviations": "prediction.deviations",
+    "utility.extremes": "prediction.extremes",
+    "utility.federated": "federated.theory",
+    "utility.graded": "prediction.graded",
+    "utility.joint": "prediction.joint",
+    "utility.lengths": "sgd.theory.lengths",
+    "utility.offers": "prediction.offers",
+    "utility.orthants": "prediction.orthants",
+    "utility.personalised": "prediction.personalised",
+    "utility.planning": "prediction.planning",
+    "utility.populations": "prediction.populations",
+    "utility.records": "prediction.records",
+    "utility.reporting": "prediction.reporting",
+    "utility.responses": "prediction.responses",
+    "utility.sgd": "sgd.theory.steps",
+    "utility.sweeps": "prediction.sweeps",
+    "utility.targets": "prediction.targets",
+    "utility.turns": "sgd.theory.turns",
+}
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds a module under its old name, and gives the very module that bears the new one."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name.removeprefix("noisette.") in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        new = "noisette." + MOVED[module.__name__.removeprefix("noisette.")]
+        _warn(module.__name__, new)
+        sys.modules[module.__name__] = importlib.import_module(new)
+
+
+def install() -> None:
+    """Look old names up before anything else: a package under its old name would find its modules a second time."""
+    sys.meta_path.insert(0, _Finder())
+
+
+def names_of(package: str, *homes: str, first: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a package some of whose public names have moved; ``first`` finds its own."""
+
+    def find(name: str) -> Any:
+        if first is not None:
+            try:
+                return first(name)
+            except AttributeError:
+                pass
+        for home in () if name.startswith("_") else homes:
+            module = importlib.import_module(home)
+            if hasattr(module, name):
+                _warn(f"{package}.{name}", f"{home}.{name}")
+                return getattr(module, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find
+
+
+def _warn(old: str, new: str) -> None:
+    warnings.warn(f"{old} is now {new}; the old name goes in a later release.", DeprecationWarning, stacklevel=3)

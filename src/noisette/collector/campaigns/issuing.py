@@ -1,0 +1,148 @@
+"""Signing blinded tokens, one for each enrolment code in a period, and checking them when they come back."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import threading
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from noisette._service import Problem
+from noisette.collector.intake.reading import Arrived
+from noisette.collector.storage import tables
+from noisette.collector.storage.store import Refusal, Refused, Store
+from noisette.device import blind
+from noisette.device.blind import PrivateKey, PublicKey
+from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import check_period
+
+
+class Asked(BaseModel):
+    """A request for a signature: the user's enrolment code, the period, and the blinded token in base64."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    code: Annotated[str, Field(max_length=64)]
+    period: Annotated[str, Field(max_length=16)]
+    blinded: Annotated[str, Field(max_length=400)]
+
+
+class Issuer:
+    """The signing keys of campaigns and periods, made when they are first asked for and kept in the database."""
+
+    def __init__(self, store: Store, secret: str | None) -> None:
+        self._store, self._secret = store, secret
+        self._keys: dict[tuple[str, str], PrivateKey] = {}
+        self._lock = threading.Lock()
+
+    def key(self, campaign: Campaign, period: str) -> PrivateKey:
+        """Return the key of a period that has begun."""
+        check_period(campaign.period, period)
+        with self._lock:
+            if (campaign.id, period) not in self._keys:
+                self._keys[campaign.id, period] = self._stored(campaign, period)
+            return self._keys[campaign.id, period]
+
+    def _stored(self, campaign: Campaign, period: str) -> PrivateKey:
+        table = tables.signing
+        place = (table.c.campaign == campaign.id) & (table.c.period == period)
+        with self._store.writing() as connection:
+            found = connection.execute(sa.select(table.c.pem).where(place)).scalar_one_or_none()
+            if found is None:
+                made = PrivateKey.new()
+                row = {"campaign": campaign.id, "period": period, "pem": made.pem}
+                tables.insert_new(connection, table, row)  # another process may have been faster
+                found = connection.execute(sa.select(table.c.pem).where(place)).scalar_one()
+        return PrivateKey(bytes(found))
+
+    def sign(self, campaign: Campaign, asked: Asked) -> bytes:
+        """Sign a blinded token, once for each code and period; the same one again gets the same signature."""
+        number = None if self._secret is None else blind.checked_code(self._secret, asked.code)
+        if number is None:
+            raise Problem(403, "unknown-code", "This enrolment code is none that was given out here.")
+        try:
+            blinded = base64.b64decode(asked.blinded, validate=True)
+            key = self.key(campaign, asked.period)
+            signed = key.sign(blinded)
+        except (ValueError, binascii.Error) as error:
+            raise Problem(422, "bad-token", str(error)) from error
+        user = hashlib.sha256(f"issued\n{campaign.id}\n{asked.period}\n{number}".encode()).digest()[:16]
+        shown = hashlib.sha256(blinded).digest()[:16]
+        with self._store.writing() as connection:
+            tables.insert_new(connection, tables.issued, {"digest": user, "blinded": shown})
+            query = sa.select(tables.issued.c.blinded).where(tables.issued.c.digest == user)
+            if bytes(connection.execute(query).scalar_one()) != shown:
+                detail = f"This code has had its token for period {asked.period}. Show the same blinded token again."
+                raise Problem(409, "token-issued", detail)
+        return signed
+
+    def check(self, arrived: Arrived) -> None:
+        """Raise `Refused` with every report whose token is not signed by us for its period."""
+        campaign, refusals = arrived.campaign, []
+        if campaign.tokens != "blind":
+            return
+        for index, (period, token, signature) in enumerate(_signed(arrived)):
+            try:
+                sound = self.key(campaign, period).public.verifies(token, signature)
+            except ValueError as error:
+                refusals.append(Refusal(index, "wrong-period", str(error)))
+                continue
+            if not sound:
+                detail = "The token has no signature of ours for this campaign and period. Get one from /tokens."
+                refusals.append(Refusal(index, "forged", detail))
+        if refusals:
+            raise Refused(refusals)
+
+
+def _signed(arrived: Arrived) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield period, token and signature of each report; an empty signature where there is none."""
+    if arrived.block is not None:
+        pairs = arrived.block.signatures or ((b"", b""),) * len(arrived.block)
+        yield from ((arrived.block.period, token, signature) for token, signature in pairs)
+    for entry in arrived.entries:
+        try:
+            signature = base64.b64decode(entry.signature or "", validate=True)
+        except binascii.Error:
+            signature = b""
+        yield entry.period, bytes.fromhex(entry.token), signature
+
+
+def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any) -> None:
+    """Add the routes by which a device gets a signature."""
+
+    def blinding(campaign_id: str) -> Campaign:
+        campaign: Campaign = find(campaign_id)
+        if campaign.tokens != "blind":
+            raise Problem(404, "no-tokens", "The tokens of this campaign are not signed.")
+        return campaign
+
+    @app.get(
+        "/campaigns/{campaign_id}/tokens/{period}",
+        dependencies=[needs("device", "analyst", "auditor")],
+        responses=answers(401, 403, 404, 422, 429),
+    )
+    def show_key(campaign_id: str, period: str) -> dict[str, str]:
+        """Return the modulus that tokens of a period are verified with, for devices to compare with each other's."""
+        campaign = blinding(campaign_id)
+        try:
+            public: PublicKey = issuer.key(campaign, period).public
+        except ValueError as error:
+            raise Problem(422, "bad-query", str(error)) from error
+        return {"modulus": format(public.modulus, "x"), "exponent": "10001"}
+
+    @app.post(
+        "/campaigns/{campaign_id}/tokens",
+        dependencies=[needs("device")],
+        responses=answers(401, 403, 404, 409, 422, 429, 503),
+    )
+    def sign(campaign_id: str, asked: Asked, request: Request) -> dict[str, str]:
+        """Sign a blinded token for a user who has not had one in this period."""
+        signed = issuer.sign(blinding(campaign_id), asked)
+        request.state.told = {"campaign": campaign_id}
+        return {"signed": base64.b64encode(signed).decode("ascii")}

@@ -1,0 +1,144 @@
+"""What the sums of a campaign say: estimates with intervals, distributions, groups, and change over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtrc
+
+from noisette._validate import FloatArray
+from noisette.core import Estimate
+from noisette.enhancement import enhance
+from noisette.survey.breakdowns import broken_down
+from noisette.survey.campaigns import Campaign
+from noisette.survey.distributions import Shapes
+from noisette.survey.sums import Layout, Sums
+
+_FIELDS = ("name", "value", "std_error", "low", "high", "reports", "predicted_std_error")
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which period is asked about, the confidence of intervals, and the enhancement."""
+
+    period: str
+    level: float = 0.95
+    method: str = "none"
+
+
+def estimates(
+    campaign: Campaign, layout: Layout, sums: dict[str, dict[int, Sums]], query: Query, shapes: Shapes
+) -> dict[str, Any]:
+    """Return all that is known about a period, as JSON, and how it changed from period to period."""
+    here = sums.get(query.period, {})
+    whole = total(layout, here.values())
+    rows, method, gain = dimensions(campaign, whole, query)
+    return {
+        "campaign": campaign.id,
+        "title": campaign.title,
+        "period": query.period,
+        "periods": {name: total(layout, groups.values()).users for name, groups in sums.items()},
+        "users": whole.users,
+        "target_users": campaign.users,
+        "level": query.level,
+        "enhance": method,
+        "expected_gain": gain,
+        "guarantee": campaign.mechanism.guarantee.spec(),
+        "dimensions": rows,
+        "attributes": shapes.attributes(campaign, whole, query.level),
+        "groups": _groups(campaign, layout, here, whole, query),
+        "drift": drift(campaign, layout, sums),
+    }
+
+
+def total(layout: Layout, parts: Iterable[Sums]) -> Sums:
+    """Return the sums of all groups together."""
+    return sum(parts, start=layout.nothing())
+
+
+def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[str, Any]], str, float | None]:
+    """Return one row for each quantity, the enhancement that was used, and what it is expected to gain."""
+    expected = campaign.predict(sums.users) if sums.users else np.full(len(campaign.quantities), np.nan)
+    found = [_enhanced(one, query.method) if sums.users else one for one in sums.estimates()]
+    rows = []
+    for one in found:
+        with np.errstate(invalid="ignore"):  # at no confidence at all an interval of infinite error has no ends
+            low, high = one.interval(query.level)
+        rows += list(zip(one.names or (), one.value, one.std_error, low, high, _each(one), strict=True))
+    told = [dict(zip(_FIELDS, (*row, error), strict=True)) for row, error in zip(rows, expected, strict=True)]
+    gains = [one.expected_gain for one in found if one.expected_gain is not None]
+    return told, ", ".join(dict.fromkeys(one.method for one in found)), sum(gains) if gains else None
+
+
+def _each(one: Estimate) -> list[int]:
+    counts: list[int] = np.broadcast_to(one.count, one.value.shape).tolist()
+    return counts
+
+
+def _enhanced(one: Estimate, method: str) -> Estimate:
+    return one if method == "none" else enhance(one, method=method)
+
+
+def _groups(
+    campaign: Campaign, layout: Layout, here: dict[int, Sums], whole: Sums, query: Query
+) -> list[dict[str, Any]]:
+    """Return the estimates within each public group, and the means within each private one."""
+    found: list[dict[str, Any]] = []
+    public = campaign.public_group
+    if public is not None:
+        values = []
+        for code, label in enumerate(public.values):
+            sums = here.get(code, layout.nothing())
+            values.append({"value": label, "users": sums.users, "dimensions": dimensions(campaign, sums, query)[0]})
+        found.append({"name": public.name, "private": False, "values": values})
+    for category in campaign.breakdown:
+        found.append({"name": category, "private": True, "values": broken_down(layout, whole, category, query.level)})
+    return found
+
+
+def drift(campaign: Campaign, layout: Layout, sums: dict[str, dict[int, Sums]]) -> dict[str, Any]:
+    """Return the estimates of every period, and for each quantity a test that it has not changed.
+
+    Formula: with estimates v_i of standard errors s_i and their weighted mean m, the sum of ((v_i - m) / s_i)^2 follows
+    chi-square with one degree of freedom less than there are periods, if nothing changed. ``adjusted`` is the p-value
+    times the number of quantities: below 0.05 somewhere means a change, at a false-alarm rate of 0.05 for all together.
+    It supposes that reports of different periods are independent; permanent answers are not, and there it is careful.
+    """
+    names = list(sums)
+    each = [total(layout, groups.values()) for groups in sums.values()]
+    found = [_joined(one.estimates()) for one in each]
+    values = np.asarray([value for value, _ in found]).reshape(len(names), len(campaign.quantities))
+    errors = np.asarray([error for _, error in found]).reshape(values.shape)
+    rows = []
+    for place, name in enumerate(campaign.quantities):
+        statistic, degrees, chance = homogeneity(values[:, place], errors[:, place])
+        adjusted = min(1.0, chance * len(campaign.quantities)) if chance is not None else None
+        test = {"statistic": statistic, "degrees": degrees, "p_value": chance, "adjusted": adjusted}
+        rows.append({"name": name, "values": values[:, place], "std_errors": errors[:, place]} | test)
+    return {"periods": names, "users": [one.users for one in each], "quantities": rows}
+
+
+def _joined(parts: tuple[Estimate, ...]) -> tuple[FloatArray, FloatArray]:
+    return np.concatenate([one.value for one in parts]), np.concatenate([one.std_error for one in parts])
+
+
+def homogeneity(values: FloatArray, errors: FloatArray) -> tuple[float | None, int, float | None]:
+    """Return statistic, degrees of freedom and p-value of the test that all values estimate one number.
+
+    >>> statistic, degrees, chance = homogeneity(np.asarray([1.0, 1.0, 4.0]), np.ones(3))
+    >>> round(statistic, 6), degrees, round(chance, 6)
+    (6.0, 2, 0.049787)
+    """
+    known = np.isfinite(values) & np.isfinite(errors) & (errors > 0)
+    degrees = int(known.sum()) - 1
+    if degrees < 1:
+        return None, max(degrees, 0), None
+    weights = errors[known] ** -2.0
+    mean = float(weights @ values[known] / weights.sum())
+    statistic = float(weights @ (values[known] - mean) ** 2)
+    chance = float(chdtrc(degrees, statistic))
+    return (statistic, degrees, chance) if math.isfinite(statistic) else (None, degrees, None)

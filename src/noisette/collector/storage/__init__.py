@@ -1,0 +1,1 @@
+"""What the collector keeps: one seam, behind which SQLite or PostgreSQL live."""

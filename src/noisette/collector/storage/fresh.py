@@ -1,0 +1,158 @@
+"""Digests on their way into the index of SQLite, which takes many of one place at once far faster than one of each.
+
+Tokens are random. Put into the tree as they come, each changes a page of its own, and a commit writes whole pages. So a
+transaction appends its digests to a log, one row for all, and takes into the tree those of the next parts of the key
+space, which have gathered there since those parts' last turn. What is in the log and not yet in the tree is in memory
+too, sorted; it is read from the log, never from what this process believes to have written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+
+from noisette.collector.storage import seen
+from noisette.device.batches import DIGEST_BYTES, Digests
+
+MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
+_GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
+_SMALL = 1 << 14  # digests that are sorted by themselves before they are put among the others
+_BITS = 12
+_PARTS = 1 << _BITS  # of the key space, by its first bits
+_SHIFT = np.uint64(64 - _BITS)
+_STARTS = np.arange(_PARTS, dtype=np.uint64) << _SHIFT
+
+_INSERT = "INSERT INTO fresh (turn, digests, marks) VALUES (?, ?, ?)"
+_SINCE = "SELECT number, turn, digests, marks FROM fresh WHERE number > ? ORDER BY number"
+_UNTIL = "DELETE FROM fresh WHERE number <= ?"
+
+Words = npt.NDArray[np.uint64]
+Marks = npt.NDArray[np.int64]
+
+
+class _Sorted:
+    """Digests in order of their bytes, as two numbers each, with their marks."""
+
+    def __init__(self) -> None:
+        self.high: Words = np.zeros(0, dtype=np.uint64)
+        self.low: Words = np.zeros(0, dtype=np.uint64)
+        self.marks: Marks = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.high)
+
+    def find(self, high: Words, low: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return where digests are, or belong, and which are there."""
+        first, end = (np.searchsorted(self.high, high, side) for side in ("left", "right"))
+        stop = end.copy()
+        while (undecided := np.flatnonzero(first < end)).size:  # others begin with the same 64 bits
+            middle = (first[undecided] + end[undecided]) // 2
+            below = self.low[middle] < low[undecided]
+            first[undecided[below]], end[undecided[~below]] = middle[below] + 1, middle[~below]
+        known = np.zeros(len(high), dtype=bool)
+        alike = np.flatnonzero(first < stop)
+        known[alike] = self.low[first[alike]] == low[alike]
+        return first, known
+
+    def add(self, high: Words, low: Words, marks: Marks) -> None:
+        """Put others, which are in order and not there, in their places."""
+        places, _ = self.find(high, low)
+        words = np.insert(self.high, places, high), np.insert(self.low, places, low)
+        (self.high, self.low), self.marks = words, np.insert(self.marks, places, marks)  # all or, if one fails, none
+
+    def take(self, part: slice) -> None:
+        """Take some of them out."""
+        words = np.delete(self.high, part), np.delete(self.low, part)
+        (self.high, self.low), self.marks = words, np.delete(self.marks, part)
+
+    def of_parts(self, turn: int, until: int) -> list[slice]:
+        """Return where the parts lie whose turn it is: one slice, two where they start over, the later first."""
+        first = turn % _PARTS
+        end = first + min(until - turn, _PARTS)
+        ends = [(first, end)] if end <= _PARTS else [(first, _PARTS), (0, end - _PARTS)]
+        bounds = np.append(_STARTS, 0)[np.asarray(ends)]
+        places = np.searchsorted(self.high, bounds)
+        places[np.asarray(ends) == _PARTS] = len(self)
+        return [slice(int(start), int(stop)) for start, stop in places]
+
+
+class Fresh:
+    """The digests of a database of SQLite: those in its tree, and those in the log before it.
+
+    Use it in transactions that write, one at a time: what other processes did is then read from the log.
+    """
+
+    def __init__(self) -> None:
+        self._turn = 0  # how many parts have had theirs, over all time
+        self._rows: deque[tuple[int, int]] = deque()  # number in the log, and the turn when it was written
+        self._many, self._few = _Sorted(), _Sorted()
+
+    def insert(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
+        """Write digests in order of their bytes, or return False and write nothing if one of them is known."""
+        self._replay(connection)
+        high, low = _words(digests)
+        twice = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+        if twice.any() or any(one.find(high, low)[1].any() for one in (self._many, self._few)):
+            return False
+        if seen.any_in_tree(connection, digests):
+            return False
+        turn = self._settle(connection, len(digests))
+        connection.exec_driver_sql(_INSERT, (turn, digests.tobytes(), marks.astype("<i8").tobytes()))
+        return True
+
+    def lookup(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the marks of those digests that are known."""
+        self._replay(connection)
+        found = seen.lookup(connection, digests)
+        words = _words(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES))
+        for one in (self._many, self._few):
+            places, known = one.find(*words)
+            marks = one.marks[places[known]].tolist()
+            found |= {digests[which]: mark for which, mark in zip(np.flatnonzero(known).tolist(), marks, strict=True)}
+        return found
+
+    def _replay(self, connection: sa.Connection) -> None:
+        """Do in memory what the log says has happened since the last look at it."""
+        last = self._rows[-1][0] if self._rows else 0
+        for number, turn, digests, marks in connection.exec_driver_sql(_SINCE, (last,)):
+            if turn > self._turn:  # these parts are in the tree since
+                for one in (self._many, self._few):
+                    for part in one.of_parts(self._turn, turn):
+                        one.take(part)
+                self._turn = turn
+            words = _words(np.frombuffer(digests, np.uint8).reshape(-1, DIGEST_BYTES))
+            self._few.add(*words, np.frombuffer(marks, "<i8"))
+            if len(self._few) > _SMALL:
+                self._many.add(self._few.high, self._few.low, self._few.marks)
+                self._few = _Sorted()
+            self._rows.append((number, turn))  # at last: what fails before is read again
+        while self._rows and self._rows[0][1] + _PARTS <= self._turn:
+            self._rows.popleft()
+
+    def _settle(self, connection: sa.Connection, more: int) -> int:
+        """Take parts into the tree, one after the other, if more would be too many; return whose turn is next."""
+        held = len(self._many) + len(self._few)
+        if held + more <= MOST:
+            return self._turn
+        room = int(MOST * (1 - _GULP)) - more
+        bounds = sum(np.append(np.searchsorted(one.high, _STARTS), len(one)) for one in (self._many, self._few))
+        left = held - np.cumsum(np.roll(np.diff(bounds), -(self._turn % _PARTS)))
+        turn = self._turn + min(_PARTS, 1 + int(np.searchsorted(-left, -room)))
+        for one in (self._many, self._few):
+            for part in one.of_parts(self._turn, turn):
+                digests = np.column_stack([one.high[part], one.low[part]]).astype(">u8").view(np.uint8)
+                seen.insert(connection, digests, one.marks[part])
+        done = [number for number, written in self._rows if written + _PARTS <= turn]
+        if done:
+            connection.exec_driver_sql(_UNTIL, (done[-1],))
+        return turn
+
+
+def _words(digests: Digests) -> tuple[Words, Words]:
+    """Return digests as two numbers each, whose order is that of the bytes."""
+    words = np.ascontiguousarray(digests).view(">u8").astype(np.uint64)
+    return words[:, 0], words[:, 1]

@@ -1,0 +1,91 @@
+"""How the errors of a campaign shrank: a few points for each period, kept with the reports."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from noisette.collector.storage import tables
+from noisette.collector.storage.store import Store
+from noisette.collector.web.telemetry import log
+from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
+
+QUANTITIES = 50  # of one attribute that are followed, and drawn
+_EVERY = 5.0  # seconds between two looks
+_GROWTH = 1.02  # of the users between two points
+_LONGEST = 500
+
+
+def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: bool) -> list[dict[str, Any]]:
+    """Return the track of a period; with ``grow`` these estimates are added, where they have enough new users.
+
+    Every process that serves the campaign adds to the same track. One that becomes too long loses every other point.
+    """
+    table, period, users = tables.tracks, found["period"], found["users"]
+    own = (table.c.campaign == campaign.id) & (table.c.period == period)
+    with store.reading() as connection:
+        rows = connection.execute(sa.select(table.c.users, table.c.errors).where(own).order_by(table.c.users)).all()
+    points = [(count, np.frombuffer(errors, dtype="<f8").tolist()) for count, errors in rows]
+    errors = [row["std_error"] for row in found["dimensions"]]
+    if grow and users and (not points or users > points[-1][0] * _GROWTH):
+        row = {"campaign": campaign.id, "period": period, "users": users}
+        with store.writing() as connection:
+            tables.insert_new(connection, table, row | {"errors": np.asarray(errors, dtype="<f8").tobytes()})
+            if len(points) >= _LONGEST:
+                left_out = [count for count, _ in points[1::2]]
+                connection.execute(sa.delete(table).where(own, table.c.users.in_(left_out)))
+                points = points[::2]
+        points.append((users, errors))
+    # another version may have shown other quantities
+    return [{"users": count, "std_errors": shown} for count, shown in points if len(shown) == len(errors)]
+
+
+class Tracker:
+    """A thread that looks at campaigns now and then: errors are followed whether somebody watches or not."""
+
+    def __init__(self, store: Store, campaigns: Iterable[Campaign]) -> None:
+        self._store, self._campaigns = store, tuple(campaigns)
+        self._known: dict[tuple[str, str], int] = {}  # users at the last look that was kept
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="noisette-tracker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, after a look that has begun."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            for campaign in self._campaigns:
+                try:
+                    self.look(campaign)
+                except Exception as error:  # the database may be away: the next look will find it
+                    log.warning("tracking", extra={"told": {"error": type(error).__name__}})
+
+    def look(self, campaign: Campaign) -> None:
+        """Add a point for the current period, if enough users came since the last one."""
+        period = period_at(campaign.period)
+        users = self._store.periods(campaign).get(period, 0)
+        if users <= self._known.get((campaign.id, period), 0) * _GROWTH:
+            return
+        sums = self._store.aggregate(campaign, period)
+        errors = np.concatenate([one.std_error for one in sums.estimates()])[_followed(campaign)]
+        rows = [{"std_error": error} for error in errors.tolist()]
+        follow(self._store, campaign, {"period": period, "users": sums.users, "dimensions": rows}, grow=True)
+        self._known[campaign.id, period] = sums.users
+
+
+def _followed(campaign: Campaign) -> list[int]:
+    """Return the places of the first quantities of each attribute among all."""
+    sizes = [len(attribute.quantities) for part in campaign.parts for attribute in part.attributes]
+    starts = np.cumsum([0, *sizes])[:-1].tolist()
+    return [start + place for start, size in zip(starts, sizes, strict=True) for place in range(min(size, QUANTITIES))]

@@ -1,0 +1,1 @@
+"""The HTTP service and the pages that people look at."""

@@ -1,0 +1,185 @@
+"""What people look at: the dashboard, the device for web pages, and the JSON that both read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from fastapi import FastAPI, Path, Response
+from fastapi.responses import RedirectResponse
+
+from noisette._service import Problem, admit_pages, answers
+from noisette._terminal import to_json
+from noisette.auditing import exact_epsilon
+from noisette.collector.storage.tracks import QUANTITIES, follow
+from noisette.core import Portable
+from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
+
+if TYPE_CHECKING:
+    from noisette.collector.web.service import Service
+
+_STATIC = files("noisette.collector.web").joinpath("static")
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_GUARDS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_SLACK = 1 + 1e-9
+_CURVE = 9  # populations at which the plan is drawn
+
+CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
+
+
+def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
+    """Add the dashboard and what web pages need to a service; pages of ``origins`` may answer campaigns."""
+    admit_pages(app, origins, ["Authorization", "Content-Type"])
+    readers = service.needs("analyst", "auditor")
+    watched = {campaign.id: Watched(campaign) for campaign in service.campaigns.values()}
+
+    @app.get("/", include_in_schema=False)
+    def root() -> Response:
+        return RedirectResponse("/dashboard")
+
+    @app.get("/dashboard", include_in_schema=False)
+    def dashboard() -> Response:
+        return static("dashboard.html")
+
+    @app.get("/static/{name}", include_in_schema=False)
+    def asset(name: str) -> Response:
+        return static(name)
+
+    @app.get(
+        "/campaigns/{campaign_id}/table",
+        dependencies=[service.needs("device", "analyst", "auditor")],
+        responses=answers(401, 403, 404, 422, 429),
+    )
+    def table(campaign_id: CampaignId) -> Response:
+        """Return what a campaign asks and its mechanism's law in numbers, null where it has no such table."""
+        campaign = service.find(campaign_id)
+        law = campaign.mechanism.table() if isinstance(campaign.mechanism, Portable) else None
+        return _json(service.shown(campaign, table=law))
+
+    @app.get("/dashboard/overview", dependencies=[readers], include_in_schema=False)
+    def overview() -> Response:
+        """List the campaigns with their counts, and what was refused since the service started."""
+        listed = [_listed(one, service.store.periods(one)) for one in service.campaigns.values()]
+        return _json({"campaigns": listed, "rejected": _rejected(service)})
+
+    @app.get("/dashboard/campaigns/{campaign_id}", dependencies=[readers], include_in_schema=False)
+    def detail(campaign_id: CampaignId, period: str | None = None, enhance: str = "none") -> Response:
+        """Return all that the dashboard draws about a campaign."""
+        campaign = service.find(campaign_id)
+        found = shortened(service.estimates(campaign, period, 0.95, enhance))
+        track = follow(service.store, campaign, found, grow=enhance == "none")
+        told = watched[campaign_id].told(found) | {"track": track, "budget": _budget(campaign, found)}
+        return _json(told | {"estimates": found})
+
+
+def static(name: str) -> Response:
+    """Return a file of the pages, guarded so that it can load nothing from elsewhere."""
+    kind = _TYPES.get(name.rpartition(".")[2])
+    if kind is None or name not in {one.name for one in _STATIC.iterdir()}:
+        raise Problem(404, "unknown-page", "There is no such page here.")
+    shared = {"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {}
+    return Response(_STATIC.joinpath(name).read_bytes(), media_type=kind, headers=_GUARDS | shared)
+
+
+def shortened(found: dict[str, Any]) -> dict[str, Any]:
+    """Return estimates with the first quantities of each attribute alone: nobody looks at a million bars."""
+    kept: list[int] = []
+    attributes = []
+    for one in found["attributes"]:
+        size = min(one["size"], QUANTITIES)
+        attributes.append(one | {"first": len(kept), "size": size, "left_out": one["size"] - size})
+        kept += range(one["first"], one["first"] + size)
+    rows = [found["dimensions"][place] for place in kept]
+    drift = found["drift"] | {"quantities": [found["drift"]["quantities"][place] for place in kept]}
+    names = {row["name"] for row in rows}
+    groups = [
+        group | {"values": [one | {"dimensions": _named(one["dimensions"], names)} for one in group["values"]]}
+        for group in found["groups"]
+    ]
+    return found | {"attributes": attributes, "dimensions": rows, "drift": drift, "groups": groups}
+
+
+def _named(rows: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["name"] in names]
+
+
+class Watched:
+    """A campaign as the dashboard shows it: what was planned, and what an audit found.
+
+    The audit runs in a thread when somebody first looks.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self._plan: list[dict[str, Any]] | None = None
+        self._audit: dict[str, Any] | None = None
+        self._lock = threading.Lock()
+
+    def told(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return what is drawn beside the estimates of a period."""
+        campaign = self._campaign
+        with self._lock:
+            if self._plan is None:
+                populations = np.unique(np.geomspace(10, campaign.users * 4, _CURVE).astype(int)).tolist()
+                names = [row["name"] for row in found["dimensions"]]
+                places = [campaign.quantities.index(name) for name in names]
+                self._plan = [{"users": users, "std_errors": campaign.predict(users)[places]} for users in populations]
+            if self._audit is None:
+                self._audit = {"verdict": "computing"}
+                threading.Thread(target=self._examine, daemon=True).start()
+            return {"terms": campaign.terms(), "plan": self._plan, "audit": self._audit}
+
+    def _examine(self) -> None:
+        """Compute the exact epsilon of each part's mechanism and hold it against what is promised."""
+        stated, parts = self._campaign.mechanism.guarantee, self._campaign.parts
+        found: dict[str, Any] = {"promised": self._campaign.epsilon, "stated": stated.epsilon, "delta": stated.delta}
+        try:
+            each = [exact_epsilon(part.mechanism, delta=part.mechanism.guarantee.delta) for part in parts]
+        except Exception as error:  # whatever it is, it is no reason to show nothing else
+            self._audit = found | {"verdict": "unknown", "reason": f"{type(error).__name__}: {error}"}
+            return
+        exact = float(np.sum(each))
+        self._audit = found | {"exact": exact, "verdict": "holds" if exact <= stated.epsilon * _SLACK else "violated"}
+
+
+def _listed(campaign: Campaign, periods: dict[str, int]) -> dict[str, Any]:
+    current = period_at(campaign.period)
+    return {
+        "id": campaign.id,
+        "title": campaign.title,
+        "period": current,
+        "users": periods.get(current, 0),
+        "target_users": campaign.users,
+        "epsilon": campaign.epsilon,
+        "reports": sum(periods.values()),
+    }
+
+
+def _rejected(service: Service) -> dict[str, int]:
+    """Return how many reports and requests were refused, by reason."""
+    samples = [sample for family in service.metrics.rejected.collect() for sample in family.samples]
+    return {one.labels["reason"]: int(one.value) for one in samples if one.name.endswith("_total")}
+
+
+def _budget(campaign: Campaign, found: dict[str, Any]) -> dict[str, Any]:
+    """Return what one user who has answered in every period so far has spent."""
+    periods = len(found["periods"])
+    paid = min(periods, 1) if campaign.answers == "permanent" else periods
+    return {"each": campaign.epsilon, "periods": periods, "spent": paid * campaign.epsilon, "answers": campaign.answers}
+
+
+def _json(payload: dict[str, Any]) -> Response:
+    return Response(to_json(payload), media_type="application/json", headers={"Cache-Control": "no-store"})

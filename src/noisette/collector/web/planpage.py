@@ -1,0 +1,141 @@
+"""The plan of a campaign as a page: what it will cost and tell, before anything is collected. It has no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from html import escape
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from noisette._terminal import describe, number
+from noisette.survey.campaigns import Campaign
+from noisette.survey.choosing import unit_plan
+
+LEVEL = 0.95
+_ROWS = 60  # quantities that are listed
+_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the target population, in the second table
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 46rem; padding: 1rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: 1rem 0; }
+caption { text-align: left; font-weight: 600; }
+th, td { padding: 0.3rem 0.8rem; text-align: right; border-bottom: 1px solid #8888; }
+th[scope=row], th:first-child { text-align: left; }
+"""
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; frame-ancestors 'none'"
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def plan_page(campaign: Campaign) -> str:
+    """Return the page; whatever an analyst wrote is text on it.
+
+    >>> made = Campaign.from_dict(
+    ...     {
+    ...         "id": "a",
+    ...         "title": "<b>",
+    ...         "epsilon": 1,
+    ...         "users": 9,
+    ...         "mechanism": "duchi",
+    ...         "attributes": [{"name": "x", "range": [0, 1]}],
+    ...     }
+    ... )
+    >>> "<b>" in plan_page(made), "&lt;b&gt;" in plan_page(made)
+    (False, True)
+    """
+    parts = [
+        f"<h1>{escape(campaign.title)}</h1>",
+        f"<p>{escape(_sentence(campaign))}</p>",
+        _errors(campaign),
+        _populations(campaign),
+        _rivals(campaign),
+        "<p>Errors are for the distribution of values that is worst on average. They hold for honest devices. "
+        "While reports arrive, the dashboard shows them beside what is seen.</p>",
+    ]
+    head = f"<title>Plan of {escape(campaign.title)}</title><style>{_STYLE}</style>"
+    view = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    return f'<!doctype html><html lang="en"><head>{view}{head}</head><body><main>{"".join(parts)}</main></body></html>'
+
+
+def _sentence(campaign: Campaign) -> str:
+    """Say what one user spends, and how often."""
+    again = "the same report in every period" if campaign.answers == "permanent" else "a fresh report in every period"
+    often = "once" if campaign.period == "once" else f"every {campaign.period}, {again}"
+    spent = describe(campaign.mechanism.guarantee)
+    return f"{campaign.users:,} users are hoped for. Each answers {often}, at {spent}. Mechanism: {named(campaign)}."
+
+
+def named(campaign: Campaign) -> str:
+    """Return the names of the mechanisms, those of a record's attributes one by one."""
+    found: list[str] = []
+    for part in campaign.parts:
+        inner = getattr(part.mechanism, "inner", part.mechanism.name)
+        found += [inner] if isinstance(inner, str) else list(inner)
+    return ", ".join(found)
+
+
+def _ranges(campaign: Campaign) -> list[float]:
+    """Return how far each quantity can go."""
+    spans: list[float] = []
+    for part in campaign.parts:
+        for one in part.attributes:
+            domain: Any = one.domain
+            wide = 2 * domain.radius if hasattr(domain, "radius") else None
+            span = 1.0 if one.kind == "category" else wide or float(np.max(np.subtract(domain.high, domain.low)))
+            spans += [span] * len(one.quantities)
+    return spans
+
+
+def _errors(campaign: Campaign) -> str:
+    """List the error of each quantity at the target population."""
+    normal = float(ndtri((1 + LEVEL) / 2))
+    rows = []
+    listed = list(zip(campaign.quantities, campaign.predict().tolist(), _ranges(campaign), strict=True))
+    for name, error, span in listed[:_ROWS]:
+        rows.append([name, number(error, error), f"± {number(normal * error, error)}", f"{error / span:.2%}"])
+    more = f" The first {_ROWS} of {len(listed):,} quantities." if len(listed) > _ROWS else ""
+    caption = f"What {campaign.users:,} users tell.{more}"
+    return _table(caption, ["Quantity", "Standard error", f"{LEVEL:.0%} interval", "Of its range"], rows)
+
+
+def _populations(campaign: Campaign) -> str:
+    """List the errors of a few quantities for smaller and larger populations."""
+    counts = sorted({max(1, round(campaign.users * factor)) for factor in _FACTORS})
+    picked = campaign.quantities[:6]
+    errors = {count: campaign.predict(count)[: len(picked)].tolist() for count in counts}
+    rows = [[f"{count:,}", *(number(error, error) for error in errors[count])] for count in counts]
+    return _table("If more or fewer users answer: standard errors", ["Users", *picked], rows)
+
+
+def _rivals(campaign: Campaign) -> str:
+    """Compare with other mechanisms, where one plain attribute is asked for."""
+    if len(campaign.attributes) > 1 or not campaign.attributes[0].plain:
+        return ""
+    only = campaign.attributes[0]
+    made = unit_plan(only, campaign.epsilon, campaign.delta, campaign.users)
+    domain: Any = only.domain
+    span = 1.0 if only.kind == "category" else float(domain.high - domain.low)
+    rows = [
+        [one.mechanism, number(math.sqrt(one.mse) * span, math.sqrt(one.mse) * span), "yes" if one.unbiased else "no"]
+        for one in made.candidates
+    ]
+    return _table("What other mechanisms would tell, at the same budget", ["Mechanism", "Error", "Unbiased"], rows)
+
+
+def _table(caption: str, header: list[str], rows: list[list[str]]) -> str:
+    heads = "".join(f'<th scope="col">{escape(one)}</th>' for one in header)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>'
+        for first, *rest in rows
+    )
+    top = f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>"
+    return f'<div class="wide"><table>{top}<tbody>{lines}</tbody></table></div>'

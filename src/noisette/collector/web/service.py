@@ -1,0 +1,288 @@
+"""The HTTP service: reports in, estimates out."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, Path, Request, Response
+from fastapi import Query as Parameter
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+
+from noisette._service import Observed, Problem, answers
+from noisette._terminal import to_json
+from noisette.collector.campaigns.issuing import Issuer, add_tokens
+from noisette.collector.intake.reception import Reception, add_reception
+from noisette.collector.intake.shuffled import Shuffled, add_shuffled, closed
+from noisette.collector.intake.writer import Writer
+from noisette.collector.results import exports
+from noisette.collector.results.estimates import Query, estimates
+from noisette.collector.storage.store import Refusal, Refused, Store
+from noisette.collector.storage.tracks import Tracker
+from noisette.collector.web.keys import Keys
+from noisette.collector.web.limits import RateLimit
+from noisette.collector.web.pages import add_pages
+from noisette.collector.web.planpage import HEADERS, plan_page
+from noisette.collector.web.telemetry import Metrics, log
+from noisette.enhancement import METHODS
+from noisette.survey.campaigns import Campaign
+from noisette.survey.distributions import Shapes
+from noisette.survey.periods import check_period, period_at
+
+LARGEST_BODY = 4 * 2**20
+RATE = 2000.0  # requests a second from one address
+
+_STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400}
+_SHOWN = 100  # refusals of a batch that the answer lists
+
+CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
+Period = Annotated[str | None, Parameter(max_length=16, description="The current period by default.")]
+Level = Annotated[float, Parameter(gt=0, lt=1, description="Confidence of the intervals.")]
+Method = Annotated[str, Parameter(alias="enhance", description="Free post-processing, e.g. auto.")]
+Format = Annotated[Literal["json", "csv", "parquet"], Parameter(description="CSV and Parquet hold the estimates only.")]
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """What the routes share: the campaigns by id, where reports are kept, who may come in, and what is counted."""
+
+    campaigns: dict[str, Campaign]
+    store: Store
+    keys: Keys
+    limit: RateLimit | None
+    metrics: Metrics
+    shapes: Shapes
+    sealed: bool
+
+    def shown(self, campaign: Campaign, **more: Any) -> dict[str, Any]:
+        """Return a campaign as a device fetches it, and whether its report must come sealed through a shuffler."""
+        return campaign.to_wire() | more | {"sealed": self.sealed}
+
+    def find(self, campaign_id: str) -> Campaign:
+        """Return a campaign, or say that there is none."""
+        if campaign_id not in self.campaigns:
+            raise Problem(404, "unknown-campaign", "There is no such campaign here.")
+        return self.campaigns[campaign_id]
+
+    def needs(self, *roles: str) -> Any:
+        """Return a dependency that lets only these roles through, and none too often."""
+
+        async def check(request: Request) -> None:
+            self.admit(request, roles)
+
+        return Depends(check)
+
+    def admit(self, request: Request, roles: Collection[str], *, basic: bool = False) -> None:
+        """Refuse who comes too often, or without a key of one of these roles; ``basic`` takes it as a password too."""
+        if self.limit is not None:
+            pause = self.limit.wait(request.client.host if request.client else "")
+            if pause > 0:
+                raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if basic and scheme.lower() == "basic":
+            scheme, key = "bearer", _password(key)
+        own = self.keys.roles(key.strip()) if scheme.lower() == "bearer" else frozenset()
+        if not own:
+            detail = "Expected a header 'Authorization: Bearer KEY' with a known key."
+            raise Problem(401, "unauthorised-page" if basic else "unauthorised", detail)
+        if own.isdisjoint(roles):
+            raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
+
+    def estimates(self, campaign: Campaign, period: str | None, level: float, method: str) -> dict[str, Any]:
+        """Return what the reports of a period say."""
+        chosen = period_at(campaign.period) if period is None else period
+        try:
+            check_period(campaign.period, chosen)
+            if method not in METHODS:
+                raise ValueError(f"Expected enhance to be one of {', '.join(sorted(METHODS))}.")
+            query = Query(chosen, level, method)
+            return estimates(campaign, self.store.layout(campaign), self.store.sums(campaign), query, self.shapes)
+        except ValueError as error:
+            raise Problem(422, "bad-query", str(error)) from error
+
+
+def create_app(
+    campaigns: Iterable[Campaign],
+    store: Store,
+    keys: Keys,
+    *,
+    largest_body: int = LARGEST_BODY,
+    rate: float | None = RATE,
+    origins: Sequence[str] = (),
+    shuffled: Shuffled | None = None,
+) -> FastAPI:
+    """Return the service for some campaigns; it closes the store when it ends.
+
+    ``rate`` is how many requests a second one address may make, None for any number. ``origins`` are the sites whose
+    pages may answer campaigns, such as https://example.org. With ``shuffled`` reports come through a shuffler only.
+    """
+    known = {campaign.id: store.register(campaign) for campaign in campaigns}
+    if keys.enrolment is None and any(one.tokens == "blind" for one in known.values()):
+        raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
+    limit = None if rate is None else RateLimit(rate)
+    service = Service(known, store, keys, limit, Metrics(), Shapes(), shuffled is not None)
+    writer, tracker = Writer(store), Tracker(store, known.values())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        log.info("started", extra={"told": {"campaigns": sorted(known)}})
+        tracker.start()
+        yield
+        await run_in_threadpool(tracker.close)
+        await run_in_threadpool(writer.close)
+        store.close()
+        log.info("stopped")
+
+    app = FastAPI(title="Noisette collector", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    _handle_errors(app, service.metrics)
+
+    issuer = Issuer(store, keys.enrolment)
+    reception = Reception(
+        service.find,
+        closed if shuffled is not None else lambda request: service.admit(request, ("device",)),
+        issuer.check,
+        writer,
+        service.metrics,
+        largest_body,
+    )
+    add_reception(app, reception, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
+    app.add_middleware(Observed, metrics=service.metrics, log=log)
+    add_tokens(app, service.find, service.needs, issuer, answers)
+    if shuffled is not None:
+        readers = service.needs("device", "analyst", "auditor")
+        add_shuffled(app, shuffled, service.find, readers, reception.read, writer, service.metrics, largest_body)
+    _add_state(app, service)
+    _add_campaigns(app, service)
+    add_pages(app, service, origins)
+    return app
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    """Add what operators and their programs look at."""
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Tell that the process answers."""
+        return {"status": "ok"}
+
+    @app.get("/ready", responses=answers(503))
+    def ready() -> dict[str, str]:
+        """Tell that reports can be stored now."""
+        service.store.ping()
+        return {"status": "ready"}
+
+    @app.get("/metrics", dependencies=[service.needs("analyst", "auditor")], responses=answers(401, 403, 429))
+    def prometheus() -> Response:
+        """Return the counters in Prometheus' text format."""
+        for campaign in service.campaigns.values():
+            for period, users in service.store.periods(campaign).items():
+                service.metrics.users.labels(campaign.id, period).set(users)
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _add_campaigns(app: FastAPI, service: Service) -> None:
+    """Add what analysts read, and devices before they answer."""
+    readers = service.needs("analyst", "auditor")
+
+    @app.get("/campaigns", dependencies=[readers], responses=answers(401, 403, 429))
+    def list_campaigns() -> Response:
+        """List the campaigns."""
+        listed = [{"id": one.id, "title": one.title} for one in service.campaigns.values()]
+        return _json({"campaigns": listed})
+
+    @app.get(
+        "/campaigns/{campaign_id}",
+        dependencies=[service.needs("device", "analyst", "auditor")],
+        responses=answers(401, 403, 404, 422, 429),
+    )
+    def show_campaign(campaign_id: CampaignId) -> Response:
+        """Return what a campaign asks, its mechanism and guarantee, and the error predicted for its target."""
+        campaign = service.find(campaign_id)
+        predicted = dict(zip(campaign.quantities, campaign.predict(), strict=True))
+        return _json(service.shown(campaign, predicted=predicted))
+
+    @app.get("/campaigns/{campaign_id}/plan", responses=answers(401, 403, 404, 422, 429))
+    def show_plan(campaign_id: CampaignId, request: Request) -> Response:
+        """Return a page with the predicted errors; a browser asks for the key as a password."""
+        service.admit(request, ("analyst", "auditor"), basic=True)
+        return HTMLResponse(plan_page(service.find(campaign_id)), headers=HEADERS)
+
+    @app.get(
+        "/campaigns/{campaign_id}/estimates",
+        dependencies=[readers],
+        responses=answers(401, 403, 404, 422, 429, 503),
+    )
+    def show_estimates(
+        campaign_id: CampaignId,
+        period: Period = None,
+        level: Level = 0.95,
+        method: Method = "none",
+        shape: Annotated[Format, Parameter(alias="format")] = "json",
+    ) -> Response:
+        """Return what the reports of a period say so far: estimates, distributions, groups, drift."""
+        campaign = service.find(campaign_id)
+        found = service.estimates(campaign, period, level, method)
+        if shape == "json":
+            return _json(found)
+        content = exports.to_csv(found) if shape == "csv" else exports.to_parquet(found)
+        headers = {"Content-Disposition": f'attachment; filename="{campaign.id}.{shape}"'}
+        return Response(content, media_type=exports.FORMATS[shape], headers=headers)
+
+
+def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
+    """Turn what goes wrong into answers with a reason, and count it."""
+
+    @app.exception_handler(Problem)
+    async def problem(_: Request, error: Problem) -> Response:
+        metrics.rejected.labels(error.reason).inc()
+        asks = 'Basic realm="The key of an analyst or auditor, as password", charset="UTF-8"'
+        scheme = asks if error.reason == "unauthorised-page" else "Bearer"
+        headers = {401: {"WWW-Authenticate": scheme}, 429: {"Retry-After": "1"}}.get(error.status)
+        return JSONResponse({"reason": error.reason, "detail": str(error)}, error.status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        metrics.rejected.labels("bad-query").inc()
+        first = error.errors()[0]
+        detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}."
+        return JSONResponse({"reason": "bad-query", "detail": detail}, 422)
+
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        for one in error.refusals:
+            metrics.rejected.labels(one.reason).inc()
+        return _refusals(error.refusals)
+
+    @app.exception_handler(SQLAlchemyError)
+    async def database(_: Request, error: SQLAlchemyError) -> Response:
+        log.error("database", extra={"told": {"error": type(error).__name__}})
+        metrics.rejected.labels("unavailable").inc()
+        told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
+        return JSONResponse(told, 503, {"Retry-After": "1"})
+
+
+def _password(credentials: str) -> str:
+    """Return the password of basic authentication, empty where it is none."""
+    try:
+        return base64.b64decode(credentials, validate=True).decode("utf-8").partition(":")[2]
+    except ValueError:
+        return ""
+
+
+def _refusals(refusals: tuple[Refusal, ...]) -> Response:
+    first = refusals[0]
+    rows = [vars(one) for one in refusals[:_SHOWN]]
+    told = {"reason": first.reason, "detail": first.detail, "refused": len(refusals), "reports": rows}
+    return JSONResponse(told, _STATUS.get(first.reason, 422))
+
+
+def _json(payload: dict[str, Any], status: int = 200) -> Response:
+    """Return JSON in which numbers that are not finite are null."""
+    return Response(to_json(payload), status, media_type="application/json")

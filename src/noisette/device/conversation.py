@@ -1,0 +1,185 @@
+"""What a device and a collector say to each other: written once, and held with or without asyncio."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, TypeVar
+
+import httpx
+
+from noisette.device.batches import MEDIA_TYPE
+from noisette.device.state import Device, Sent
+from noisette.device.wallet import Wallet, written
+from noisette.survey.campaigns import Campaign
+
+_FIRST_PAUSE = 0.2  # seconds before the second attempt; each pause is twice the one before
+_LONGEST_PAUSE = 30.0
+_PERHAPS_LATER = frozenset({408, 425, 429})
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask the collector, or the shuffler before it, after a pause."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | bytes | None = None
+    pause: float = 0.0
+    to: str = "collector"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Headers and body as httpx takes them: JSON, or the bytes of a batch."""
+        if isinstance(self.body, bytes):
+            return {"content": self.body, "headers": {"Content-Type": MEDIA_TYPE, **self.headers}}
+        return {"json": self.body, "headers": self.headers}
+
+
+# It yields requests, is sent responses or thrown `httpx.TransportError`, and returns a result.
+Conversation = Generator[Request, httpx.Response, Result]
+# Brings a report of a device to where it is taken; returns "", why it is refused, or None if nobody answers.
+Carry = Callable[[Device, str, Mapping[str, Any]], Conversation[str | None]]
+
+
+def fetch(device: Device, campaign_id: str, *, sealed: bool) -> Conversation[Campaign]:
+    """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
+    try:
+        answer = yield Request("GET", f"/campaigns/{campaign_id}")
+        if answer.is_server_error:
+            answer.raise_for_status()
+    except httpx.HTTPError:
+        seen = device.recall(campaign_id)
+        if seen is None:
+            raise
+        return seen
+    found = shown(answer, campaign_id, sealed=sealed)
+    device.remember(found, answer.text)
+    return found
+
+
+def shown(answer: httpx.Response, campaign_id: str, *, sealed: bool) -> Campaign:
+    """Return the campaign that an answer shows, or say why it cannot be answered in this way."""
+    if answer.status_code != 200:
+        raise RuntimeError(f"The collector does not show campaign {campaign_id!r}: {reason_of(answer)}")
+    told = answer.json()
+    found = Campaign.from_wire(told)
+    if found.id != campaign_id:
+        raise ValueError(f"Expected campaign {campaign_id!r}, the collector sent {found.id!r}.")
+    if told.get("sealed", False) and not sealed:
+        raise ValueError(
+            f"Campaign {campaign_id!r} takes reports from its shuffler alone: answer with ShuffledClient, or with "
+            "`noisette report --shuffler`."
+        )
+    if sealed and not told.get("sealed", False):
+        raise ValueError(f"Campaign {campaign_id!r} has no shuffler in front of it: answer with Client.")
+    return found
+
+
+def deliver(device: Device, code: str | None, carry: Carry, attempts: int) -> Conversation[Sent]:
+    """Send what waits; what cannot be taken now stays in the queue."""
+    for campaign, body in device.waiting():
+        refusal: str | None = ""
+        if "token" not in body:
+            refusal = yield from admit(device.wallet, campaign, body["period"], code or "", attempts)
+            body |= written(*(device.wallet.signed(campaign, body["period"]) or (b"", b"")))
+        if refusal == "":
+            refusal = yield from carry(device, campaign, body)
+        if refusal is None:
+            break
+        device.settle(body["key"], refusal)
+    return device.counts()
+
+
+def submit(campaign: str, body: Mapping[str, Any], attempts: int) -> Conversation[str | None]:
+    """Post a report; return "", why it is refused, or None if nobody answers."""
+    answer = yield from post(campaign, body, attempts)
+    if answer is None:
+        return None
+    return "" if answer.is_success else reason_of(answer)
+
+
+def post(campaign: str, body: Mapping[str, Any] | bytes, attempts: int) -> Conversation[httpx.Response | None]:
+    """Post reports until the collector has decided about them, or return None when all attempts failed."""
+    return (yield from ask(Request("POST", f"/campaigns/{campaign}/reports", body), attempts))
+
+
+def admit(wallet: Wallet, campaign: str, period: str, code: str, attempts: int) -> Conversation[str | None]:
+    """Have a token signed without showing it; return "", why it is not signed, or None if nobody answers."""
+    if wallet.signed(campaign, period) is not None:
+        return ""
+    shown = yield from ask(Request("GET", f"/campaigns/{campaign}/tokens/{period}"), attempts)
+    if shown is None or not shown.is_success:
+        return None if shown is None else reason_of(shown)
+    blinded = wallet.blind(campaign, period, shown.json()["modulus"])
+    asked = {"code": code, "period": period, "blinded": blinded}
+    answer = yield from ask(Request("POST", f"/campaigns/{campaign}/tokens", asked), attempts)
+    if answer is None or not answer.is_success:
+        return None if answer is None else reason_of(answer)
+    wallet.unblind(campaign, period, answer.json()["signed"])
+    return ""
+
+
+def ask(request: Request, attempts: int) -> Conversation[httpx.Response | None]:
+    """Ask until there is a decision, with growing pauses, or return None when all attempts failed."""
+    for attempt in range(attempts):
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) if attempt else 0.0
+        try:
+            answer = yield replace(request, pause=longest * random.uniform(0.5, 1.0))
+        except httpx.TransportError:
+            continue
+        if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
+            return answer
+    return None
+
+
+def hold(lines: Mapping[str, httpx.Client], conversation: Conversation[Result]) -> Result:
+    """Hold a conversation over the connections to the collector and, where there is one, the shuffler."""
+    wanted, result = step(conversation, None)
+    while wanted is not None:
+        if wanted.pause:
+            time.sleep(wanted.pause)
+        try:
+            line = lines[wanted.to]
+            answer: httpx.Response | httpx.TransportError = line.request(wanted.method, wanted.path, **wanted.content)
+        except httpx.TransportError as error:
+            answer = error
+        wanted, result = step(conversation, answer)
+    done: Result = result
+    return done
+
+
+def step(conversation: Conversation[Result], answer: Any) -> tuple[Request | None, Any]:
+    """Go on with a conversation; return what it asks next, or None and its result."""
+    try:
+        if isinstance(answer, httpx.TransportError):
+            return conversation.throw(answer), None
+        return conversation.send(answer), None
+    except StopIteration as end:  # which no future may carry
+        return None, end.value
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """Return how certificates are checked, made once: to read all authorities takes longer than most conversations."""
+    return httpx.create_ssl_context()
+
+
+def bearer(api_key: str) -> dict[str, str]:
+    """Return the header that carries an API key."""
+    return {"Authorization": f"Bearer {api_key}"}
+
+
+def reason_of(answer: httpx.Response) -> str:
+    """Return the collector's words."""
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {answer.status_code}"

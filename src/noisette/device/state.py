@@ -1,0 +1,184 @@
+"""What a device keeps on its disk: its ledger, secret, answers and queue. Nothing here touches a network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from noisette._random import Rng
+from noisette.accounting import Ledger
+from noisette.device import wallet
+from noisette.device.database import transaction
+from noisette.device.tokens import new_secret, token
+from noisette.device.wallet import Wallet
+from noisette.guarantees import warn_known_noise
+from noisette.survey.campaigns import VERSION, Campaign
+from noisette.survey.periods import period_at
+
+_ACCOUNT = "device"
+_KEPT_TERMS = ("attributes", "epsilon", "delta", "period", "answers", "public_group", "tokens")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS campaigns (id TEXT PRIMARY KEY, definition TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS queue (
+    campaign TEXT NOT NULL,
+    period TEXT NOT NULL,
+    question TEXT NOT NULL REFERENCES answers (question),
+    key TEXT NOT NULL,
+    public_group TEXT,
+    state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'sent', 'refused')),
+    reason TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (campaign, period)
+)
+"""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How many reports of this device have reached the collector, were refused by it, and still wait."""
+
+    sent: int
+    refused: int
+    waiting: int
+
+
+class Device:
+    """The state of one device, in a folder of its own; every change is on the disk when a method returns."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, epsilon: float, delta: float) -> None:
+        home = Path(folder)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._ledger = Ledger(home / "budget.db")
+        self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
+        self._path = home / "answers.db"
+        self.wallet = Wallet(self._path)
+        with self._open() as database:
+            for statement in (*_SCHEMA.split(";\n"), wallet.SCHEMA):
+                database.execute(statement)
+            if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
+                database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
+            self._secret: bytes = database.execute("SELECT secret FROM secrets").fetchone()[0]
+
+    def close(self) -> None:
+        """Close the ledger; what waits stays in its file."""
+        self._ledger.close()
+
+    @property
+    def left(self) -> Mapping[str, Any]:
+        """What is left of the budget."""
+        return self._ledger.balance(_ACCOUNT).left
+
+    def remember(self, campaign: Campaign, definition: str) -> None:
+        """Keep a campaign for when the collector does not answer, and refuse one that changes under its id.
+
+        A value outside the range is not reported. A collector that could try one range after the other would learn
+        from the silence where the value is not.
+        """
+        with self._open() as database:
+            row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
+            told, seen = json.loads(definition), json.loads(definition if row is None else row[0])
+            if changed := [name for name in _KEPT_TERMS if told.get(name) != seen.get(name)]:
+                raise ValueError(
+                    f"Campaign {campaign.id!r} has another {', '.join(changed)} than before. Do not answer it: a "
+                    "collector that has to change a question gives it another id."
+                )
+            database.execute("INSERT OR REPLACE INTO campaigns VALUES (?, ?)", (campaign.id, definition))
+
+    def recall(self, campaign_id: str) -> Campaign | None:
+        """Return a campaign as it was last seen."""
+        with self._open() as database:
+            row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign_id,)).fetchone()
+        return None if row is None else Campaign.from_wire(json.loads(row[0]))
+
+    def answer(self, campaign: Campaign, values: Mapping[str, Any], *, group: str | None, clip: bool, rng: Rng) -> bool:
+        """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new."""
+        warn_known_noise(rng)
+        campaign.encode(values, clip=clip)  # a wrong value is an error before anything is debited
+        check_group(campaign, group)
+        period = period_at(campaign.period)
+        question = question_of(campaign, period)
+        with self._open() as database:
+            known = database.execute("SELECT 1 FROM answers WHERE question = ?", (question,)).fetchone()
+            taken = database.execute(
+                "SELECT 1 FROM queue WHERE campaign = ? AND period = ?", (campaign.id, period)
+            ).fetchone()
+        if taken is not None:
+            return False
+        fresh = known is None
+        report = ""
+        if fresh:
+            # A debit without a report is one whose report was never written, and so never sent: it may be made now.
+            self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
+            report = json.dumps(campaign.privatize(values, clip=clip, rng=rng), separators=(",", ":"))
+        with self._open() as database:
+            if fresh:  # of two that answer at the same time one is written, and only that one is ever sent
+                written = database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))
+                fresh = written.rowcount == 1
+            database.execute(
+                "INSERT OR IGNORE INTO queue (campaign, period, question, key, public_group) VALUES (?, ?, ?, ?, ?)",
+                (campaign.id, period, question, uuid.uuid4().hex, group),
+            )
+        return fresh
+
+    def waiting(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return campaign and body of each report that was not sent yet; a token that must be signed is not in it."""
+        columns = "campaign, period, key, public_group, report"
+        query = f"SELECT {columns} FROM queue JOIN answers USING (question) WHERE state = 'waiting'"
+        with self._open() as database:
+            rows = database.execute(query).fetchall()
+            terms = {name: json.loads(text) for name, text in database.execute("SELECT id, definition FROM campaigns")}
+        found = []
+        for campaign, period, key, group, report in rows:
+            body = {"version": VERSION, "key": key, "period": period, "report": json.loads(report)}
+            blind = terms.get(campaign, {}).get("tokens", "open") == "blind"
+            named = {} if blind else {"token": token(self._secret, campaign, period)}
+            found.append((campaign, body | named | ({} if group is None else {"group": group})))
+        return found
+
+    def settle(self, key: str, refusal: str) -> None:
+        """Write down that a report was taken, or why it was not."""
+        state = ("refused", refusal) if refusal else ("sent", "")
+        with self._open() as database:
+            database.execute("UPDATE queue SET state = ?, reason = ? WHERE key = ?", (*state, key))
+
+    def counts(self) -> Sent:
+        """Count the reports by what became of them."""
+        with self._open() as database:
+            found = dict(database.execute("SELECT state, count(*) FROM queue GROUP BY state").fetchall())
+        return Sent(found.get("sent", 0), found.get("refused", 0), found.get("waiting", 0))
+
+    def refusals(self) -> list[tuple[str, str, str]]:
+        """Return campaign, period and reason of the reports that the collector refused."""
+        with self._open() as database:
+            return database.execute("SELECT campaign, period, reason FROM queue WHERE state = 'refused'").fetchall()
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with transaction(self._path) as database:
+            yield database
+
+
+def check_group(campaign: Campaign, group: str | None) -> None:
+    """Refuse a public group that the campaign does not know, or none where it asks for one."""
+    public = campaign.public_group
+    if public is None and group is not None:
+        raise ValueError(f"Campaign {campaign.id!r} asks for no public group: leave group={group!r} out.")
+    if public is not None and group not in public.values:
+        raise ValueError(f"Expected group={group!r}, which is {public.name}, to be one of {', '.join(public.values)}.")
+
+
+def question_of(campaign: Campaign, period: str) -> str:
+    """Name what is asked, so that it is answered once: for ever, or once in each period."""
+    asked = json.dumps([campaign.id, campaign.mechanism.spec()], sort_keys=True)
+    digest = hashlib.sha256(asked.encode()).hexdigest()
+    return digest if campaign.answers == "permanent" else f"{digest}/{period}"

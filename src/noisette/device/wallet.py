@@ -1,0 +1,73 @@
+"""Tokens that a collector signs without seeing them, on the disk from before they are shown until they are sent."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from noisette.device.batches import TOKEN_BYTES
+from noisette.device.database import transaction
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS wallet (
+    owner BLOB NOT NULL,
+    campaign TEXT NOT NULL,
+    period TEXT NOT NULL,
+    token BLOB NOT NULL,
+    modulus TEXT NOT NULL,
+    blinded BLOB NOT NULL,
+    inverse TEXT NOT NULL,
+    signature BLOB,
+    PRIMARY KEY (owner, campaign, period)
+) WITHOUT ROWID
+"""
+_PLACE = "WHERE owner = ? AND campaign = ? AND period = ?"
+
+
+@dataclass(frozen=True)
+class Wallet:
+    """One user's tokens in the database at ``path``, where a gateway keeps those of many: ``owner`` tells whose."""
+
+    path: Path
+    owner: bytes = b""
+
+    def signed(self, campaign: str, period: str) -> tuple[bytes, bytes] | None:
+        """Return the token of a period and its signature, once there is one."""
+        query = f"SELECT token, signature FROM wallet {_PLACE} AND signature IS NOT NULL"
+        with transaction(self.path) as database:
+            found: tuple[bytes, bytes] | None = database.execute(query, (self.owner, campaign, period)).fetchone()
+        return found
+
+    def blind(self, campaign: str, period: str, modulus: str) -> str:
+        """Return this period's token as the collector may see it: made once, however often it is asked to sign."""
+        from noisette.device.blind import PublicKey
+
+        own = secrets.token_bytes(TOKEN_BYTES)
+        blinded, inverse = PublicKey(int(modulus, 16)).blind(own)
+        place = (self.owner, campaign, period)
+        row = (*place, own, modulus, blinded, str(inverse))
+        with transaction(self.path) as database:
+            database.execute("INSERT OR IGNORE INTO wallet VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
+            shown, known = database.execute(f"SELECT blinded, modulus FROM wallet {_PLACE}", place).fetchone()
+        if known != modulus:
+            raise ValueError("The collector shows another key than before. Do not answer: it may mark users.")
+        return base64.b64encode(shown).decode("ascii")
+
+    def unblind(self, campaign: str, period: str, signed: str) -> None:
+        """Take the blinding off a signature and keep it, or raise if it is not the collector's."""
+        from noisette.device.blind import PublicKey
+
+        place = (self.owner, campaign, period)
+        with transaction(self.path) as database:
+            query = f"SELECT token, modulus, inverse FROM wallet {_PLACE}"
+            own, modulus, inverse = database.execute(query, place).fetchone()
+            signature = PublicKey(int(modulus, 16)).finish(own, base64.b64decode(signed), int(inverse))
+            database.execute(f"UPDATE wallet SET signature = ? {_PLACE}", (signature, *place))
+
+
+def written(token: bytes, signature: bytes) -> dict[str, str]:
+    """Return a token as it stands in a report, with its signature if it has one."""
+    signed = {"signature": base64.b64encode(signature).decode("ascii")} if signature else {}
+    return {"token": token.hex()} | signed

@@ -1,0 +1,171 @@
+"""Which tensors are neighbours, and how far apart they can be once the noise is made white."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisette._validate import FloatArray
+from noisette.domains import TensorBall, TensorDomain
+from noisette.guarantees import Model, Relation, Unit
+from noisette.mechanisms.tensor.gaussian._signs import Reach, largest_joint_form
+from noisette.mechanisms.tensor.gaussian.modes import Mode
+
+FORMS = "'any-pair', 'slice:MODE', 'fibre:MODE', 'element', 'l2:DISTANCE' or 'box:WIDTH'"
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Tensors that differ in one block only: an index of each of ``fixed`` modes, everything along the others.
+
+    Within the block they differ by at most ``width`` in every entry, or by at most ``distance`` in Frobenius norm,
+    whichever is given. Where ``slices`` names a free mode, each of the n slices along it differs by at most
+    ``distance`` / sqrt(n).
+    """
+
+    shape: tuple[int, ...]
+    fixed: tuple[int, ...] = ()
+    width: float | None = None
+    distance: float | None = None
+    unit: Unit = "record"
+    model: Model = "central"
+    relation: Relation = "replace"
+    slices: int | None = None
+
+    @classmethod
+    def read(cls, text: Any, domain: TensorDomain | TensorBall) -> Neighbours:
+        """Read a relation as a user writes it."""
+        if not isinstance(text, str):
+            raise TypeError(f"Expected relation={text!r} to be a text: {FORMS}.")
+        word, _, detail = text.partition(":")
+        shape, order = domain.dims, len(domain.dims)
+        if word in ("l2", "box"):
+            size = _number(text, detail)
+            return cls(shape, **{"distance" if word == "l2" else "width": size})  # type: ignore[arg-type]
+        if word in ("slice", "fibre"):
+            mode = _mode(text, detail, order)
+            others = tuple(k for k in range(order) if k != mode)
+            return cls._within(domain, (mode,) if word == "slice" else others)
+        if text == "element":
+            return cls._within(domain, tuple(range(order)), unit="element")
+        if text == "any-pair":
+            return cls._within(domain, (), model="local", relation="any-pair")
+        raise ValueError(f"Expected relation={text!r} to be {FORMS}.")
+
+    @classmethod
+    def _within(cls, domain: TensorDomain | TensorBall, fixed: tuple[int, ...], **names: Any) -> Neighbours:
+        """Return neighbours in the domain that differ in one block."""
+        if isinstance(domain, TensorDomain):
+            return cls(domain.dims, fixed, width=domain.high - domain.low, **names)
+        slices = None if domain.mode in fixed else domain.mode
+        distance = domain.diameter if domain.mode not in fixed else 2 * domain.radius
+        slack = 2e-12 + math.prod(domain.dims) * 2.0**-53  # by which a norm that float64 adds up may pass the radius
+        return cls(domain.dims, fixed, distance=distance * (1 + slack), slices=slices, **names)
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """Modes along which neighbours may differ anywhere."""
+        return tuple(k for k in range(len(self.shape)) if k not in self.fixed)
+
+    @property
+    def entries(self) -> int:
+        """Entries in which neighbours may differ."""
+        return math.prod(self.shape[k] for k in self.free)
+
+    @property
+    def l2(self) -> float:
+        """Largest Frobenius distance of neighbours."""
+        if self.distance is not None:
+            return self.distance
+        assert self.width is not None
+        return self.width * math.sqrt(self.entries)
+
+    def white(self, modes: Sequence[Mode]) -> tuple[float, bool]:
+        """Return the largest |difference x_1 U_1^-1 ... x_N U_N^-1| from above, and whether it is attained.
+
+        A difference in one block is a product of unit vectors along the fixed modes and a tensor along the free ones,
+        and so is its whitened norm. An l2 ball reaches as far as the spectral norms; with a bound on each slice, a
+        mode whose covariance is not the identity may reach less far than that along the slices. A box is maximised at
+        signs: a mode with diagonal covariance contributes the trace of its inverse, those with full covariance what
+        `largest_joint_form` proves for all of them together. Each factor is rounded up, by more than float64 may err.
+        """
+        up = 1 + 2.0**-48 * (len(modes) + 2)  # for the products below, and for the width or distance itself
+        square = math.prod(modes[k].largest for k in self.fixed)
+        if self.distance is not None:
+            square *= self.distance**2 * math.prod(modes[k].spectral for k in self.free if k != self.slices)
+            attained = True
+            if self.slices is not None:
+                mode = modes[self.slices]
+                each = min(mode.spectral, mode.reach.weight / mode.size)
+                square *= each
+                attained = each * mode.size <= mode.reach.lower * (1 + 1e-9)
+            return math.sqrt(square) * up, attained
+        assert self.width is not None
+        square *= self.width**2 * math.prod(modes[k].reach.upper for k in self.free if not modes[k].full)
+        joint = self._joint(modes)
+        return math.sqrt(square * joint.upper) * up, joint.exact
+
+    def worst(self, modes: Sequence[Mode]) -> FloatArray:
+        """Return a difference that reaches farthest among those known."""
+        result = np.ones(())
+        for number, mode in enumerate(modes):
+            if number in self.fixed:
+                vector = np.eye(mode.size)[_largest_column(mode)]
+            elif self.width is not None:
+                vector = np.ones(mode.size)
+            else:
+                vector = mode.reach.signs if number == self.slices else _top_vector(mode)
+            result = np.multiply.outer(result, vector)
+        if self.distance is not None:
+            return np.asarray(result * (self.distance / float(np.linalg.norm(result))))
+        assert self.width is not None
+        full = [k for k in self.free if modes[k].full]
+        return np.asarray(
+            self.width
+            * result
+            * np.expand_dims(self._joint(modes).signs, [k for k in range(len(modes)) if k not in full])
+        )
+
+    def _joint(self, modes: Sequence[Mode]) -> Reach:
+        """Return how far signs reach along the free modes with full covariance."""
+        full = [modes[k] for k in self.free if modes[k].full]
+        if not full:
+            return Reach(1.0, 1.0, np.ones(()), 1.0)
+        return largest_joint_form([mode.precision for mode in full], [mode.reach for mode in full])
+
+
+def _largest_column(mode: Mode) -> int:
+    """Return the index at which the diagonal of Sigma^-1 is largest."""
+    diagonal = np.square(mode.whitener).sum(axis=0) if mode.full else mode.precision
+    return int(np.argmax(diagonal))
+
+
+def _top_vector(mode: Mode) -> FloatArray:
+    """Return the direction in which the noise is least."""
+    if mode.covariance is None:
+        return np.full(mode.size, 1 / math.sqrt(mode.size))
+    if not mode.full:
+        return np.asarray(np.eye(mode.size)[int(np.argmax(mode.precision))])
+    return np.asarray(np.linalg.eigh(mode.precision)[1][:, -1])
+
+
+def _number(text: str, detail: str) -> float:
+    """Read a positive number after the colon."""
+    try:
+        value = float(detail)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ValueError(f"Expected relation={text!r} to end in a number above 0, e.g. 'l2:1.0'.")
+    return value
+
+
+def _mode(text: str, detail: str, order: int) -> int:
+    """Read the number of a mode after the colon."""
+    if not detail.isdigit() or int(detail) >= order:
+        raise ValueError(f"Expected relation={text!r} to end in a mode from 0 to {order - 1}, e.g. 'slice:0'.")
+    return int(detail)

@@ -1,0 +1,201 @@
+"""The mechanism of each part of a campaign: the one asked for, or the unbiased one of least predicted error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from noisette.domains import Attributes, Box, Categorical, Interval, Sphere, TensorDomain
+from noisette.mechanisms import CATALOGUE, by_name, from_spec
+from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.optimal import OptimalGraded
+from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.prediction import Plan, combine, compare, plan
+from noisette.survey.parts import Part, domain_of, flat, grouped
+from noisette.survey.questions import Attribute
+
+_POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
+_GRADED = ("levelled", "optimal-graded")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one user may spend in one period, and how many users are hoped for."""
+
+    epsilon: float
+    delta: float
+    users: int
+
+    def share(self, own: int, of: int) -> Budget:
+        """Return the budget of some of the attributes; of all it is the budget itself."""
+        return Budget(self.epsilon * own / of, self.delta * own / of, self.users)
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """Epsilon and delta by name."""
+        return {"epsilon": self.epsilon, "delta": self.delta}
+
+
+def choose(
+    attributes: Sequence[Attribute],
+    budget: Budget,
+    asked: str | Mapping[str, str],
+    report: int | None,
+    breakdown: Sequence[str],
+) -> tuple[Part, ...]:
+    """Return the parts of a campaign with their mechanisms.
+
+    Each part gets the share of the budget that its attributes are of all. ``asked`` is "auto", one name for all
+    attributes that it fits, or a name for each attribute; ``breakdown`` names categories that others are broken down
+    by, which must be reported together with them.
+    """
+    names = {one.name for one in attributes}
+    if isinstance(asked, Mapping) and set(asked) != names:
+        raise ValueError(
+            f"Expected a mechanism for each of {', '.join(one.name for one in attributes)}, got {sorted(asked)}."
+        )
+    made = []
+    for own in grouped(attributes):
+        share = budget.share(len(own), len(attributes))
+        if own[0].plain:
+            mechanism = _plain(own, share, asked, report, [name for name in breakdown if name in names])
+        else:
+            wanted = asked if isinstance(asked, str) else asked[own[0].name]
+            mechanism = _whole(own[0], share, wanted, report)
+        made.append(Part(own, mechanism))
+    return tuple(made)
+
+
+def _plain(
+    own: tuple[Attribute, ...], budget: Budget, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
+) -> Any:
+    """Choose for numbers and categories.
+
+    The plan is made with every range scaled to one unit, so that no attribute counts for more because its numbers are
+    large, and it takes only mechanisms whose averages are unbiased: at tiny budgets a biased one has the least error,
+    but its intervals would not cover the truth.
+    """
+    domain = domain_of(own)
+    if by:
+        asked, report = _reported_together(own, asked, report, by, budget)
+    if isinstance(asked, Mapping):
+        inner = tuple(asked[one.name] for one in own)
+        if len(own) > 1:
+            return SampledAttributes(inner, domain=domain, report=report, **budget.spent)  # type: ignore[arg-type]  # None chooses
+        asked = inner[0]
+    units = [part if isinstance(part, Categorical) else Interval(0, 1) for part in (one.domain for one in own)]
+    unit: Any = Attributes(tuple(units), names=domain.names) if len(own) > 1 else units[0]
+    if asked == "auto" and len(own) > 1:
+        quick = [name for part in unit.distinct[0] for name in _unbiased(part, budget)]
+        spec = combine(unit, users=budget.users, report=report, mechanisms=quick, **budget.spent).mechanism.spec()
+    else:
+        wanted = None if asked == "auto" else [str(asked)]
+        made = plan(users=budget.users, domain=unit, report=report, mechanisms=wanted, **budget.spent)
+        if made.best_unbiased is None:
+            raise ValueError(
+                f"Expected mechanism={asked!r} to be unbiased: its intervals would not cover the truth. "
+                "Name another one, or auto."
+            )
+        spec = made.best_unbiased.spec
+    return from_spec(spec | {"domain": domain.spec()})
+
+
+def _reported_together(
+    own: tuple[Attribute, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Budget
+) -> tuple[dict[str, str], int]:
+    """Return a mechanism for each attribute, randomised response for those that others are broken down by.
+
+    A breakdown needs both answers of one user, so every attribute is reported, unless at least two are asked for.
+    """
+    report = len(own) if report is None else report
+    if report < 2:
+        raise ValueError(f"Expected report={report} >= 2: a breakdown needs two answers of one user.")
+    chosen = {}
+    for one in own:
+        wanted = asked if isinstance(asked, str) else asked[one.name]
+        if one.name in by:
+            if wanted not in ("auto", "grr"):
+                raise ValueError(f"Expected mechanism 'grr' for {one.name!r}, by which others are broken down.")
+            wanted = "grr"
+        elif wanted == "auto":
+            unit = one.domain if one.kind == "category" else Interval(0, 1)
+            wanted = _unbiased(unit, budget.share(1, report))[0]
+        chosen[one.name] = wanted
+    return chosen, report
+
+
+def unit_plan(attribute: Attribute, epsilon: float, delta: float, users: int) -> Plan:
+    """Compare all mechanisms for one plain attribute, a number's range scaled to one unit."""
+    unit = attribute.domain if attribute.kind == "category" else Interval(0, 1)
+    return plan(users=users, domain=unit, epsilon=epsilon, delta=delta)
+
+
+def _unbiased(part: Any, budget: Budget) -> list[str]:
+    """Return the mechanisms for one attribute whose averages are unbiased and which are quick to build, best first."""
+    made = plan(users=budget.users, domain=part, **budget.spent)
+    return [
+        one.mechanism
+        for one in made.candidates
+        if one.unbiased and not getattr(by_name(one.mechanism), "slow_start", False)
+    ]
+
+
+def _whole(attribute: Attribute, budget: Budget, asked: str, report: int | None) -> Any:
+    """Choose for a vector, a tensor or a graded number."""
+    if attribute.kind == "graded":
+        return _graded(attribute, budget, asked)
+    domain: Any = attribute.domain
+    if isinstance(domain, Sphere):
+        names = ["privunit", "privunit-g"] if asked == "auto" else [asked]
+        return _best([_built(name, domain, budget) for name in names], budget)
+    if isinstance(domain, TensorDomain):
+        if asked != "auto" and by_name(asked).example(1.0).domain.kind == domain.kind:
+            return _built(asked, domain, budget)
+        domain = flat(domain)
+    assert isinstance(domain, Box)  # the schema knows no other
+    wanted = None if asked == "auto" else [asked]
+    low, high = (float(limit) for limit in (domain.low, domain.high))  # type: ignore[arg-type]  # one for all entries
+    one = Interval(low, high)
+    made = plan(users=budget.users, dims=domain.dims, domain=one, report=report, mechanisms=wanted, **budget.spent)
+    fitting = [c for c in made.candidates if c.unbiased and c.spec["domain"] == domain.spec()]
+    if not fitting:
+        raise ValueError(f"Expected mechanism={asked!r} to be unbiased on {domain}. Name another one, or auto.")
+    return fitting[0].build()
+
+
+def _built(name: str, domain: Any, budget: Budget) -> Any:
+    """Build a named mechanism for whole vectors or tensors."""
+    cls: Any = by_name(name)
+    if name not in CATALOGUE or cls.kind != "vector-mean" or cls.example(1.0).guarantee.model != "local":
+        raise ValueError(f"Expected a local mechanism for means of {domain}, got {name!r}.")
+    pure = cls.example(1.0).guarantee.delta == 0
+    if not pure and budget.delta == 0:
+        raise ValueError(f"Mechanism {name!r} has no pure guarantee. Give the campaign a delta, e.g. 1e-6.")
+    spent = {"epsilon": budget.epsilon} if pure else budget.spent
+    return cls(**spent, domain=domain, **({"dims": domain.dims} if isinstance(domain, Sphere) else {}))
+
+
+def _graded(attribute: Attribute, budget: Budget, asked: str) -> Any:
+    """Scale the levels' budgets until the whole spends its share: what is given is how they compare."""
+    if asked not in ("auto", *_GRADED):
+        raise ValueError(f"Expected mechanism={asked!r} for {attribute.name!r} to be {' or '.join(_GRADED)}.")
+    levels = attribute.levels or ()
+    edges = (levels[0][0], *(high for _, high, _ in levels))
+    epsilons = tuple(epsilon for *_, epsilon in levels)
+    levelled = LevelledResponse(edges, epsilons).calibrate(total=budget.epsilon)
+    if asked == "levelled":
+        return levelled
+    try:
+        optimal = OptimalGraded(edges, epsilons, points=max(_POINTS, 2 * len(epsilons))).calibrate(total=budget.epsilon)
+    except ValueError:
+        if asked == "auto":  # its budgets may not be as small
+            return levelled
+        raise
+    return optimal if asked == "optimal-graded" else _best([levelled, optimal], budget)
+
+
+def _best(made: list[Any], budget: Budget) -> Any:
+    """Return the mechanism of least predicted error."""
+    least = compare(made, users=budget.users)[0].mechanism
+    return next(one for one in made if one.name == least)

@@ -1,0 +1,200 @@
+"""What reports add up to: one vector of integers, the same bits in whatever order and by whomever it was summed.
+
+For each part count, total and sum of squares of every quantity; for each number whose distribution can be found, how
+many reports fell into each bin; for each breakdown the same sums of the number among the reports of each category.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette._validate import FloatArray, IntArray
+from noisette.core import Aggregate, Estimate, add_sums
+from noisette.enhancement.channel import report_edges
+from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.survey.campaigns import Campaign, Rows
+from noisette.survey.parts import Part
+from noisette.survey.questions import Attribute
+
+BINS = 32  # of a number's range
+_LEAST_BINS = 3  # reports of fewer kinds tell a mean and no more
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """A number of a campaign that is reported by itself or in a record, and the bins that its reports are counted in.
+
+    ``place`` is that of its part, ``column`` its own among the part's attributes, None where it is alone.
+    """
+
+    attribute: Attribute
+    place: int
+    column: int | None
+    mechanism: Any
+    edges: FloatArray | None
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are; none where the reports do not tell the distribution."""
+        return 0 if self.edges is None else self.edges.size - 1
+
+
+class Layout:
+    """Where each sum of a campaign lies in the vector."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self.campaign = campaign
+        self.numbers = tuple(self._numbers())
+        self.pairs = tuple(
+            (category, number)
+            for category in campaign.breakdown
+            for number in self.numbers
+            if number.column is not None
+        )
+        self._end = 0
+        self.parts = [self._take((3, part.sums)) for part in campaign.parts]
+        self.histograms = [self._take((number.bins,)) for number in self.numbers]
+        self.crossed = [self._take((self.categories(category), 3)) for category, _ in self.pairs]
+        self.size = self._end
+
+    @cached_property
+    def name(self) -> str:
+        """A name that changes with what the sums mean: if a later program counts in other bins, it sums anew."""
+        edges = [number.edges.tobytes() for number in self.numbers if number.edges is not None]
+        text = f"{self.parts} {self.histograms} {self.crossed}".encode()
+        return hashlib.sha256(text + b"".join(edges)).hexdigest()[:16]
+
+    def _take(self, shape: tuple[int, ...]) -> tuple[slice, tuple[int, ...]]:
+        start, self._end = self._end, self._end + int(np.prod(shape))
+        return slice(start, self._end), shape
+
+    def _numbers(self) -> Iterator[Number]:
+        for place, part in enumerate(self.campaign.parts):
+            for column, attribute in enumerate(part.attributes):
+                if attribute.kind == "number":
+                    inner = _inner(part, column)
+                    alone = inner is part.mechanism
+                    yield Number(attribute, place, None if alone else column, inner, _edges(inner))
+
+    def categories(self, name: str) -> int:
+        """Return how many values a category has."""
+        domain: Any = next(one.domain for one in self.campaign.attributes if one.name == name)
+        return int(domain.size)
+
+    def column(self, name: str) -> int:
+        """Return the place of an attribute in its record."""
+        part = self.campaign.parts[0]
+        return next(place for place, one in enumerate(part.attributes) if one.name == name)
+
+    def tally(self, rows: Rows) -> Sums:
+        """Sum rows, refusing those that the mechanisms cannot have sent."""
+        vector = np.zeros(self.size, dtype=np.int64)
+        for place, (part, (own, shape)) in enumerate(zip(self.campaign.parts, self.parts, strict=True)):
+            made = part.aggregate(rows[f"part{place}"])
+            vector[own] = np.stack([made.count, made.total, made.squares]).reshape(shape).ravel()
+        for number, (own, _) in zip(self.numbers, self.histograms, strict=True):
+            if number.edges is not None:
+                values = self._values(rows, number.place, number.column)[1]
+                bins = np.searchsorted(number.edges[1:-1], values.ravel(), side="right")
+                vector[own] = np.bincount(bins, minlength=number.bins)
+        for (category, number), (own, shape) in zip(self.pairs, self.crossed, strict=True):
+            vector[own] = self._cross(rows, self.column(category), number, shape).ravel()
+        return Sums(self, len(rows), vector)
+
+    def _values(self, rows: Rows, place: int, column: int | None) -> tuple[IntArray, npt.NDArray[Any]]:
+        """Return who reported an attribute, and the reports about it."""
+        values = rows[f"part{place}"]
+        if column is None:
+            return np.arange(len(rows)), values
+        who, where = np.nonzero(values[..., 0] == column)
+        part: SampledAttributes = self.campaign.parts[place].mechanism
+        return who, part.unpack(part.inner_mechanisms[column], values[who, where, 1:])
+
+    def _cross(self, rows: Rows, column: int, number: Number, shape: tuple[int, ...]) -> IntArray:
+        """Sum the reports about a number by what the same user reported as category, codes of randomised response."""
+        sums = np.zeros(shape, dtype=np.int64)
+        users, codes = self._values(rows, number.place, column)
+        others, values = self._values(rows, number.place, number.column)
+        both, first, second = np.intersect1d(users, others, assume_unique=True, return_indices=True)
+        if both.size:
+            codes, values = codes[first].astype(np.int64), values[second]
+            for code in np.unique(codes).tolist():
+                tally = number.mechanism.tally(values[codes == code])
+                sums[code] = tally.count[0], tally.total[0], tally.squares[0]
+        return sums
+
+    def nothing(self) -> Sums:
+        """Return the sums of no report."""
+        return Sums(self, 0, np.zeros(self.size, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """How many users reported, and what their reports add up to."""
+
+    layout: Layout
+    users: int
+    vector: IntArray
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sums):
+            return NotImplemented
+        same = self.layout.campaign.mechanism.spec() == other.layout.campaign.mechanism.spec()
+        return same and self.users == other.users and np.array_equal(self.vector, other.vector)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and an array has no hash
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.layout, self.users + other.users, add_sums(self.vector, other.vector))
+
+    def _read(self, where: tuple[slice, tuple[int, ...]]) -> IntArray:
+        return self.vector[where[0]].reshape(where[1])
+
+    @cached_property
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """The aggregate of each part."""
+        campaign = self.layout.campaign
+        each = zip(campaign.parts, self.layout.parts, strict=True)
+        return tuple(self._aggregate(part, *self._read(where)) for part, where in each)
+
+    def _aggregate(self, part: Part, count: IntArray, total: IntArray, squares: IntArray) -> Aggregate:
+        return Aggregate(part.mechanism, self.users, count, total, squares, part.quantities)
+
+    def estimates(self) -> tuple[Estimate, ...]:
+        """Return the estimate of each part."""
+        return tuple(replace(one.estimate(), names=one.names) for one in self.aggregates)
+
+    def histogram(self, number: Number) -> IntArray:
+        """Return how many reports about a number fell into each of its bins."""
+        return self._read(self.layout.histograms[self.layout.numbers.index(number)])
+
+    def crossed(self, category: str, number: Number) -> IntArray:
+        """Return count, total and squares of a number among the reports of each category."""
+        return self._read(self.layout.crossed[self.layout.pairs.index((category, number))])
+
+    def stored(self) -> dict[str, Any]:
+        """Return the columns of the table of sums."""
+        return {"layout": self.layout.name, "users": self.users, "vector": self.to_bytes()}
+
+    def to_bytes(self) -> bytes:
+        """Return the vector as the database keeps it."""
+        return np.ascontiguousarray(self.vector, dtype="<i8").tobytes()
+
+
+def _inner(part: Part, column: int) -> Any:
+    """Return the mechanism of one attribute of a part."""
+    inner = getattr(part.mechanism, "inner_mechanisms", None)
+    return part.mechanism if inner is None else inner[column]
+
+
+def _edges(mechanism: Any) -> FloatArray | None:
+    """Return the bins of a mechanism's reports, None where there are too few to tell more than a mean."""
+    edges = report_edges(mechanism, bins=BINS)
+    return edges if edges is not None and edges.size > _LEAST_BINS else None
