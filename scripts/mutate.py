@@ -45,11 +45,11 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/mechanisms/scalar", "tests/mechanisms/categorical", "tests/test_core.py", "tests/test_random.py"),
     ),
     "services": (
-        ("collector", "shuffler", "_service.py"),
-        ("tests/collector", "tests/shuffler"),
+        ("collector", "device", "survey", "shuffler", "_service.py"),
+        ("tests/collector", "tests/survey", "tests/shuffler"),
     ),
     "prediction and enhancement": (
-        ("utility", "enhancement", "planner"),
+        ("prediction", "enhancement", "planner"),
         ("tests/prediction", "tests/enhancement", "tests/planner"),
     ),
     "accounting and auditing": (
