@@ -21,7 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import noisette as nz
-from noisette.aggregation import aggregate_stream, hiera, maximum_likelihood
+from noisette.aggregation import aggregate_stream
+from noisette.mechanisms.graded.estimation import hiera, maximum_likelihood
 
 ROOT = Path(__file__).resolve().parent.parent
 EDGES, EPSILONS = np.linspace(-1, 1, 6), (2.5, 2.0, 1.5, 1.0, 0.5)

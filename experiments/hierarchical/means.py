@@ -13,7 +13,7 @@ import numpy as np
 import noisette as nz
 from experiments.frame import Advance, Chart, Series, Study
 from noisette import datasets
-from noisette.aggregation import hiera, maximum_likelihood
+from noisette.mechanisms.graded.estimation import hiera, maximum_likelihood
 from noisette.prediction.graded import Reused, duchi_within
 
 _EDGES = tuple(float(edge) for edge in np.linspace(-1, 1, 6))

@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import Any
 
 MOVED: dict[str, str] = {
+    "aggregation.graded": "mechanisms.graded.estimation",
+    "aggregation.whole": "_files",
     "collector.batches": "device.batches",
     "collector.blind": "device.blind",
     "collector.breakdowns": "survey.breakdowns",
@@ -27,7 +29,7 @@ MOVED: dict[str, str] = {
     "collector.issuing": "collector.campaigns.issuing",
     "collector.keys": "collector.web.keys",
     "collector.limits": "collector.web.limits",
-    "collector.local": "device.database",
+    "collector.local": "_sqlite",
     "collector.migrations": "collector.storage.migrations",
     "collector.pages": "collector.web.pages",
     "collector.partitions": "collector.storage.partitions",

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from noisette._files import whole_file
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -238,20 +240,16 @@ def _fetched(source: _Source) -> Path:
     if path.is_file():
         return path
     root.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.part")
     seen = hashlib.md5(usedforsecurity=False)
     try:
-        with urlopen(source.url, timeout=60) as answer, partial.open("wb") as file:
+        with urlopen(source.url, timeout=60) as answer, whole_file(path) as file:
             while piece := answer.read(1 << 20):
                 seen.update(piece)
                 file.write(piece)
-        if seen.hexdigest() != source.md5:
-            raise ValueError(f"{source.url} has checksum {seen.hexdigest()}, expected {source.md5}: it was not kept.")
-        partial.replace(path)
+            if (found := seen.hexdigest()) != source.md5:
+                raise ValueError(f"{source.url} has checksum {found}, expected {source.md5}: it was not kept.")
     except (URLError, TimeoutError) as error:
         raise FileNotFoundError(
             f"{source.url} could not be fetched ({error}). Put the data in a folder and name it in {VARIABLE}."
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return path

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import noisette as nz
-from noisette.aggregation import ReportFile, aggregate_files, files, whole, whole_file, write_reports
+from noisette import _files
+from noisette._files import whole_file
+from noisette.aggregation import ReportFile, aggregate_files, files, write_reports
 
 MECHANISM = nz.Sampled("piecewise", epsilon=2.0, dims=5, report=2)
 NAMES = tuple("abcde")
@@ -100,7 +102,7 @@ def test_an_error_leaves_nothing_new(
     error: BaseException, nameless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not nameless:
-        monkeypatch.setattr(whole, "_open_nameless", lambda folder: None)
+        monkeypatch.setattr(_files, "_open_nameless", lambda folder, mode: None)
     path = tmp_path / "reports.parquet"
     with pytest.raises(type(error)):
         write_reports(path, MECHANISM, _failing(error))
@@ -149,7 +151,7 @@ write_reports(sys.argv[1], m, batches())
 
 
 def _has_nameless_files(folder: Path) -> bool:
-    descriptor = whole._open_nameless(folder)
+    descriptor = _files._open_nameless(folder, 0o666)
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is not None

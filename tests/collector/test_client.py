@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON
 
+from noisette import _retry
 from noisette.accounting import BudgetExceeded
 from noisette.collector import Store
 from noisette.device import AsyncClient, Client, conversation, state
@@ -110,7 +111,7 @@ def device(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., Client]]:
-    monkeypatch.setattr(conversation, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(_retry, "_FIRST", 0.0)
     made: list[Client] = []
 
     def build(**changes: Any) -> Client:

@@ -11,8 +11,9 @@ import httpx
 import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, known_keys, running
 
+from noisette import _retry
 from noisette.collector import Store, create_app
-from noisette.device import AsyncClient, Client, conversation
+from noisette.device import AsyncClient, Client
 from noisette.device import client as module
 from noisette.device.blind import new_code
 from noisette.survey.campaigns import Campaign
@@ -37,7 +38,7 @@ class Lossy(httpx.HTTPTransport):
 
 
 def test_a_code_answers_once(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(_retry, "_FIRST", 0.0)
     campaign = Campaign.from_dict(COMMUTE | {"tokens": "blind"})
     with running(create_app([campaign], store, known_keys())) as url:
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 import noisette as nz
-from noisette.aggregation import hiera, maximum_likelihood
+from noisette.mechanisms.graded.estimation import hiera, maximum_likelihood
 from noisette.prediction import compare
 from noisette.prediction.graded import Reused, duchi_within, plan_levels, predicted_hiera, simulated
 

@@ -16,6 +16,7 @@ from decimal import ROUND_FLOOR
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from noisette import _sqlite
 from noisette.accounting.budgets import (
     PLACES,
     UNSTATED,
@@ -317,10 +318,8 @@ class Ledger:
         """Return this thread's own connection; one inherited through a fork is never used."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None or self._local.process != os.getpid():
-            connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None)
+            connection = _sqlite.connect(self._path, timeout=self._timeout)
             self._local.connection, self._local.process = connection, os.getpid()
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
         return connection
 
     @contextlib.contextmanager
@@ -339,15 +338,8 @@ class Ledger:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold the only right to write, and leave nothing behind or everything on the disk."""
-        with self._reading() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
+        with self._reading() as connection, _sqlite.transaction(connection):
+            yield connection
 
     def _prepare(self) -> None:
         """Make the file if it is not there, and refuse what is not a sound ledger."""

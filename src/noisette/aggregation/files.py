@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from noisette._files import whole_file
 from noisette.aggregation._arrow import naming
 from noisette.aggregation.streams import checked_names, named
-from noisette.aggregation.whole import whole_file
 from noisette.core import Aggregate
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.sampled import Reports

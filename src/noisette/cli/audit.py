@@ -129,8 +129,8 @@ def _one(
 
 def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path | None) -> Any:
     """Examine the catalogue, with a bar, and write the page where one is wanted; a bad path fails at once."""
+    from noisette._files import whole_file
     from noisette._terminal import progress
-    from noisette.aggregation.whole import whole_file
     from noisette.auditing import claims
 
     with nullcontext() if page is None else whole_file(page) as stream, progress("Auditing") as advance:

@@ -55,8 +55,8 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:
         raise ValueError(f"Federation needs {', '.join(lacking)}: pip install 'noisette[federated]'.")
+    from noisette._files import whole_file
     from noisette._terminal import to_json
-    from noisette.aggregation.whole import whole_file
     from noisette.federated.simulation import logged
 
     with logged(False):

@@ -99,7 +99,7 @@ def serve(
 
 def _write_page(campaign: Any, path: Path) -> None:
     """Write the plan as a web page that appears whole or not at all."""
-    from noisette.aggregation import whole_file
+    from noisette._files import whole_file
     from noisette.collector.web.planpage import plan_page
 
     with whole_file(path) as stream:

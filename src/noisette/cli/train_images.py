@@ -64,8 +64,8 @@ def command(
 
     Images are read from the folder in NOISETTE_DATA, or fetched. Needs the extra: pip install 'noisette[sgd]'.
     """
+    from noisette._files import whole_file
     from noisette._terminal import progress, to_json
-    from noisette.aggregation.whole import whole_file
 
     try:
         import torch

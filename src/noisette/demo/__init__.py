@@ -27,7 +27,7 @@ def run(
     import numpy as np
 
     from noisette import _random, _validate
-    from noisette.aggregation import whole_file
+    from noisette._files import whole_file
     from noisette.demo import devices, population, story
     from noisette.demo.collector import serving
     from noisette.demo.outcome import Outcome, plans, summary

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
+from noisette._retry import decided, pauses
 from noisette.demo.collector import Collector
 from noisette.demo.population import Devices
 from noisette.device.tokens import new_secret, token
@@ -23,7 +24,7 @@ from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
 
 _AT_ONCE = 12  # connections
-_ATTEMPTS, _PATIENCE = 4, 120.0
+_ATTEMPTS, _PATIENCE = 6, 120.0
 _BLOCK = 500  # devices simulated together
 _LOOK = 4.0  # seconds between two looks at the estimates
 
@@ -85,8 +86,8 @@ class _Network:
 
     def post(self, path: str, body: bytes) -> int:
         """Send a report until it is acknowledged, always under the same key; return 1."""
-        for attempt in range(_ATTEMPTS):
-            time.sleep(attempt)
+        for pause in pauses(_ATTEMPTS):
+            time.sleep(pause)
             connection = self._connection()
             try:
                 connection.request("POST", path, body, self._headers)
@@ -97,7 +98,7 @@ class _Network:
                 continue
             if answer.status in (200, 201):
                 return 1
-            if answer.status < 500 and answer.status != 429:
+            if decided(answer.status):
                 raise RuntimeError(f"The collector refused a report: {said.decode(errors='replace')}")
         raise RuntimeError("The collector does not answer.")
 

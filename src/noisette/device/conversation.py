@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -12,14 +11,11 @@ from typing import Any, TypeVar
 
 import httpx
 
+from noisette._retry import decided, pauses
 from noisette.device.batches import MEDIA_TYPE
 from noisette.device.state import Device, Sent
 from noisette.device.wallet import Wallet, written
 from noisette.survey.campaigns import Campaign
-
-_FIRST_PAUSE = 0.2  # seconds before the second attempt; each pause is twice the one before
-_LONGEST_PAUSE = 30.0
-_PERHAPS_LATER = frozenset({408, 425, 429})
 
 Result = TypeVar("Result")
 
@@ -129,13 +125,12 @@ def admit(wallet: Wallet, campaign: str, period: str, code: str, attempts: int) 
 
 def ask(request: Request, attempts: int) -> Conversation[httpx.Response | None]:
     """Ask until there is a decision, with growing pauses, or return None when all attempts failed."""
-    for attempt in range(attempts):
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) if attempt else 0.0
+    for pause in pauses(attempts):
         try:
-            answer = yield replace(request, pause=longest * random.uniform(0.5, 1.0))
+            answer = yield replace(request, pause=pause)
         except httpx.TransportError:
             continue
-        if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
+        if decided(answer.status_code):
             return answer
     return None
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from noisette._random import Rng
+from noisette._sqlite import transaction
 from noisette.accounting import Ledger
 from noisette.device import wallet
-from noisette.device.database import transaction
 from noisette.device.tokens import new_secret, token
 from noisette.device.wallet import Wallet
 from noisette.guarantees import warn_known_noise

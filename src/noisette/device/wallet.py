@@ -7,8 +7,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from noisette._sqlite import transaction
 from noisette.device.batches import TOKEN_BYTES
-from noisette.device.database import transaction
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS wallet (

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from noisette._files import whole_file
 from noisette._validate import FloatArray
 from noisette.federated.layout import Layout
 from noisette.federated.terms import Terms
@@ -56,13 +57,9 @@ class History:
             "taken_part": {str(node): times for node, times in self.taken_part.items()},
             "pending": self.pending,
         }
-        part = target.with_name(target.name + ".part")
-        with part.open("wb") as file:
-            weights = np.zeros(0) if self.weights is None else self.weights
+        weights = np.zeros(0) if self.weights is None else self.weights
+        with whole_file(target) as file:
             np.savez(file, head=np.frombuffer(json.dumps(head).encode(), dtype=np.uint8), weights=weights)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> History:

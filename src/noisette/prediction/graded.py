@@ -14,9 +14,9 @@ import numpy as np
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.aggregation.graded import hiera, maximum_likelihood
 from noisette.core import Aggregate, Moments
 from noisette.domains import Interval
+from noisette.mechanisms.graded.estimation import hiera, maximum_likelihood
 from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.scalar.duchi import Duchi

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from noisette import _sqlite
+
 _PAGE = 4096
 
 
@@ -23,8 +25,8 @@ class Database:
 
     def __init__(self, path: str | os.PathLike[str], schema: str, application: int, *, largest: int) -> None:
         self._turn = threading.RLock()
-        self._connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-        for setting in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON"):
+        self._connection = _sqlite.connect(path, any_thread=True)
+        for setting in ("journal_mode = WAL", "secure_delete = ON"):
             self._connection.execute(f"PRAGMA {setting}").fetchall()
         self._connection.execute(f"PRAGMA max_page_count = {max(1, largest // _PAGE)}").fetchall()
         with self.transaction() as connection:
@@ -45,13 +47,10 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Give the connection; what is done with it is on the disk at the end, or undone."""
         with self._turn:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
+                with _sqlite.transaction(self._connection) as connection:
+                    yield connection
+            except sqlite3.OperationalError as error:
+                if "full" in str(error):
                     raise Full("The store has reached the size that it may have.") from error
                 raise

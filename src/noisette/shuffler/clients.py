@@ -15,6 +15,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from noisette._files import whole_file
+
 CLIENT, POST, SIGNATURE = "Noisette-Client", "Noisette-Post", "Noisette-Signature"
 
 _SECRET = re.compile(r"[0-9a-f]{64}")
@@ -100,11 +102,9 @@ def enrol(path: str | os.PathLike[str], names: Sequence[str], *, folder: str | o
 
 
 def _write(path: Path, secret_of: dict[str, str]) -> None:
-    """Write secrets so that the file is whole or as it was before."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump(secret_of, file, indent=1)
-    draft.replace(path)
+    """Write secrets for their owner's eyes alone."""
+    with whole_file(path, mode=0o600) as file:
+        file.write(json.dumps(secret_of, indent=1).encode())
 
 
 def new_secret() -> str:

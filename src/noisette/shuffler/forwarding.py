@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from noisette._retry import pauses
 from noisette.shuffler.sender import Http
 from noisette.shuffler.store import Batch, Refused, Shuffler
 
 log = logging.getLogger("noisette.shuffler")
 
 _TICK = 0.2  # seconds between two looks at what is due
-_LONGEST_PAUSE = 30.0
 
 
 def forward(shuffler: Shuffler, deliver: Callable[[Batch], Any], *, stopped: Callable[[], bool] = lambda: False) -> int:
@@ -56,17 +56,16 @@ class Forwarder(threading.Thread):
 
     def run(self) -> None:
         """Forward until told to stop."""
-        pause = _TICK
+        waits = pauses()
         while not self._halt.is_set():
             try:
                 forward(self._shuffler, self._deliver, stopped=self._halt.is_set)
-                pause = _TICK
+                waits = pauses()
             except (Refused, OSError, sqlite3.Error) as error:
                 log.error("not forwarded", extra={"told": {"detail": str(error)}})
                 if self._failed is not None:
                     self._failed.inc()
-                pause = min(_LONGEST_PAUSE, 2 * pause)
-                self._halt.wait(pause)
+                self._halt.wait(next(waits))
             self._news.wait(_TICK)
             self._news.clear()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import secrets
 import ssl
 import time
@@ -17,6 +16,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._random import Rng, generator
+from noisette._retry import decided, pauses
 from noisette._validate import FloatArray
 from noisette.shuffler.clients import Clients, sign
 from noisette.shuffler.layout import Layout
@@ -27,9 +27,6 @@ from noisette.shuffler.wire import MEDIA_TYPE, Frame, Round, record_bytes
 PATH = "/posts"
 POST_BYTES = 2**20
 
-_FIRST_PAUSE = 0.2  # seconds before the second attempt; each pause is twice the one before
-_LONGEST_PAUSE = 30.0
-_PERHAPS_LATER = frozenset({408, 425, 429})
 _SLOTS = 16
 
 
@@ -77,9 +74,9 @@ class Http:
         """Send a post until it is decided, with growing pauses; the same number every time, so it counts once."""
         headers = sign(self._secret, self._path, self._client, number, body) | {"Content-Type": MEDIA_TYPE}
         said = "no answer"
-        for attempt in range(self._attempts):
-            if attempt:
-                self._sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0))
+        for pause in pauses(self._attempts):
+            if pause:
+                self._sleep(pause)
             try:
                 answer = self._http.post(self._path, content=body, headers=headers)
             except httpx.TransportError as error:
@@ -88,7 +85,7 @@ class Http:
             if answer.is_success:
                 return
             said = f"{answer.status_code} {answer.text[:300]}"
-            if answer.status_code < 500 and answer.status_code not in _PERHAPS_LATER:
+            if decided(answer.status_code):
                 raise _refusal(answer) or NotSent(f"{self._http.base_url} refused a post: {said}.")
         raise NotSent(f"{self._http.base_url} took no post in {self._attempts} attempts: {said}.")
 

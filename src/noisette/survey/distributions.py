@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
-from noisette.aggregation.graded import maximum_likelihood
 from noisette.core import Aggregate
 from noisette.enhancement import enhance, expectation_maximization
 from noisette.enhancement.channel import Channel
+from noisette.mechanisms.graded.estimation import maximum_likelihood
 from noisette.survey.campaigns import Campaign
 from noisette.survey.parts import Part
 from noisette.survey.questions import Attribute

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from noisette._files import whole_file
 from noisette._validate import FloatArray
 
 
@@ -46,18 +46,11 @@ def read(key: str) -> FloatArray | None:
 def store(key: str, masses: FloatArray) -> None:
     """Write the masses of a key, whole or not at all; a cache that cannot be written is no error."""
     body = np.ascontiguousarray(masses, dtype="<f8").tobytes()
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
         path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_digest(key, body) + body)
-            Path(draft).replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                Path(draft).unlink()
-            raise
+        with whole_file(path) as file:
+            file.write(_digest(key, body) + body)
 
 
 def _path(key: str) -> Path:

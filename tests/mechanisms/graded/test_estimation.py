@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 import noisette as nz
-from noisette.aggregation import aggregate_stream, convert_signs, hiera, load, maximum_likelihood
-from noisette.aggregation.graded import mixture
+from noisette.aggregation import aggregate_stream, load
+from noisette.mechanisms.graded.estimation import convert_signs, hiera, maximum_likelihood, mixture
 
 FALSE_ALARM = 1e-6
 Z = float(ndtri(1 - FALSE_ALARM / 2))

@@ -14,17 +14,17 @@ _NO_ANONYMOUS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOEN
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[BinaryIO]:
+def whole_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a binary file that takes its name when the block ends well, and otherwise leaves nothing behind.
 
     The bytes go to a nameless file in the same folder where the system has such files, so that even a killed process
     leaves nothing; elsewhere to a hidden file that is removed on any error. A file of that name stays as it was
-    until the new one is complete.
+    until the new one is complete. ``mode`` is who may read and write it, before the umask.
     """
     target = _check_target(path)
     hidden = target.parent / f".noisette-{secrets.token_hex(8)}.partial"
-    nameless = _open_nameless(target.parent)
-    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666) if nameless is None else nameless
+    nameless = _open_nameless(target.parent, mode)
+    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode) if nameless is None else nameless
     try:
         with os.fdopen(descriptor, "w+b") as stream:
             yield stream
@@ -37,7 +37,7 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
         hidden.unlink(missing_ok=True)
 
 
-def _check_target(path: str | Path) -> Path:
+def _check_target(path: str | os.PathLike[str]) -> Path:
     """Return the file to write, or say why it cannot be one."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -49,12 +49,12 @@ def _check_target(path: str | Path) -> Path:
     return target
 
 
-def _open_nameless(folder: Path) -> int | None:
+def _open_nameless(folder: Path, mode: int) -> int | None:
     """Open a file without a name, or return None where the system or the file system has none."""
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
         return None
     try:
-        return os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o666)
+        return os.open(folder, os.O_RDWR | os.O_TMPFILE, mode)
     except OSError as error:
         if error.errno in _NO_ANONYMOUS_FILES:
             return None

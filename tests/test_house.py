@@ -1,0 +1,80 @@
+"""What the whole project does in one place only: try again, write a file whole, write to SQLite."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import stat
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import noisette
+from noisette._files import whole_file
+from noisette._retry import decided, pauses
+from noisette._sqlite import connect, transaction
+
+SOURCE = Path(noisette.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("written", "homes"),
+    [
+        (r"os\.replace\(|\b(?:partial|draft|part)\.replace\(|O_TMPFILE|mkstemp", {"_files.py"}),
+        (r"sqlite3\.connect\(", {"_sqlite.py"}),
+        (r"BEGIN IMMEDIATE", {"_sqlite.py", "collector/storage/tables.py"}),  # SQLAlchemy begins its own
+        (r"\b408\b|random\.uniform\(0\.5, 1", {"_retry.py"}),
+    ],
+)
+def test_one_place(written: str, homes: set[str]) -> None:
+    found = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if re.search(written, file.read_text())}
+    assert found == homes
+
+
+def test_pauses() -> None:
+    assert list(pauses(0)) == []
+    for _ in range(100):
+        first, *later = list(pauses(12))
+        assert first == 0
+        for longest, pause in zip([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0], later, strict=True):
+            assert longest / 2 <= pause <= longest
+    assert 15 <= list(islice(pauses(), 5000))[-1] <= 30  # for ever, and no number grows too large
+    assert [status for status in (200, 201, 400, 404, 408, 409, 425, 429, 500, 503) if not decided(status)] == [
+        408,
+        425,
+        429,
+        500,
+        503,
+    ]
+
+
+def test_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with transaction(path) as database:
+        database.execute("CREATE TABLE t (x INTEGER)")
+        database.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(sqlite3.ProgrammingError, match="bindings"), transaction(path) as database:
+        database.executemany("INSERT INTO t VALUES (?)", [(2,), ()])
+    held, other = connect(path), connect(path, timeout=0.0)
+    with transaction(held):
+        assert held.execute("PRAGMA synchronous").fetchone() == (2,)
+        with pytest.raises(sqlite3.OperationalError, match="locked"), transaction(other):
+            pass
+        held.execute("INSERT INTO t VALUES (3)")
+    assert other.execute("SELECT x FROM t").fetchall() == [(1,), (3,)]
+    held.close()
+    other.close()
+    (tmp_path / "no.db").write_bytes(b"not a database at all, but long enough to be looked at" * 100)
+    with pytest.raises(sqlite3.DatabaseError), transaction(tmp_path / "no.db"):
+        pass
+
+
+def test_whole_file_of_its_owner(tmp_path: Path) -> None:
+    target = tmp_path / "secret"
+    with whole_file(target, mode=0o600) as stream:
+        stream.write(b"one")
+    with pytest.raises(TypeError), whole_file(target, mode=0o600) as stream:
+        stream.writelines([b"two", None])  # type: ignore[list-item]
+    assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode)) == (b"one", 0o600)
+    assert list(tmp_path.iterdir()) == [target]
