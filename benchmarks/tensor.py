@@ -1,6 +1,6 @@
 """Noise for tensors: time beside numpy's and torch's normal variables and beside dense products along the modes.
 
-python benchmarks/tensor.py             the three tensors of paper 002's sizes, in some minutes; writes the table
+python benchmarks/tensor.py             tensors of three sizes of Yang et al. 2021, in some minutes; writes the table
 python benchmarks/tensor.py --small     what the tests run: prints the table, writes nothing
 
 Every job runs in one thread, jobs take turns, and medians of the time the processor spent are compared. numpy's normal

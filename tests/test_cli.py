@@ -586,14 +586,14 @@ def test_plan() -> None:
     assert all(set(c) >= {"mechanism", "mse", "bias", "std"} for c in made["candidates"])
     assert all(set(point) == {"a", "b", "population"} for point in made["break_even"])
     duchi = next(c for c in made["candidates"] if c["mechanism"] == "duchi")
-    assert duchi["mse"] == pytest.approx(4.6826944 / 10_000, rel=1e-6)  # spec/ldptube.md, worst case at e = 1
+    assert duchi["mse"] == pytest.approx(4.6826944 / 10_000, rel=1e-6)  # Duan 2024, chapter 4: worst case at e = 1
     shown = _run("plan", "--users", 10_000, "--epsilon", 1).stdout
     assert "best" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_plan_of_the_case_study() -> None:
-    """spec/ldptube.md: both on [-1, 1], e = 1, values 0.1 to 1: break-even at 30.38 users."""
+    """Duan 2024, section 4.1: both on [-1, 1], e = 1, values 0.1 to 1: break-even at 30.38 users."""
     values = ",".join(f"{i / 10:g}" for i in range(1, 11))
     options = ("--users", 10_000, "-e", 1, "--values", values, "-m", "piecewise", "-m", "square-wave")
     made = _json("plan", *options)

@@ -2,8 +2,8 @@
 
 Duan 2024, chapter 5. `noisette reproduce geodp --full` runs the larger setting, without `--full` a small one; `--only
 headline` runs one study. The thesis compares at the same noise multiplier. Each row here also says which ε truly holds:
-GeoDP as printed divides the noise on the angles by the batch size, which one example can defeat (spec/geodp.md;
-tests/sgd/test_geodp.py). Sound GeoDP pays for what one example can do. The last columns of the tables say what plain
+GeoDP as printed divides the noise on the angles by the batch size, which one example can defeat
+(tests/sgd/test_geodp.py). Sound GeoDP pays for what one example can do. The last columns of the tables say what plain
 DP-SGD reaches at the ε that truly holds for the row.
 
 "As printed" keeps angles between (1 - β) π and π, as Algorithm 5 has it. In many dimensions angles lie near π/2, so

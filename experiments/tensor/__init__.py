@@ -1,4 +1,4 @@
-"""Tensor-variate Gaussian noise: paper 002's experiments, run again
+"""Tensor-variate Gaussian noise: the experiments of Yang et al. 2021, run again
 
 Yang, Xiang, Chen, Li, Li 2021. `noisette reproduce tensor --full` runs everything at its larger size, without `--full`
 in half a minute; the line under each table says which of the two it shows. Every accuracy stands beside two epsilons:

@@ -102,7 +102,7 @@ def rows(values: FloatArray, labels: Any, sizes: Sequence[int]) -> tuple[TensorD
 
 
 def lenet() -> nn.Sequential:
-    """Return LeNet-5 with tanh; six layers give features of 16 x 5 x 5, as in paper 002's Table III."""
+    """Return LeNet-5 with tanh; six layers give features of 16 x 5 x 5, as in Table III of Yang et al. 2021."""
     return nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2),
         nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10),
@@ -168,7 +168,7 @@ def area_under_curve(scores: Tensor, labels: Tensor) -> float:
 
 
 def weighted_f1(scores: Tensor, labels: Tensor) -> float:
-    """Return the mean of the classes' F1 scores, weighted by the size of each class (paper 000, eqs. 13-16).
+    """Return the mean of the classes' F1 scores, weighted by the size of each class (Yuan et al. 2025, eqs. 13-16).
 
     >>> round(weighted_f1(torch.eye(3)[[0, 0, 1, 2]], torch.tensor([0, 1, 1, 2])), 4)
     0.75

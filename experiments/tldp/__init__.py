@@ -1,4 +1,4 @@
-"""TLDP, keep an entry or add noise to it: paper 000's experiments, run again
+"""TLDP, keep an entry or add noise to it: the experiments of Yuan et al. 2025, run again
 
 Yuan, Tang, Huang, Wu, Wang 2025. `noisette reproduce tldp --full` runs everything at its larger size, without `--full`
 in half a minute; the line under each table says which of the two it shows. Every score stands beside the claimed

@@ -220,7 +220,7 @@ def test_lattice_and_binomial_sums_agree(n: int) -> None:
 
 
 def test_reference_numbers() -> None:
-    """spec/best-known.md: n = 1,000, e0 = 1, delta = 1e-6."""
+    """Reference table: n = 1,000, e0 = 1, delta = 1e-6."""
     duchi = nz.Duchi(epsilon=1.0)
     assert shuffled_closed_form(1.0, 1000, DELTA) == pytest.approx(0.566, abs=5e-4)
     assert shuffled(duchi, 1000, DELTA, method="closed-form").epsilon == pytest.approx(0.566, abs=5e-4)
@@ -234,7 +234,7 @@ def test_reference_numbers() -> None:
 
 @pytest.mark.slow
 def test_shuffled_models_of_federated_learning() -> None:
-    """spec/best-known.md: a model of d weights over T rounds composes d T bags; the normal limit is mu_1 sqrt(d T)."""
+    """Reference table: a model of d weights over T rounds composes d T bags; the normal limit is mu_1 sqrt(d T)."""
     duchi, n, grown = nz.Duchi(epsilon=1.0), 1000, math.e
     mu = (grown - 1) * math.sqrt(2 / (n * (grown + 1)))
     for weights, rounds, expected in ((1000, 1, 6.37), (10**5, 10, 983.0)):

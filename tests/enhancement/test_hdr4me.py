@@ -66,7 +66,7 @@ def losses(rule, truth, s, seeds=200, **options):
     return np.asarray(squares)
 
 
-# Spec, ldptube.md: Laplace, n = 100,000, all d reported, one run each: the spread over seeds is the tolerance.
+# Duan 2024, section 4.3: Laplace, n = 100,000, all d reported, one run each: the spread over seeds is the tolerance.
 SPARSE, SPARSE_NOISE = np.where(np.arange(100) < 10, 0.9, 0.0), np.sqrt(8 * 100**2 / 0.4**2 / 1e5)
 ZERO, ZERO_NOISE = np.zeros(500), np.sqrt(8 * 500**2 / 0.4**2 / 1e5)
 
@@ -98,7 +98,7 @@ def test_l2_without_the_half_is_rejected():
 
 
 def test_the_other_table_of_the_spec_used_a_wider_supremum():
-    """best-known.md prints L1 0.267 and L2 0.141 for U[-1, 1], s = 0.3: not the formulas of ldptube.md at 0.95.
+    """Reference table prints L1 0.267 and L2 0.141 for U[-1, 1], s = 0.3: not the formulas of Duan 2024 at 0.95.
 
     Those give 0.198 and 0.0815. The printed pair is that of a supremum of 2.7 deviations, taken twice in L2.
     """

@@ -116,7 +116,7 @@ def test_gathering_in_cells_changes_little():
 
 @pytest.mark.parametrize(("setting", "reference"), [("uniform", 0.068), ("clustered", 0.0096), ("sparse", 0.014)])
 def test_measured_errors_of_the_spec(setting, reference):
-    """best-known.md: d = 1,000, s = 0.3, one run each: the spread over seeds is the tolerance."""
+    """Reference table: d = 1,000, s = 0.3, one run each: the spread over seeds is the tolerance."""
     rng = np.random.default_rng(31)
     squares = []
     for _ in range(30):

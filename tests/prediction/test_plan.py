@@ -78,7 +78,7 @@ def test_rules(epsilon: float, dims: int) -> None:
 
 
 def test_what_the_rule_of_wang_costs() -> None:
-    """best-known.md says up to 20 %: so it is from epsilon 5 on, but just below 5 it is 48 %."""
+    """Reference table says up to 20 %: so it is from epsilon 5 on, but just below 5 it is 48 %."""
 
     def loss(epsilon: float) -> float:
         rules = report_rules(epsilon, 1000)
@@ -100,7 +100,7 @@ def test_best_report_finds_minima_at_either_end_and_between() -> None:
 
 @pytest.mark.slow
 def test_error_per_coordinate_on_the_box() -> None:
-    """best-known.md, d = 1,000, divided by d: PrivUnit, Duchi k-of-d and HM k-of-d at three budgets."""
+    """Reference table, d = 1,000, divided by d: PrivUnit, Duchi k-of-d and HM k-of-d at three budgets."""
     table = {1.0: (6.33, 4.68, 5.29), 4.0: (0.436, 0.862, 1.02), 8.0: (0.133, 0.431, 0.510)}
     for epsilon, expected in table.items():
         made = errors(plan(users=1000, dims=1000, epsilon=epsilon))
@@ -141,7 +141,7 @@ def test_a_lucky_distribution_does_not_make_square_wave_unbiased() -> None:
 
 
 def test_frequencies() -> None:
-    """best-known.md: summed variance for k = 100, epsilon = 2: subset selection 70.0, OUE 73.4, GRR 273.5."""
+    """Reference table: summed variance for k = 100, epsilon = 2: subset selection 70.0, OUE 73.4, GRR 273.5."""
     for options in ({}, {"values": np.arange(100)}, {"values": [0, 1], "probs": [0.9, 0.1]}):
         made = errors(plan(users=1, epsilon=2.0, domain=nz.Categorical(100), **options))
         found = [100 * made[name] for name in ("subset-selection", "oue", "grr")]

@@ -1,6 +1,6 @@
 """The thesis's case study (Duan 2024, section 4.1.2), in its three readings, and what its misprints would give.
 
-The reference numbers are those of spec/ldptube.md, computed there independently; the closed forms below are written
+The reference numbers are of Duan 2024, chapter 4, and were computed independently; the closed forms below are written
 out here once more, apart from the library.
 """
 

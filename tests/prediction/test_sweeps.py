@@ -31,7 +31,7 @@ def test_each_point_is_a_break_even() -> None:
     expected = [break_even(a, b, values=TENTHS) for a, b in pairs]
     assert expected[-1] is None
     assert curve.populations == pytest.approx(expected)
-    assert curve.populations[1] == pytest.approx(30.38, abs=0.005)  # spec/ldptube.md, third reading
+    assert curve.populations[1] == pytest.approx(30.38, abs=0.005)  # Duan 2024, section 4.1, third reading
     assert curve.winners == tuple("square-wave" if n is not None and n > 50 else "piecewise" for n in expected)
 
 

@@ -201,7 +201,7 @@ def test_one_example_moves_what_is_summed_by_no_more_than_the_noise_follows(aver
 
 
 def test_an_average_can_be_turned_around_by_one_example():
-    """Spec, geodp.md: 100 examples in three dimensions that nearly cancel; the claim allows 0.0702."""
+    """Duan 2024, chapter 5: 100 examples in three dimensions that nearly cancel; the claim allows 0.0702."""
     rows = np.zeros((100, 3))
     rows[::2, 1], rows[1::2, 1] = 1.0, -1.0
     rows[0] = [0.0, 1.0, 1e-3]

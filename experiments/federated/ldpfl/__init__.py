@@ -1,4 +1,4 @@
-"""LDP-FL, one of two numbers for every weight: paper 003's experiments, run again
+"""LDP-FL, one of two numbers for every weight: the experiments of Sun et al. 2021, run again
 
 Sun, Qian, Chen 2021. `noisette reproduce ldpfl --full` runs everything at its larger size, without `--full` a reduced
 one in seconds; the line under each table says which of the two it shows. Every accuracy stands beside the guarantee

@@ -1,4 +1,4 @@
-"""Figures 3 to 5 and Table 1 of paper 003."""
+"""Figures 3 to 5 and Table 1 of Sun et al. 2021."""
 
 from __future__ import annotations
 

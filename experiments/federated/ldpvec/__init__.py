@@ -1,4 +1,4 @@
-"""LDPVec, noise on the angles of a gradient: chapter 6 of thesis 004, run again
+"""LDPVec, noise on the angles of a gradient: chapter 6 of Duan 2024, run again
 
 Duan 2024. `noisette reproduce ldpvec --full` runs everything at its larger size, without `--full` a reduced one in
 seconds; the line under each table says which of the two it shows. As in the thesis every device holds images of two

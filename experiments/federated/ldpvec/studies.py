@@ -1,4 +1,4 @@
-"""Figures 6.2 and 6.3 and Table 6.4 of thesis 004."""
+"""Figures 6.2 and 6.3 and Table 6.4 of Duan 2024."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from noisette.accounting._numbers import log_binomial
 _STEPS = 100.0, 4000.0  # lattice steps in the root mean square of a term, for many users and for few
 _POINTS = 2.0**16, 2.0**19  # lattice points of the sum, wanted and at most
 _DEVIATIONS = 9.0  # of the sum that are kept: outside lies less than exp(-40) of it
-_FEW = 50.0  # terms that are not zero, below which the chance of none is split off
-_SHY = 1 + 1e-7  # covers the rounding of the transforms
+_FEW_TERMS = 50.0  # terms that are not zero, below which the chance of none is split off
+_ROUNDED_UP = 1 + 1e-7  # covers the rounding of the transforms
 
 
 def expected_excess(values: FloatArray, weights: FloatArray, share: float, users: int) -> float:
@@ -41,7 +41,7 @@ def expected_excess(values: FloatArray, weights: FloatArray, share: float, users
     tail = float((np.maximum(mass, 0.0) * np.exp(-term.tilt * s) * s).sum()) * step
     # one term alone is known, and is nearly all there is where few users share the blanket
     alone = users * share * math.exp((users - 1) * math.log1p(-share)) * float((weights * np.maximum(values, 0)).sum())
-    return max(math.exp(users * term.log_mean) * tail, alone) * _SHY
+    return max(math.exp(users * term.log_mean) * tail, alone) * _ROUNDED_UP
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _convolved(term: _Term, users: int, half: int) -> FloatArray:
     size = fft.next_fast_len(max(2 * half + 1, term.tilted.size), real=True)
     wrapped = np.zeros(size)
     np.add.at(wrapped, np.arange(term.first, term.first + term.tilted.size) % size, term.tilted)
-    if users * (1 - term.still) > _FEW:
+    if users * (1 - term.still) > _FEW_TERMS:
         return np.asarray(fft.irfft(fft.rfft(wrapped) ** users, size)[1 : half + 1])
     wrapped[0] = max(wrapped[0] - term.still, 0.0)
     spectrum = np.expm1(users * np.log1p(fft.rfft(wrapped) / term.still))

@@ -18,7 +18,7 @@ from noisette.accounting.events import Releasable, concentration, gdp, loss_dist
 from noisette.guarantees import Guarantee, changes
 
 _LEAST_FOURIER = 1e-12  # deltas below it would drown in the rounding of a Fourier transform
-_SHY = 1 - 1e-6  # share of delta that a composed distribution may use; the rest is for that rounding
+_ROUNDED_DOWN = 1 - 1e-6  # share of delta that a composed distribution may use; the rest is for that rounding
 _POINTS = 2.0**22  # losses that a composed distribution may have
 _FOLD = 1000
 _UNDERFLOW = 500.0
@@ -64,9 +64,9 @@ def randomized_response_epsilon(epsilon: float, times: int, delta: float) -> flo
     pure = _validate.epsilon(epsilon) * _validate.integer(times, "times", low=1)
     if delta == 0:
         return pure
-    shy = delta * (1 - 1e-12)
+    usable = delta * (1 - 1e-12)
     return least_above(
-        lambda total: randomized_response_delta(epsilon, times, total) <= shy, 0.0, pure, tolerance=1e-12
+        lambda total: randomized_response_delta(epsilon, times, total) <= usable, 0.0, pure, tolerance=1e-12
     )
 
 
@@ -273,12 +273,12 @@ def epsilon_at(distribution: Any, delta: float) -> float:
     dp-accounting's own inversion adds up exp(-loss), which float64 cannot hold for losses above 700: it then errs by
     one or so, on the safe side. Its delta has no such trouble.
     """
-    shy = delta * _SHY
-    found = float(distribution.get_epsilon_for_delta(shy))
+    usable = delta * _ROUNDED_DOWN
+    found = float(distribution.get_epsilon_for_delta(usable))
     if found < _UNDERFLOW or math.isinf(found):
         return found
     return least_above(
-        lambda e: float(distribution.get_delta_for_epsilon(e)) <= shy, 0.0, found, guess=found * 0.999, trust=1e-3
+        lambda e: float(distribution.get_delta_for_epsilon(e)) <= usable, 0.0, found, guess=found * 0.999, trust=1e-3
     )
 
 

@@ -17,7 +17,7 @@ from noisette.guarantees import Guarantee
 
 DOTS = 1000  # of a curve that is not known in closed form
 _LARGEST = 30.0  # above this epsilon only the worst case is looked at
-_SHY = 1 + 1e-9  # covers the rounding of sums
+_ROUNDED_UP = 1 + 1e-9  # covers the rounding of sums
 _FLOATS = 700.0  # losses up to which exp of one is a float
 _SMALLEST = 1e-18  # where a curve that never ends is cut off
 
@@ -154,7 +154,7 @@ def _repeated(split: RepeatedEvent, worst: Curve, dots: int) -> Curve:
         return inner
     grid = inner.interval * np.arange(split.times * (inner.deltas.size - 1) + 1)
     composed = inner.distribution().self_compose(split.times, tail_mass_truncation=0.0)
-    deltas = np.maximum(np.asarray(composed.get_delta_for_epsilon(grid)), 0.0) * _SHY
+    deltas = np.maximum(np.asarray(composed.get_delta_for_epsilon(grid)), 0.0) * _ROUNDED_UP
     if worst.deltas[-1] == 0:
         deltas[-1] = 0.0
     return Curve.through(inner.interval, np.minimum(deltas, worst.delta(grid)))
@@ -175,12 +175,12 @@ def _integrated(found: list[Losses], stated: Guarantee, worst: Curve, dots: int)
             )
         if all(_is_three_valued(losses, stated.epsilon) for losses, _ in atoms):
             variation = max(_delta(a, np.zeros(1))[0] for a in atoms)
-            return Curve.three_point(stated.epsilon, variation * _SHY)
+            return Curve.three_point(stated.epsilon, variation * _ROUNDED_UP)
         interval = stated.epsilon / dots
     else:
         interval = _reach(atoms) / dots
     grid = interval * np.arange(dots + 1.0)
-    deltas = np.max([_delta(a, grid) for a in atoms], axis=0) * _SHY
+    deltas = np.max([_delta(a, grid) for a in atoms], axis=0) * _ROUNDED_UP
     if stated.delta == 0:
         deltas = np.minimum(deltas, worst.delta(grid))
         deltas[-1] = 0.0

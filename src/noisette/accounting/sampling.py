@@ -42,7 +42,7 @@ _FINEST = 1 / 400  # with less noise than this only inclusions are counted
 _SCARCE = 0.3  # with more noise than this counting inclusions gains nothing
 _ULP = 2.0**-52
 _FORGOTTEN = 60.0  # terms below exp(-60) of the first are bounded, not added
-_SHY = 1 - 1e-9  # of delta, for the rounding of closed forms
+_ROUNDED_DOWN = 1 - 1e-9  # of delta, for the rounding of closed forms
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 
@@ -52,7 +52,8 @@ def sampled_epsilon(
 ) -> float:
     """Return the least epsilon that is known to hold at delta."""
     reach = (1.0 if relation == "add-remove" else 2.0) / multiplier
-    whole = gdp_epsilon(reach * math.sqrt(releases), delta * _SHY) * (1 + 1e-12)  # without sampling, hence with it
+    # what holds without sampling holds with it
+    whole = gdp_epsilon(reach * math.sqrt(releases), delta * _ROUNDED_DOWN) * (1 + 1e-12)
     if sampling_prob == 1:
         return whole
     return min(whole, _amplified(multiplier, delta, releases, sampling_prob, relation))
@@ -96,7 +97,7 @@ def counted(
     kept = (logs > math.log(delta) - 30) & (k > 0)
     rest = float(np.exp(logs[~kept & (k > 0)]).sum())  # at most exp(-30) of delta for each count
     mu, chances = reach * np.sqrt(k[kept]), np.exp(logs[kept])
-    target = delta * _SHY - rest
+    target = delta * _ROUNDED_DOWN - rest
 
     def holds(epsilon: float) -> bool:
         return float((chances * gaussian_delta(mu, epsilon)).sum()) <= target
@@ -148,7 +149,7 @@ class Pair:
         """Return the least epsilon of one release, from above."""
         reach = self.shift if self.relation == "add-remove" else 2 * self.shift
         high = reach * reach / 2 + reach * math.sqrt(2 * math.log(1 / delta) + 2) + 1e-9
-        target = delta * _SHY
+        target = delta * _ROUNDED_DOWN
         return least_above(lambda e: self.delta(e) <= target, 0.0, high, tolerance=1e-12) * (1 + 1e-12)
 
     @property

@@ -129,7 +129,7 @@ def likelihood_ratio_scores(confidences: Any, shadow: Any, inside: Any) -> Float
 def learned_scores(features: Any, inside: Any, candidates: Any, *, rng: Rng = 0) -> FloatArray:
     """Return the scores of an attack learned on examples of known membership, from whatever a white box shows.
 
-    Features may be sorted posteriors, the loss, the label and gradients of the last layer (thesis 004, section 5.3.5).
+    Features may be sorted posteriors, the loss, the label and gradients of the last layer (Duan 2024, section 5.3.5).
     A gradient-boosted classifier (scikit-learn) learns from those of known membership and scores the candidates.
     """
     try:
@@ -156,7 +156,7 @@ def one_run_epsilon(
 
     ``correct`` of ``guesses`` were right, about ``canaries`` in all (the others were passed over). For an (epsilon,
     delta)-private run the chance of so many is at most beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with B
-    binomial(r, E / (1 + E)) and beta = P[B >= v] (Steinke, Nasr, Jagielski 2023, Theorem 5.2; spec/best-known.md).
+    binomial(r, E / (1 + E)) and beta = P[B >= v] (Steinke, Nasr, Jagielski 2023, Theorem 5.2).
 
     >>> round(one_run_epsilon(95, 100, 1000), 2)
     2.17

@@ -14,7 +14,7 @@ from noisette.enhancement.problem import Problem
 from noisette.enhancement.simplex import on_simplex, simplex
 from noisette.enhancement.stein import Enhanced, clipped, unbiased_risk
 
-_MANY = 30  # dimensions from which averaged priors were never measured above the raw error
+_ENOUGH_DIMS = 30  # dimensions from which averaged priors were never measured above the raw error
 _NOISY = 0.8  # noise, in radii of the domain, from which the domain tells more than the other dimensions
 _WORTHWHILE = 0.01  # of the raw risk: a smaller gain is not worth the chance of a loss
 
@@ -32,7 +32,7 @@ def automatic(problem: Problem) -> Enhanced:
     """
     if problem.frequency and problem.bounded:
         return _frequencies(problem)
-    if problem.observed.size < _MANY:
+    if problem.observed.size < _ENOUGH_DIMS:
         return _few(problem)
     best = _average(problem)
     if problem.bounded:
@@ -118,7 +118,7 @@ def _frequencies(problem: Problem) -> Enhanced:
         return simplex(observed[here], std_error[here], blanks=blanks, total=total)
 
     best = replace(problem.each_attribute(plain), name="simplex")
-    if observed.size >= _MANY:
+    if observed.size >= _ENOUGH_DIMS:
         average = _average(problem)
 
         def projected(here: IntArray, blanks: int, total: float) -> Enhanced:

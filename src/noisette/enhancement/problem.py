@@ -14,7 +14,7 @@ from noisette.domains import BoolArray
 from noisette.enhancement.stein import Enhanced, clipped
 
 Scale = Literal["common", "thesis", "own"]
-_FEW = 10  # reports: equal ones are luck, not certainty
+_LUCKY_COUNT = 10  # reports: equal ones are luck, not certainty
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _steady(error: FloatArray, count: Any, impossible: BoolArray) -> FloatArray:
 
     A handful of equal reports is luck, and so is a value outside its domain: a category that no report named.
     """
-    lucky = (error == 0) & (count > 1) & ((count <= _FEW) | impossible)
+    lucky = (error == 0) & (count > 1) & ((count <= _LUCKY_COUNT) | impossible)
     seen = np.isfinite(error) & (error > 0) & (count > 1)
     if not (np.any(lucky) and np.any(seen)):
         return error

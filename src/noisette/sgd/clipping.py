@@ -186,7 +186,7 @@ class L2(Normed):
 
 @dataclass
 class AutoS(Clip):
-    """Normalise: g / (||g|| + gamma); no threshold to tune (Bu et al. 2023, AUTO-S; thesis 004, eq. 3.13)."""
+    """Normalise: g / (||g|| + gamma); no threshold to tune (Bu et al. 2023, AUTO-S; Duan 2024, eq. 3.13)."""
 
     gamma: float = 0.01
 
@@ -305,7 +305,7 @@ class PerLayer(Clip):
 class Curvature(PerLayer):
     """Clip layer by layer, with thresholds that follow the diagonal of the Hessian.
 
-    DPHSGD, the baseline of paper 000, sets its threshold from that diagonal. The diagonal of the Gauss-Newton matrix is
+    DPHSGD, a baseline of Yuan et al. 2025, sets its threshold from that. The diagonal of the Gauss-Newton matrix is
     the expected square of the gradient; here it is averaged over the *released* gradients with the noise's variance
     taken off, so that it costs no privacy. Layer l gets the share h_l / sum h of C^2, and a tenth is spread evenly.
     """

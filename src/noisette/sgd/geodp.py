@@ -1,4 +1,4 @@
-"""GeoDP: noise on the direction and on the magnitude of a gradient, each on its own (thesis 004, Algorithm 5)."""
+"""GeoDP: noise on the direction and on the magnitude of a gradient, each on its own (Duan 2024, Algorithm 5)."""
 
 from __future__ import annotations
 

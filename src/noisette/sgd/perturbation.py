@@ -75,7 +75,7 @@ class Gaussian(Perturbation):
 
 @dataclass(frozen=True)
 class Layered(Perturbation):
-    """Give each layer a budget of its own (LLAGP, the baseline of paper 000: more to the layers near the input).
+    """Give each layer a budget of its own (LLAGP, the baseline of Yuan et al. 2025: more to the layers near the input).
 
     Layer l, clipped to C_l, gets noise C_l multiplier / sqrt(share_l); the shares of the squared mu add up to one. By
     default they fall linearly from the first layer to the last. Needs clipping by layer.

@@ -1,4 +1,4 @@
-"""Noise for parameters as the tensors that they are: a covariance along each mode, as in paper 002."""
+"""Noise for parameters as the tensors that they are: a covariance along each mode, as in Yang et al. 2021."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def softmax(channels: int = 1, side: int = 28) -> nn.Module:
 
 
 def cnn(channels: int = 1, side: int = 28) -> nn.Module:
-    """Return the CNN of thesis 004, section 5.3: 10 and 20 filters of 5 x 5, then 50 and 10: 21,840 weights."""
+    """Return the CNN of Duan 2024, section 5.3: 10 and 20 filters of 5 x 5, then 50 and 10: 21,840 weights."""
     left = ((side - 4) // 2 - 4) // 2
     return nn.Sequential(
         nn.Conv2d(channels, 10, 5),

@@ -66,5 +66,5 @@ class InProcess:
         return Sender(_Direct(self.shuffler, client), self.key.public)
 
     def deliver(self) -> int:
-        """Release and forward what has company enough; return the number of packets."""
+        """Release and forward the waves that hold enough packets; return the number of packets."""
         return forward(self.shuffler, lambda batch: self.receipt.accept(batch.post, batch.frame.encode()))

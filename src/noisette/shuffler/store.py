@@ -162,7 +162,7 @@ class Shuffler:
         return Accepted(len(frame.packets), 0)
 
     def _add(self, connection: sqlite3.Connection, number: int, frame: Frame, blocks: npt.NDArray[Any]) -> None:
-        """Put packets into the open wave of their round, and note when each block has company enough."""
+        """Put packets into the open wave of their round, and note when each block holds enough packets."""
         row = connection.execute(
             "SELECT id, counts, reached FROM waves WHERE round = ? AND released = 0", (number,)
         ).fetchone()
@@ -183,7 +183,7 @@ class Shuffler:
         connection.execute("UPDATE waves SET counts = ?, reached = ? WHERE id = ?", (counts.tobytes(), reached, wave))
 
     def release(self) -> list[tuple[Round, int]]:
-        """Let go of the waves that have company enough and have waited; return their rounds and smallest sets."""
+        """Release waves that hold enough packets and have waited long enough; return their rounds and smallest sets."""
         due = (
             "SELECT waves.id, counts, context, number, blocks, bytes FROM waves JOIN rounds ON rounds.id = waves.round"
             " WHERE released = 0 AND reached + ? <= ?"

@@ -109,7 +109,7 @@ def test_a_wrong_law_is_seen() -> None:
 
 
 def published(name: str, epsilon: float, size: int) -> tuple[Any, Any]:
-    """Return (p, q) as spec/best-known.md prints them, in forty digits."""
+    """Return (p, q) as the reference table prints them, in forty digits."""
     e, s = mpmath.exp(mpmath.mpf(epsilon)), mpmath.exp(mpmath.mpf(epsilon) / 2)
     if name == "grr":
         return e / (e + size - 1), 1 / (e + size - 1)
@@ -149,7 +149,7 @@ def test_probabilities_and_variance_are_the_published_ones(name: str, epsilon: f
 
 
 def test_reference_variances() -> None:
-    """Summed over the categories at k = 100, e = 2: spec/best-known.md, "Frequencies"."""
+    """Summed over the categories at k = 100, e = 2: the reference table, "Frequencies"."""
     for name, expected in (("subset-selection", 70.0), ("oue", 73.4), ("grr", 273.5)):
         mechanism = nz.CATALOGUE[name](2.0, nz.Categorical(100))
         assert round(float(mechanism.moments(17).variance.sum()), 1) == expected

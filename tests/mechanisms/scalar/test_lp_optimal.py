@@ -137,13 +137,13 @@ def whole_programme(epsilon: float, inputs: np.ndarray, outputs: np.ndarray) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "low", "high"), [(0.5, 16.0, 16.005), (1.0, 3.985, 4.005), (2.0, 0.865, 0.866)])
 def test_reaches_the_figures_of_the_spec(epsilon: float, low: float, high: float) -> None:
-    """spec/best-known.md, worst-case Var, column LP: 16.00, 4.005, 0.866."""
+    """Reference table, worst-case Var, column LP: 16.00, 4.005, 0.866."""
     assert low < worst_variance(nz.LpOptimal(epsilon)) < high
 
 
 @pytest.mark.slow
 def test_figures_of_the_spec_for_large_budgets_leave_out_the_rounding() -> None:
-    """spec/best-known.md has 0.127 at 4 and 0.0267 at 6: the programme on 21 inputs, with nothing between them.
+    """Reference table has 0.127 at 4 and 0.0267 at 6: the programme on 21 inputs, with nothing between them.
 
     Rounding to those inputs adds up to 0.1^2 / 4. What holds for every input is 0.1271 and 0.02714, and the bound
     shows that nothing reaches 0.0267.

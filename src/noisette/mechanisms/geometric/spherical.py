@@ -1,7 +1,7 @@
 """Spherical coordinates of vectors in any dimension: a magnitude and d - 1 angles, there and back, in O(d).
 
 theta_z = atan2(sqrt(x_{z+1}^2 + ... + x_d^2), x_z) lies in [0, pi] for z <= d - 2, and theta_{d-1} =
-atan2(x_d, x_{d-1}) in (-pi, pi] (thesis 004, eq. 5.14 and 5.15, whose index is misprinted). The way back is a running
+atan2(x_d, x_{d-1}) in (-pi, pi] (Duan 2024, eq. 5.14 and 5.15, whose index is misprinted). The way back is a running
 product of sines.
 """
 

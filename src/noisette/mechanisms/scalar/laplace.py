@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from noisette.domains import Grid, Interval
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, LaplaceNoise
 
-_SHY = 1 - 2.0**-50  # keeps rounding of the rate on the private side
+_ROUNDED_DOWN = 1 - 2.0**-50  # keeps rounding of the rate on the private side
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Laplace(AdditiveMechanism):
 
     @cached_property
     def _noise(self) -> LaplaceNoise:
-        return LaplaceNoise(self.epsilon / self._steps * _SHY)
+        return LaplaceNoise(self.epsilon / self._steps * _ROUNDED_DOWN)
 
     def table(self) -> dict[str, Any]:
         """Return the lattice and the rate of the noise in its steps."""
@@ -77,4 +77,4 @@ class DiscreteLaplace(AdditiveMechanism):
 
     @cached_property
     def _noise(self) -> LaplaceNoise:
-        return LaplaceNoise(self.epsilon / self._steps * _SHY)
+        return LaplaceNoise(self.epsilon / self._steps * _ROUNDED_DOWN)

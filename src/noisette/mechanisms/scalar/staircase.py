@@ -18,7 +18,7 @@ from noisette.core import Tail
 from noisette.domains import Interval
 from noisette.mechanisms.scalar._additive import AdditiveMechanism
 
-_SHY = 1 - 2.0**-50  # keeps rounding of probabilities on the private side
+_ROUNDED_DOWN = 1 - 2.0**-50  # keeps rounding of probabilities on the private side
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class StaircaseNoise:
         """Chance of the first stair: a multiple of 2^-53, rounded so that no stair is too steep."""
         odds = self.first / self.width * math.expm1(min(self.rate, 700.0))
         if odds < 1:
-            return math.floor(_SHY / (1 + 1 / odds) * 2**53) * _random.ULP
-        return 1 - max(1, math.ceil((2 - _SHY) / (1 + odds) * 2**53)) * _random.ULP
+            return math.floor(_ROUNDED_DOWN / (1 + 1 / odds) * 2**53) * _random.ULP
+        return 1 - max(1, math.ceil((2 - _ROUNDED_DOWN) / (1 + odds) * 2**53)) * _random.ULP
 
     @cached_property
     def absolute(self) -> tuple[float, float, float]:
@@ -131,7 +131,7 @@ class _StaircaseMechanism(AdditiveMechanism):
 
     @cached_property
     def _noise(self) -> StaircaseNoise:
-        return StaircaseNoise(self.epsilon * _SHY, self._steps, max(1, round(self.gamma * self._steps)))
+        return StaircaseNoise(self.epsilon * _ROUNDED_DOWN, self._steps, max(1, round(self.gamma * self._steps)))
 
 
 @dataclass(frozen=True)

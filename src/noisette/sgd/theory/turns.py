@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from noisette._validate import FloatArray
 
 _SMALL = 64  # entries at the end that are added one by one
-_FEW, _MANY = 24, 8  # nodes for what lies behind an angle: for those entries, and for the others
+_OWN_NODES, _OTHER_NODES = 24, 8  # nodes for what lies behind an angle: for those entries, and for the others
 _HALF, _REACH = 40, 9.0  # nodes of a normal variable on one side of zero, and how far it goes, in deviations
 _ENTRY = 24  # nodes for the entry that an angle belongs to
 _WIDE = 0.5  # spread of that entry, over its distance from the origin, above which its angle is integrated instead
@@ -74,7 +74,7 @@ def _one_more(entry: float, std: float, rest: Rule) -> Rule:
     facing, turned = (np.exp(-(((sizes - sign * abs(entry)) / std) ** 2) / 2) for sign in (1, -1))
     chances = weight * (facing + turned)
     squares = np.add.outer(np.square(sizes), rest[0]).reshape(1, -1)
-    nodes, weights = _fewer(squares, np.outer(chances / chances.sum(), rest[1]).reshape(1, -1), _FEW)
+    nodes, weights = _fewer(squares, np.outer(chances / chances.sum(), rest[1]).reshape(1, -1), _OWN_NODES)
     return nodes[0], weights[0]
 
 
@@ -85,7 +85,7 @@ def _squares(stretch: FloatArray, std: float, count: int, rest: Rule, *, skipped
     """
     lengths = np.sqrt(np.append(np.cumsum(np.square(stretch)[::-1])[::-1], 0.0))[skipped : skipped + count]
     sizes = stretch.size - skipped - np.arange(count)
-    normal, across = _hermite(_MANY), _chi_squares(np.maximum(sizes - 1, 1), _MANY)
+    normal, across = _hermite(_OTHER_NODES), _chi_squares(np.maximum(sizes - 1, 1), _OTHER_NODES)
     along = np.square(lengths[:, None] + std * normal[0]) * (sizes > 0)[:, None]
     beside = std**2 * across[0] * (sizes > 1)[:, None]
     return _added(_added((along, normal[1][None]), (beside, across[1])), (rest[0][None], rest[1][None]))
@@ -94,7 +94,7 @@ def _squares(stretch: FloatArray, std: float, count: int, rest: Rule, *, skipped
 def _added(first: Rule, second: Rule) -> Rule:
     """Return nodes for the sums of independent variables, row by row."""
     points, weights = first[0][:, :, None] + second[0][:, None], first[1][:, :, None] * second[1][:, None]
-    return _fewer(points.reshape(len(points), -1), weights.reshape(len(points), -1), _MANY)
+    return _fewer(points.reshape(len(points), -1), weights.reshape(len(points), -1), _OTHER_NODES)
 
 
 def _fewer(squares: FloatArray, weights: FloatArray, count: int) -> Rule:

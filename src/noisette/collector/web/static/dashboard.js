@@ -232,7 +232,7 @@ function drawPromise() {
   show(find("#promise dl"), ...facts([
     ["one answer costs", `ε = ${number(budget.each)}`,
       budget.answers === "permanent" ? "once, for all periods" : "again in each period"],
-    ["spent by who always answered", `ε = ${number(budget.spent)}`,
+    ["spent by a person who answered every time", `ε = ${number(budget.spent)}`,
       `${count(budget.periods)} period${budget.periods === 1 ? "" : "s"} so far`],
     ["exact ε of the mechanism", audit.exact === undefined ? "–" : String(Number(audit.exact.toPrecision(6))),
       `promised ${number(terms.epsilon)}`],

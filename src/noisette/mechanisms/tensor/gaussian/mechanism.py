@@ -52,7 +52,7 @@ class TensorGaussian(TensorNoise):
 
     ``calibration``: ``"exact"``, or as published ``"tvg"``, ``"udn"``, ``"idn"`` and ``"mvg"``, which hold but add far
     more noise, and ``"classical"``, sqrt(2 ln(1.25/delta)) / epsilon, which does not hold at large epsilon. With
-    subspaces the last is the baseline that paper 002 calls Optimized.
+    subspaces the last is the baseline that Yang et al. 2021 call Optimized.
 
     *Guarantee*: (epsilon, delta)-DP for the unit, model and relation in ``guarantee``; of a published calibration the
     epsilon there is the true one and ``claim`` what its source states. The tensor is whitened, rounded to a lattice of

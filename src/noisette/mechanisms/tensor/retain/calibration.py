@@ -22,7 +22,7 @@ _SCANNED, _WIDEST = 43, 64.0  # scales tried, from half to so many times that of
 _LEAST_RATE = 2.0**-44  # finer noise leaves the integers that float64 holds
 _FINE = 2.0  # sigma, in steps, from which a sum of discrete Gaussians is one to 1e-15
 _WORTHWHILE = 1e-6  # of the error; less would only use up what rounding left over
-_SHY = 1 - 2.0**-40  # keeps rounding on the private side
+_ROUNDED_DOWN = 1 - 2.0**-40  # keeps rounding on the private side
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ def _plain(request: Request) -> Law:
                 f"Expected epsilon={request.epsilon} to leave each entry a rate above {_LEAST_RATE:g} a step, "
                 f"got {rate:g}. Give a larger epsilon, fewer levels, or unit='element'."
             )
-        return KeptLaplace(rate * _SHY, request.steps)
+        return KeptLaplace(rate * _ROUNDED_DOWN, request.steps)
     if not request.whole:
         return KeptGaussian(lattice_sigma(request.steps, request.epsilon, request.delta), request.steps)
     sigma = lattice_sigma(request.size * request.steps, request.epsilon, request.delta) / math.sqrt(request.size)
     if sigma >= _FINE:
-        return KeptGaussian(sigma / _SHY, request.steps)
+        return KeptGaussian(sigma / _ROUNDED_DOWN, request.steps)
     return KeptGaussian(_least_sigma(request, sigma), request.steps)
 
 
