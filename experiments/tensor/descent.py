@@ -130,7 +130,7 @@ def published_noise(run: Descent, calibration: Any, epsilon: float) -> dict[tupl
 
 
 def optimized_noise(run: Descent, epsilon: float) -> dict[tuple[str, str], float]:
-    """Return what Yang et al. 2021 call Optimized: the noise of Abadi et al., by their accountant, for clipped entries."""
+    """Return what Yang et al. 2021 call Optimized: noise of Abadi et al., by their accountant, for clipped entries."""
     low, high = 0.2, 1e3
     while high - low > 1e-3 * high:
         middle = math.sqrt(low * high)

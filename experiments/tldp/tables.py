@@ -11,8 +11,8 @@ from scipy.stats import norm
 import noisette as nz
 from experiments.frame import Advance, Chart, Series, Study
 from experiments.tensor.learning import SEED
+from experiments.tldp.errors import equal_unit_errors, error_table
 from experiments.tldp.ways import DELTA, LEVELS, published, tldp_epsilon
-from noisette.mechanisms.tensor.retain.errors import equal_unit_errors, error_table
 
 _ALARM = 1e-6
 _ENOUGH = 2_000  # entries with noise: of fewer the mean is not near to normal

@@ -66,7 +66,6 @@ MOVED: dict[str, str] = {
     "mechanisms.tensor.release": "mechanisms.tensor.gaussian.release",
     "mechanisms.tensor.retain_calibration": "mechanisms.tensor.retain.calibration",
     "mechanisms.tensor.retain_cells": "mechanisms.tensor.retain.cells",
-    "mechanisms.tensor.retain_errors": "mechanisms.tensor.retain.errors",
     "mechanisms.tensor.retain_laws": "mechanisms.tensor.retain.laws",
     "mechanisms.tensor.retain_published": "mechanisms.tensor.retain.published",
     "utility": "prediction",

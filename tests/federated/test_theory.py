@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments.federated.ldpvec.case_study import case_study
 from scipy.stats import chi2
 
 import noisette as nz
-from noisette.federated.theory import aggregated_noise, benchmark_round, case_study
+from noisette.federated.theory import aggregated_noise, benchmark_round
 
 WEIGHTS = np.asarray([10.0, 5.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5])
 DIMS, CLIP = 5, 2.0

@@ -8,7 +8,7 @@ the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from noisette._validate import FloatArray
 from noisette.core import Mechanism
 from noisette.domains import Interval, L2Ball, TensorBall
 
-__all__ = ["AggregatedNoise", "RoundCost", "aggregated_noise", "benchmark_round", "case_study"]
+__all__ = ["AggregatedNoise", "RoundCost", "aggregated_noise", "benchmark_round"]
 
 _BERRY_ESSEEN = 0.5606  # for independent terms that need not have the same law
 
@@ -118,44 +118,6 @@ def benchmark_round(
         mean = aggregated_noise(mechanism, np.ones(np.size(weights)), **terms)  # type: ignore[arg-type]  # as above
         found.append(RoundCost(name, own.difference(rate), mean.difference(rate)))
     return sorted(found, key=lambda cost: cost.difference)
-
-
-@dataclass(frozen=True)
-class CaseStudy:
-    """A row of the thesis's case study: variance of an entry and cost of a round, printed and computed."""
-
-    mechanism: str
-    printed_variance: float
-    variance: float
-    printed_difference: float
-    by_its_formula: float
-    difference: float
-
-
-def case_study(clip_norm: float = 1.8) -> list[CaseStudy]:
-    """Return the case study of thesis section 6.1.4: logistic regression on MNIST, 500 devices, 785 weights.
-
-    Each entry gets epsilon = 0.1 (delta = 1e-7 for Gaussian noise), the rate is 0.1. ``by_its_formula`` puts the
-    printed variance in equation 6.12, with the printed C' = 157 for Laplace and Piecewise and C for Gaussian noise; the
-    printed differences follow from no C that the text names. ``difference`` is Corollary 3 with the true moments and
-    entries in [-C / sqrt(d), C / sqrt(d)], ``clip_norm`` being 1.8 in one sentence of the text and 0.1 in another.
-    """
-    from noisette.mechanisms import CATALOGUE
-
-    devices, dims, rate = 500, 785, 0.1
-    made: Sequence[tuple[str, dict[str, float], float, float, float]] = (
-        ("laplace", {"epsilon": 0.1}, 400.0, 25_521_315.0, 157.0),
-        ("piecewise", {"epsilon": 0.1}, 256.7, 10_542_640.0, 157.0),
-        ("gaussian", {"epsilon": 0.1, "delta": 1e-7}, 4_694.5, 170_859.0, clip_norm),
-    )
-    rows = []
-    for name, terms, variance, difference, reach in made:
-        mechanism = CATALOGUE[name](**terms)
-        noise = aggregated_noise(mechanism, np.ones(devices), dims=dims, clip_norm=clip_norm)
-        own = float(np.max(mechanism.moments(np.zeros(1)).variance))
-        formula = reach**2 * rate**2 / devices * dims * variance
-        rows.append(CaseStudy(name, variance, own, difference, formula, noise.difference(rate)))
-    return rows
 
 
 def _scale(mechanism: Mechanism, dims: int, clip_norm: float) -> float:

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from experiments.tensor.table_iv import gaussian_error_table, printed_errors
 from scipy.special import ndtri
 
 from noisette.guarantees import gaussian_mu
-from noisette.mechanisms.tensor.gaussian_errors import gaussian_error_table, printed_errors
 
 FALSE_ALARM = 1e-6
 

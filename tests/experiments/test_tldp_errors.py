@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from experiments.tldp.errors import equal_unit_errors, error_table, published_errors
 from scipy.special import ndtri
 
 import noisette as nz
 from noisette.guarantees import gaussian_mu
-from noisette.mechanisms.tensor.retain.errors import equal_unit_errors, error_table, published_errors
 
 FALSE_ALARM = 1e-6
 IMAGE = nz.TensorDomain((28, 28), 0, 255)

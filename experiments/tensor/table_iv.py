@@ -7,13 +7,13 @@ import warnings
 
 import numpy as np
 
+from experiments.tldp.errors import ErrorRow
 from noisette import _random
 from noisette._random import Rng
 from noisette.domains import TensorDomain
 from noisette.guarantees import PrivacyWarning
 from noisette.mechanisms.tensor.gaussian.calibration import Calibration, mvg_bound, tvg_bound
 from noisette.mechanisms.tensor.gaussian.mechanism import TensorGaussian
-from noisette.mechanisms.tensor.retain.errors import ErrorRow
 
 _METHODS: tuple[Calibration, ...] = ("classical", "mvg", "udn", "idn", "exact")
 
