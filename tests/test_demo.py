@@ -153,7 +153,7 @@ def test_a_page_that_loads_something_would_be_seen() -> None:
 def test_axes_are_labelled(campaign: Campaign, monkeypatch: pytest.MonkeyPatch, tells: bool, drawn: int) -> None:
     """Where reports tell no distribution the page says so instead of drawing one."""
     figures: list[Any] = []
-    monkeypatch.setattr(charts, "_html", lambda figure, **_: figures.append(figure) or "")
+    monkeypatch.setattr(charts, "figure_html", lambda figure, **_: figures.append(figure) or "")
     text = page(_outcome(campaign, tells=tells), plans(campaign))
     assert ("they tell the mean and no distribution" in text) == (not tells)
     assert len(figures) == drawn

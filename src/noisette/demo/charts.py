@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from noisette._look import DARK, GREEN, NUT, PALE, RED, TAN, figure_html
 from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, widths
 from noisette.demo.population import SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
-_DARK, _NUT, _TAN, _PALE, _GREEN, _RED = "#5b3a1e", "#b9824a", "#cdae85", "#dcc6a8", "#3f7d58", "#b3261e"
 _ROUND = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5, 7, 10, 20, 50, 100]
 _TICKS: dict[str, Any] = {"tickvals": _ROUND, "ticktext": [f"{tick:g}" for tick in _ROUND]}
 
@@ -29,7 +29,7 @@ def plans(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
             x=errors,
             y=[candidate.mechanism for candidate in ordered],
             mode="markers+text",
-            marker={"size": 13, "color": [_DARK if candidate.mechanism == name else _TAN for candidate in ordered]},
+            marker={"size": 13, "color": [DARK if candidate.mechanism == name else TAN for candidate in ordered]},
             text=[f"  {error:.2f} %{note}" for error, note in zip(errors, notes, strict=True)],
             textposition="middle right",
             cliponaxis=False,
@@ -40,7 +40,7 @@ def plans(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
         ends = [np.log10(min(errors)) - 0.08, np.log10(max(errors)) + 0.3 * np.log10(max(errors) / min(errors)) + 0.05]
         figure.update_xaxes(range=ends, row=1, col=column)
     figure.update_xaxes(type="log", title_text="predicted error, % of the range (log scale)", **_TICKS)
-    return _html(figure, height=430, showlegend=False)
+    return figure_html(figure, height=430, legend=False)
 
 
 def shrinking(outcome: Outcome) -> str:
@@ -51,8 +51,8 @@ def shrinking(outcome: Outcome) -> str:
     scale, count = 100 / widths(), len(SIGNALS)
     figure = go.Figure()
     for field, name, colour, dash in (
-        ("predicted_std_error", "planned", _NUT, "dot"),
-        ("std_error", "seen", _GREEN, "solid"),
+        ("predicted_std_error", "planned", NUT, "dot"),
+        ("std_error", "seen", GREEN, "solid"),
     ):
         errors = [_average([row[field] for row in look["dimensions"][:count]] * scale[:count]) for look in looks]
         figure.add_scatter(
@@ -65,7 +65,7 @@ def shrinking(outcome: Outcome) -> str:
         )
     figure.update_xaxes(type="log", title_text="devices that have reported (log scale)")
     figure.update_yaxes(type="log", title_text="standard error of a mean, % of the range", **_TICKS)
-    return _html(figure, height=380)
+    return figure_html(figure, height=380)
 
 
 def _average(errors: Any) -> float:
@@ -82,8 +82,8 @@ def errors(outcome: Outcome) -> str:
     names = np.asarray([row["name"] for row in outcome.found["dimensions"]])
     figure = go.Figure()
     for inside, colour, name in (
-        (outcome.covered, _DARK, "holds the truth"),
-        (~outcome.covered, _RED, "misses it"),
+        (outcome.covered, DARK, "holds the truth"),
+        (~outcome.covered, RED, "misses it"),
     ):
         figure.add_scatter(
             x=gap[inside],
@@ -94,10 +94,10 @@ def errors(outcome: Outcome) -> str:
             error_x={"array": radius[inside], "color": colour, "thickness": 1.2, "width": 0},
             hovertemplate="%{y}: %{x:.2f} %<extra></extra>",
         )
-    figure.add_vline(x=0, line_color=_PALE)
+    figure.add_vline(x=0, line_color=PALE)
     figure.update_xaxes(title_text=f"estimate minus truth with its {LEVEL:.0%} interval, % of the range")
     figure.update_yaxes(categoryorder="array", categoryarray=names[::-1].tolist())
-    return _html(figure, height=560)
+    return figure_html(figure, height=560)
 
 
 def frequencies(outcome: Outcome) -> str:
@@ -108,13 +108,13 @@ def frequencies(outcome: Outcome) -> str:
     value, high = (100 * outcome.column(name)[own] for name in ("value", "high"))
     names = list(SPORTS)
     figure = go.Figure()
-    figure.add_bar(x=names, y=100 * outcome.truth[own], name="truth", marker_color=_PALE, hovertemplate="%{y:.2f} %")
+    figure.add_bar(x=names, y=100 * outcome.truth[own], name="truth", marker_color=PALE, hovertemplate="%{y:.2f} %")
     figure.add_bar(
         x=names,
         y=value,
         name=f"estimate, {LEVEL:.0%} interval",
-        marker_color=_DARK,
-        error_y={"array": high - value, "color": _NUT, "thickness": 1.6},
+        marker_color=DARK,
+        error_y={"array": high - value, "color": NUT, "thickness": 1.6},
         hovertemplate="%{y:.2f} %",
     )
     figure.add_scatter(
@@ -122,13 +122,13 @@ def frequencies(outcome: Outcome) -> str:
         y=100 * outcome.column("value", enhanced=True)[own],
         name="enhanced",
         mode="markers",
-        marker={"color": _GREEN, "size": 9, "symbol": "diamond"},
+        marker={"color": GREEN, "size": 9, "symbol": "diamond"},
         hovertemplate="%{y:.2f} %",
     )
     figure.update_layout(barmode="group", hovermode="x unified")
     figure.update_xaxes(title_text="favourite sport")
     figure.update_yaxes(title_text="share of the devices, %")
-    return _html(figure, height=400)
+    return figure_html(figure, height=400)
 
 
 def distribution(outcome: Outcome) -> str:
@@ -140,36 +140,17 @@ def distribution(outcome: Outcome) -> str:
     edges, truth, found = outcome.portrait
     middles = (edges[1:] + edges[:-1]) / 2
     figure = go.Figure()
-    figure.add_bar(x=middles, y=100 * truth, name="truth", marker_color=_PALE, width=np.diff(edges))
+    figure.add_bar(x=middles, y=100 * truth, name="truth", marker_color=PALE, width=np.diff(edges))
     figure.add_scatter(
         x=middles,
         y=100 * found,
         name="reconstructed",
         mode="lines+markers",
-        line={"color": _DARK, "width": 2.5, "shape": "spline"},
+        line={"color": DARK, "width": 2.5, "shape": "spline"},
     )
     figure.update_traces(hovertemplate="%{y:.2f} %")
     figure.update_layout(hovermode="x unified")
     unit = next(signal.unit for signal in SIGNALS if signal.name == PORTRAIT)
     figure.update_xaxes(title_text=f"{PORTRAIT}, {unit}")
     figure.update_yaxes(title_text="share of the devices, %")
-    return _html(figure, height=360)
-
-
-def _html(figure: Any, *, height: int, showlegend: bool = True) -> str:
-    """Return a figure in the house style, without the script, which the page has once."""
-    figure.update_layout(
-        height=height,
-        showlegend=showlegend,
-        template="plotly_white",
-        margin={"l": 10, "r": 10, "t": 40, "b": 10},
-        font={"family": "system-ui, sans-serif", "size": 13, "color": "#2b2118"},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-    )
-    figure.update_xaxes(automargin=True, gridcolor="#efe8de", zeroline=False)
-    figure.update_yaxes(automargin=True, gridcolor="#efe8de", zeroline=False)
-    settings = {"displayModeBar": False, "responsive": True}
-    text: str = figure.to_html(full_html=False, include_plotlyjs=False, include_mathjax=False, config=settings)
-    return text
+    return figure_html(figure, height=360)

@@ -8,6 +8,7 @@ from string import Template
 
 import numpy as np
 
+from noisette._look import style
 from noisette._terminal import describe, number
 from noisette.demo import charts
 from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, root_mean_square, widths
@@ -47,6 +48,7 @@ def page(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
         portrait=charts.distribution(outcome),
         rare=_rare(outcome),
         plotly=get_plotlyjs(),
+        style=style(),
     )
 
 

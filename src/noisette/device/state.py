@@ -114,21 +114,21 @@ class Device:
             ).fetchone()
         if taken is not None:
             return False
-        fresh = known is None
+        is_new = known is None
         report = ""
-        if fresh:
+        if is_new:
             # A debit without a report is one whose report was never written, and so never sent: it may be made now.
             self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
             report = json.dumps(campaign.privatize(values, clip=clip, rng=rng), separators=(",", ":"))
         with self._open() as database:
-            if fresh:  # of two that answer at the same time one is written, and only that one is ever sent
+            if is_new:  # of two that answer at the same time one is written, and only that one is ever sent
                 written = database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))
-                fresh = written.rowcount == 1
+                is_new = written.rowcount == 1
             database.execute(
                 "INSERT OR IGNORE INTO queue (campaign, period, question, key, public_group) VALUES (?, ?, ?, ?, ?)",
                 (campaign.id, period, question, uuid.uuid4().hex, group),
             )
-        return fresh
+        return is_new
 
     def waiting(self) -> list[tuple[str, dict[str, Any]]]:
         """Return campaign and body of each report that was not sent yet; a token that must be signed is not in it."""

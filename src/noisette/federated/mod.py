@@ -138,10 +138,10 @@ class LocalPrivacy:
         """Return the private reply, from what was kept or from training."""
         began = time.monotonic()
         asked, public = _Request.of(message), self._stated(context)
-        desk, fresh = self._debited(asked, context)
-        payload = None if fresh else desk.kept(asked.number)
+        desk, is_new = self._debited(asked, context)
+        payload = None if is_new else desk.kept(asked.number)
         if payload is None:
-            payload = self._made(asked, desk, fresh, lambda: call_next(message, context))
+            payload = self._made(asked, desk, is_new, lambda: call_next(message, context))
         if self.shuffler is not None:
             self._post(asked, desk, payload, context, time.monotonic() - began)
             payload = np.zeros(0, dtype=np.uint8)
@@ -169,7 +169,7 @@ class LocalPrivacy:
         except Exception as error:
             raise _Refused(NOT_READY) from error
 
-    def _made(self, asked: _Request, desk: Desk, fresh: bool, run_app: Callable[[], Message]) -> Any:
+    def _made(self, asked: _Request, desk: Desk, is_new: bool, run_app: Callable[[], Message]) -> Any:
         """Return the report of a round that was debited.
 
         A report of a zero update is made and kept first, before anything private is looked at. It is the answer for an
@@ -178,7 +178,7 @@ class LocalPrivacy:
         with _Otherwise(NOT_READY):
             payload = self._reported(desk, asked, np.zeros(desk.layout.dims), None)
             desk.keep(asked.number, payload)
-        found = self._in_time(lambda: _learnt(asked, desk, run_app)) if fresh else None
+        found = self._in_time(lambda: _learnt(asked, desk, run_app)) if is_new else None
         if found is None:
             return payload
         try:

@@ -65,9 +65,9 @@ class StreamingGrid(Grid):
         under_way: set[str] = set()
         pause, most = _SHORTEST, min(_FIRST, self.in_flight)
         while True:
-            fresh = list(islice(waiting, most - len(under_way)))
-            if fresh:
-                under_way.update(number for number in self.grid.push_messages(fresh) if number)
+            started = list(islice(waiting, most - len(under_way)))
+            if started:
+                under_way.update(number for number in self.grid.push_messages(started) if number)
             if not under_way:
                 return
             came = 0

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from noisette import _validate
+from noisette._look import style
 from noisette.domains import Domain, Interval
 from noisette.planner.tables import law, others
 from noisette.prediction import populations
@@ -96,7 +97,7 @@ def page(
     }
     parts = {name: _asset(name) for name in ("planner.css", "model.js", "page.js")}
     return Template(_asset("template.html")).substitute(
-        style=parts["planner.css"],
+        style=style() + parts["planner.css"],
         script=parts["model.js"] + parts["page.js"],
         data=json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
     )

@@ -98,22 +98,22 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train from nothing on users, each one row; the rows' order is the order in which they report."""
-        return self._learn(X, y, fresh=True)._end()
+        return self._learn(X, y, restart=True)._end()
 
     def fit_batches(self, batches: Iterable[tuple[Any, Any]]) -> Self:
         """Train from nothing on a stream of (X, y), in constant memory."""
-        fresh = True
+        restart = True
         for X, y in batches:
-            self._learn(X, y, fresh=fresh)
-            fresh = False
-        if fresh:
+            self._learn(X, y, restart=restart)
+            restart = False
+        if restart:
             raise ValueError("Expected at least one batch to learn from, got an empty stream.")
         return self._end()
 
-    def _learn(self, X: Any, y: Any, *, fresh: bool) -> Self:
+    def _learn(self, X: Any, y: Any, *, restart: bool) -> Self:
         """Let users report to a new model or to the present one."""
-        rows, target = self._checked(X, y, reset=fresh)
-        if fresh:
+        rows, target = self._checked(X, y, reset=restart)
+        if restart:
             self._begin()
         self._state = self.training_.advance(self._state, rows, target, clip=self.clip, rng=self._source)
         return self._publish()
@@ -213,7 +213,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Let further users report; the model moves whenever a batch is full, while `fit` uses the rest too."""
-        return self._learn(X, y, fresh=not hasattr(self, "_state"))
+        return self._learn(X, y, restart=not hasattr(self, "_state"))
 
     def _declared_target(self) -> Interval:
         if self.target is None:
@@ -297,7 +297,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
         """
         if classes is not None and set(np.asarray(classes).tolist()) != set(self.classes):
             raise ValueError(f"Expected classes={classes!r} to be those declared, {self.classes!r}.")
-        return self._learn(X, y, fresh=not hasattr(self, "_state"))
+        return self._learn(X, y, restart=not hasattr(self, "_state"))
 
     @property
     def classes_(self) -> npt.NDArray[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from fastapi import FastAPI, Path, Response
 from fastapi.responses import RedirectResponse
 
+from noisette._look import style
 from noisette._service import Problem, admit_pages, answers
 from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
@@ -91,7 +92,9 @@ def static(name: str) -> Response:
     if kind is None or name not in {one.name for one in _STATIC.iterdir()}:
         raise Problem(404, "unknown-page", "There is no such page here.")
     shared = {"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {}
-    return Response(_STATIC.joinpath(name).read_bytes(), media_type=kind, headers=_GUARDS | shared)
+    own = _STATIC.joinpath(name).read_text(encoding="utf-8")
+    text = f"{style()}{own}" if kind == "text/css" else own
+    return Response(text, media_type=kind, headers=_GUARDS | shared)
 
 
 def shortened(found: dict[str, Any]) -> dict[str, Any]:

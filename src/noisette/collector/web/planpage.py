@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from noisette._look import style
 from noisette._terminal import describe, number
 from noisette.survey.campaigns import Campaign
 from noisette.survey.choosing import unit_plan
@@ -18,15 +19,7 @@ from noisette.survey.choosing import unit_plan
 LEVEL = 0.95
 _ROWS = 60  # quantities that are listed
 _FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the target population, in the second table
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 46rem; padding: 1rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0; }
-caption { text-align: left; font-weight: 600; }
-th, td { padding: 0.3rem 0.8rem; text-align: right; border-bottom: 1px solid #8888; }
-th[scope=row], th:first-child { text-align: left; }
-"""
+_STYLE = style()
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; frame-ancestors 'none'"
 HEADERS = {
@@ -52,18 +45,17 @@ def plan_page(campaign: Campaign) -> str:
     >>> "<b>" in plan_page(made), "&lt;b&gt;" in plan_page(made)
     (False, True)
     """
+    top = f'<p class="brand">Plan</p><h1>{escape(campaign.title)}</h1><p>{escape(_sentence(campaign))}</p>'
+    tables = (_errors(campaign), _populations(campaign), _rivals(campaign))
     parts = [
-        f"<h1>{escape(campaign.title)}</h1>",
-        f"<p>{escape(_sentence(campaign))}</p>",
-        _errors(campaign),
-        _populations(campaign),
-        _rivals(campaign),
-        "<p>Errors are for the distribution of values that is worst on average. They hold for honest devices. "
-        "While reports arrive, the dashboard shows them beside what is seen.</p>",
+        *(f"<section>{one}</section>" for one in tables if one),
+        '<p class="hint">Errors are for the distribution of values that is worst on average. They hold for honest '
+        "devices. While reports arrive, the dashboard shows them beside what is seen.</p>",
     ]
     head = f"<title>Plan of {escape(campaign.title)}</title><style>{_STYLE}</style>"
     view = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    return f'<!doctype html><html lang="en"><head>{view}{head}</head><body><main>{"".join(parts)}</main></body></html>'
+    body = f"<header><div>{top}</div></header><main>{''.join(parts)}</main>"
+    return f'<!doctype html><html lang="en"><head>{view}{head}</head><body>{body}</body></html>'
 
 
 def _sentence(campaign: Campaign) -> str:

@@ -80,17 +80,17 @@ def solve(epsilon: float, outputs: FloatArray, *, gap: float = 1e-6) -> Solution
             raise RuntimeError(f"The linear programme at epsilon={epsilon} was not solved: {result.message}")
         masses, bound = result.x[:-1] * unit, float(result.x[-1]) * unit
         trials = [masses] if worst == math.inf else [(best + masses) / 2, masses]
-        fresh = []
+        added = []
         for trial in trials:
             response = respond(outputs, trial, ratio)
-            fresh += [window_cuts(outputs, response.left, response.right, ratio)]
-            fresh += [_tail_cuts(outputs, np.asarray([response.last]), ratio)]
+            added += [window_cuts(outputs, response.left, response.right, ratio)]
+            added += [_tail_cuts(outputs, np.asarray([response.last]), ratio)]
             if response.worst < worst:
                 best, worst = trial, response.worst
         if worst - bound <= gap * bound:
             return Solution(best, worst, bound)
         near = result.slack[:-2] <= np.quantile(result.slack[:-2], 0.6)
-        cuts = _stack([Cuts(*(part[near] for part in cuts)), *fresh])
+        cuts = _stack([Cuts(*(part[near] for part in cuts)), *added])
     raise RuntimeError(f"The linear programme at epsilon={epsilon} did not converge: gap {worst / bound - 1:.1e}.")
 
 
