@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import runpy
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +57,70 @@ def test_every_kind_of_change_is_made_and_no_other(mutate: dict[str, Any]) -> No
 
 
 def test_the_tests_of_a_module_come_first(mutate: dict[str, Any]) -> None:
-    tests = mutate["tests_of"]("src/noisette/mechanisms/tensor/gaussian/_normal.py", "tensor, vector and graded")
-    assert tests[:2] == ["src/noisette/mechanisms/tensor/gaussian/_normal.py", "tests/mechanisms/tensor/test_normal.py"]
-    assert "tests/aggregation/test_files.py" in tests
-    assert len(tests) == len(set(tests))
+    module = "src/noisette/mechanisms/tensor/gaussian/_normal.py"
+    own, folder, others = mutate["tests_of"](module, "tensor, vector and graded")
+    assert "tests/mechanisms/tensor/test_normal.py" in own
+    assert "tests/mechanisms/tensor/test_release.py" in folder
+    assert {"tests/aggregation/test_files.py", "tests/attacks/test_box_sensitivity.py"} <= set(others)
+    assert len({*own, *folder, *others}) == len([*own, *folder, *others])
 
 
 def test_areas_are_there(mutate: dict[str, Any]) -> None:
     for area, (_, tests) in mutate["AREAS"].items():
         assert mutate["files"](area)
         assert all((ROOT / test).exists() for test in tests)
+
+
+THING = """
+LIMIT = 4
+
+def double(x):
+    if x > LIMIT:
+        return 0
+    return 2 * x
+"""
+TEST = """
+import subprocess, sys
+from noisette.sgd.thing import double
+
+def test_double():
+    assert double(3) == 6
+
+def test_in_a_process_of_its_own():
+    code = "from noisette.sgd.thing import double; print(double(5))"
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"0\\n"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.needs("coverage")
+def test_a_change_is_noticed_or_not(tmp_path: Path) -> None:
+    """A change of a branch that only another process takes is noticed; that of an edge which no test tries is not."""
+    for name in ("scripts/mutate.py", "conftest.py", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name, text in {"src/noisette/sgd/thing.py": THING, "tests/sgd/test_thing.py": TEST}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "src/noisette/__init__.py").touch()
+    known = '[[equivalent]]\nfile = "src/noisette/sgd/thing.py"\ncode = "return 2 * x"\nchange = "2 -> 3"\nwhy = "-"\n'
+    (tmp_path / "scripts/equivalent.toml").write_text(known, encoding="utf-8")
+    for command in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, "scripts/mutate.py", "--area", "sgd", "--sample", "9"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {line.rpartition(": ")[2]: line.partition(" src/")[0] for line in done.stdout.splitlines() if " s " in line}
+    assert found.keys() == {"> -> >= in 'x > LIMIT'", "4 -> 5", "0 -> 1", "* -> / in '2 * x'"}, done
+    assert "NOT NOTICED" in found["> -> >= in 'x > LIMIT'"]
+    assert "test_in_a_process_of_its_own" in found["0 -> 1"]
+    assert "test_in_a_process_of_its_own" in found["4 -> 5"]
+    assert "test_double" in found["* -> / in '2 * x'"]
+    assert "| sgd and federated | 4 | 3 | 75 |" in done.stdout
 
 
 def test_the_table_of_the_slowest(tmp_path: Path) -> None:
