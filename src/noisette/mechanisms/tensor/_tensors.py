@@ -41,7 +41,7 @@ class TensorLattice:
         values = np.asarray(reports, dtype=np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             nearest = self.nearest(values)
-            same = (nearest == values) | (nearest.astype(np.float32) == values)
+            same = np.isfinite(values) & ((nearest == values) | (nearest.astype(np.float32) == values))
         return np.asarray(same.all(axis=tuple(range(-len(self.shape), 0))))
 
 

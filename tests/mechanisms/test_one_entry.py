@@ -1,0 +1,63 @@
+"""One bad entry among many good ones is noticed by every mechanism, in what is privatised and in what is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import noisette as nz
+from noisette.auditing.inputs import admitted, drawn
+
+NAMES = sorted(set(nz.CATALOGUE) - {"sampled"})  # its reports are pairs of arrays: tests/mechanisms/vector
+
+
+def batch(name: str) -> tuple[Any, np.ndarray]:
+    """Return a mechanism and several inputs from the whole domain."""
+    mechanism = nz.CATALOGUE[name].example(1.0)
+    found = [x for x in drawn(mechanism.domain, np.random.default_rng(0), 4) if admitted(mechanism, x)]
+    return mechanism, np.stack([np.asarray(x) for x in found])
+
+
+def places(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the first and the last entry of the first, a middle and the last row."""
+    rest = shape[1:]
+    for row in (0, shape[0] // 2, shape[0] - 1):
+        for entry in {tuple(0 for _ in rest), tuple(size - 1 for size in rest)}:
+            yield (row, *entry)
+
+
+def spoilt(values: np.ndarray, place: tuple[int, ...], value: float) -> np.ndarray:
+    """Return a copy with one other entry."""
+    made = values.copy()
+    made[place] = value
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_value_outside_the_domain_is_refused(name: str) -> None:
+    mechanism, inputs = batch(name)
+    bad = [-1, 10**6] if inputs.dtype.kind in "iu" else [np.nan, np.inf, -np.inf, 1e6, -1e6]
+    for place in places(inputs.shape):
+        for value in bad:
+            with pytest.raises((ValueError, TypeError)):
+                mechanism.privatize(spoilt(inputs, place, value), rng=1)
+    mechanism.privatize(inputs, rng=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_report_outside_the_support_is_told_from_the_others(name: str) -> None:
+    mechanism, inputs = batch(name)
+    reports = np.asarray(mechanism.privatize(inputs, rng=1))
+    assert mechanism.support.contains(reports).all()
+    bad = {"f": [np.nan, np.inf, -np.inf], "i": [-7, 2**7 - 1], "u": [7, 2**8 - 1]}[reports.dtype.kind]
+    for place in places(reports.shape):
+        for value in [-7] if name == "olh" and place[1] == 0 else bad:  # any other number names a hash function
+            mixed = spoilt(reports, place, value)
+            good = np.asarray(mechanism.support.contains(mixed))
+            assert np.flatnonzero(~good).tolist() == [place[0]], (place, value)
+            with pytest.raises((ValueError, TypeError)):
+                mechanism.aggregate(mixed)
+    mechanism.aggregate(reports)
