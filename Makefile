@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
+# Compiled modules are kept, whatever the environment says: the demo and the tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What each set-up installs. A test that needs another extra adds it to `test`.
 EXTRAS_demo := collector,plot
 EXTRAS_check := check
@@ -36,7 +39,7 @@ demo: $(VENV)/.stamp-demo
 	$(BIN)/noisette demo
 
 # What each tier runs is in conftest.py: --tier.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.stamp-check
 	$(PYTEST) -q --tier=check -p no:schemathesis $(ARGS)

@@ -72,8 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the tier does not run."""
+    """Leave out what the tier does not run; files with something long come first, so that none is left for the end."""
     markers = _LEFT_OUT[config.getoption("--tier")]
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
     kept: dict[bool, list[pytest.Item]] = {True: [], False: []}
     for item in items:
         kept[not any(item.get_closest_marker(name) for name in markers)].append(item)
@@ -108,6 +110,9 @@ class _Extras:
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
         """Skip a file or a folder that imports an extra which is not installed."""
+        explain = collector.repr_failure
+        # what is skipped needs no traceback, which would be most of the time of collecting it
+        collector.repr_failure = lambda error: _lacking(error.value) or explain(error)
         report = yield
         if report.failed and (why := _lacking(report.call.excinfo.value)):
             _skip(report, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -123,3 +124,12 @@ def test_this_machine_s_python_is_found(machine: Path) -> None:
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, cwd=work)
     assert done.returncode == 0, done.stderr
     assert (work / ".venv" / "bin" / "python").exists()
+
+
+def test_make_keeps_compiled_modules() -> None:
+    """Without them each of the many processes of demo and tests would compile all that it imports."""
+    command = ["make", "--no-print-directory", "--eval=show: ; @env", "show"]
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    told = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, cwd=SCRIPT.parents[1])
+    assert "PATH=" in told.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in told.stdout

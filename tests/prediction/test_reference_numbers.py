@@ -11,6 +11,8 @@ import pytest
 from scipy import stats
 
 import noisette as nz
+from noisette.core import Mechanism
+from noisette.prediction import Deviation
 
 TENTHS = np.arange(1, 11) / 10
 USERS = 10_000
@@ -38,7 +40,7 @@ def square_wave_moments(t: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.n
     return bias, variance
 
 
-def predict(mechanism: nz.core.Mechanism) -> nz.utility.Deviation:
+def predict(mechanism: Mechanism) -> Deviation:
     return nz.deviation(mechanism, users=USERS, values=TENTHS, probs=np.full(10, 0.1))
 
 
