@@ -27,7 +27,6 @@ _EXTRAS = {
     "mkdocs": "dev",
     "opacus": "sgd",
     "opendp": "dev",
-    "pandas": "dev",
     "playwright": "dev",
     "plotly": "plot",
     "prometheus_client": "shuffler",
@@ -38,7 +37,6 @@ _EXTRAS = {
     "sqlalchemy": "collector",
     "torch": "sgd",
     "uvicorn": "shuffler",
-    "yaml": "collector",
 }
 
 # The markers that each tier leaves out.

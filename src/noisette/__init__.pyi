@@ -66,3 +66,9 @@ from .mechanisms.vector.sampled import Sampled as Sampled
 from .prediction import break_even as break_even
 from .prediction import deviation as deviation
 from .prediction import plan as plan
+from .survey.questions import Choice as Choice
+from .survey.questions import Graded as Graded
+from .survey.questions import Number as Number
+from .survey.questions import Tensor as Tensor
+from .survey.questions import Vector as Vector
+from .survey.survey import Survey as Survey

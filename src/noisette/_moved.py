@@ -33,7 +33,7 @@ MOVED: dict[str, str] = {
     "collector.migrations": "collector.storage.migrations",
     "collector.pages": "collector.web.pages",
     "collector.partitions": "collector.storage.partitions",
-    "collector.parts": "survey.parts",
+    "collector.parts": "survey.sections",
     "collector.periods": "survey.periods",
     "collector.planpage": "collector.web.planpage",
     "collector.reception": "collector.intake.reception",

@@ -225,7 +225,7 @@ def _rewritten(file: Path, columns: dict[str, Any] | None = None, **metadata: st
     if columns is not None:
         table = pa.table(columns)
     described = kept | changed
-    described["noisette.checksum"] = files._checksum({k: v for k, v in described.items() if k != "noisette.checksum"})
+    described["noisette.checksum"] = files.checksum({k: v for k, v in described.items() if k != "noisette.checksum"})
     pq.write_table(table.replace_schema_metadata(described), file)
 
 

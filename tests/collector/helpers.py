@@ -31,7 +31,7 @@ from noisette.shuffler import create_app as create_shuffler
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.sender import Http
 from noisette.survey.campaigns import Campaign
-from noisette.survey.sums import Layout, Sums
+from noisette.survey.sums import Sums
 
 SECRET = "the-secret-of-the-operator"  # enrolment codes are made from it
 KEYS = {role: f"key-of-the-{role}-in-tests" for role in ("device", "analyst", "auditor")}
@@ -81,7 +81,7 @@ def accept(store: Store, campaign: Campaign, *batch: dict[str, Any]) -> Accepted
 
 def tally(campaign: Campaign, reports: Iterable[Any]) -> Sums:
     """Sum reports that were JSON."""
-    return Layout(campaign).tally(campaign.decode(list(reports)))
+    return campaign.layout.tally(campaign.decode(list(reports)))
 
 
 def digests(store: Store) -> dict[bytes, int]:

@@ -44,7 +44,7 @@ def test_a_private_group_against_the_truth() -> None:
     """z-scores of the means within private groups over 30 collections have mean square 1; those of a mean over
     everybody, which an analysis without the correction for randomised response would tend to, do not (the twin)."""
     campaign = _made(breakdown=["by"], mechanism={"minutes": "piecewise", "by": "grr"})
-    layout = Layout(campaign)
+    layout = campaign.layout
     truth = {"car": 20.0, "bike": 40.0, "bus": 80.0}
     squares, twins, covered = [], [], []
     for seed in range(30):
@@ -65,7 +65,7 @@ def test_a_private_group_against_the_truth() -> None:
 
 def test_a_share_that_is_hardly_there_has_the_whole_range() -> None:
     campaign = _made(breakdown=["by"], epsilon=1.0)
-    layout = Layout(campaign)
+    layout = campaign.layout
     people = {"minutes": np.full(400, 30.0), "by": np.zeros(400, dtype=np.int64)}
     found = broken_down(layout, layout.tally(campaign.privatize_coded(people, rng=1)), "by", 0.95)
     assert [(row["dimensions"][0]["low"], row["dimensions"][0]["high"]) for row in found[1:]] == [(0.0, 120.0)] * 2
@@ -93,7 +93,7 @@ def test_a_distribution_is_near_the_truth(name: str) -> None:
     """The most likely distribution of 200,000 reports is within 0.12 of the truth in every cumulative share, where a
     flat one, which uses no report, is not (the twin)."""
     campaign = _made(attributes=[NUMBER], mechanism=name)
-    layout = Layout(campaign)
+    layout = campaign.layout
     minutes = np.random.default_rng(2).gamma(4, 8, 200_000).clip(0, 120)
     sums = layout.tally(campaign.privatize_coded({"minutes": minutes}, rng=9))
     (told,) = _told(campaign, {"once": {0: sums}}, layout)["attributes"]
@@ -109,7 +109,7 @@ def test_a_distribution_is_near_the_truth(name: str) -> None:
 
 def test_two_points_tell_no_distribution() -> None:
     campaign = _made(attributes=[NUMBER], mechanism="duchi")
-    layout = Layout(campaign)
+    layout = campaign.layout
     sums = layout.tally(campaign.privatize_coded({"minutes": np.full(50, 30.0)}, rng=1))
     (told,) = _told(campaign, {"once": {0: sums}}, layout)["attributes"]
     assert told["distribution"] is None
@@ -121,7 +121,7 @@ def test_graded_numbers(mechanism: str) -> None:
     levels = [[0, 50, 2.0], [50, 100, 1.0]]
     campaign = _made(attributes=[{"name": "income", "levels": levels}], mechanism=mechanism)
     assert campaign.mechanism.guarantee.epsilon <= 4.0
-    layout = Layout(campaign)
+    layout = campaign.layout
     income = np.random.default_rng(3).choice([20.0, 80.0], 100_000, p=[0.7, 0.3])
     sums = layout.tally(campaign.privatize_coded({"income": income}, rng=9))
     found = _told(campaign, {"once": {0: sums}}, layout)
@@ -142,7 +142,7 @@ def test_vectors_and_tensors() -> None:
     campaign = _made(attributes=attributes, epsilon=12.0)
     assert campaign.quantities[:5] == ("minutes", "v[0]", "v[1]", "v[2]", "t[0,0]")
     assert campaign.mechanism.guarantee.epsilon <= 12.0 * (1 + 1e-12)
-    layout = Layout(campaign)
+    layout = campaign.layout
     truth = {
         "minutes": np.asarray(60.0),
         "v": np.asarray([0.5, -0.5, 0.0]),
@@ -161,7 +161,7 @@ def test_vectors_and_tensors() -> None:
 
 def test_public_groups_add_up_to_everybody() -> None:
     campaign = _made(public_group={"name": "region", "values": ["north", "south"]})
-    layout = Layout(campaign)
+    layout = campaign.layout
     parts = {
         group: layout.tally(campaign.privatize_coded(_people(300 + group, group), rng=9 + group)) for group in (0, 1)
     }
@@ -175,7 +175,7 @@ def test_public_groups_add_up_to_everybody() -> None:
 
 def test_sums_are_the_same_bits_in_any_order() -> None:
     campaign = _made(breakdown=["by"])
-    layout = Layout(campaign)
+    layout = campaign.layout
     sent = campaign.privatize_coded(_people(900, 1), rng=2)
     whole = layout.tally(sent)
     parts = [layout.tally(sent[start : start + 300]) for start in (600, 0, 300)]
@@ -188,7 +188,7 @@ def test_drift_is_seen_and_no_drift_is_not() -> None:
     from scipy.stats import kstest
 
     campaign = _made(attributes=[NUMBER], mechanism="piecewise", period="week")
-    layout = Layout(campaign)
+    layout = campaign.layout
 
     def weeks(seed: int, shift: float) -> dict[str, Any]:
         rng = np.random.default_rng(seed)
@@ -227,7 +227,7 @@ def test_files_are_the_same_rows_and_run_nothing() -> None:
         attributes=[{"name": "=cmd", "range": [-1, 0]}, {"name": "by", "categories": EVIL}],
         public_group={"name": "@region", "values": ["=north", "south"]},
     )
-    layout = Layout(campaign)
+    layout = campaign.layout
     people = {"=cmd": np.full(60, -0.5), "by": np.arange(60) % len(EVIL)}
     found = _told(campaign, {"once": {0: layout.tally(campaign.privatize_coded(people, rng=1))}}, layout)
     listed = list(rows(found))

@@ -13,7 +13,6 @@ from tests.collector.helpers import COMMUTE, PERSON, entry
 from noisette.collector.intake.reading import outside, parse, settle
 from noisette.collector.storage.store import Refusal, Refused
 from noisette.survey.campaigns import Campaign
-from noisette.survey.sums import Layout
 
 CAMPAIGNS = [
     Campaign.from_dict(COMMUTE),
@@ -23,7 +22,7 @@ CAMPAIGNS = [
     ),
     Campaign.from_dict(COMMUTE | {"attributes": [COMMUTE["attributes"][0]], "mechanism": "laplace"}),
 ]
-LAYOUTS = {id(campaign): Layout(campaign) for campaign in CAMPAIGNS}
+LAYOUTS = {id(campaign): campaign.layout for campaign in CAMPAIGNS}
 SOUND = [
     {"version": 1} | entry(one.privatize({part.name: PERSON[part.name] for part in one.attributes}, rng=1))
     for one in CAMPAIGNS

@@ -18,7 +18,6 @@ from noisette.domains import Attributes, Categorical, Interval
 from noisette.prediction import plan
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import check_period, period_at
-from noisette.survey.sums import Layout
 
 NUMBER = {"name": "minutes", "range": [0, 120]}
 LABELS = {"name": "by", "categories": ["car", "bike", "bus", "foot"]}
@@ -48,7 +47,7 @@ def _made(**changes: Any) -> Campaign:
         ({"mechanism": {"hours": "duchi"}}, "each of minutes"),
         ({"report": 2}, "report"),
         ({"title": ""}, "title"),
-        ({"attributes": []}, "at least one attribute"),
+        ({"attributes": []}, "at least one question"),
         ({"attributes": [NUMBER, NUMBER]}, "distinct names"),
         ({"attributes": [{"name": "a", "range": [1, 0]}]}, "1"),
         ({"attributes": [{"name": "a", "range": [0, math.inf]}]}, "inf"),
@@ -67,7 +66,7 @@ def _made(**changes: Any) -> Campaign:
         ({"attributes": [{"name": "a", "levels": [[0, 1, 1.0], [2, 3, 1.0]]}]}, "1"),
         ({"attributes": [{"name": "a\nb", "range": [0, 1]}]}, "text of one line"),
         ({"attributes": [LABELS], "breakdown": ["by"]}, "a number to break down"),
-        ({"breakdown": ["minutes"]}, "categorical attributes"),
+        ({"breakdown": ["minutes"]}, "categorical questions"),
         ({"attributes": [NUMBER, LABELS], "breakdown": ["by"], "report": 1}, "two answers of one user"),
         ({"attributes": [NUMBER, LABELS], "breakdown": ["by"], "mechanism": "oue"}, "'grr' for 'by'"),
         ({"public_group": {"name": "r", "values": []}}, "distinct values"),
@@ -155,7 +154,7 @@ def test_every_kind_together(epsilon: float) -> None:
     assert again.terms() == made.terms()
     assert again.row == made.row
     sent = json.loads(json.dumps([again.privatize(ANSWERS, rng=seed) for seed in range(20)]))
-    sums = Layout(made).tally(made.decode(sent))
+    sums = made.layout.tally(made.decode(sent))
     assert [name for one in sums.estimates() for name in one.names or ()] == list(made.quantities)
     for wrong in (sent[0][:-1], [*sent[0], 1], sent[0][0], [None] * 5, [[*sent[0][:4], "1"]]):
         with pytest.raises((TypeError, ValueError)):
@@ -226,7 +225,7 @@ def test_reports_survive_json(attribute: dict[str, Any], name: str) -> None:
     rng = np.random.default_rng(5)
     directly = np.concatenate([np.asarray(made.mechanism.privatize(inputs, rng=rng)) for _ in range(20)])
     assert np.array_equal(decoded["part0"], directly)
-    assert Layout(made).tally(decoded).aggregates[0].names == made.quantities
+    assert made.layout.tally(decoded).aggregates[0].names == made.quantities
 
 
 @pytest.mark.parametrize(

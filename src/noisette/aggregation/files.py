@@ -23,8 +23,8 @@ from noisette.mechanisms.vector.sampled import Reports
 
 _FORMAT, _VERSION = "noisette-reports", 1
 _VALUES = 1 << 20  # numbers in a row group and in a batch: 8 MB of float64
-_REMAKE = "Copy it again, or make it again with `noisette privatize`."
-_DAMAGED = "is damaged, truncated or not Parquet ({reason}). " + _REMAKE
+REMAKE = "Copy it again, or make it again with `noisette privatize`."
+DAMAGED = "is damaged, truncated or not Parquet ({reason}). " + REMAKE
 _OTHER = "Give files that `noisette privatize` or write_reports wrote."
 
 
@@ -68,7 +68,7 @@ class ReportFile:
     def open(cls, path: str | Path) -> ReportFile:
         """Read a file's metadata, refusing what is no report file."""
         path = Path(path)
-        with naming(path, _DAMAGED), _parquet(path) as source:
+        with naming(path, DAMAGED), open_parquet(path) as source:
             schema, users = source.schema_arrow, source.metadata.num_rows
         text = {
             key.decode(errors="replace"): value.decode(errors="replace")
@@ -82,18 +82,18 @@ class ReportFile:
                 "Read it with the version that wrote it."
             )
         if users == 0:
-            raise ValueError(f"{path} holds no reports. {_REMAKE}")
-        if text.pop("noisette.checksum", None) != _checksum(text):
-            raise ValueError(f"{path} is damaged: its description does not match its checksum. {_REMAKE}")
+            raise ValueError(f"{path} holds no reports. {REMAKE}")
+        if text.pop("noisette.checksum", None) != checksum(text):
+            raise ValueError(f"{path} is damaged: its description does not match its checksum. {REMAKE}")
         try:
             mechanism = from_spec(text["noisette.mechanism"])
             listed = json.loads(text["noisette.names"])
             names = None if listed is None else checked_names(mechanism, listed)
             shape = tuple(map(int, json.loads(text["noisette.shape"])))
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not say well which mechanism made it: {error} {_REMAKE}") from error
+            raise ValueError(f"{path} does not say well which mechanism made it: {error} {REMAKE}") from error
         if not _fits(schema, shape):
-            raise ValueError(f"{path} has columns {schema.names}, which are no reports of shape {shape}. {_REMAKE}")
+            raise ValueError(f"{path} has columns {schema.names}, which are no reports of shape {shape}. {REMAKE}")
         return cls(path, mechanism, names, users, shape)
 
     def batches(self) -> Iterator[Any]:
@@ -102,7 +102,7 @@ class ReportFile:
 
     def row_groups(self) -> tuple[int, ...]:
         """Return how many reports each row group holds: the pieces in which a file can be read."""
-        with naming(self.path, _DAMAGED), _parquet(self.path) as source:
+        with naming(self.path, DAMAGED), open_parquet(self.path) as source:
             found = source.metadata
             return tuple(found.row_group(number).num_rows for number in range(found.num_row_groups))
 
@@ -125,7 +125,7 @@ class ReportFile:
 def read_reports(path: Path, shape: tuple[int, ...], *, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
     """Yield the reports of a file, or of some of its row groups, some 8 MB at a time."""
     rows = max(1, _VALUES // max(1, math.prod(shape)))
-    with naming(path, _DAMAGED), _parquet(path) as source:
+    with naming(path, DAMAGED), open_parquet(path) as source:
         for batch in source.iter_batches(batch_size=rows, row_groups=row_groups):
             yield _from_batch(batch, path, shape)
 
@@ -234,11 +234,11 @@ def _to_table(columns: dict[str, npt.NDArray[Any]], mechanism: Any, names: Seque
         "noisette.names": json.dumps(None if names is None else list(map(str, names))),
         "noisette.shape": json.dumps(shape),
     }
-    described = metadata | {"noisette.checksum": _checksum(metadata)}
+    described = metadata | {"noisette.checksum": checksum(metadata)}
     return pa.table(arrays, names=list(columns)).replace_schema_metadata(described)
 
 
-def _checksum(metadata: dict[str, str]) -> str:
+def checksum(metadata: dict[str, str]) -> str:
     """Return the CRC of what a file says about itself; Parquet keeps one for the data only."""
     own = sorted((key, value) for key, value in metadata.items() if key.startswith("noisette."))
     return f"{zlib.crc32(json.dumps(own).encode()):08x}"
@@ -250,7 +250,7 @@ def _from_batch(batch: Any, path: Path, shape: tuple[int, ...]) -> Any:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         flat = column.flatten() if shape else column
         if column.null_count or flat.null_count:
-            raise ValueError(f"{path} has missing values in column {name!r}. {_REMAKE}")
+            raise ValueError(f"{path} has missing values in column {name!r}. {REMAKE}")
         arrays[name] = flat.to_numpy(zero_copy_only=False).reshape(batch.num_rows, *shape)
     return arrays["report"] if "report" in arrays else Reports(**arrays)
 
@@ -273,7 +273,7 @@ def _fits(schema: Any, shape: tuple[int, ...]) -> bool:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Any]:
+def open_parquet(path: Path) -> Iterator[Any]:
     """Open a Parquet file so that neither its size nor that of its row groups decides how much memory is used."""
     import pyarrow.parquet as parquet
 
@@ -282,6 +282,6 @@ def _parquet(path: Path) -> Iterator[Any]:
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}. Check the name and the folder.")
     if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty. {_REMAKE}")
+        raise ValueError(f"{path} is empty. {REMAKE}")
     with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16, page_checksum_verification=True) as source:
         yield source

@@ -7,6 +7,7 @@ import difflib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette._validate import FloatArray
-from noisette.aggregation._arrow import naming
+from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text, naming
 
 _VALUES = 1 << 20  # numbers in a batch
 _BLOCK, _WIDE = 1 << 18, 1 << 22  # bytes of CSV parsed at a time, at least and where rows are long
 _LINES = 1 << 28  # bytes within which the first two lines of a CSV must end
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "#n/a", "-"})
 _UNREADABLE = "cannot be read as CSV or Parquet ({reason}). Give UTF-8 text with a header line, or Parquet."
-_IMPUTE = "Remove the row or impute the value before privatising."
 
 
 @dataclass
@@ -73,26 +72,30 @@ class Table:
     def labels(self) -> Iterator[npt.NDArray[np.str_]]:
         """Yield arrays of shape (rows,): the text of the only column."""
         (name,) = self.columns
-        for batch in self._batches():
-            text = self._as_text(batch.column(0), name)
+        for batch in self.batches():
+            text = np.asarray(as_text(batch.column(0), partial(self._place, name=name)).to_pylist())
             yield text
             self.rows_read += len(text)
 
     def records(self, text: Collection[str]) -> Iterator[tuple[FloatArray, dict[str, npt.NDArray[np.str_]]]]:
         """Yield arrays of shape (rows, columns), zero in the columns that hold text, and the text of those."""
-        for batch in self._batches():
+        for batch in self.batches():
             values, texts = np.zeros((batch.num_rows, len(self.columns))), {}
             for place, (name, column) in enumerate(zip(self.columns, batch.columns, strict=True)):
+                where = partial(self._place, name=name)
                 if name in text:
-                    texts[name] = self._as_text(column, name)
+                    texts[name] = np.asarray(as_text(column, where).to_pylist())
                 else:
-                    values[:, place] = self._as_numbers(column, name)
+                    values[:, place] = as_numbers(column, where)
             self._check_finite(values)
             yield values, texts
             self.rows_read += len(values)
 
-    def _batches(self) -> Iterator[Any]:
-        """Yield record batches of the chosen columns: a CSV's as text, so that a bad value can be shown."""
+    def batches(self) -> Iterator[Any]:
+        """Yield record batches of the chosen columns: a CSV's as text, so that a bad value can be shown.
+
+        Whoever takes them adds the rows of each to ``rows_read`` when done with it.
+        """
         self.rows_read, self.share_read = 0, 0.0
         with naming(self.path, _UNREADABLE):
             if _is_parquet(self.path):
@@ -113,57 +116,12 @@ class Table:
         if self.rows_read == 0:
             raise ValueError(f"{self.path} has a header but no rows. Give one row a user.")
 
-    def _as_text(self, column: Any, name: str) -> npt.NDArray[np.str_]:
-        """Convert a column to text, or name the first value that is missing."""
-        import pyarrow as pa
-        import pyarrow.compute as compute
-
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        text = compute.utf8_trim_whitespace(column.cast(pa.string()))
-        empty = np.asarray(compute.fill_null(compute.equal(text, ""), True))
-        if empty.any():
-            raise ValueError(f"{self._place(int(np.argmax(empty)), name)}: the value is missing. {_IMPUTE}")
-        return np.asarray(text.to_pylist())
-
-    def _as_numbers(self, column: Any, name: str) -> FloatArray:
-        """Convert a column, or name the first value that is no number."""
-        import pyarrow as pa
-
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        try:
-            numbers = column.cast(pa.float64(), safe=False)
-        except pa.ArrowInvalid:
-            numbers = pa.array([self._parsed(text, row, name) for row, text in enumerate(column.to_pylist())])
-        except pa.ArrowNotImplementedError as error:
-            raise ValueError(
-                f"{self.path}, column {name!r} holds {column.type}, not numbers. Choose other columns."
-            ) from error
-        if numbers.null_count:
-            row = int(np.argmax(np.asarray(numbers.is_null())))
-            raise ValueError(f"{self._place(row, name)}: the value is missing. {_IMPUTE}")
-        return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-    def _parsed(self, text: str | None, row: int, name: str) -> float:
-        """Convert one piece of text that Arrow may have refused."""
-        stripped = (text or "").strip()
-        try:
-            return float(stripped)
-        except ValueError:
-            if stripped.lower() in _MISSING:
-                shown = f" (it is written {text!r})" if stripped else ""
-                raise ValueError(f"{self._place(row, name)}: the value is missing{shown}. {_IMPUTE}") from None
-            raise ValueError(
-                f"{self._place(row, name)}: {text!r} is not a number. Correct it, or choose other columns."
-            ) from None
-
     def _check_finite(self, values: FloatArray) -> None:
         finite = np.isfinite(values)
         if not finite.all():
             row, place = np.argwhere(~finite)[0]
             bad = values[row, place]
-            raise ValueError(f"{self._place(row, self.columns[place])}: expected a finite number, got {bad}. {_IMPUTE}")
+            raise ValueError(f"{self._place(row, self.columns[place])}: expected a finite number, got {bad}. {IMPUTE}")
 
     def _place(self, row: int, name: str) -> str:
         """Say where in the file a value of the current batch stands."""

@@ -116,6 +116,12 @@ def report_edges(mechanism: Mechanism, *, bins: int = 64) -> FloatArray | None:
     return _report_bins(mechanism, np.linspace(domain.low, domain.high, bins + 1), bins)[0]
 
 
+def chances_at(mechanism: Mechanism, inputs: FloatArray, *, bins: int = 64) -> FloatArray:
+    """Return the chance of each bin of reports, those of `report_edges`, for single numbers: one column for each."""
+    domain: Any = mechanism.domain
+    return _report_bins(mechanism, np.linspace(domain.low, domain.high, bins + 1), bins)[1](inputs)
+
+
 def check_size(entries: float) -> None:
     """Refuse tables that would not fit the memory of a small machine."""
     if entries > _LARGEST:

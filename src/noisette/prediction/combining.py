@@ -90,7 +90,7 @@ def combine(
     epsilon: float,
     delta: float = 0.0,
     report: int | None = None,
-    mechanisms: Sequence[str] | None = None,
+    mechanisms: Sequence[str] | Sequence[Sequence[str]] | None = None,
     values: Any = None,
     probs: Any = None,
     distribution: str | None = None,
@@ -99,7 +99,8 @@ def combine(
 
     Every attribute gets the mechanism of least predicted error at epsilon / m. When all of at most 64 attributes may be
     reported, ``report`` equal to their number or None, the budget is also split unevenly, so that what is hard to
-    estimate gets more of it, wherever that lowers the predicted error.
+    estimate gets more of it, wherever that lowers the predicted error. ``mechanisms`` lists those to choose from, for
+    all attributes, or in a list for each attribute.
 
     *Utility*: of plain averages of reports, see `deviation`; compared by the sum of the squared errors of all means and
     frequencies, each in its own unit.
@@ -125,11 +126,11 @@ def combination(
     epsilon: float,
     delta: float,
     report: int | None,
-    names: Sequence[str] | None,
+    names: Sequence[str] | Sequence[Sequence[str]] | None,
     known: list[Group],
 ) -> Combination:
     """Do what `combine` says from what is known about each attribute."""
-    menus = [_Menu.of(group, names, users, delta) for group in known]
+    menus = [_Menu.of(group, own, users, delta) for whole in known for group, own in _allowed(whole, names)]
     sizes = np.asarray(record.groups, dtype=float)
 
     @cache
@@ -152,6 +153,18 @@ def combination(
             mechanism = SampledAttributes(split, epsilon, record, report=record.dims, shares=shares, delta=delta)
             made.append(_made(mechanism, spent, users, known))
     return min(made, key=lambda one: one.mse)
+
+
+def _allowed(
+    group: Group, names: Sequence[str] | Sequence[Sequence[str]] | None
+) -> list[tuple[Group, Sequence[str] | None]]:
+    """Cut a group by the mechanisms that its attributes may have."""
+    if names is None or all(isinstance(name, str) for name in names):
+        return [(group, names)]  # type: ignore[list-item]  # texts, as was just seen
+    owners: dict[tuple[str, ...], list[int]] = {}
+    for place, member in enumerate(group.members.tolist()):
+        owners.setdefault(tuple(names[member]), []).append(place)
+    return [(group.only(np.asarray(places)), own) for own, places in owners.items()]
 
 
 def _made(mechanism: SampledAttributes, errors: FloatArray, users: int, known: list[Group]) -> Combination:

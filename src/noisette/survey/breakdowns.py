@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from noisette._validate import FloatArray
-from noisette.survey.sums import Layout, Number, Sums
+from noisette.survey.sums import Binned, Layout, Sums
 
 
 def broken_down(layout: Layout, sums: Sums, category: str, level: float) -> list[dict[str, Any]]:
@@ -21,8 +21,7 @@ def broken_down(layout: Layout, sums: Sums, category: str, level: float) -> list
     of w (y - m) lies within the normal quantile of its standard error, cut to the number's range. Where the share is
     hardly told from zero that is the whole range.
     """
-    part = layout.campaign.parts[0]
-    mechanism = part.mechanism.inner_mechanisms[layout.column(category)]
+    mechanism = layout.survey.sections[0].inner(layout.column(category))
     labels = mechanism.domain.labels or ()
     rows: list[dict[str, Any]] = [{"value": label, "share": None, "dimensions": []} for label in labels]
     for name, number in layout.pairs:
@@ -36,7 +35,7 @@ def broken_down(layout: Layout, sums: Sums, category: str, level: float) -> list
     return rows
 
 
-def _moments(number: Number, crossed: Any) -> FloatArray:
+def _moments(number: Binned, crossed: Any) -> FloatArray:
     """Return count, sum and sum of squares of what reports of each code say about the number, in its unit."""
     readout = number.mechanism.readout
     count, total, squares = crossed.astype(np.float64).T
@@ -49,11 +48,11 @@ def _moments(number: Number, crossed: Any) -> FloatArray:
 
 
 def _ratio(
-    number: Number, moments: FloatArray, code: int, p_own: float, p_other: float, level: float
+    number: Binned, moments: FloatArray, code: int, p_own: float, p_other: float, level: float
 ) -> tuple[float | None, dict[str, Any]]:
     """Return the share of a value and the mean within it."""
     users, gap = float(moments[0].sum()), p_own - p_other
-    blank = {"name": number.attribute.name, "value": None, "std_error": None, "low": None, "high": None}
+    blank = {"name": number.question.name, "value": None, "std_error": None, "low": None, "high": None}
     if users < 2:
         return None, blank | {"reports": int(users)}
     own, rest = moments[:, code], moments.sum(axis=1) - moments[:, code]
@@ -62,13 +61,13 @@ def _ratio(
     squares, products, seconds = (near**2 * own + far**2 * rest) / users  # of w, w times w y, w y
     mixed = products - joint * share
     spread = np.asarray([[seconds - joint**2, mixed], [mixed, squares - share**2]]) / (users - 1)
-    domain: Any = number.attribute.domain
+    domain: Any = number.question.domain
     low, high = fieller(joint, share, spread, level)
     value = joint / share if share != 0 else math.nan
     variance = spread[0, 0] - 2 * value * spread[0, 1] + value**2 * spread[1, 1]
     error = math.sqrt(max(variance, 0.0)) / abs(share) if share != 0 else math.inf
     return float(share), {
-        "name": number.attribute.name,
+        "name": number.question.name,
         "value": float(value),
         "std_error": float(error),
         "low": max(low, domain.low),

@@ -1,4 +1,4 @@
-"""The mechanism of each part of a campaign: the one asked for, or the unbiased one of least predicted error."""
+"""The mechanism of each section of a survey: the one asked for, or the unbiased one of least predicted error."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from noisette.domains import Attributes, Box, Categorical, Interval, Sphere, TensorDomain
+import numpy as np
+
+from noisette.domains import Attributes, Box, Interval, Sphere, TensorDomain
+from noisette.enhancement.channel import chances_at
 from noisette.mechanisms import CATALOGUE, by_name, from_spec
 from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import Plan, combine, compare, plan
-from noisette.survey.parts import Part, domain_of, flat, grouped
-from noisette.survey.questions import Attribute
+from noisette.survey.questions import Graded, Question
+from noisette.survey.sections import Section, domain_of, flat, grouped
+from noisette.survey.sums import BINS, edges_of
 
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
 _GRADED = ("levelled", "optimal-graded")
+_WAVES, _PLACES = 4, 64  # of a distribution whose shape is wanted; points at which reports are looked at
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Budget:
     users: int
 
     def share(self, own: int, of: int) -> Budget:
-        """Return the budget of some of the attributes; of all it is the budget itself."""
+        """Return the budget of some of the questions; of all it is the budget itself."""
         return Budget(self.epsilon * own / of, self.delta * own / of, self.users)
 
     @property
@@ -38,41 +43,48 @@ class Budget:
 
 
 def choose(
-    attributes: Sequence[Attribute],
+    questions: Sequence[Question],
     budget: Budget,
     asked: str | Mapping[str, str],
     report: int | None,
     breakdown: Sequence[str],
-) -> tuple[Part, ...]:
-    """Return the parts of a campaign with their mechanisms.
+) -> tuple[Section, ...]:
+    """Return the sections of a survey with their mechanisms.
 
-    Each part gets the share of the budget that its attributes are of all. ``asked`` is "auto", one name for all
-    attributes that it fits, or a name for each attribute; ``breakdown`` names categories that others are broken down
-    by, which must be reported together with them.
+    Each section gets the share of the budget that its questions are of all. ``asked`` is "auto", one name for all
+    questions that it fits, or a name for each question; ``breakdown`` names choices that others are broken down by,
+    which must be reported together with them.
     """
-    names = {one.name for one in attributes}
+    names = {one.name for one in questions}
     if isinstance(asked, Mapping) and set(asked) != names:
         raise ValueError(
-            f"Expected a mechanism for each of {', '.join(one.name for one in attributes)}, got {sorted(asked)}."
+            f"Expected a mechanism for each of {', '.join(one.name for one in questions)}, got {sorted(asked)}."
         )
     made = []
-    for own in grouped(attributes):
-        share = budget.share(len(own), len(attributes))
+    for own in grouped(questions):
+        share = budget.share(len(own), len(questions))
         if own[0].plain:
             mechanism = _plain(own, share, asked, report, [name for name in breakdown if name in names])
         else:
             wanted = asked if isinstance(asked, str) else asked[own[0].name]
             mechanism = _whole(own[0], share, wanted, report)
-        made.append(Part(own, mechanism))
+        made.append(Section(own, mechanism))
+        for place, one in enumerate(own):
+            if one.kind == "number" and one.wants_distribution and edges_of(made[-1].inner(place)) is None:
+                name = made[-1].inner(place).name
+                raise ValueError(
+                    f"Expected a mechanism that tells the distribution of {one.name!r}: reports of {name!r} tell its "
+                    "mean alone. Take 'auto' or 'piecewise', or ask for want='mean'."
+                )
     return tuple(made)
 
 
 def _plain(
-    own: tuple[Attribute, ...], budget: Budget, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
+    own: tuple[Question, ...], budget: Budget, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
 ) -> Any:
-    """Choose for numbers and categories.
+    """Choose for numbers and choices.
 
-    The plan is made with every range scaled to one unit, so that no attribute counts for more because its numbers are
+    The plan is made with every range scaled to one unit, so that no question counts for more because its numbers are
     large, and it takes only mechanisms whose averages are unbiased: at tiny budgets a biased one has the least error,
     but its intervals would not cover the truth.
     """
@@ -84,13 +96,16 @@ def _plain(
         if len(own) > 1:
             return SampledAttributes(inner, domain=domain, report=report, **budget.spent)  # type: ignore[arg-type]  # None chooses
         asked = inner[0]
-    units = [part if isinstance(part, Categorical) else Interval(0, 1) for part in (one.domain for one in own)]
-    unit: Any = Attributes(tuple(units), names=domain.names) if len(own) > 1 else units[0]
+    unit: Any = Attributes(tuple(one.unit for one in own), names=domain.names) if len(own) > 1 else own[0].unit
     if asked == "auto" and len(own) > 1:
-        quick = [name for part in unit.distinct[0] for name in _unbiased(part, budget)]
+        kinds = {(one.unit, one.wants_distribution): one for one in own}
+        fitting = {kind: _fitting(one, budget) for kind, one in kinds.items()}
+        quick = [fitting[one.unit, one.wants_distribution] for one in own]
         spec = combine(unit, users=budget.users, report=report, mechanisms=quick, **budget.spent).mechanism.spec()
     else:
         wanted = None if asked == "auto" else [str(asked)]
+        if wanted is None and own[0].wants_distribution:
+            wanted = _fitting(own[0], budget)
         made = plan(users=budget.users, domain=unit, report=report, mechanisms=wanted, **budget.spent)
         if made.best_unbiased is None:
             raise ValueError(
@@ -102,11 +117,11 @@ def _plain(
 
 
 def _reported_together(
-    own: tuple[Attribute, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Budget
+    own: tuple[Question, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Budget
 ) -> tuple[dict[str, str], int]:
-    """Return a mechanism for each attribute, randomised response for those that others are broken down by.
+    """Return a mechanism for each question, randomised response for those that others are broken down by.
 
-    A breakdown needs both answers of one user, so every attribute is reported, unless at least two are asked for.
+    A breakdown needs both answers of one user, so every question is answered, unless at least two are asked for.
     """
     report = len(own) if report is None else report
     if report < 2:
@@ -119,33 +134,55 @@ def _reported_together(
                 raise ValueError(f"Expected mechanism 'grr' for {one.name!r}, by which others are broken down.")
             wanted = "grr"
         elif wanted == "auto":
-            unit = one.domain if one.kind == "category" else Interval(0, 1)
-            wanted = _unbiased(unit, budget.share(1, report))[0]
+            wanted = _fitting(one, budget.share(1, report))[0]
         chosen[one.name] = wanted
     return chosen, report
 
 
-def unit_plan(attribute: Attribute, epsilon: float, delta: float, users: int) -> Plan:
-    """Compare all mechanisms for one plain attribute, a number's range scaled to one unit."""
-    unit = attribute.domain if attribute.kind == "category" else Interval(0, 1)
-    return plan(users=users, domain=unit, epsilon=epsilon, delta=delta)
+def unit_plan(question: Question, epsilon: float, delta: float, users: int) -> Plan:
+    """Compare all mechanisms for one plain question, a number's range scaled to one unit."""
+    return plan(users=users, domain=question.unit, epsilon=epsilon, delta=delta)
 
 
-def _unbiased(part: Any, budget: Budget) -> list[str]:
-    """Return the mechanisms for one attribute whose averages are unbiased and which are quick to build, best first."""
-    made = plan(users=budget.users, domain=part, **budget.spent)
-    return [
-        one.mechanism
-        for one in made.candidates
-        if one.unbiased and not getattr(by_name(one.mechanism), "slow_start", False)
+def _fitting(question: Question, budget: Budget) -> list[str]:
+    """Return the mechanisms for a plain question whose averages are unbiased and which are quick to build, best first.
+
+    Where a distribution is wanted it is the one that tells it best.
+    """
+    made = plan(users=budget.users, domain=question.unit, **budget.spent)
+    found = [
+        one for one in made.candidates if one.unbiased and not getattr(by_name(one.mechanism), "slow_start", False)
     ]
+    if question.wants_distribution:
+        telling = [one for one in found if edges_of(one.build()) is not None]
+        if not telling:
+            raise ValueError(f"No mechanism tells the distribution of {question.name!r}. Ask for its mean.")
+        found = [min(telling, key=lambda one: blur(one.build()))]
+    return [one.mechanism for one in found]
 
 
-def _whole(attribute: Attribute, budget: Budget, asked: str, report: int | None) -> Any:
+def blur(mechanism: Any) -> float:
+    """Return how badly the reports of a mechanism tell the shape of a distribution.
+
+    Formula: of a distribution that is nearly even, sum over the first waves cos(pi k x) of the least variance with
+    which one report tells the wave's size, the inverse of its Fisher information.
+    """
+    domain: Any = mechanism.domain
+    places = (np.arange(_PLACES) + 0.5) / _PLACES
+    chances = chances_at(mechanism, domain.low + places * (domain.high - domain.low), bins=BINS)
+    even = chances.mean(axis=1)
+    seen = even > 0
+    waves = np.cos(np.pi * np.arange(1, _WAVES + 1) * places[:, None])
+    information = ((chances[seen] @ waves / _PLACES) ** 2 / even[seen, None]).sum(axis=0)
+    with np.errstate(divide="ignore"):
+        return float((1 / information).sum())
+
+
+def _whole(question: Question, budget: Budget, asked: str, report: int | None) -> Any:
     """Choose for a vector, a tensor or a graded number."""
-    if attribute.kind == "graded":
-        return _graded(attribute, budget, asked)
-    domain: Any = attribute.domain
+    if isinstance(question, Graded):
+        return _graded(question, budget, asked)
+    domain: Any = question.domain
     if isinstance(domain, Sphere):
         names = ["privunit", "privunit-g"] if asked == "auto" else [asked]
         return _best([_built(name, domain, budget) for name in names], budget)
@@ -171,16 +208,16 @@ def _built(name: str, domain: Any, budget: Budget) -> Any:
         raise ValueError(f"Expected a local mechanism for means of {domain}, got {name!r}.")
     pure = cls.example(1.0).guarantee.delta == 0
     if not pure and budget.delta == 0:
-        raise ValueError(f"Mechanism {name!r} has no pure guarantee. Give the campaign a delta, e.g. 1e-6.")
+        raise ValueError(f"Mechanism {name!r} has no pure guarantee. Give the survey a delta, e.g. 1e-6.")
     spent = {"epsilon": budget.epsilon} if pure else budget.spent
     return cls(**spent, domain=domain, **({"dims": domain.dims} if isinstance(domain, Sphere) else {}))
 
 
-def _graded(attribute: Attribute, budget: Budget, asked: str) -> Any:
+def _graded(question: Graded, budget: Budget, asked: str) -> Any:
     """Scale the levels' budgets until the whole spends its share: what is given is how they compare."""
     if asked not in ("auto", *_GRADED):
-        raise ValueError(f"Expected mechanism={asked!r} for {attribute.name!r} to be {' or '.join(_GRADED)}.")
-    levels = attribute.levels or ()
+        raise ValueError(f"Expected mechanism={asked!r} for {question.name!r} to be {' or '.join(_GRADED)}.")
+    levels = question.levels
     edges = (levels[0][0], *(high for _, high, _ in levels))
     epsilons = tuple(epsilon for *_, epsilon in levels)
     levelled = LevelledResponse(edges, epsilons).calibrate(total=budget.epsilon)

@@ -2,145 +2,223 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
-from noisette.core import Aggregate
+from noisette.core import Estimate
 from noisette.enhancement import enhance, expectation_maximization
-from noisette.enhancement.channel import Channel
+from noisette.enhancement.channel import chances_at
 from noisette.mechanisms.graded.estimation import maximum_likelihood
-from noisette.survey.campaigns import Campaign
-from noisette.survey.parts import Part
-from noisette.survey.questions import Attribute
-from noisette.survey.sums import BINS, Number, Sums
+from noisette.survey.questions import Question
+from noisette.survey.sums import BINS, Binned, Sums
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _AGAIN = 60  # resamples behind an interval
 _KEPT = 256  # answers that are remembered
-_FEW = "Reports of this mechanism are of two kinds: they tell the mean and no more. Take piecewise, say."
-_NONE = "Nothing has been reported yet."
+_TWO_KINDS = (
+    "Reports of this mechanism are of two kinds: they tell the mean and no more. "
+    'Ask for want="distribution", or take piecewise, say.'
+)
+_NO_REPORTS = "Nothing has been reported yet."
+_NO_INTERVAL = "The reports about {name} give no interval of a quantile that holds: they are counted by level."
+_TRIALS = 60  # times that a confidence band is doubled until some distribution lies in it
 
 
-class Shapes:
-    """Distributions, computed once for the same counts; the tables of the mechanisms are built when first used."""
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A distribution in bins: how many reports there are of each kind, and the shares of the bins that they tell."""
 
-    def __init__(self) -> None:
-        self._channels: dict[Number, Channel] = {}
-        self._known: dict[Any, list[dict[str, Any]]] = {}
-        self._lock = threading.Lock()
+    question: Question
+    edges: FloatArray
+    counts: IntArray
+    shares_from: Callable[[IntArray], FloatArray]
+    binned: Binned | None = None
 
-    def attributes(self, campaign: Campaign, sums: Sums, level: float) -> list[dict[str, Any]]:
-        """Return for each attribute what it is, where its quantities are, and its distribution and quantiles."""
-        with self._lock:
-            key = (campaign.id, sums.users, sums.to_bytes(), level)
-            if key not in self._known:
-                if len(self._known) >= _KEPT:
-                    self._known.pop(next(iter(self._known)))
-                self._known[key] = list(self._attributes(campaign, sums, level))
-            return self._known[key]
+    def shares(self) -> FloatArray:
+        """Return the share of each bin."""
+        return self.shares_from(self.counts)
 
-    def _attributes(self, campaign: Campaign, sums: Sums, level: float) -> Any:
-        start = 0
-        for place, part in enumerate(campaign.parts):
-            for column, attribute in enumerate(part.attributes):
-                size = len(attribute.quantities)
-                told = {
-                    "name": attribute.name,
-                    "kind": attribute.kind,
-                    "mechanism": _named(part, column),
-                    "first": start,
-                    "size": size,
-                    "distribution": None,
-                    "quantiles": None,
-                    "reason": None,
-                }
-                start += size
-                if sums.users == 0:
-                    yield told | {"reason": _NONE}
-                elif attribute.kind == "number":
-                    yield told | self._number(sums, _numbered(sums, attribute), level)
-                elif attribute.kind == "graded":
-                    yield told | _graded(sums.aggregates[place], level)
-                elif attribute.kind == "category":
-                    yield told | _category(sums, place, part, column)
-                else:
-                    yield told | {"reason": "Only the mean of each entry is estimated."}
+    def quantile_interval(self, chance: float, level: float) -> tuple[float, float]:
+        """Return an interval that holds the quantile with probability ``level`` at least, whatever the distribution.
 
-    def _number(self, sums: Sums, number: Number, level: float) -> dict[str, Any]:
-        if number.edges is None:
-            return {"reason": _FEW}
-        counts = sums.histogram(number)
-        if counts.sum() == 0:
-            return {"reason": _NONE}
-        channel = self._channels.get(number)
-        if channel is None:
-            channel = self._channels[number] = Channel.of(number.mechanism, bins=BINS)
-        table = channel.matrix
-
-        def shares(seen: IntArray) -> FloatArray:
-            return expectation_maximization(table, seen.astype(np.float64), smoothing=True).probabilities
-
-        return _told(channel.inputs, counts, shares, level)
+        Formula: with probability level the distribution function of the reports lies everywhere within
+        d = sqrt(log(2 / (1 - level)) / (2 n)) of what was seen (Massart 1990). Of all distributions of true values
+        that allow this, linear programs find the extreme shares below each end of a bin. What a value within a bin
+        does to reports lies between what its ends do, as larger values make larger reports. No smoothness is assumed,
+        so the interval is wide: smooth distributions are known better.
+        """
+        if self.binned is None or self.binned.edges is None:
+            raise ValueError(_NO_INTERVAL.format(name=repr(self.question.name)))
+        seen = np.cumsum(self.counts)[:-1] / self.counts.sum()
+        ends = np.cumsum(chances_at(self.binned.mechanism, self.edges, bins=BINS), axis=0)[:-1]
+        least, most = (np.asarray(of(ends[:, :-1], ends[:, 1:])) for of in (np.minimum, np.maximum))
+        radius = math.sqrt(math.log(2 / (1 - level)) / (2 * float(self.counts.sum())))
+        for _ in range(_TRIALS):
+            bounds = _Bounds(least, most, seen - radius, seen + radius)
+            if bounds.extreme(BINS, 1.0) is not None:
+                break
+            radius *= 2
+        lower = bounds.first(lambda place: bounds.extreme(place, -1.0), chance)
+        upper = bounds.first(lambda place: bounds.extreme(place, 1.0), chance)
+        return float(self.edges[max(lower - 1, 0)]), float(self.edges[upper])
 
 
-def _numbered(sums: Sums, attribute: Attribute) -> Number:
-    return next(number for number in sums.layout.numbers if number.attribute is attribute)
+@dataclass(frozen=True, eq=False)
+class _Bounds:
+    """Shares of bins whose reports stay within a band."""
+
+    least: FloatArray
+    most: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def extreme(self, place: int, sign: float) -> float | None:
+        """Return the least (sign 1) or largest (sign -1) share of the first bins, None where nothing is in the band."""
+        from scipy.optimize import linprog
+
+        size = self.least.shape[1]
+        goal = sign * (np.arange(size) < place)
+        found = linprog(
+            goal,
+            A_ub=np.concatenate([self.least, -self.most]),
+            b_ub=np.concatenate([self.high, -self.low]),
+            A_eq=np.ones((1, size)),
+            b_eq=np.ones(1),
+            bounds=(0, 1),
+        )
+        return sign * float(found.fun) if found.success else None
+
+    def first(self, share: Callable[[int], float | None], chance: float) -> int:
+        """Return the first end of a bin below which the share, which grows with it, reaches a chance."""
+        low, high = 0, self.least.shape[1]
+        while low < high:
+            middle = (low + high) // 2
+            found = share(middle)
+            low, high = (low, middle) if found is not None and found >= chance - 1e-9 else (middle + 1, high)
+        return low
 
 
-def _named(part: Part, column: int) -> str:
-    inner = getattr(part.mechanism, "inner_mechanisms", None)
-    return str((part.mechanism if inner is None else inner[column]).name)
+def shape_of(sums: Sums, question: Question) -> Shape | str:
+    """Return the distribution of a number, or why the reports tell none."""
+    if sums.users == 0:
+        return _NO_REPORTS
+    if question.kind == "graded":
+        return _graded(sums, question)
+    if question.kind != "number":
+        return "Only the mean of each entry is estimated."
+    number = next(one for one in sums.layout.numbers if one.question is question)
+    if number.edges is None:
+        return _TWO_KINDS
+    counts = sums.histogram(number)
+    if counts.sum() == 0:
+        return _NO_REPORTS
+    channel = number.channel
+
+    def shares(seen: IntArray) -> FloatArray:
+        return expectation_maximization(channel.matrix, seen.astype(np.float64), smoothing=True).probabilities
+
+    return Shape(question, channel.inputs, counts, shares, number)
 
 
-def _category(sums: Sums, place: int, part: Part, column: int) -> dict[str, Any]:
-    """Return the nearest frequencies that are a distribution."""
-    estimate = sums.estimates()[place]
-    starts = np.concatenate([[0], np.cumsum([len(one.quantities) for one in part.attributes])])
-    own = slice(int(starts[column]), int(starts[column + 1]))
-    alone = replace(
-        estimate,
-        value=estimate.value[own],
-        std_error=estimate.std_error[own],
-        count=np.broadcast_to(estimate.count, estimate.value.shape)[own],
-        names=None,
-        low=0.0,
-        high=1.0,
-        tail=None,
-        kind="frequency",
-        groups=None,
-    )
-    if not np.all(np.isfinite(alone.value) & np.isfinite(alone.std_error)):
-        return {"reason": _NONE}
-    domain: Any = part.attributes[column].domain
-    return {"distribution": {"labels": list(domain.labels), "probabilities": enhance(alone, method="simplex").value}}
-
-
-def _graded(aggregate: Aggregate, level: float) -> dict[str, Any]:
+def _graded(sums: Sums, question: Question) -> Shape:
     """Return the most likely distribution over the levels, drawn as flat as it may be within each."""
-    edges, _ = maximum_likelihood(aggregate).probabilities(BINS)
+    place = next(place for place, own in enumerate(sums.layout.survey.sections) if own.questions == (question,))
+    aggregate = sums.aggregates[place]
 
     def shares(seen: IntArray) -> FloatArray:
         return maximum_likelihood(replace(aggregate, total=seen)).probabilities(BINS)[1]
 
-    return _told(edges, aggregate.total, shares, level)
+    return Shape(question, maximum_likelihood(aggregate).probabilities(BINS)[0], aggregate.total, shares)
 
 
-def _told(
-    edges: FloatArray, counts: IntArray, shares: Callable[[IntArray], FloatArray], level: float
-) -> dict[str, Any]:
+def consistent_shares(estimate: Estimate) -> FloatArray | None:
+    """Return the nearest frequencies that are a distribution, None where some are unknown."""
+    alone = replace(estimate, names=None, low=0.0, high=1.0, tail=None, kind="frequency", groups=None)
+    if not np.all(np.isfinite(alone.value) & np.isfinite(alone.std_error)):
+        return None
+    return enhance(alone, method="simplex").value
+
+
+class Shapes:
+    """Distributions as the dashboard shows them, computed once for the same counts."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, list[dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def attributes(self, owner: str, sums: Sums, level: float) -> list[dict[str, Any]]:
+        """Return for each question what it is, where its quantities are, and its distribution and quantiles."""
+        with self._lock:
+            key = (owner, sums.users, sums.to_bytes(), level)
+            if key not in self._known:
+                if len(self._known) >= _KEPT:
+                    self._known.pop(next(iter(self._known)))
+                self._known[key] = list(_attributes(sums, level))
+            return self._known[key]
+
+
+def _attributes(sums: Sums, level: float) -> Iterator[dict[str, Any]]:
+    first = 0
+    for section, estimate in zip(sums.layout.survey.sections, sums.estimates(), strict=True):
+        start = 0
+        for column, question in enumerate(section.questions):
+            size = len(question.quantities)
+            told = {
+                "name": question.name,
+                "kind": question.kind,
+                "mechanism": str(section.inner(column).name),
+                "first": first + start,
+                "size": size,
+                "distribution": None,
+                "quantiles": None,
+                "reason": None,
+            }
+            if question.kind == "category" and sums.users:
+                found = consistent_shares(piece(estimate, start, size))
+                labels = {"labels": list(question.estimated), "probabilities": found}
+                yield told | ({"reason": _NO_REPORTS} if found is None else {"distribution": labels})
+            else:
+                shape = shape_of(sums, question)
+                yield told | ({"reason": shape} if isinstance(shape, str) else _told(shape, level))
+            start += size
+        first += start
+
+
+def piece(estimate: Estimate, start: int, size: int) -> Estimate:
+    """Return some consecutive quantities of an estimate."""
+    own = slice(start, start + size)
+
+    def cut(of: Any) -> Any:
+        return of[own] if np.ndim(of) else of
+
+    return replace(
+        estimate,
+        value=estimate.value[own],
+        std_error=estimate.std_error[own],
+        count=np.broadcast_to(estimate.count, estimate.value.shape)[own],
+        names=None if estimate.names is None else estimate.names[own],
+        low=cut(estimate.low),
+        high=cut(estimate.high),
+        tail=None,
+        groups=None,
+    )
+
+
+def _told(shape: Shape, level: float) -> dict[str, Any]:
     """Return a distribution and its quantiles, with intervals from counts that are drawn again.
 
     The intervals show how noise scatters the result. They do not know what smoothing and bins of finite width add.
     """
-    found = shares(counts)
+    edges, counts, found = shape.edges, shape.counts, shape.shares()
     rng = np.random.default_rng(0)  # the same counts have the same intervals
     drawn = rng.multinomial(int(counts.sum()), counts / counts.sum(), size=_AGAIN)
-    again = np.stack([shares(one) for one in drawn])
+    again = np.stack([shape.shares_from(one) for one in drawn])
     tails = ((1 - level) / 2, (1 + level) / 2)
     low, high = np.quantile(again, tails, axis=0)
     values = quantiles(edges, found, QUANTILES)

@@ -1,11 +1,18 @@
-"""What a campaign may ask: numbers, categories, vectors, tensors, and numbers of graded sensitivity."""
+"""What a survey may ask: numbers, choices, vectors, tensors, and numbers of graded sensitivity.
+
+A question says which values it takes (`domain`), which quantities are estimated from the answers (`quantities`), how
+an answer or a whole column of answers becomes what a mechanism takes (`code`, `column`), and how it is written in a
+file. A new kind of question is a new class here; its mechanism is found by its domain.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,84 +20,76 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain
 
+if TYPE_CHECKING:
+    from noisette.survey.columns import Columns
+
 LONGEST_NAME = 200
+WANTS = ("mean", "distribution")
 _MOST_ENTRIES = 1_000_000
-_FORMS = {
-    "number": ({"name", "range"},),
-    "category": ({"name", "categories"},),
-    "vector": ({"name", "vector", "range"}, {"name", "vector", "length"}),
-    "tensor": ({"name", "tensor", "range"},),
-    "graded": ({"name", "levels"},),
-}
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """One thing that is asked: its name, the values it may take, and for graded numbers the levels with their budgets.
+class Question(ABC):
+    """One thing that is asked of a person.
 
-    >>> Attribute.read({"name": "income", "levels": [[0, 50, 2.0], [50, 100, 1.0]]}).kind
-    'graded'
+    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``forms`` are
+    the sets of fields that describe such a question in a file.
     """
 
     name: str
-    kind: str
-    domain: Domain
-    levels: tuple[tuple[float, float, float], ...] | None = None
+    kind: ClassVar[str]
+    plain: ClassVar[bool] = False
+    forms: ClassVar[tuple[frozenset[str], ...]]
+
+    def __post_init__(self) -> None:
+        text(self.name, "name of a question")
+        _ = self.domain  # is checked here
+
+    @cached_property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """Which answers there are."""
 
     @classmethod
-    def read(cls, entry: Any) -> Attribute:
-        """Check an attribute as an analyst wrote it."""
-        fields = set(entry) if isinstance(entry, Mapping) else set()
-        kind = next((kind for kind, forms in _FORMS.items() if fields in forms), None)
-        if kind is None:
-            raise ValueError(
-                "Expected an attribute with a name and a range or categories, or a vector with a range or a length, "
-                f"or a tensor with a range, or levels, got {entry!r}."
-            )
-        name = text(entry["name"], "name of an attribute")
-        if kind == "graded":
-            levels = _levels(entry["levels"], name)
-            return cls(name, kind, Interval(levels[0][0], levels[-1][1]), levels)
-        return cls(name, kind, _DOMAINS[kind](entry, name))
+    @abstractmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Question:
+        """Return the question that these fields describe."""
 
+    @abstractmethod
     def written(self) -> dict[str, Any]:
-        """Return the attribute as it is written in a file."""
-        named: dict[str, Any] = {"name": self.name}
-        domain: Any = self.domain
-        if self.kind == "category":
-            return named | {"categories": list(domain.labels)}
-        if self.kind == "graded":
-            return named | {"levels": [list(level) for level in self.levels or ()]}
-        if self.kind == "vector" and isinstance(domain, Sphere):
-            return named | {"vector": domain.dims, "length": domain.radius}
-        span = {"range": [_limit(domain.low), _limit(domain.high)]}
-        if self.kind == "number":
-            return named | span
-        return named | {self.kind: domain.dims if self.kind == "vector" else list(domain.dims)} | span
+        """Return the fields that describe the question in a file."""
 
     @property
-    def plain(self) -> bool:
-        """Whether this is one number or one category, which are sampled and planned together."""
-        return self.kind in ("number", "category")
+    def wants_distribution(self) -> bool:
+        """Whether more than a mean or shares is wanted: quantiles, a histogram."""
+        return False
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """What is estimated, within the question."""
+        places = np.ndindex(*self.domain.shape)
+        return tuple(f"mean[{','.join(map(str, place))}]" if place else "mean" for place in places)
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Names of what is estimated: a mean, a mean for each entry, or a frequency for each category."""
-        domain: Any = self.domain
-        if self.kind == "category":
-            return tuple(f"{self.name}={label}" for label in domain.labels)
-        places = np.ndindex(*domain.shape)
+        """What is estimated, with the name of the question."""
+        places = np.ndindex(*self.domain.shape)
         return tuple(f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places)
 
-    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
-        """Return one user's value as the mechanism takes it: a code, a number, or an array of numbers."""
+    @property
+    def signal(self) -> float:
+        """How far a quantity can be from what one would say without asking, as root mean square."""
         domain: Any = self.domain
-        if self.kind == "category":
-            if not isinstance(value, str) or value not in domain.labels:
-                raise ValueError(f"Expected {self.name}={value!r} to be one of {', '.join(domain.labels)}.")
-            return np.asarray(domain.labels.index(value))
-        if domain.shape == ():
-            return np.asarray(self._number(value, clip=clip))
+        return float(np.max(np.subtract(domain.high, domain.low))) / 2
+
+    @property
+    def unit(self) -> Domain:
+        """The domain with its range scaled to one, in which plain questions are weighed against each other."""
+        return self.domain
+
+    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return one person's answer as the mechanism takes it."""
+        domain: Any = self.domain
         numbers = _validate.reals(value, self.name)
         if numbers.shape != domain.shape:
             raise ValueError(f"Expected {self.name} of shape {domain.shape}, got {numbers.shape}.")
@@ -102,16 +101,307 @@ class Attribute:
             raise ValueError(f"Expected {self.name} in {domain}. Pass clip=True to move it inside.")
         return numbers
 
-    def _number(self, value: Any, *, clip: bool) -> float:
+    def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return the answers of many people as the mechanism takes them."""
+        domain: Any = self.domain
+        found = columns.arrays(self.name, domain.shape) if domain.shape else columns.numbers(self.name)
+        inside = np.asarray(domain.contains(found))
+        if inside.all():
+            return found
+        if clip:
+            return np.asarray(domain.clip(found))
+        row = int(np.argmin(inside))
+        shown = "the vector" if domain.shape else f"{found[row]:g}"
+        raise ValueError(f"{columns.place(row, self.name)}: {shown} is outside {domain}. {columns.clipping}")
+
+
+class _OneNumber(Question):
+    """A question whose answer is one number."""
+
+    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return one person's number."""
         domain: Any = self.domain
         number = _validate.number(value, self.name)
         if math.isnan(number):
             raise ValueError(f"Expected a number for {self.name}, got nan. Leave the question unanswered instead.")
         if clip:
-            return float(min(max(number, domain.low), domain.high))
+            return np.asarray(float(min(max(number, domain.low), domain.high)))
         if not domain.low <= number <= domain.high:
             raise ValueError(f"Expected {self.name}={value!r} in {domain}. Pass clip=True to move it inside.")
-        return number
+        return np.asarray(number)
+
+
+@dataclass(frozen=True)
+class Number(_OneNumber):
+    """A number of a public range, of which a mean is wanted, or the whole distribution.
+
+    >>> Number("age", 18, 99).quantities
+    ('age',)
+    """
+
+    low: float
+    high: float
+    want: str = "mean"
+    kind: ClassVar[str] = "number"
+    plain: ClassVar[bool] = True
+    forms: ClassVar[tuple[frozenset[str], ...]] = (
+        frozenset({"name", "range"}),
+        frozenset({"name", "range", "want"}),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.want not in WANTS:
+            raise ValueError(f"Expected want={self.want!r} of {self.name!r} to be one of {', '.join(WANTS)}.")
+        for name in ("low", "high"):
+            object.__setattr__(self, name, getattr(self.domain, name))
+
+    @cached_property
+    def domain(self) -> Interval:
+        """The range."""
+        return _interval(self.name, self.low, self.high)
+
+    @property
+    def unit(self) -> Domain:
+        """The range scaled to one."""
+        return Interval(0, 1)
+
+    @property
+    def wants_distribution(self) -> bool:
+        """Whether quantiles and a histogram are wanted."""
+        return self.want == "distribution"
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Number:
+        """Return the question that these fields describe."""
+        return cls(entry["name"], *_span(entry), want=entry.get("want", "mean"))
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        wanted = {"want": self.want} if self.want != "mean" else {}
+        return {"name": self.name, "range": [self.low, self.high]} | wanted
+
+
+@dataclass(frozen=True)
+class Choice(Question):
+    """One of a list of labels, of which the shares are wanted.
+
+    >>> Choice("diet", ["none", "vegan"]).quantities
+    ('diet=none', 'diet=vegan')
+    """
+
+    labels: tuple[str, ...]
+    kind: ClassVar[str] = "category"
+    plain: ClassVar[bool] = True
+    forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "categories"}),)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", texts(self.labels, f"categories of {self.name!r}"))
+        super().__post_init__()
+
+    @cached_property
+    def domain(self) -> Categorical:
+        """The labels."""
+        return Categorical(labels=self.labels)
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Choice:
+        """Return the question that these fields describe."""
+        return cls(entry["name"], entry["categories"])
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        return {"name": self.name, "categories": list(self.labels)}
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """The labels, whose shares are estimated."""
+        return self.labels
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The labels with the name of the question."""
+        return tuple(f"{self.name}={label}" for label in self.labels)
+
+    @property
+    def signal(self) -> float:
+        """How far shares can be from equal ones, as root mean square."""
+        return math.sqrt((self.domain.size - 1) / self.domain.size**2)
+
+    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return the code of one person's label."""
+        if not isinstance(value, str) or value not in self.labels:
+            raise ValueError(f"Expected {self.name}={value!r} to be one of {', '.join(self.labels)}.")
+        return np.asarray(self.labels.index(value))
+
+    def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return the codes of a column of labels."""
+        return columns.codes(self.name, self.labels)
+
+
+@dataclass(frozen=True)
+class Vector(Question):
+    """A vector of ``dims`` numbers of a public range, or of a public Euclidean length; its mean is wanted.
+
+    >>> Vector("hours by weekday", 7, 0, 24).quantities[:2]
+    ('hours by weekday[0]', 'hours by weekday[1]')
+    """
+
+    dims: int
+    low: float | None = None
+    high: float | None = None
+    length: float | None = None
+    kind: ClassVar[str] = "vector"
+    forms: ClassVar[tuple[frozenset[str], ...]] = (
+        frozenset({"name", "vector", "range"}),
+        frozenset({"name", "vector", "length"}),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length is None:
+            for name in ("low", "high"):
+                object.__setattr__(self, name, getattr(self.domain, name))
+
+    @cached_property
+    def domain(self) -> Box | Sphere:
+        """The box of the range, or the sphere of the length."""
+        dims = _validate.integer(self.dims, f"vector of {self.name}", low=2, high=_MOST_ENTRIES)
+        if (self.length is None) == (self.low is None or self.high is None):
+            raise ValueError(f"Expected either low and high or a length of the vector {self.name!r}.")
+        if self.length is not None:
+            return Sphere(dims, _validate.positive(self.length, f"length of {self.name}"))
+        inside = _interval(self.name, self.low, self.high)
+        return Box(dims, inside.low, inside.high)
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Vector:
+        """Return the question that these fields describe."""
+        if "length" in entry:
+            return cls(entry["name"], entry["vector"], length=entry["length"])
+        return cls(entry["name"], entry["vector"], *_span(entry))
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        domain = self.domain
+        limits = {"length": domain.radius} if isinstance(domain, Sphere) else {"range": [domain.low, domain.high]}
+        return {"name": self.name, "vector": domain.dims} | limits
+
+    @property
+    def signal(self) -> float:
+        """How far an entry can be from the middle, as root mean square."""
+        domain = self.domain
+        return domain.radius / math.sqrt(domain.dims) if isinstance(domain, Sphere) else super().signal
+
+
+@dataclass(frozen=True)
+class Tensor(Question):
+    """A tensor of numbers of a public range, such as an image; its mean is wanted.
+
+    >>> len(Tensor("photo", (28, 28), 0, 1).quantities)
+    784
+    """
+
+    shape: tuple[int, ...]
+    low: float
+    high: float
+    kind: ClassVar[str] = "tensor"
+    forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "tensor", "range"}),)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (("shape", self.domain.dims), ("low", self.domain.low), ("high", self.domain.high)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def domain(self) -> TensorDomain:
+        """The tensors of this shape."""
+        dims: Any = self.shape
+        if not isinstance(dims, list | tuple) or len(dims) < 2:
+            raise ValueError(f"Expected tensor={dims!r} of {self.name!r} to be at least two sizes, e.g. [28, 28].")
+        sizes = tuple(_validate.integer(size, f"tensor of {self.name}", low=1, high=_MOST_ENTRIES) for size in dims)
+        if not 1 < math.prod(sizes) <= _MOST_ENTRIES:
+            raise ValueError(f"Expected tensor={dims!r} of {self.name!r} to have 2 to {_MOST_ENTRIES:,} entries.")
+        inside = _interval(self.name, self.low, self.high)
+        return TensorDomain(sizes, inside.low, inside.high)
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Tensor:
+        """Return the question that these fields describe."""
+        return cls(entry["name"], entry["tensor"], *_span(entry))
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        return {"name": self.name, "tensor": list(self.shape), "range": [self.low, self.high]}
+
+
+@dataclass(frozen=True)
+class Graded(_OneNumber):
+    """A number whose range has levels of their own sensitivity, each (low, high, budget).
+
+    What the budgets say is how the levels compare: they are scaled to what the survey spends.
+
+    >>> Graded("income", [(0, 50, 2.0), (50, 100, 1.0)]).domain
+    Interval(low=0.0, high=100.0)
+    """
+
+    levels: tuple[tuple[float, float, float], ...]
+    kind: ClassVar[str] = "graded"
+    forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "levels"}),)
+
+    def __post_init__(self) -> None:
+        from noisette.mechanisms.graded.levelled import LevelledResponse
+
+        entries: Any = self.levels
+        if not isinstance(entries, list | tuple) or not all(
+            isinstance(entry, list | tuple) and len(entry) == 3 for entry in entries
+        ):
+            raise ValueError(
+                f"Expected levels={entries!r} of {self.name!r} to be lists of low, high and budget, "
+                "e.g. [[0, 50, 2.0], [50, 100, 1.0]]."
+            )
+        rows = [[_validate.number(number, f"levels of {self.name}") for number in entry] for entry in entries]
+        made = LevelledResponse.from_levels(rows)
+        object.__setattr__(self, "levels", tuple(zip(made.edges[:-1], made.edges[1:], made.epsilons, strict=True)))
+        super().__post_init__()
+
+    @cached_property
+    def domain(self) -> Interval:
+        """The range of all levels."""
+        return Interval(self.levels[0][0], self.levels[-1][1])
+
+    @property
+    def wants_distribution(self) -> bool:
+        """A graded mechanism always tells a distribution."""
+        return True
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Graded:
+        """Return the question that these fields describe."""
+        return cls(entry["name"], entry["levels"])
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        return {"name": self.name, "levels": [list(level) for level in self.levels]}
+
+
+KINDS: tuple[type[Question], ...] = (Number, Choice, Vector, Tensor, Graded)
+
+
+def read_question(entry: Any) -> Question:
+    """Check a question as an analyst wrote it.
+
+    >>> read_question({"name": "income", "levels": [[0, 50, 2.0], [50, 100, 1.0]]}).kind
+    'graded'
+    """
+    fields = frozenset(entry) if isinstance(entry, Mapping) else frozenset()
+    kind = next((kind for kind in KINDS if fields in kind.forms), None)
+    if kind is None:
+        raise ValueError(
+            "Expected a question with a name and a range or categories, or a vector with a range or a length, "
+            f"or a tensor with a range, or levels, got {entry!r}."
+        )
+    return kind.from_entry(entry)
 
 
 def text(value: Any, what: str) -> str:
@@ -124,9 +414,9 @@ def text(value: Any, what: str) -> str:
     return value
 
 
-def labels(values: Any, what: str) -> tuple[str, ...]:
+def texts(values: Any, what: str) -> tuple[str, ...]:
     """Return a list of texts, or say what is wrong with it."""
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
         raise ValueError(
             f"Expected {what}={values!r} to be texts. YAML reads yes, no and 1 as something else: "
             'put them in quotes, as in ["yes", "no"].'
@@ -134,58 +424,14 @@ def labels(values: Any, what: str) -> tuple[str, ...]:
     return tuple(text(value, f"each of {what}") for value in values)
 
 
-def _limit(limit: Any) -> Any:
-    """Return a bound as one number."""
-    return float(np.asarray(limit).flat[0])
-
-
-def _span(entry: Mapping[str, Any], name: str) -> tuple[float, float]:
+def _span(entry: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the two ends of a range."""
     limits = entry["range"]
     if not isinstance(limits, list) or len(limits) != 2:
-        raise ValueError(f"Expected range={limits!r} of {name!r} to be two numbers, e.g. [0, 120].")
-    low, high = (_validate.number(limit, f"range of {name}") for limit in limits)
-    inside = Interval(low, high)
-    return inside.low, inside.high
+        raise ValueError(f"Expected range={limits!r} of {entry['name']!r} to be two numbers, e.g. [0, 120].")
+    return limits[0], limits[1]
 
 
-def _number(entry: Mapping[str, Any], name: str) -> Domain:
-    return Interval(*_span(entry, name))
-
-
-def _category(entry: Mapping[str, Any], name: str) -> Domain:
-    return Categorical(labels=labels(entry["categories"], f"categories of {name!r}"))
-
-
-def _vector(entry: Mapping[str, Any], name: str) -> Domain:
-    dims = _validate.integer(entry["vector"], f"vector of {name}", low=2, high=_MOST_ENTRIES)
-    if "length" in entry:
-        return Sphere(dims, _validate.positive(entry["length"], f"length of {name}"))
-    return Box(dims, *_span(entry, name))
-
-
-def _tensor(entry: Mapping[str, Any], name: str) -> Domain:
-    dims = entry["tensor"]
-    if not isinstance(dims, list) or len(dims) < 2:
-        raise ValueError(f"Expected tensor={dims!r} of {name!r} to be at least two sizes, e.g. [28, 28].")
-    sizes = tuple(_validate.integer(size, f"tensor of {name}", low=1, high=_MOST_ENTRIES) for size in dims)
-    if not 1 < math.prod(sizes) <= _MOST_ENTRIES:
-        raise ValueError(f"Expected tensor={dims!r} of {name!r} to have 2 to {_MOST_ENTRIES:,} entries.")
-    return TensorDomain(sizes, *_span(entry, name))
-
-
-_DOMAINS = {"number": _number, "category": _category, "vector": _vector, "tensor": _tensor}
-
-
-def _levels(entries: Any, name: str) -> tuple[tuple[float, float, float], ...]:
-    """Return the levels of a graded number in order, each (low, high, budget)."""
-    from noisette.mechanisms.graded.levelled import LevelledResponse
-
-    if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 3 for entry in entries):
-        raise ValueError(
-            f"Expected levels={entries!r} of {name!r} to be lists of low, high and budget, "
-            "e.g. [[0, 50, 2.0], [50, 100, 1.0]]."
-        )
-    made = LevelledResponse.from_levels(
-        [[_validate.number(number, f"levels of {name}") for number in entry] for entry in entries]
-    )
-    return tuple(zip(made.edges[:-1], made.edges[1:], made.epsilons, strict=True))
+def _interval(name: str, low: Any, high: Any) -> Interval:
+    """Return a public range."""
+    return Interval(*(_validate.number(limit, f"range of {name}") for limit in (low, high)))

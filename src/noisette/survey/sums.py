@@ -1,6 +1,6 @@
 """What reports add up to: one vector of integers, the same bits in whatever order and by whomever it was summed.
 
-For each part count, total and sum of squares of every quantity; for each number whose distribution can be found, how
+For each section count, total and sum of squares of every quantity; for each number whose distribution can be found, how
 many reports fell into each bin; for each breakdown the same sums of the number among the reports of each category.
 """
 
@@ -17,28 +17,33 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
-from noisette.enhancement.channel import report_edges
+from noisette.enhancement.channel import Channel, report_edges
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.survey.campaigns import Campaign, Rows
-from noisette.survey.parts import Part
-from noisette.survey.questions import Attribute
+from noisette.survey.questions import Question
+from noisette.survey.sections import Section
+from noisette.survey.survey import Rows, Survey
 
 BINS = 32  # of a number's range
 _LEAST_BINS = 3  # reports of fewer kinds tell a mean and no more
 
 
 @dataclass(frozen=True, eq=False)
-class Number:
-    """A number of a campaign that is reported by itself or in a record, and the bins that its reports are counted in.
+class Binned:
+    """A number that is asked by itself or in a record, and the bins that its reports are counted in.
 
-    ``place`` is that of its part, ``column`` its own among the part's attributes, None where it is alone.
+    ``place`` is that of its section, ``column`` its own among the section's questions, None where it is alone.
     """
 
-    attribute: Attribute
+    question: Question
     place: int
     column: int | None
     mechanism: Any
     edges: FloatArray | None
+
+    @cached_property
+    def channel(self) -> Channel:
+        """How the number's bins and those of its reports go together; takes up to a second when first used."""
+        return Channel.of(self.mechanism, bins=BINS)
 
     @property
     def bins(self) -> int:
@@ -47,19 +52,16 @@ class Number:
 
 
 class Layout:
-    """Where each sum of a campaign lies in the vector."""
+    """Where each sum of a survey lies in the vector."""
 
-    def __init__(self, campaign: Campaign) -> None:
-        self.campaign = campaign
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
         self.numbers = tuple(self._numbers())
         self.pairs = tuple(
-            (category, number)
-            for category in campaign.breakdown
-            for number in self.numbers
-            if number.column is not None
+            (category, number) for category in survey.breakdown for number in self.numbers if number.column is not None
         )
         self._end = 0
-        self.parts = [self._take((3, part.sums)) for part in campaign.parts]
+        self.sections = [self._take((3, section.sums)) for section in survey.sections]
         self.histograms = [self._take((number.bins,)) for number in self.numbers]
         self.crossed = [self._take((self.categories(category), 3)) for category, _ in self.pairs]
         self.size = self._end
@@ -68,36 +70,36 @@ class Layout:
     def name(self) -> str:
         """A name that changes with what the sums mean: if a later program counts in other bins, it sums anew."""
         edges = [number.edges.tobytes() for number in self.numbers if number.edges is not None]
-        text = f"{self.parts} {self.histograms} {self.crossed}".encode()
+        text = f"{self.sections} {self.histograms} {self.crossed}".encode()
         return hashlib.sha256(text + b"".join(edges)).hexdigest()[:16]
 
     def _take(self, shape: tuple[int, ...]) -> tuple[slice, tuple[int, ...]]:
         start, self._end = self._end, self._end + int(np.prod(shape))
         return slice(start, self._end), shape
 
-    def _numbers(self) -> Iterator[Number]:
-        for place, part in enumerate(self.campaign.parts):
-            for column, attribute in enumerate(part.attributes):
-                if attribute.kind == "number":
-                    inner = _inner(part, column)
-                    alone = inner is part.mechanism
-                    yield Number(attribute, place, None if alone else column, inner, _edges(inner))
+    def _numbers(self) -> Iterator[Binned]:
+        for place, section in enumerate(self.survey.sections):
+            for column, question in enumerate(section.questions):
+                if question.kind == "number":
+                    inner = section.inner(column)
+                    alone = inner is section.mechanism
+                    yield Binned(question, place, None if alone else column, inner, edges_of(inner))
 
     def categories(self, name: str) -> int:
         """Return how many values a category has."""
-        domain: Any = next(one.domain for one in self.campaign.attributes if one.name == name)
+        domain: Any = self.survey.question(name).domain
         return int(domain.size)
 
     def column(self, name: str) -> int:
-        """Return the place of an attribute in its record."""
-        part = self.campaign.parts[0]
-        return next(place for place, one in enumerate(part.attributes) if one.name == name)
+        """Return the place of a question in its record."""
+        asked = self.survey.sections[0].questions
+        return next(place for place, one in enumerate(asked) if one.name == name)
 
     def tally(self, rows: Rows) -> Sums:
         """Sum rows, refusing those that the mechanisms cannot have sent."""
         vector = np.zeros(self.size, dtype=np.int64)
-        for place, (part, (own, shape)) in enumerate(zip(self.campaign.parts, self.parts, strict=True)):
-            made = part.aggregate(rows[f"part{place}"])
+        for place, (section, (own, shape)) in enumerate(zip(self.survey.sections, self.sections, strict=True)):
+            made = section.aggregate(rows[f"part{place}"])
             vector[own] = np.stack([made.count, made.total, made.squares]).reshape(shape).ravel()
         for number, (own, _) in zip(self.numbers, self.histograms, strict=True):
             if number.edges is not None:
@@ -109,15 +111,15 @@ class Layout:
         return Sums(self, len(rows), vector)
 
     def _values(self, rows: Rows, place: int, column: int | None) -> tuple[IntArray, npt.NDArray[Any]]:
-        """Return who reported an attribute, and the reports about it."""
+        """Return who reported about a question, and the reports about it."""
         values = rows[f"part{place}"]
         if column is None:
             return np.arange(len(rows)), values
         who, where = np.nonzero(values[..., 0] == column)
-        part: SampledAttributes = self.campaign.parts[place].mechanism
-        return who, part.unpack(part.inner_mechanisms[column], values[who, where, 1:])
+        record: SampledAttributes = self.survey.sections[place].mechanism
+        return who, record.unpack(record.inner_mechanisms[column], values[who, where, 1:])
 
-    def _cross(self, rows: Rows, column: int, number: Number, shape: tuple[int, ...]) -> IntArray:
+    def _cross(self, rows: Rows, column: int, number: Binned, shape: tuple[int, ...]) -> IntArray:
         """Sum the reports about a number by what the same user reported as category, codes of randomised response."""
         sums = np.zeros(shape, dtype=np.int64)
         users, codes = self._values(rows, number.place, column)
@@ -146,7 +148,7 @@ class Sums:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sums):
             return NotImplemented
-        same = self.layout.campaign.mechanism.spec() == other.layout.campaign.mechanism.spec()
+        same = self.layout.survey.randomizer.spec() == other.layout.survey.randomizer.spec()
         return same and self.users == other.users and np.array_equal(self.vector, other.vector)
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, and an array has no hash
@@ -159,23 +161,22 @@ class Sums:
 
     @cached_property
     def aggregates(self) -> tuple[Aggregate, ...]:
-        """The aggregate of each part."""
-        campaign = self.layout.campaign
-        each = zip(campaign.parts, self.layout.parts, strict=True)
-        return tuple(self._aggregate(part, *self._read(where)) for part, where in each)
+        """The aggregate of each section."""
+        each = zip(self.layout.survey.sections, self.layout.sections, strict=True)
+        return tuple(self._aggregate(section, *self._read(where)) for section, where in each)
 
-    def _aggregate(self, part: Part, count: IntArray, total: IntArray, squares: IntArray) -> Aggregate:
-        return Aggregate(part.mechanism, self.users, count, total, squares, part.quantities)
+    def _aggregate(self, section: Section, count: IntArray, total: IntArray, squares: IntArray) -> Aggregate:
+        return Aggregate(section.mechanism, self.users, count, total, squares, section.quantities)
 
     def estimates(self) -> tuple[Estimate, ...]:
-        """Return the estimate of each part."""
+        """Return the estimate of each section."""
         return tuple(replace(one.estimate(), names=one.names) for one in self.aggregates)
 
-    def histogram(self, number: Number) -> IntArray:
+    def histogram(self, number: Binned) -> IntArray:
         """Return how many reports about a number fell into each of its bins."""
         return self._read(self.layout.histograms[self.layout.numbers.index(number)])
 
-    def crossed(self, category: str, number: Number) -> IntArray:
+    def crossed(self, category: str, number: Binned) -> IntArray:
         """Return count, total and squares of a number among the reports of each category."""
         return self._read(self.layout.crossed[self.layout.pairs.index((category, number))])
 
@@ -188,13 +189,7 @@ class Sums:
         return np.ascontiguousarray(self.vector, dtype="<i8").tobytes()
 
 
-def _inner(part: Part, column: int) -> Any:
-    """Return the mechanism of one attribute of a part."""
-    inner = getattr(part.mechanism, "inner_mechanisms", None)
-    return part.mechanism if inner is None else inner[column]
-
-
-def _edges(mechanism: Any) -> FloatArray | None:
+def edges_of(mechanism: Any) -> FloatArray | None:
     """Return the bins of a mechanism's reports, None where there are too few to tell more than a mean."""
     edges = report_edges(mechanism, bins=BINS)
     return edges if edges is not None and edges.size > _LEAST_BINS else None

@@ -49,7 +49,7 @@ def estimates(
         "expected_gain": gain,
         "guarantee": campaign.mechanism.guarantee.spec(),
         "dimensions": rows,
-        "attributes": shapes.attributes(campaign, whole, query.level),
+        "attributes": shapes.attributes(campaign.id, whole, query.level),
         "groups": _groups(campaign, layout, here, whole, query),
         "drift": drift(campaign, layout, sums),
     }

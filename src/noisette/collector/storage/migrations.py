@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from noisette.collector.storage import seen, tables
 from noisette.device.batches import Block
 from noisette.survey.campaigns import Campaign
-from noisette.survey.sums import Layout
 
 _LOCK = 0x4E5A434F  # of PostgreSQL, taken by whoever looks at the version
 _AT_ONCE = 10_000
@@ -49,7 +48,7 @@ def _pack_reports(connection: sa.Connection) -> None:
     )
     for name, definition in connection.execute(sa.select(tables.campaigns)).all():
         campaign = Campaign.from_wire(json.loads(definition))
-        layout = Layout(campaign)
+        layout = campaign.layout
         query = sa.text("SELECT DISTINCT period FROM reports WHERE campaign = :campaign")
         for period in connection.execute(query, {"campaign": name}).scalars().all():
             total, last = layout.nothing(), -1

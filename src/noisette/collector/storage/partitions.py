@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from noisette.aggregation import Partitioned
 from noisette.collector.storage import tables
 from noisette.survey.campaigns import Campaign, Rows
-from noisette.survey.sums import Layout, Sums
+from noisette.survey.sums import Sums
 
 _USERS = 200_000  # reports in a partition
 _BYTES = 1 << 23  # in a batch
@@ -78,7 +78,7 @@ def split_campaign(url: str, campaign: str, *, period: str | None = None, users:
         found = connection.execute(query.order_by(block.number).execution_options(yield_per=10_000))
         ranges = list(_ranges(((number, count) for number, count in found), users))
     partitions = tuple(BlockPartition(url, campaign, period, *each, asked.row) for each in ranges)
-    return Partitioned(Layout(asked).tally, total, partitions)
+    return Partitioned(asked.layout.tally, total, partitions)
 
 
 def _ranges(blocks: Iterator[tuple[int, int]], least: int) -> Iterator[tuple[int, int, int]]:

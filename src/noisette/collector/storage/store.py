@@ -85,7 +85,6 @@ class Store:
         self._writer = tables.open_engine(url, writes=True) if embedded else self._engine
         self._turn: Any = threading.Lock() if embedded else nullcontext()
         self._seen: Any = Fresh() if embedded else seen  # which digests are known, and how to add some
-        self._layouts: dict[str, Layout] = {}
         try:
             with self.writing() as connection:
                 migrate(connection)
@@ -105,10 +104,8 @@ class Store:
 
     def layout(self, campaign: Campaign) -> Layout:
         """Return where the sums of a campaign lie, which is found once."""
-        known = self._layouts.get(campaign.id)
-        if known is None or known.campaign is not campaign:
-            known = self._layouts[campaign.id] = Layout(campaign)
-        return known
+        found: Layout = campaign.layout
+        return found
 
     def register(self, campaign: Campaign) -> Campaign:
         """Store a campaign, or return the stored one if its terms are the same.

@@ -86,6 +86,6 @@ class Tracker:
 
 def _followed(campaign: Campaign) -> list[int]:
     """Return the places of the first quantities of each attribute among all."""
-    sizes = [len(attribute.quantities) for part in campaign.parts for attribute in part.attributes]
+    sizes = [len(one.quantities) for section in campaign.sections for one in section.questions]
     starts = np.cumsum([0, *sizes])[:-1].tolist()
     return [start + place for start, size in zip(starts, sizes, strict=True) for place in range(min(size, QUANTITIES))]

@@ -146,11 +146,11 @@ class Watched:
             return {"terms": campaign.terms(), "plan": self._plan, "audit": self._audit}
 
     def _examine(self) -> None:
-        """Compute the exact epsilon of each part's mechanism and hold it against what is promised."""
-        stated, parts = self._campaign.mechanism.guarantee, self._campaign.parts
+        """Compute the exact epsilon of each section's mechanism and hold it against what is promised."""
+        stated, sections = self._campaign.mechanism.guarantee, self._campaign.sections
         found: dict[str, Any] = {"promised": self._campaign.epsilon, "stated": stated.epsilon, "delta": stated.delta}
         try:
-            each = [exact_epsilon(part.mechanism, delta=part.mechanism.guarantee.delta) for part in parts]
+            each = [exact_epsilon(one.mechanism, delta=one.mechanism.guarantee.delta) for one in sections]
         except Exception as error:  # whatever it is, it is no reason to show nothing else
             self._audit = found | {"verdict": "unknown", "reason": f"{type(error).__name__}: {error}"}
             return

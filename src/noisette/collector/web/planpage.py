@@ -69,8 +69,8 @@ def _sentence(campaign: Campaign) -> str:
 def named(campaign: Campaign) -> str:
     """Return the names of the mechanisms, those of a record's attributes one by one."""
     found: list[str] = []
-    for part in campaign.parts:
-        inner = getattr(part.mechanism, "inner", part.mechanism.name)
+    for section in campaign.sections:
+        inner = getattr(section.mechanism, "inner", section.mechanism.name)
         found += [inner] if isinstance(inner, str) else list(inner)
     return ", ".join(found)
 
@@ -78,8 +78,8 @@ def named(campaign: Campaign) -> str:
 def _ranges(campaign: Campaign) -> list[float]:
     """Return how far each quantity can go."""
     spans: list[float] = []
-    for part in campaign.parts:
-        for one in part.attributes:
+    for section in campaign.sections:
+        for one in section.questions:
             domain: Any = one.domain
             wide = 2 * domain.radius if hasattr(domain, "radius") else None
             span = 1.0 if one.kind == "category" else wide or float(np.max(np.subtract(domain.high, domain.low)))

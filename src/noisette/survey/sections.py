@@ -1,4 +1,7 @@
-"""The mechanisms of a campaign: one for the plain attributes together, one for each vector, tensor or graded number."""
+"""Sections of a survey: the questions that one mechanism answers together, and the reports about them.
+
+All numbers and choices are one section; each vector, tensor and graded number is one by itself.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from noisette.domains import Attributes, Box, Categorical, Interval, TensorDomai
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.sampled import Reports, Sampled
-from noisette.survey.questions import Attribute
+from noisette.survey.questions import Question
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Some attributes and the mechanism that answers for them; its reports are arrays of one shape and type.
+class Section:
+    """Some questions and the mechanism that answers them together; its reports are arrays of one shape and type.
 
     A report of `Sampled` becomes rows of a dimension and its value. A tensor may be collected as a long vector.
     """
 
-    attributes: tuple[Attribute, ...]
+    questions: tuple[Question, ...]
     mechanism: Any
 
     def __post_init__(self) -> None:
@@ -37,18 +40,23 @@ class Part:
 
     @property
     def domain(self) -> Any:
-        """What the mechanism is asked about: the one attribute, or the record of all."""
-        return domain_of(self.attributes)
+        """What the mechanism is asked about: the one question, or the record of all."""
+        return domain_of(self.questions)
 
     @property
     def _flat_spec(self) -> Any:
-        first = self.attributes[0].domain
+        first = self.questions[0].domain
         return flat(first).spec() if isinstance(first, TensorDomain) else None
 
     @property
     def quantities(self) -> tuple[str, ...]:
         """Names of what is estimated."""
-        return tuple(name for attribute in self.attributes for name in attribute.quantities)
+        return tuple(name for one in self.questions for name in one.quantities)
+
+    def inner(self, place: int) -> Any:
+        """Return the mechanism of one question: that of the section, or its own in a record."""
+        inner = getattr(self.mechanism, "inner_mechanisms", None)
+        return self.mechanism if inner is None else inner[place]
 
     @cached_property
     def _layout(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -72,9 +80,9 @@ class Part:
         return self._layout[1]
 
     def privatize(self, coded: Sequence[npt.NDArray[Any]], *, rng: Rng = None) -> npt.NDArray[Any]:
-        """Return a report for each user; each attribute has its coded values along a first axis."""
+        """Return a report for each user; each question has its coded values along a first axis."""
         users = len(coded[0])
-        alone = len(self.attributes) == 1
+        alone = len(self.questions) == 1
         values = coded[0].reshape(users, *self.mechanism.domain.shape) if alone else np.stack(coded, axis=1)
         sent = self.mechanism.privatize(values, rng=rng)
         if isinstance(sent, Reports):
@@ -104,43 +112,43 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Several parts that every user answers, each with a budget of its own; the budgets add up."""
+    """Several sections that every user answers, each with a budget of its own; the budgets add up."""
 
-    parts: tuple[Part, ...]
+    sections: tuple[Section, ...]
 
     name = "together"
 
     @property
     def guarantee(self) -> Guarantee:
         """Return the guarantee of one user's whole answer, by composition."""
-        each = [part.mechanism.guarantee for part in self.parts]
+        each = [own.mechanism.guarantee for own in self.sections]
         return Guarantee(math.fsum(one.epsilon for one in each), math.fsum(one.delta for one in each))
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description."""
-        return {"mechanism": self.name, "parts": [part.mechanism.spec() for part in self.parts]}
+        return {"mechanism": self.name, "parts": [own.mechanism.spec() for own in self.sections]}
 
 
-def grouped(attributes: Sequence[Attribute]) -> list[tuple[Attribute, ...]]:
-    """Return the attributes that share a mechanism: all plain ones first, then each other one by itself."""
-    plain = tuple(one for one in attributes if one.plain)
-    return ([plain] if plain else []) + [(one,) for one in attributes if not one.plain]
+def grouped(questions: Sequence[Question]) -> list[tuple[Question, ...]]:
+    """Return the questions that share a mechanism: all plain ones first, then each other one by itself."""
+    plain = tuple(one for one in questions if one.plain)
+    return ([plain] if plain else []) + [(one,) for one in questions if not one.plain]
 
 
-def read_parts(attributes: Sequence[Attribute], spec: Any) -> tuple[Part, ...]:
-    """Build the parts again from the description of their mechanisms."""
-    asked = grouped(attributes)
+def read_sections(questions: Sequence[Question], spec: Any) -> tuple[Section, ...]:
+    """Build the sections again from the description of their mechanisms."""
+    asked = grouped(questions)
     specs = spec.get("parts") if isinstance(spec, Mapping) and spec.get("mechanism") == Together.name else [spec]
     if not isinstance(specs, list) or len(specs) != len(asked):
-        raise ValueError(f"Expected the mechanisms of {len(asked)} parts, got another number.")
-    return tuple(Part(own, from_spec(one)) for own, one in zip(asked, specs, strict=True))
+        raise ValueError(f"Expected the mechanisms of {len(asked)} sections, got another number.")
+    return tuple(Section(own, from_spec(one)) for own, one in zip(asked, specs, strict=True))
 
 
-def domain_of(attributes: tuple[Attribute, ...]) -> Any:
-    """Return the domain of one attribute, or of the record of several."""
-    if len(attributes) == 1:
-        return attributes[0].domain
-    return Attributes(tuple(one.domain for one in attributes), names=tuple(one.name for one in attributes))
+def domain_of(questions: tuple[Question, ...]) -> Any:
+    """Return the domain of one question, or of the record of several."""
+    if len(questions) == 1:
+        return questions[0].domain
+    return Attributes(tuple(one.domain for one in questions), names=tuple(one.name for one in questions))
 
 
 def flat(domain: TensorDomain) -> Box:

@@ -1,0 +1,242 @@
+"""Tables of answers: a DataFrame, an Arrow table, a dict of columns, a list of dicts or a file, column by column."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisette._validate import FloatArray, IntArray
+from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text
+
+if TYPE_CHECKING:
+    from noisette.survey.questions import Question
+
+_SHOWN = 8  # labels or columns in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Some rows of answers; it says where in their source a value stands, the first row being row 1."""
+
+    held: Mapping[str, Any]
+    rows: int
+    source: str = ""
+    before: int = 0
+    clipping: str = "Pass clip=True to move such numbers to the nearer end, or widen the range of the question."
+
+    def place(self, row: int, name: str) -> str:
+        """Say where a value stands."""
+        return f"{self.source}row {self.before + row + 1:,}, column {name!r}"
+
+    def numbers(self, name: str) -> FloatArray:
+        """Return a column of numbers, refusing what is missing, no number or not finite."""
+        found = as_numbers(self._arrow(name), partial(self.place, name=name))
+        self._check_finite(found, name)
+        return found
+
+    def codes(self, name: str, labels: Sequence[str]) -> IntArray:
+        """Return a column of labels as their places in a list."""
+        import pyarrow as pa
+
+        column = self._arrow(name)
+        if pa.types.is_dictionary(column.type) and not column.null_count:
+            own = Columns({name: column.dictionary}, len(column.dictionary))
+            places = own._places(name, labels)  # labels that nobody chose may be unknown
+            found = places[np.asarray(column.indices)] if len(places) else np.zeros(0, dtype=np.int64)
+        else:
+            found = self._places(name, labels)
+        if found.size and found.min() < 0:
+            row = int(np.argmin(found))
+            few = ", ".join(map(repr, labels[:_SHOWN])) + (", ..." if len(labels) > _SHOWN else "")
+            bad = column[row].as_py()
+            raise ValueError(
+                f"{self.place(row, name)}: {bad!r} is not among the labels {few}. "
+                "Add it to the survey, or map it to a label such as 'other' first."
+            )
+        return found
+
+    def _places(self, name: str, labels: Sequence[str]) -> IntArray:
+        """Return the place of each label, -1 where it is unknown."""
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        column = self._arrow(name)
+        if pa.types.is_boolean(column.type):
+            column = compute.if_else(column, "True", "False")
+        elif pa.types.is_floating(column.type):
+            raise ValueError(
+                f"{self.place(0, name)} holds numbers with a fraction, not labels. Turn them into texts first, "
+                "e.g. with map(str)."
+            )
+        text = as_text(column, partial(self.place, name=name))
+        found = compute.index_in(text, value_set=pa.array(labels, pa.string())).fill_null(-1)
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    def arrays(self, name: str, shape: tuple[int, ...]) -> FloatArray:
+        """Return vectors or tensors: a column of lists, an array with people along its first axis, or name[0] ..."""
+        if name not in self.held:
+            entries = [self.numbers(entry) for entry in entry_names(name, shape)]
+            return np.stack(entries, axis=1).reshape(self.rows, *shape)
+        held = self.held[name]
+        if not isinstance(held, np.ndarray) or held.ndim == 1:
+            first = next(iter(held), None)
+            if isinstance(first, np.ndarray) and first.ndim > 1:  # Arrow takes none of more than one axis
+                flat = [value.ravel() if isinstance(value, np.ndarray) else value for value in held]
+                held = Columns({name: flat}, self.rows, self.source, self.before)._arrow(name)
+            else:
+                held = self._arrow(name)
+            held = self._lists(name, held, int(np.prod(shape)))
+        flat = held.reshape(self.rows, -1)
+        if held.shape[1:] not in (shape, flat.shape[1:]) or flat.shape[1] != np.prod(shape):
+            raise ValueError(f"{self.place(0, name)}: expected an array of shape {shape}, got {held.shape[1:]}.")
+        if flat.dtype.kind not in "biuf":
+            raise ValueError(f"{self.place(0, name)} holds {flat.dtype}, not numbers.")
+        found = np.asarray(flat, dtype=np.float64).reshape(self.rows, *shape)
+        self._check_finite(found, name)
+        return found
+
+    def _lists(self, name: str, column: Any, entries: int) -> FloatArray:
+        """Return a column of lists, however deep they are, as rows of numbers."""
+        import pyarrow as pa
+
+        owner = np.arange(self.rows)
+        if column.null_count:
+            raise ValueError(f"{self.place(int(np.argmax(column.is_null())), name)}: the value is missing. {IMPUTE}")
+        while pa.types.is_nested(column.type) and not pa.types.is_struct(column.type):
+            fixed = pa.types.is_fixed_size_list(column.type)
+            owner = np.repeat(owner, column.type.list_size if fixed else np.asarray(column.value_lengths()))
+            column = column.flatten()
+        sizes = np.bincount(owner, minlength=self.rows)
+        wrong = sizes != entries
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(f"{self.place(row, name)}: expected {entries:,} numbers, got {int(sizes[row]):,}.")
+        return as_numbers(column, lambda entry: self.place(int(owner[entry]), name)).reshape(self.rows, entries)
+
+    def _arrow(self, name: str) -> Any:
+        """Return a column as one Arrow array, NaN and None being missing."""
+        import pyarrow as pa
+
+        held = self.held[name]
+        if isinstance(held, pa.ChunkedArray):
+            held = held.combine_chunks()
+        if not isinstance(held, pa.Array):
+            if isinstance(held, np.ndarray) and held.ndim != 1:
+                raise ValueError(f"Expected one value a person in column {name!r}, got an array of {held.shape}.")
+            try:
+                held = pa.array(held, from_pandas=True)
+            except (pa.ArrowException, OverflowError, ValueError):  # values of several kinds: the text shows the wrong
+                held = pa.array([None if value is None else str(value) for value in held], pa.string())
+        if isinstance(held, pa.ChunkedArray):
+            held = held.combine_chunks()
+        return held
+
+    def _check_finite(self, values: FloatArray, name: str) -> None:
+        finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+        if not finite.all():
+            row = int(np.argmin(finite))
+            shown = f", got {values[row]}" if values.ndim == 1 else ""
+            raise ValueError(f"{self.place(row, name)}: expected finite numbers{shown}. {IMPUTE}")
+
+
+def entry_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Return the columns of the entries of a vector or tensor: name[0], name[1], ..."""
+    return [f"{name}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
+
+
+def columns_of(data: Any, questions: Sequence[Question], groups: Iterable[str]) -> Columns:
+    """Return the columns that a survey needs; others are left alone.
+
+    >>> from noisette.survey.questions import Number
+    >>> columns_of([{"age": 30}, {"age": 41}], [Number("age", 0, 120)], []).numbers("age")
+    array([30., 41.])
+    """
+    present, take = _opened(data)
+    wanted = needed(questions, groups, present, "The data")
+    held = {name: take(name) for name in wanted}
+    sizes = {name: len(column) for name, column in held.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"Expected columns of one length, got {sizes}.")
+    rows = next(iter(sizes.values()))
+    if rows == 0:
+        raise ValueError("Expected at least one row of answers, got none.")
+    return Columns(held, rows)
+
+
+def columns_of_file(path: str | Path, questions: Sequence[Question], groups: Iterable[str]) -> Iterator[Columns]:
+    """Yield the rows of a CSV or Parquet file in blocks of constant memory."""
+    from noisette.aggregation import Table
+
+    present = Table.open(path).columns
+    table = Table.open(path, needed(questions, groups, present, str(path)))
+    for batch in table.batches():
+        held = dict(zip(batch.schema.names, batch.columns, strict=True))
+        yield Columns(held, batch.num_rows, f"{path}, ", table.rows_read)
+        table.rows_read += batch.num_rows
+
+
+def needed(questions: Sequence[Question], groups: Iterable[str], present: Iterable[str], source: str) -> list[str]:
+    """Return the columns to read, or say which one is missing."""
+    known, wanted = {str(name) for name in present}, []
+    for question in questions:
+        entries = entry_names(question.name, question.domain.shape) if question.domain.shape else []
+        whole = question.name in known or not entries or not known.issuperset(entries)
+        wanted += [question.name] if whole else entries
+    wanted += list(groups)
+    for name in wanted:
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            shown = ", ".join(map(repr, sorted(known)[:_SHOWN]))
+            raise ValueError(f"{source} lacks column {name!r}.{hint} The columns are {shown or 'none'}.")
+    return wanted
+
+
+def _opened(data: Any) -> tuple[list[str], Any]:
+    """Return the names of the columns, and a function that takes one."""
+    pandas, arrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
+    if isinstance(data, Mapping):
+        return list(data), lambda name: _list(data[name], name)
+    if pandas is not None and isinstance(data, pandas.DataFrame):
+        twice = data.columns[data.columns.duplicated()].tolist()
+        if twice:
+            raise ValueError(f"The data has two columns named {twice[0]!r}. Rename one.")
+        return [name for name in data.columns if isinstance(name, str)], lambda name: data[name]
+    if arrow is not None and isinstance(data, arrow.RecordBatch):
+        data = arrow.Table.from_batches([data])
+    elif hasattr(data, "__arrow_c_stream__"):  # what other libraries have for tables
+        arrow = import_module("pyarrow")
+        data = arrow.table(data)
+    if arrow is not None and isinstance(data, arrow.Table):
+        return data.column_names, data.column
+    if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
+        return list(data[0]), lambda name: _from_rows(data, name)
+    shown = f"{type(data).__name__} of {type(data[0]).__name__}" if isinstance(data, list) and data else repr(data)
+    raise TypeError(
+        "Expected a DataFrame, an Arrow table, a dict of columns or a list of dicts with at least one row, "
+        f"got {shown:.80}."
+    )
+
+
+def _list(column: Any, name: str) -> Any:
+    """Return a column of a dict, refusing what has no length."""
+    if isinstance(column, str) or not hasattr(column, "__len__"):
+        raise TypeError(f"Expected a list of answers in column {name!r}, got {column!r:.60}. For one person: [value].")
+    return column
+
+
+def _from_rows(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """Return a column of rows that are dicts."""
+    for place, row in enumerate(rows):
+        if name not in row:
+            raise ValueError(f"row {place + 1:,} lacks column {name!r}. Give every row an answer to every question.")
+    return [row[name] for row in rows]

@@ -1,0 +1,140 @@
+"""The plan of a survey: the error of every quantity in every group before anybody is asked, and a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisette import _validate
+from noisette.guarantees import Guarantee
+from noisette.prediction.targets import DOUBTFUL, NOT_WORTH, WORTH, verdict
+from noisette.survey.results import ALL
+from noisette.survey.survey import Survey
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NEAR_ONE = 1e-6  # shares of groups whose sum is off by no more are taken for rounded ones
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The error of one quantity in one group, for the worst distribution of answers."""
+
+    question: str
+    quantity: str
+    group: str
+    std_error: float
+    verdict: str
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyPlan:
+    """What a survey will tell from so many users: the standard error of every quantity in every group.
+
+    Errors are those about the people who answer, for the distribution of answers that is worst on average; if they
+    stand for a larger population, the scatter of such a sample comes on top, as it does in results. A verdict compares
+    an error with how far the quantity can be from what one would say without asking: "worth collecting" where the
+    error is at most half of that, "not worth collecting" where it is more.
+    """
+
+    survey: Survey
+    users: int
+    rows: tuple[Predicted, ...]
+
+    @classmethod
+    def of(cls, survey: Survey, users: int, shares: Mapping[str, Mapping[str, float]]) -> SurveyPlan:
+        """Predict; ``shares`` are those of the values of public groups."""
+        if unknown := sorted(set(shares) - set(survey.groups)):
+            raise ValueError(f"Expected shares of public groups, {list(survey.groups)}, got {unknown[0]!r}.")
+        sizes = {ALL: float(users)}
+        for name, values in survey.groups.items():
+            own = _shares(name, values, shares.get(name))
+            sizes |= {f"{name}={label}": users * own[label] for label in values}
+        found: dict[int, Any] = {}
+        rows: list[Predicted] = []
+        for group, size in sizes.items():
+            count = max(1, round(size))
+            if count not in found:
+                found[count] = dict(zip(survey.quantities, survey.predict(count).tolist(), strict=True))
+            for question in survey.questions:
+                for quantity, name in zip(question.estimated, question.quantities, strict=True):
+                    error = found[count][name] if size >= 1 else math.inf
+                    rows.append(Predicted(question.name, quantity, group, error, verdict(error**2, question.signal)))
+        return cls(survey, users, tuple(rows))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one person's answers spend."""
+        return self.survey.guarantee
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a sentence: what is worth asking, and what is not."""
+        if all(row.verdict == WORTH for row in self.rows):
+            return "Worth collecting: every answer, in every group, is told well apart from a guess."
+        told = []
+        for word in (NOT_WORTH, DOUBTFUL):
+            names: dict[str, list[str]] = {}
+            for row in self.rows:
+                if row.verdict == word and row.group not in names.setdefault(row.question, []):
+                    names[row.question].append(row.group)
+            listed = [
+                f"{question} ({'everywhere' if ALL in where else ', '.join(where)})"
+                for question, where in names.items()
+                if where
+            ]
+            told += [f"{word.capitalize()}: {'; '.join(listed)}."] if listed else []
+        good = sum(row.verdict == WORTH for row in self.rows)
+        remedy = "Ask more people, ask less, make groups larger, or raise epsilon."
+        return f"{good} of {len(self.rows)} answers are worth collecting. {' '.join(told)} {remedy}"
+
+    def table(self) -> pd.DataFrame:
+        """Return a row for every quantity in every group."""
+        import pandas as pd
+
+        columns = ("question", "quantity", "group", "std_error", "verdict")
+        return pd.DataFrame.from_records([tuple(vars(row).values()) for row in self.rows], columns=list(columns))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON description."""
+        return {
+            "users": self.users,
+            "guarantee": self.guarantee.spec(),
+            "mechanisms": mechanisms(self.survey),
+            "verdict": self.verdict,
+            "rows": [vars(row).copy() for row in self.rows],
+        }
+
+    def __repr__(self) -> str:
+        return f"SurveyPlan({self.users:,} users, {len(self.rows)} quantities: {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        from noisette.survey.charts import page
+
+        return page(f"Plan for {self.users:,} users", self.table(), f"{self.verdict} {self.guarantee}.")
+
+
+def mechanisms(survey: Survey) -> dict[str, str]:
+    """Return the name of the mechanism of each question."""
+    return {
+        one.name: str(section.inner(place).name)
+        for section in survey.sections
+        for place, one in enumerate(section.questions)
+    }
+
+
+def _shares(name: str, values: Any, given: Mapping[str, float] | None) -> dict[str, float]:
+    """Return the share of each value of a group."""
+    if given is None:
+        return dict.fromkeys(values, 1 / len(values))
+    if set(given) != set(values):
+        raise ValueError(f"Expected a share for each value of {name!r}, {list(values)}, got {list(given)}.")
+    found = {label: _validate.number(given[label], f"share of {label}") for label in values}
+    if min(found.values()) < 0 or not abs(float(np.sum(list(found.values()))) - 1) <= _NEAR_ONE:
+        raise ValueError(f"Expected shares of {name!r} >= 0 that add up to 1, got {dict(given)}.")
+    return found

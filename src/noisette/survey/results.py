@@ -1,0 +1,430 @@
+"""What reports say: estimates with intervals, distributions, groups and their differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from noisette import _validate
+from noisette._validate import FloatArray
+from noisette.core import Estimate
+from noisette.enhancement import METHODS, enhance
+from noisette.survey.breakdowns import broken_down
+from noisette.survey.distributions import Shape, piece, quantiles, shape_of
+from noisette.survey.questions import Question
+from noisette.survey.reports import SurveyReports, check_same
+from noisette.survey.sums import Sums
+from noisette.survey.survey import Survey
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALL = "all"  # the group of everybody
+COLUMNS = ("question", "quantity", "group", "value", "std_error", "low", "high", "reports")
+_MOST_COMPARED = 2_000_000  # rows of differences
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyAggregate:
+    """What a server keeps of a survey's reports: sums for each combination of public groups that has any."""
+
+    survey: Survey
+    cells: Mapping[int, Sums]
+
+    @classmethod
+    def nothing(cls, survey: Survey) -> SurveyAggregate:
+        """Return the sums of no report."""
+        return cls(survey, {})
+
+    @classmethod
+    def of(cls, reports: SurveyReports) -> SurveyAggregate:
+        """Sum reports, refusing those that the mechanisms cannot have sent."""
+        survey, cells = reports.survey, reports.cells
+        if not len(reports):
+            return cls.nothing(survey)
+        if cells is None:
+            return cls(survey, {0: survey.layout.tally(reports.rows)})
+        order = np.argsort(cells, kind="stable")
+        ends = np.searchsorted(cells[order], np.arange(survey.cells + 1))
+        found = {
+            cell: survey.layout.tally(reports.rows[order[ends[cell] : ends[cell + 1]]])
+            for cell in range(survey.cells)
+            if ends[cell] < ends[cell + 1]
+        }
+        return cls(survey, found)
+
+    @property
+    def users(self) -> int:
+        """How many people reported."""
+        return sum(sums.users for sums in self.cells.values())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SurveyAggregate):
+            return NotImplemented
+        return self.survey == other.survey and dict(self.cells) == dict(other.cells)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content
+
+    def __add__(self, other: SurveyAggregate) -> SurveyAggregate:
+        return self.merge(other)
+
+    def merge(self, other: SurveyAggregate) -> SurveyAggregate:
+        """Return the sums of both."""
+        if not isinstance(other, SurveyAggregate):
+            raise TypeError(f"Expected an aggregate of a survey to merge, got {type(other).__name__}.")
+        check_same(self.survey, other.survey)
+        found = dict(self.cells)
+        for cell, sums in other.cells.items():
+            found[cell] = found[cell] + sums if cell in found else sums
+        return SurveyAggregate(self.survey, found)
+
+    def results(self, *, enhance: str = "none", level: float = 0.95) -> Results:
+        """Estimate from the sums; ``enhance`` names a free post-processing."""
+        if enhance not in METHODS:
+            raise ValueError(f"Unknown method {enhance!r}; expected one of {sorted(METHODS)}.")
+        if not 0 < level < 1:
+            raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
+        return Results(self, enhance, level)
+
+
+@dataclass(frozen=True, eq=False)
+class Results(Mapping[str, "Answer"]):
+    """Everything that reports say about a survey: ``results["age"]`` about one question, ``by`` within groups.
+
+    ``level`` is the confidence of intervals, which hold for each quantity by itself.
+    """
+
+    aggregate: SurveyAggregate
+    method: str = "none"
+    level: float = 0.95
+    group: str = ALL
+
+    @property
+    def survey(self) -> Survey:
+        """What was asked."""
+        return self.aggregate.survey
+
+    @property
+    def users(self) -> int:
+        """How many people reported."""
+        return self.aggregate.users
+
+    @cached_property
+    def sums(self) -> Sums:
+        """The sums of all people in these results."""
+        return sum(self.aggregate.cells.values(), start=self.survey.layout.nothing())
+
+    @cached_property
+    def _answers(self) -> dict[str, Answer]:
+        found = {}
+        for section, raw in zip(self.survey.sections, self.sums.estimates(), strict=True):
+            made = enhance(raw, method=self.method) if self.method != "none" and self.users else raw
+            start = 0
+            for question in section.questions:
+                size = len(question.quantities)
+                found[question.name] = Answer(question, piece(made, start, size), self)
+                start += size
+        return {one.name: found[one.name] for one in self.survey.questions}
+
+    def __getitem__(self, name: str) -> Answer:
+        if name not in self._answers:
+            self.survey.question(name)  # raises, naming the questions there are
+        return self._answers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __repr__(self) -> str:
+        return f"Results({len(self)} questions, {self.users:,} reports)"
+
+    # --- groups
+
+    def by(self, name: str) -> GroupedResults:
+        """Return the results within each value of a public group, or of a choice that numbers are broken down by."""
+        if name in self.survey.breakdown:
+            return GroupedResults(name, {}, self._broken_down(name))
+        found = {}
+        for label, cells in self.survey.members(name).items():
+            own = {cell: sums for cell, sums in self.aggregate.cells.items() if cell in set(cells.tolist())}
+            aggregate = SurveyAggregate(self.survey, own)
+            found[label] = Results(aggregate, self.method, self.level, f"{name}={label}")
+        return GroupedResults(name, found, ())
+
+    def _broken_down(self, name: str) -> tuple[tuple[Any, ...], ...]:
+        rows = []
+        for one in broken_down(self.survey.layout, self.sums, name, self.level):
+            for found in one["dimensions"]:
+                told = (found[key] for key in ("value", "std_error", "low", "high"))
+                numbers = [math.nan if number is None else number for number in told]
+                rows.append((found["name"], "mean", f"{name}={one['value']}", *numbers, found["reports"]))
+        return tuple(rows)
+
+    def compare(self, name: str, *, level: float | None = None) -> pd.DataFrame:
+        """Return the difference of every quantity between every two values of a public group, with a test.
+
+        Formula: the difference of two estimates from different people has the variance of both together; ``p_value``
+        is that of the two-sided z test of no difference. Many differences are looked at: all intervals of the table
+        hold together with probability ``level`` (Bonferroni), and ``adjusted`` are Holm's p-values, of which any below
+        0.05 is a difference, at a chance of 0.05 for a false alarm anywhere in the table. `attrs` says so too.
+        """
+        import pandas as pd
+
+        if name in self.survey.breakdown:
+            raise ValueError(
+                f"People of different {name!r} are compared only by chance: their group is private, so the estimates "
+                "within it go together. Make it a public group to compare."
+            )
+        level = self.level if level is None else level
+        each = list(self.by(name).values())
+        pairs = [(a, b) for a in range(len(each)) for b in range(a + 1, len(each))]
+        if not pairs:
+            raise ValueError(f"Expected at least two values of {name!r} to compare.")
+        names = [(one.name, quantity) for one in self.survey.questions for quantity in one.estimated]
+        if len(pairs) * len(names) > _MOST_COMPARED:
+            raise ValueError(f"Expected at most {_MOST_COMPARED:,} differences. Compare fewer groups or quantities.")
+        values, errors = (
+            np.stack([np.concatenate([getattr(a.estimate, of) for a in one.values()]) for one in each])
+            for of in ("value", "std_error")
+        )
+        first, second = (np.asarray(side) for side in zip(*pairs, strict=True))
+        gap = (values[second] - values[first]).ravel()
+        error = np.sqrt(errors[first] ** 2 + errors[second] ** 2).ravel()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            chance = np.where(np.isfinite(gap / error), 2 * ndtr(-np.abs(gap / error)), np.nan)
+        tests = max(1, int(np.isfinite(chance).sum()))
+        radius = float(ndtri(1 - (1 - level) / (2 * tests))) * error
+        labels = list(self.survey.groups[name])
+        table = pd.DataFrame(
+            {
+                "question": [question for question, _ in names] * len(pairs),
+                "quantity": [quantity for _, quantity in names] * len(pairs),
+                "a": np.repeat([labels[a] for a, _ in pairs], len(names)),
+                "b": np.repeat([labels[b] for _, b in pairs], len(names)),
+                "difference": gap,
+                "std_error": error,
+                "low": gap - radius,
+                "high": gap + radius,
+                "p_value": chance,
+                "adjusted": holm(chance),
+            }
+        )
+        table.attrs["note"] = (
+            f"{tests:,} differences (b - a) between values of {name!r}. All {level:.0%} intervals hold together "
+            "(Bonferroni); the adjusted p-values are Holm's, for all tests of this table together."
+        )
+        return table
+
+    # --- tables and pictures
+
+    def _rows(self, level: float) -> Iterator[tuple[Any, ...]]:
+        for answer in self.values():
+            low, high = answer.estimate.interval(level)
+            each = zip(
+                answer.question.estimated, answer.estimate.value, answer.estimate.std_error, low, high, strict=True
+            )
+            counts = answer.estimate.count.tolist()
+            for row, count in zip(each, counts, strict=True):
+                yield answer.question.name, row[0], self.group, *map(float, row[1:]), count
+
+    def table(self, *, level: float | None = None) -> pd.DataFrame:
+        """Return a tidy table: everybody first, then each value of each public group, then private breakdowns."""
+        level = self.level if level is None else level
+        rows = list(self._rows(level))
+        if self.group == ALL:
+            for name in self.survey.groups:
+                for one in self.by(name).values():
+                    rows += one._rows(level)
+            for name in self.survey.breakdown:
+                rows += replace(self, level=level)._broken_down(name)
+        return _frame(rows)
+
+    def plot(self) -> Any:
+        """Return a figure of all questions with 95 % intervals, one row for each; needs plotly."""
+        from noisette.survey.charts import results_figure
+
+        return results_figure(self)
+
+    def _repr_html_(self) -> str:
+        from noisette.survey.charts import page
+
+        head = f"{self.users:,} reports" + ("" if self.group == ALL else f", {self.group}")
+        note = f"Intervals of {self.level:.0%} hold for each quantity by itself. {self.survey.guarantee}."
+        return page(head, self.table(), note)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedResults(Mapping[str, Results]):
+    """Results within each value of a group, by value; a private choice has only a table, as nobody's group is known."""
+
+    name: str
+    groups: Mapping[str, Results]
+    private: tuple[tuple[Any, ...], ...] = ()
+
+    def __getitem__(self, label: str) -> Results:
+        if self.private:
+            raise KeyError(f"The group {self.name!r} is private: table() has the means within it.")
+        if label not in self.groups:
+            raise KeyError(f"No value {label!r} of {self.name!r}; the values are {', '.join(self.groups)}.")
+        return self.groups[label]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def table(self) -> pd.DataFrame:
+        """Return a tidy table of all values of the group."""
+        return _frame([row for one in self.values() for row in one._rows(one.level)] + list(self.private))
+
+    def _repr_html_(self) -> str:
+        from noisette.survey.charts import page
+
+        return page(f"By {self.name}", self.table(), "")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the reports say about one question."""
+
+    question: Question
+    estimate: Estimate
+    results: Results
+
+    def __repr__(self) -> str:
+        return f"Answer({self.question.name!r}, {int(self.estimate.count.max()):,} reports)"
+
+    @property
+    def reports(self) -> int:
+        """How many reports are about the question; fewer than people where each answers some questions only."""
+        return int(self.estimate.count.max())
+
+    @property
+    def mean(self) -> Any:
+        """The mean: a number, or an array of the shape of a vector or tensor."""
+        return self._shaped(self.estimate.value)
+
+    @property
+    def std_error(self) -> Any:
+        """The standard error of the mean, or of each share."""
+        if self.question.kind == "category":
+            return self._series(self.estimate.std_error)
+        return self._shaped(self.estimate.std_error)
+
+    def _shaped(self, values: FloatArray) -> Any:
+        if self.question.kind == "category":
+            raise AttributeError(f"A choice such as {self.question.name!r} has no mean. Take its shares.")
+        shape = self.question.domain.shape
+        return values.reshape(shape) if shape else float(values[0])
+
+    @property
+    def shares(self) -> pd.Series:
+        """The share of each label, unbiased: a rare one may come out below zero."""
+        if self.question.kind != "category":
+            raise AttributeError(f"{self.question.name!r} is no choice: it has a mean.")
+        return self._series(self.estimate.value)
+
+    def _series(self, values: FloatArray) -> pd.Series:
+        import pandas as pd
+
+        return pd.Series(values, index=pd.Index(self.question.estimated, name=self.question.name), name="share")
+
+    def interval(self, level: float | None = None) -> Any:
+        """Return both ends of the interval of the mean, or a table of those of the shares by label."""
+        low, high = self.estimate.interval(self.results.level if level is None else level)
+        if self.question.kind != "category":
+            return self._shaped(low), self._shaped(high)
+        import pandas as pd
+
+        return pd.DataFrame({"low": self._series(low), "high": self._series(high)})
+
+    @cached_property
+    def _shape(self) -> Shape:
+        found = shape_of(self.results.sums, self.question)
+        if isinstance(found, str):
+            raise ValueError(f"The distribution of {self.question.name!r} is not told. {found}")
+        return found
+
+    @cached_property
+    def _bins(self) -> FloatArray:
+        return self._shape.shares()
+
+    def quantile(self, chance: float) -> float:
+        """Return the value below which this share of people lies: 0.5 gives the median.
+
+        It is read off the smoothed distribution, see `histogram`.
+        """
+        return float(quantiles(self._shape.edges, self._bins, (_chance(chance),))[0])
+
+    def quantile_interval(self, chance: float, level: float | None = None) -> tuple[float, float]:
+        """Return an interval for a quantile that holds with probability ``level`` at least, at any distribution.
+
+        Nothing is assumed about smoothness, so it is wide.
+        """
+        level = self.results.level if level is None else level
+        if not 0 < level < 1:
+            raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
+        low, high = self._shape.quantile_interval(_chance(chance), level)
+        value = self.quantile(chance)
+        return min(low, value), max(high, value)
+
+    def histogram(self, bins: int = 20) -> pd.DataFrame:
+        """Return the share of people in each of so many bins of the range: a picture, smoothed, without an interval."""
+        import pandas as pd
+
+        count = _validate.integer(bins, "bins", low=1, high=1000)
+        edges, shares = self._shape.edges, self._bins
+        ends = np.linspace(edges[0], edges[-1], count + 1)
+        below = np.interp(ends, edges, np.concatenate([[0.0], np.cumsum(shares / shares.sum())]))
+        return pd.DataFrame({"low": ends[:-1], "high": ends[1:], "share": np.diff(below)})
+
+    def table(self) -> pd.DataFrame:
+        """Return the rows of `Results.table` about this question."""
+        found = self.results.table()
+        return found[found["question"] == self.question.name].reset_index(drop=True)
+
+    def plot(self) -> Any:
+        """Return a figure: the distribution where it is wanted, else the estimates with intervals; needs plotly."""
+        from noisette.survey.charts import answer_figure
+
+        return answer_figure(self)
+
+    def _repr_html_(self) -> str:
+        from noisette.survey.charts import page
+
+        return page(self.question.name, self.table(), "")
+
+
+def holm(chances: FloatArray) -> FloatArray:
+    """Return p-values adjusted for all tests together, those that are NaN left out (Holm 1979).
+
+    >>> holm(np.asarray([0.01, 0.04, 0.03])).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    found = np.full(chances.shape, np.nan)
+    known = np.flatnonzero(np.isfinite(chances))
+    order = known[np.argsort(chances[known], kind="stable")]
+    steps = chances[order] * (order.size - np.arange(order.size))
+    found[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if order.size else steps
+    return found
+
+
+def _chance(chance: float) -> float:
+    if not 0 <= _validate.number(chance, "quantile") <= 1:
+        raise ValueError(f"Expected a quantile in [0, 1], got {chance!r}. The median is 0.5.")
+    return float(chance)
+
+
+def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame.from_records(rows, columns=list(COLUMNS))

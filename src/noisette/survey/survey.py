@@ -1,0 +1,495 @@
+"""A survey: what is asked of people and at which budget, the mechanisms that answer, and the way to results."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette import _random, _validate
+from noisette._random import Rng
+from noisette._validate import FloatArray, IntArray
+from noisette.guarantees import Guarantee
+from noisette.survey.questions import Question, read_question, text, texts
+from noisette.survey.sections import Section, Together, read_sections
+
+if TYPE_CHECKING:
+    from noisette.survey.columns import Columns
+    from noisette.survey.plans import SurveyPlan
+    from noisette.survey.reports import SurveyReports
+    from noisette.survey.results import Results, SurveyAggregate
+    from noisette.survey.sums import Layout
+
+MOST_CELLS = 1000  # of public groups, all combinations of their values
+FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "breakdown", "mechanism", "report", "users"})
+OLD_NAMES = {"attributes": "questions", "public_group": "groups"}  # in files, which both are read
+LIFE = frozenset({"id", "title", "period", "answers", "tokens"})  # what a campaign adds
+_USUAL_USERS = 10_000  # to compare mechanisms for, where nobody says how many are hoped for
+
+T = TypeVar("T")
+Rows = npt.NDArray[Any]  # structured: one row a user, one field a section
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """Questions, and the budget that one person's answers to all of them spend.
+
+    ``groups`` are public: people state theirs openly, and everything is estimated within each. ``breakdown`` names
+    choices of the survey, which stay private, within which the means of the numbers are estimated. ``mechanism`` is
+    "auto", one name for all questions that it fits, or a name for each question; ``report`` how many numbers and
+    choices each person reports, chosen by default. ``users`` is how many are hoped for.
+
+    >>> from noisette.survey.questions import Choice, Number
+    >>> survey = Survey([Number("age", 18, 99), Choice("diet", ["none", "vegan"])], epsilon=4.0)
+    >>> reports = survey.privatize({"age": [30, 41, 55, 60], "diet": ["none", "vegan", "none", "none"]}, rng=7)
+    >>> results = survey.estimate(reports)
+    >>> results["diet"].shares.index.tolist()
+    ['none', 'vegan']
+    """
+
+    questions: Sequence[Question]
+    _: KW_ONLY
+    epsilon: float
+    delta: float = 0.0
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    breakdown: Sequence[str] = ()
+    mechanism: str | Mapping[str, str] = "auto"
+    report: int | None = None
+    users: int | None = None
+    sections: tuple[Section, ...] = ()
+
+    def __post_init__(self) -> None:
+        questions = _questions(self.questions)
+        plain = sum(one.plain for one in questions)
+        checked: dict[str, Any] = {
+            "questions": questions,
+            "epsilon": _validate.epsilon(self.epsilon),
+            "delta": _validate.delta(self.delta),
+            "groups": _groups(self.groups, {one.name for one in questions}),
+            "breakdown": _breakdown(self.breakdown, questions),
+            "mechanism": _asked(self.mechanism),
+            "report": None
+            if self.report is None
+            else _validate.integer(self.report, "report", low=1, high=plain or None),
+            "users": None if self.users is None else _validate.integer(self.users, "users", low=1),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if not self.sections:
+            from noisette.survey.choosing import Budget, choose  # a device chooses nothing
+
+            budget = Budget(self.epsilon, self.delta, self.users or _USUAL_USERS)
+            made = choose(questions, budget, checked["mechanism"], checked["report"], checked["breakdown"])
+            object.__setattr__(self, "sections", made)
+
+    # --- what is asked, in a file and for another process
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Survey:
+        """Read a survey from a YAML file; of a campaign's file it is what is asked."""
+        return named_errors(path, lambda: cls.from_dict(read_fields(path)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the survey to a YAML file, which appears whole or not at all."""
+        import yaml
+
+        from noisette._files import whole_file
+
+        told = {name: value for name, value in self.terms().items() if value not in (None, [], {})}
+        with whole_file(Path(path)) as stream:
+            stream.write(yaml.safe_dump(told, sort_keys=False, allow_unicode=True).encode())
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Survey:
+        """Check a survey as it was written, and choose its mechanisms."""
+        return cls(**_terms(fields))
+
+    def terms(self) -> dict[str, Any]:
+        """Return the survey as an analyst would write it, with every default spelt out."""
+        return {
+            "questions": [one.written() for one in self.questions],
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "groups": {name: list(values) for name, values in self.groups.items()},
+            "breakdown": list(self.breakdown),
+            "mechanism": self.mechanism if isinstance(self.mechanism, str) else dict(self.mechanism),
+            "report": self.report,
+            "users": self.users,
+        }
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description with the mechanisms as they were chosen; `from_spec` reads it back."""
+        return self.terms() | {"spec": self.randomizer.spec()}
+
+    @classmethod
+    def from_spec(cls, fields: Any) -> Survey:
+        """Rebuild a survey with the mechanisms that its description names; nothing is chosen anew."""
+        if not isinstance(fields, Mapping):
+            raise TypeError(f"Expected the description of a survey, got {fields!r:.60}.")
+        terms = _terms({name: value for name, value in fields.items() if name != "spec"})
+        return cls(**terms, sections=read_sections(terms["questions"], fields.get("spec", {})))
+
+    def __eq__(self, other: object) -> bool:
+        return self.spec() == other.spec() if isinstance(other, Survey) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content
+
+    # --- what answers
+
+    @cached_property
+    def randomizer(self) -> Any:
+        """The one mechanism, or those of all sections together."""
+        return self.sections[0].mechanism if len(self.sections) == 1 else Together(self.sections)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one person's answers to all questions spend."""
+        found: Guarantee = self.randomizer.guarantee
+        return found
+
+    @cached_property
+    def quantities(self) -> tuple[str, ...]:
+        """Names of the means and shares that are estimated, section by section."""
+        return tuple(name for section in self.sections for name in section.quantities)
+
+    def question(self, name: str) -> Question:
+        """Return a question by its name."""
+        for one in self.questions:
+            if one.name == name:
+                return one
+        raise KeyError(f"No question {name!r}; the questions are {', '.join(one.name for one in self.questions)}.")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where each sum of reports lies."""
+        from noisette.survey.sums import Layout
+
+        return Layout(self)
+
+    # --- public groups
+
+    @property
+    def cells(self) -> int:
+        """How many combinations of public groups there are."""
+        return math.prod(len(values) for values in self.groups.values())
+
+    def members(self, group: str) -> dict[str, IntArray]:
+        """Return for each value of a public group the cells that it is made of."""
+        if group not in self.groups:
+            raise KeyError(f"No public group {group!r}; the groups are {', '.join(self.groups) or 'none'}.")
+        shape = [len(values) for values in self.groups.values()]
+        place = list(self.groups).index(group)
+        own = np.moveaxis(np.arange(self.cells).reshape(shape), place, 0)
+        return {label: cells.ravel() for label, cells in zip(self.groups[group], own, strict=True)}
+
+    def _cells(self, columns: Columns) -> npt.NDArray[Any] | None:
+        """Return the cell of each row."""
+        if not self.groups:
+            return None
+        found = np.zeros(columns.rows, dtype=np.int64)
+        for name, values in self.groups.items():
+            found = found * len(values) + columns.codes(name, values)
+        return found.astype(np.uint16)
+
+    # --- before collecting
+
+    def plan(self, users: int | None = None, *, shares: Mapping[str, Mapping[str, float]] | None = None) -> SurveyPlan:
+        """Predict the error of every quantity in every group, and judge whether it is worth asking.
+
+        ``shares`` says for a group how many of the users have each value; they are as many for each by default.
+        """
+        from noisette.survey.plans import SurveyPlan
+
+        count = self.users if users is None else _validate.integer(users, "users", low=1)
+        if count is None:
+            raise ValueError("Expected how many users will answer, e.g. survey.plan(users=20_000).")
+        return SurveyPlan.of(self, count, shares or {})
+
+    def predict(self, users: int) -> FloatArray:
+        """Return the standard error of each quantity for so many reporting users.
+
+        It is that of the worst distribution: of the numbers, or of the choices on average. A single label that many
+        users share can have a somewhat larger error, the others then have a smaller one.
+        """
+        from noisette.prediction import deviation
+
+        found = [(deviation(one.mechanism, users=users).std, len(one.quantities)) for one in self.sections]
+        return np.concatenate([np.broadcast_to(np.asarray(std, dtype=np.float64), (size,)) for std, size in found])
+
+    # --- on the device
+
+    def encode(self, values: Mapping[str, Any], *, clip: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """Return one person's answers as mechanisms take them: labels as codes, numbers clipped where asked."""
+        names = [one.name for one in self.questions]
+        if not isinstance(values, Mapping) or set(values) != set(names):
+            got = sorted(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
+            raise ValueError(f"Expected a value for each of {', '.join(names)}, got {got}.")
+        return {one.name: one.code(values[one.name], clip=clip) for one in self.questions}
+
+    def answer(self, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> Any:
+        """Return one person's report as JSON: a number or lists of numbers, or a list of these, one for a section."""
+        coded = {name: value[None] for name, value in self.encode(values, clip=clip).items()}
+        return self.written(self.privatize_coded(coded, rng=rng)[0])
+
+    def written(self, row: Any) -> Any:
+        """Return the row of one report as JSON has it."""
+        sent = [row[name].tolist() for name in self.row.names or ()]
+        return sent[0] if len(sent) == 1 else sent
+
+    def privatize(self, data: Any, *, clip: bool = False, rng: Rng = None) -> SurveyReports:
+        """Return a report for each row of a DataFrame, an Arrow table, a dict of columns or a list of dicts.
+
+        Columns have the names of the questions and of the public groups; others are left alone. Nothing is reported
+        unless every answer is admissible; numbers outside their range are moved to its nearer end where ``clip``.
+        """
+        from noisette.survey.columns import columns_of
+
+        return self._privatized(columns_of(data, self.questions, self.groups), clip=clip, rng=rng)
+
+    def _privatized(self, columns: Columns, *, clip: bool, rng: Rng) -> SurveyReports:
+        from noisette.survey.reports import SurveyReports
+
+        coded = {one.name: one.column(columns, clip=clip) for one in self.questions}
+        return SurveyReports(self, self.privatize_coded(coded, rng=rng), self._cells(columns))
+
+    def privatize_file(
+        self,
+        path: str | os.PathLike[str],
+        output: str | os.PathLike[str],
+        *,
+        clip: bool = False,
+        rng: Rng = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Turn a CSV or Parquet file of any size into a file of reports, and return the number of reports.
+
+        The memory does not grow with the file. The reports appear whole or not at all.
+        """
+        from noisette.survey.columns import columns_of_file
+        from noisette.survey.reports import write
+
+        if os.path.exists(output) and os.path.realpath(output) == os.path.realpath(path):
+            raise ValueError(f"The output {output} is the input: it would replace the raw data. Name another file.")
+        source = _random.generator(rng)
+
+        def batches() -> Iterator[SurveyReports]:
+            for columns in columns_of_file(Path(path), self.questions, self.groups):
+                yield self._privatized(columns, clip=clip, rng=source)
+                if on_progress is not None:
+                    on_progress(columns.rows)
+
+        return write(Path(output), self, batches())
+
+    def privatize_coded(self, coded: Mapping[str, npt.NDArray[Any]], *, rng: Rng = None) -> Rows:
+        """Return the reports of many users as rows; each question has its values, labels as codes, along one axis."""
+        source = _random.generator(rng)
+        sent = [own.privatize([coded[one.name] for one in own.questions], rng=source) for own in self.sections]
+        found = np.zeros(len(sent[0]), dtype=self.row)
+        for name, reports in zip(self.row.names or (), sent, strict=True):
+            found[name] = reports
+        return found
+
+    # --- reports
+
+    @cached_property
+    def row(self) -> np.dtype[Any]:
+        """The type of one user's report in memory, in a file, in a binary batch and in the database."""
+        return np.dtype([(f"part{place}", own.dtype, own.shape) for place, own in enumerate(self.sections)])
+
+    def rows(self, reports: Sequence[Any]) -> Rows:
+        """Return reports that were JSON as rows, refusing what has another shape or type."""
+        found = np.zeros(len(reports), dtype=self.row)
+        several = len(self.sections) > 1
+        if several and not all(isinstance(one, list) and len(one) == len(self.sections) for one in reports):
+            raise ValueError(f"Expected a report to be a list of {len(self.sections)}, one for each section.")
+        for place, section in enumerate(self.sections):
+            own = [one[place] for one in reports] if several else reports
+            found[f"part{place}"] = _array(section, own)
+        return found
+
+    def decode(self, reports: Sequence[Any]) -> Rows:
+        """Return reports that were JSON as rows, refusing what the mechanisms cannot have sent."""
+        found = self.rows(reports)
+        self.check(found)
+        return found
+
+    def check(self, rows: Rows) -> None:
+        """Refuse rows that the mechanisms cannot have sent."""
+        for place, section in enumerate(self.sections):
+            values = rows[f"part{place}"]
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise ValueError("Expected the numbers of a report to be finite.")
+            section.aggregate(values)
+
+    def aggregate(self, reports: Any) -> SurveyAggregate:
+        """Sum reports, a file of them, or several of either; the sums of any cut into batches add up to the same bits.
+
+        ``a + b`` and ``a.merge(b)`` add aggregates, ``results()`` estimates.
+        """
+        from noisette.survey.reports import SurveyReports, batches_of
+        from noisette.survey.results import SurveyAggregate
+
+        found = SurveyAggregate.nothing(self)
+        several = not isinstance(reports, SurveyReports | str | os.PathLike)
+        for one in reports if several else [reports]:
+            for batch in batches_of(self, one):
+                found += SurveyAggregate.of(batch)
+        return found
+
+    def estimate(self, reports: Any, *, enhance: str = "none", level: float = 0.95) -> Results:
+        """Return what reports say: estimates with intervals of confidence ``level``, within groups, and differences.
+
+        ``enhance`` names a free post-processing, see `noisette.enhance`.
+        """
+        return self.aggregate(reports).results(enhance=enhance, level=level)
+
+
+def named_errors(path: Any, make: Callable[[], T]) -> T:
+    """Do what may find fault with a file, naming the file then."""
+    try:
+        return make()
+    except (TypeError, ValueError) as error:
+        told = str(error)
+        raise ValueError(told if told.startswith(f"{path}") else f"{path}: {told}") from error
+
+
+def read_fields(path: str | os.PathLike[str]) -> Any:
+    """Return what a YAML file holds."""
+    import yaml
+
+    try:
+        return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_loader())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}.") from error
+
+
+@cache
+def _loader() -> Any:
+    """Return a safe reader of YAML to which 1e6 and 2E-3 are numbers, as in JSON and in YAML 1.2."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader
+
+
+def _terms(fields: Any) -> dict[str, Any]:
+    """Return the arguments of `Survey` from the fields of a file; those of a campaign's life are left out."""
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"Expected a survey with questions and an epsilon, got {fields!r:.60}.")
+    for old, new in OLD_NAMES.items():
+        if old in fields and new in fields:
+            raise ValueError(f"Expected {new!r} or its old name {old!r}, got both.")
+    told = {OLD_NAMES.get(str(name), str(name)): value for name, value in fields.items()}
+    if unknown := sorted(set(told) - FIELDS - LIFE):
+        raise ValueError(f"Unknown field {unknown[0]!r} in a survey; expected some of {', '.join(sorted(FIELDS))}.")
+    if lacking := sorted({"questions", "epsilon"} - set(told)):
+        raise ValueError(f"Expected a field {lacking[0]!r} in the survey.")
+    entries = told["questions"]
+    if not isinstance(entries, list) or not entries:
+        raise ValueError(f"Expected questions={entries!r} to be a list of at least one question.")
+    told["questions"] = tuple(read_question(entry) for entry in entries)
+    if "public_group" in fields:
+        told["groups"] = _one_group(fields["public_group"])
+    if not isinstance(told.get("breakdown", []), list):
+        raise ValueError(f"Expected breakdown={told['breakdown']!r} to be a list.")
+    return {name: value for name, value in told.items() if name in FIELDS}
+
+
+def _questions(asked: Any) -> tuple[Question, ...]:
+    """Return what is asked."""
+    questions = tuple(asked) if isinstance(asked, Iterable) and not isinstance(asked, str | Mapping) else ()
+    if not questions or not all(isinstance(one, Question) for one in questions):
+        raise TypeError(
+            f"Expected a list of at least one question, such as nz.Number('age', 18, 99), got {asked!r:.80}."
+        )
+    names = [one.name for one in questions]
+    if len(set(names)) < len(names):
+        raise ValueError(f"Expected questions of distinct names, got {names}.")
+    return questions
+
+
+def _asked(mechanism: Any) -> str | dict[str, str]:
+    if isinstance(mechanism, Mapping) and all(isinstance(value, str) for value in mechanism.values()):
+        return {str(key): value for key, value in mechanism.items()}
+    if not isinstance(mechanism, str):
+        raise TypeError(f"Expected mechanism={mechanism!r} to be auto, a name, or a name for each question.")
+    return mechanism
+
+
+def _one_group(group: Any) -> dict[str, Any] | None:
+    """Return the one public group of a campaign's file."""
+    if group is None:
+        return None
+    if not isinstance(group, Mapping) or set(group) != {"name", "values"}:
+        raise ValueError(f"Expected public_group={group!r} to have a name and values.")
+    return {text(group["name"], "name of public_group"): group["values"]}
+
+
+def _groups(groups: Any, taken: set[str]) -> dict[str, tuple[str, ...]]:
+    """Return the public groups and their values."""
+    if groups is None:
+        return {}
+    if not isinstance(groups, Mapping):
+        raise TypeError(f"Expected groups={groups!r} to name groups with their values, as {{'region': ['A', 'B']}}.")
+    found = {}
+    for name, values in groups.items():
+        text(name, "name of a public group")
+        if name in taken:
+            raise ValueError(f"Expected the public group {name!r} to have another name than a question.")
+        labels = texts(values, f"values of the public group {name!r}")
+        if not 0 < len(set(labels)) == len(labels):
+            raise ValueError(f"Expected distinct values of the public group {name!r}, got {list(labels)}.")
+        found[name] = labels
+    if math.prod(len(values) for values in found.values()) > MOST_CELLS:
+        raise ValueError(f"Expected at most {MOST_CELLS:,} combinations of public groups. Ask for fewer groups.")
+    return found
+
+
+def _breakdown(names: Any, questions: tuple[Question, ...]) -> tuple[str, ...]:
+    """Return the choices by which numbers are broken down."""
+    known = [one.name for one in questions if one.kind == "category"]
+    listed = isinstance(names, list | tuple)
+    if not listed or not all(name in known for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"Expected breakdown={names!r} to be a list of categorical questions, of {known}.")
+    if names and not any(one.kind == "number" for one in questions):
+        raise ValueError(f"Expected a number to break down by {', '.join(names)}.")
+    return tuple(names)
+
+
+def _array(section: Section, reports: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return reports about one section as an array of its shape and type."""
+    if not all(_numeric(report, len(section.shape)) for report in reports):
+        raise ValueError(f"Expected a report of shape {section.shape}, of numbers alone.")
+    try:
+        found = np.asarray(reports)
+    except (ValueError, OverflowError) as error:
+        raise ValueError("Expected the lists of a report to have one length.") from error
+    if found.shape[1:] != section.shape:
+        raise ValueError(f"Expected a report of shape {section.shape}, got {found.shape[1:]}.")
+    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        raise ValueError("Expected the numbers of a report to be finite and within 64 bits.")
+    if section.dtype.kind in "iu" and found.dtype.kind == "f":
+        raise ValueError("Expected a report of whole numbers.")
+    cast = found.astype(section.dtype)
+    if not np.array_equal(cast, found):
+        raise ValueError(f"A report is outside the support: {section.mechanism.support}.")
+    return cast
+
+
+def _numeric(report: Any, depth: int) -> bool:
+    """Tell whether this is a number in so many lists; true and false are none."""
+    if depth:
+        return isinstance(report, list) and all(_numeric(entry, depth - 1) for entry in report)
+    return type(report) in (int, float)
