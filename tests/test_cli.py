@@ -322,7 +322,7 @@ def test_enhance(people: Path, tmp_path: Path) -> None:
     _fails(2, "Unknown method 'magic'", "estimate", output, "--enhance", "magic")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_distribution(tmp_path: Path) -> None:
     """The means of the reconstructed distributions lie near the true ones, and all mass is somewhere."""
     pq.write_table(pa.table({"low": np.full(20_000, 20.0), "high": np.full(20_000, 80.0)}), tmp_path / "p.parquet")

@@ -104,6 +104,7 @@ def test_a_folder_that_is_not_there_is_named(monkeypatch, tmp_path):
         datasets.images("mnist")
 
 
+@pytest.mark.slow
 @pytest.mark.needs_data
 @pytest.mark.parametrize(("name", "mean"), [("mnist", 0.13066), ("fashion-mnist", 0.28604)])
 def test_grey_images_are_whole(name, mean):
@@ -113,6 +114,7 @@ def test_grey_images_are_whole(name, mean):
     assert found.train.mean() / 255 == pytest.approx(mean, abs=5e-6)
 
 
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_colour_images_are_whole():
     found = datasets.images("cifar10")

@@ -43,6 +43,7 @@ def found(output: Path) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.long
 def test_every_device_counts_once_and_the_collector_stops(found: Any) -> None:
     assert found["accepted"] == found["users"] == USERS
     assert found["stopped_cleanly"]

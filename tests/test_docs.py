@@ -62,6 +62,7 @@ def _work(text: str) -> set[str]:
     return set(re.findall(r"[A-Z][A-Za-z-]+|\d{4}", text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
 def test_examples(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

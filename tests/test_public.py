@@ -55,6 +55,7 @@ def test_names_are_sorted_and_there() -> None:
         _ = nz.nothing
 
 
+@pytest.mark.slow
 @pytest.mark.needs("torch")
 def test_private_learning_is_a_name_that_no_star_import_loads() -> None:
     code = "import sys, noisette as nz; from noisette import *; assert 'torch' not in sys.modules; nz.sgd.make_private"
@@ -100,6 +101,7 @@ def test_the_design_s_own_lines() -> None:
     nz.LevelledResponse(edges=[-1, -0.6, 0, 1], epsilons=[3.0, 2.0, 1.0])
 
 
+@pytest.mark.slow
 def test_star_import_works_in_a_fresh_interpreter() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from noisette import *; print(Duchi)"], capture_output=True, text=True

@@ -17,7 +17,8 @@ from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrRepla
 from noisette.mechanisms.scalar.duchi import TwoPoint
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(other, marks=pytest.mark.long) for other in (0.2, 5.0))])
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_catalogue(name: str, epsilon: float) -> None:
     nz.testing.check_mechanism(nz.CATALOGUE[name].example(epsilon))

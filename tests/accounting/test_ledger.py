@@ -332,7 +332,7 @@ def _compete(path: Path, rounds: int, results: multiprocessing.queues.Queue[tupl
     results.put((taken, refused))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_processes_at_once_spend_the_limit_exactly(path: Path) -> None:
     """Six processes make the same file and want 150 shares of a hundred."""
     context = multiprocessing.get_context("spawn")
@@ -387,7 +387,7 @@ def _run(code: str, *arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: Path) -> None:
     """Processes that spend as fast as they can are killed at random moments, three rounds of two at once."""
     releases = tmp_path / "released"

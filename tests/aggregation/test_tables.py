@@ -174,7 +174,7 @@ for rows, path in ((500_000, sys.argv[1]), (3_000_000, sys.argv[2])):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_memory_does_not_grow_with_the_file(kind: str, tmp_path: Path) -> None:
     """Three million rows instead of half a million: 80 MB more of float64, less than 40 MB more of memory."""

@@ -130,7 +130,7 @@ def _mutate(told: dict[str, Any], source: random.Random) -> None:
         holder[path[-1]] = copy.deepcopy(source.choice(_NASTY))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mutated_specs() -> None:
     """Of 10,000 mutated campaigns each is refused with a reason, or its law spends no more than was promised."""
     source = random.Random("specs")

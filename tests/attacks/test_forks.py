@@ -128,6 +128,7 @@ def _drawn(rng):
     return bits(rng)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_that_are_given_one_generator(method):
     rng = secret()

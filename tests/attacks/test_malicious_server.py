@@ -515,7 +515,7 @@ def test_an_app_that_takes_longer_at_one_pixel(tmp_path):
     asked, began = terms(**EXACT), {}
 
     def slow(message, image):
-        release.wait(60)
+        release.wait(600)
         return answer(message, filled(0.25))
 
     def attack(client):
@@ -526,4 +526,4 @@ def test_an_app_that_takes_longer_at_one_pixel(tmp_path):
     both(tmp_path, failing(slow), attack, deadline=0.5)
     release.set()
     assert min(began.values()) >= 0.5  # the quick one is held back
-    assert max(began.values()) < 50  # the slow one is not waited for
+    assert max(began.values()) < 500  # the slow one is not waited for

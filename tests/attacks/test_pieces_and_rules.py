@@ -147,6 +147,7 @@ def test_an_example_without_a_direction_warns_of_nothing_in_geodp(feature, weigh
             assert model.weight.grad.isfinite().all()
 
 
+@pytest.mark.long
 def test_fast_products_are_asked_for_in_torchs_new_way():
     """Norms that rest on the rounding of single precision are then not used; in a process of its own."""
     program = """

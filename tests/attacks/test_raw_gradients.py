@@ -276,6 +276,7 @@ SPREAD = textwrap.dedent(
 )
 
 
+@pytest.mark.long
 def test_training_is_spread_over_two_processes(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SPREAD, str(tmp_path / "meeting")],

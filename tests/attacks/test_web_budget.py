@@ -109,7 +109,7 @@ def _mutants(kind: str, count: int) -> list[dict[str, Any]]:
     return [mutated(source.choice(starts), source) for _ in range(count)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_tables(page: Page, kind: str) -> None:
     """Of 10,000 mutated tables of each kind every one is refused, or spends no more than its campaign promises."""
@@ -126,6 +126,7 @@ def test_mutated_tables(page: Page, kind: str) -> None:
     assert dear > 200, "what is taken spends most of what is promised"
 
 
+@pytest.mark.slow
 def test_honest_campaigns_are_answered(page: Page) -> None:
     """Of 10,000 campaigns that Python's mechanisms make none is refused: the check leaves no room above the promise."""
     source = random.Random("honest")

@@ -39,7 +39,7 @@ def test_the_bound_is_above_the_truth_no_more_often_than_stated(mechanism: Any) 
     assert np.mean(bounds) > 0.4 * exact, "a bound that says nothing is never wrong either"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mu_is_above_the_truth_no_more_often_than_stated() -> None:
     repeats, rate = 120, 0.1
     audits = [
@@ -143,7 +143,7 @@ def test_columns_that_say_nothing_do_not_drown_the_others() -> None:
     assert nz.audit(mechanism, inputs=(0, 1), samples=20_000, rng=7).lower_bound > 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_every_mechanism_shows_most_of_its_epsilon(name: str) -> None:
     """Of a mechanism with a delta no event that samples can see shows all of epsilon: there mu is looked at, if any."""

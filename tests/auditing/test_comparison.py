@@ -19,7 +19,7 @@ sys.modules["comparison"] = comparison  # dataclasses look their module up
 SPEC.loader.exec_module(comparison)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ours_is_the_tightest_and_nothing_is_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

@@ -140,12 +140,13 @@ def _ends(domain: Any) -> tuple[float, float]:
     return domain.low, domain.high
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ADDITIVE, ids=lambda m: f"{m.name}-{m.epsilon}-{m.domain.low}")
 def test_additive_noise_against_sums(mechanism: Any) -> None:
     agree(mechanism, lattice_laws(mechanism, admissible(mechanism), 3000))
 
 
+@pytest.mark.slow
 def test_gaussian_noise_against_sums() -> None:
     mechanism = CoarseGaussian(1.0, 1e-3)
     laws = [np.exp(log) for log in lattice_laws(mechanism, admissible(mechanism), 400)]
@@ -403,6 +404,7 @@ def test_log_above_is_not_below() -> None:
             assert got >= true > math.nextafter(got, -math.inf)
 
 
+@pytest.mark.slow
 def test_epsilon_at_a_delta_inverts_delta_at_an_epsilon() -> None:
     for mechanism in (nz.Laplace(1.0), nz.Gaussian(1.0, 1e-6), nz.UnaryEncoding(1.0, nz.Categorical(9))):
         for delta in (1e-4, 1e-2, 0.2):

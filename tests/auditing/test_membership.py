@@ -32,7 +32,7 @@ def test_measures_agree_with_two_normal_laws(mu):
     assert attack.auc.high - attack.auc.low < 0.07
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_cover():
     """A thousand times 95 %: below 923 or above 973 with probability 1e-4 each at most."""
     rng = np.random.default_rng(2)
@@ -71,7 +71,7 @@ def test_one_run_agrees_with_the_exact_tail_of_randomised_response():
         assert bound < epsilon
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_run_never_shows_more_than_there_is():
     epsilon, rng, above = 1.0, np.random.default_rng(4), 0
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))

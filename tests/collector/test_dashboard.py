@@ -223,6 +223,7 @@ def test_the_keyboard_is_enough(show: Any) -> None:
     assert page.evaluate("document.activeElement.id") == "period"
 
 
+@pytest.mark.long
 def test_nothing_moves_for_who_asked_for_that(show: Any) -> None:
     duration = "getComputedStyle(document.querySelector('.mark')).transitionDuration"
     assert show(reduced_motion="reduce").evaluate(duration) == "0s"

@@ -95,6 +95,7 @@ def test_an_acknowledged_report_that_is_gone_is_seen(database: str, campaign: Ca
     assert Load(campaign, 1, acknowledged=set(), sent=set(sorted(keys)[1:])).reconcile(database).invented == 1
 
 
+@pytest.mark.long
 def test_a_request_that_has_begun_is_finished(server: Process, database: str, campaign: Campaign) -> None:
     """SIGTERM while a body is on its way: the report is stored and acknowledged, then the process ends with code 0."""
     url = server.start()

@@ -61,6 +61,7 @@ def test_any_bytes(body: bytes, place: int) -> None:
     assert not _outcome(CAMPAIGNS[place], body)
 
 
+@pytest.mark.long
 @settings(max_examples=300)
 @given(changes=FIELDS, place=st.integers(0, len(CAMPAIGNS) - 1))
 def test_any_field(changes: dict[str, Any], place: int) -> None:

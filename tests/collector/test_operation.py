@@ -90,6 +90,7 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, private
 
 
+@pytest.mark.long
 def test_tls_by_configuration(tmp_path: Path) -> None:
     """The command serves HTTPS with the given certificate, and plain HTTP is not answered."""
     certificate, private = _certificate(tmp_path)

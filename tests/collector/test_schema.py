@@ -49,6 +49,7 @@ def _call_all(service: httpx.Client, operation: Any, mode: GenerationMode) -> se
     return statuses
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_no_request_breaks_the_service(
     service: httpx.Client, campaign: Campaign, store: Store, mode: GenerationMode

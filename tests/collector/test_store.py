@@ -132,6 +132,7 @@ def test_many_threads_with_the_same_reports(both: Store, url: str, campaign: Cam
     other.close()
 
 
+@pytest.mark.long
 def test_postgresql_crashes_under_load(postgres: Postgres, campaign: Campaign) -> None:
     """What was acknowledged before the crash is there after recovery, and sending everything again doubles nothing."""
     store = Store(postgres.new_database())

@@ -42,7 +42,7 @@ def ratio(kind, size, noise, *, unequal=False, methods=("auto",), seeds=SEEDS):
 KINDS = ["zero", "dense", "sparse", "clustered", "ends", "one end", "ladder", "two points", "normal"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.02, 0.3, 3.0])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 3, 10])
@@ -60,7 +60,7 @@ def test_few_dimensions_with_unequal_noise_are_never_hurt(size, kind, noise):
     assert auto <= 1.02 * raw
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "unequal"), [("dense", False), ("ladder", False), ("ladder", True), ("normal", True)])
 def test_thirty_dimensions_are_never_hurt(kind, unequal):
     """Where the rule changes, at the truths that were the hardest of some three hundred arrangements."""
@@ -68,7 +68,7 @@ def test_thirty_dimensions_are_never_hurt(kind, unequal):
     assert auto <= 1.02 * raw
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_averaged_priors_with_few_dimensions_would_hurt():
     """The twin, and the reason for the rule by the number of dimensions: five truths two deviations from zero."""
     rng = np.random.default_rng(1)
@@ -100,7 +100,7 @@ def thesis_data(name):
     return 2 * rate / (rate + 4.5 * np.sqrt(rate) + 3) - 1, 150_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("data", "mechanism", "epsilon"),
     [
@@ -163,6 +163,7 @@ def test_falls_back_when_the_estimated_risk_says_so():
     assert found.expected_gain >= np.mean(s**2 - plain.risk) - 2 * np.sqrt(2 / 40) * 0.02**2
 
 
+@pytest.mark.long
 def test_where_nothing_is_to_be_gained_nothing_is_risked():
     """Poisson data and square wave at epsilon = 1,000: HDR4ME* keeps the raw estimate, and so does the projection.
 

@@ -96,6 +96,7 @@ def test_the_ridge_is_hdr4me_l2():
     assert heavy.mean == pytest.approx([5 / 101])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["spread", "ladder"])
 def test_truths_spread_beyond_the_noise_need_a_smooth_prior(kind):
     """The twin is the NPMLE alone: it puts atoms on single observations and ends above raw."""
@@ -126,6 +127,7 @@ def test_an_unseen_truth_gets_the_mean_and_spread_of_the_others():
     assert result.blank_error == pytest.approx(0.1, abs=0.03)
 
 
+@pytest.mark.slow
 def test_truths_tied_to_the_noise_are_not_mistaken_for_noise():
     """theta = 3 s: one mean for all would take the noisy ones for outliers."""
     rng = np.random.default_rng(8)

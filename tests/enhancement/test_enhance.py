@@ -201,6 +201,7 @@ def test_equal_reports_of_a_handful_of_users_are_not_certainty():
     assert found.value[0] < 0.9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["box", "uniform-prior", "james-stein", "sure", "npmle", "bayes", "auto"])
 @pytest.mark.parametrize("kind", ["spread", "clustered", "sparse", "zero"])
 @pytest.mark.parametrize("size", [10, 60, 400])
@@ -224,6 +225,7 @@ def test_standard_errors_are_honest(size, kind, method):
     assert np.mean(inside) > (0.5 if follows_the_noise else 0.87 if biased else 0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(set(MEANS) - {"none"}))
 def test_the_expected_gain_is_about_the_true_one(method):
     """Mean of promised less true gain over 60 collections, within 15 % of the raw risk."""

@@ -114,6 +114,7 @@ def test_gathering_in_cells_changes_little():
     assert np.sum(np.log(exact @ weights)) > np.sum(np.log(exact @ best)) - 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "reference"), [("uniform", 0.068), ("clustered", 0.0096), ("sparse", 0.014)])
 def test_measured_errors_of_the_spec(setting, reference):
     """Reference table: d = 1,000, s = 0.3, one run each: the spread over seeds is the tolerance."""
@@ -175,6 +176,7 @@ def test_many_dimensions_in_linear_memory(noise):
     assert np.mean((result.value - truth) ** 2) < (1.0 if noise == "small" else 0.2) * np.mean(s**2)
 
 
+@pytest.mark.slow
 def test_answers_to_many_are_those_to_few():
     """Sorted, in blocks, with atoms merged and dropped, against every atom of the distribution for every value."""
     rng = np.random.default_rng(10)

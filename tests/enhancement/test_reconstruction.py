@@ -61,6 +61,7 @@ def test_gaussian_table_against_its_distribution():
 SCALARS = [name for name, cls in nz.CATALOGUE.items() if ".scalar." in cls.__module__]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 12.0])
 @pytest.mark.parametrize("name", SCALARS)
 def test_table_against_reports(name, epsilon):
@@ -119,6 +120,7 @@ def test_one_step_with_smoothing():
     assert not found.converged
 
 
+@pytest.mark.slow
 def test_counts_of_batches_add_up():
     mechanism = nz.SquareWave(epsilon=1.0)
     reports = mechanism.privatize(np.random.default_rng(4).uniform(-1, 1, 10_000), rng=5)
@@ -133,6 +135,7 @@ def wasserstein(p, q, width):
     return np.abs(np.cumsum(p) - np.cumsum(q)).sum() * width
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])
 def test_square_wave_with_smoothing_recovers_a_known_distribution(epsilon):
     """Beta(2, 5) on [-1, 1], 20,000 users: far nearer than the histogram of the reports, and as near as other runs.
@@ -209,6 +212,7 @@ def test_bad_input():
         reconstruct(nz.UnaryEncoding(epsilon=1.0, domain=nz.Categorical(4)), counts=[1, 2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ems", "em", "grr", "oue"])
 def test_errors_and_gain_of_a_reconstruction_are_honest(name):
     """Stated squared errors against obtained ones over 10 collections, and the gain against the plain estimate's."""

@@ -32,6 +32,7 @@ def test_unknown_target():
         james_stein(np.zeros(4), np.ones(4), target="median")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["grand-mean", "zero"])
 @pytest.mark.parametrize("noise", ["equal", "spread", "one-huge", "tied"])
 @pytest.mark.parametrize("size", [4, 6, 12])
@@ -68,6 +69,7 @@ def test_shrinking_each_by_its_bayes_weight_alone_is_above_raw():
     assert gaps.mean() > Z * gaps.std() / np.sqrt(gaps.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.2, 5.0])
 @pytest.mark.parametrize("seed", range(4))
 def test_weights_maximise_the_guaranteed_gain(seed, spread):
@@ -111,6 +113,7 @@ def test_truth_spread_from_tiny_to_huge():
         assert truth_spread(y, np.full(3, (1e-3 * scale) ** 2)) == pytest.approx(scale**2 * (1 - 1e-6), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unequal", [False, True])
 def test_sure_has_the_least_estimated_risk_of_all_thresholds(unequal):
     rng = np.random.default_rng(4)

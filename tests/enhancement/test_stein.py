@@ -45,6 +45,7 @@ def test_slope_holds_with_unequal_errors(name):
     assert RULES[name](y, s).slope == pytest.approx(numeric_slope(RULES[name], y, s), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("name", [name for name in RULES if name != "simplex"])
 def test_risk_is_unbiased(name, unequal):
@@ -77,6 +78,7 @@ def test_a_risk_without_the_slope_is_rejected():
     assert abs(gaps.mean()) > 10 * Z * gaps.std() / np.sqrt(gaps.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [npmle.npmle, averaging.bayes])
 def test_learned_priors_report_a_risk_that_is_not_too_low(rule):
     """Fitted on other folds the risk is that of a slightly worse rule: its mean is not below the true loss."""

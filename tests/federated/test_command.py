@@ -18,6 +18,7 @@ def federate(*args):
     return CliRunner().invoke(verbs, ["federate", *args])
 
 
+@pytest.mark.slow
 @pytest.mark.needs_data
 def test_a_plan_shows_the_budget_and_three_lines():
     done = federate(

@@ -81,6 +81,7 @@ def test_one_weight_over_the_rounds_is_another_unit():
     assert (found.local.epsilon, found.local.unit) == (pytest.approx(2.0), "element")
 
 
+@pytest.mark.long
 def test_numbers_of_the_spec():
     small = Channel("adaptive-duchi", layout(1000), BOX, 1.0)
     assert lines(small, rounds=1, clients=1000, delta=1e-6).shuffled.epsilon == pytest.approx(6.37, abs=0.01)
@@ -121,6 +122,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "clip", "dims"), CASES)
 def test_calibration_meets_the_local_target_and_hardly_more(name, clip, dims):
     target = 4.0
@@ -129,6 +131,7 @@ def test_calibration_meets_the_local_target_and_hardly_more(name, clip, dims):
     assert target * 0.99 < epsilon <= target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "clip", "dims"), [("adaptive-duchi", BOX, 1), CASES[5]])
 def test_calibration_meets_the_shuffled_target(name, clip, dims):
     terms = {"rounds": 1, "clients": 2000}
@@ -196,6 +199,7 @@ RUNS = [
 SIZE = {"rounds": 2, "clients": 60}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "clip", "unit", "model", "batch"), RUNS)
 def test_every_calibration_meets_its_target_in_the_accountants_eyes(name, clip, unit, model, batch):
     """By every way to a budget: `calibrate`, the terms of a run, and what a client computes from them."""
@@ -217,6 +221,7 @@ def test_every_calibration_meets_its_target_in_the_accountants_eyes(name, clip, 
         assert promised.epsilon == pytest.approx(accounted(channel.answer, channel.answers, dims, **whole, **own))
 
 
+@pytest.mark.slow
 def test_packets_calibrated_as_if_unlinked_are_noticed():
     """The twin of the test above: 16 weights linked in one packet spend far more than 16 mixed ones."""
     how = {"unit": "record", "model": "shuffled"} | SIZE

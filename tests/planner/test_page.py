@@ -144,6 +144,7 @@ def _compare(shown: Page, states: list[dict[str, Any]], domain: nz.Interval, who
     return compared
 
 
+@pytest.mark.long
 def test_numbers_of_one_value_are_those_of_python(show: Any, one: Path) -> None:
     populations = ["worst", "uniform", "gaussian", "poisson", "beta"]
     states = _states([1, 2, 7, 40, 300], populations, 15, 3)
@@ -222,6 +223,7 @@ def test_the_table_shows_the_plan(show: Any, one: Path) -> None:
         assert word in said
 
 
+@pytest.mark.long
 def test_sliders_boxes_and_keys_change_the_plan(show: Any, many: Path) -> None:
     shown = show(many)
     error = shown.locator("#errors tbody tr.best td").nth(2)
@@ -321,6 +323,7 @@ def test_poor_contrast_is_seen(show: Any, one: Path) -> None:
     assert shown.evaluate(CONTRAST)
 
 
+@pytest.mark.long
 def test_what_is_left_out_is_named(show: Any, tmp_path: Path) -> None:
     """Gaussian noise has no pure guarantee; plan compares it where there is a delta, and the page says so."""
     path = tmp_path / "delta.html"

@@ -32,6 +32,7 @@ def _miss(found: Law, name: str, budgets: list[float]) -> float:
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEAR)
 def test_nine_digits_of_every_variance(name: str) -> None:
     found = _law(name)
@@ -39,6 +40,7 @@ def test_nine_digits_of_every_variance(name: str) -> None:
     assert _miss(found, name, BUDGETS) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["duchi", "scdf", "piecewise-optimal"])
 def test_others_are_as_close_as_they_say(name: str) -> None:
     """Their lattice, or the search for their parameter, is rougher than nine digits at some budgets."""
@@ -55,6 +57,7 @@ def test_a_wrong_law_is_seen() -> None:
     assert misprint > 3 * _law("piecewise").at(epsilon)[0]
 
 
+@pytest.mark.slow
 def test_a_jump_lies_between_two_panels() -> None:
     """Hybrid is Duchi up to 0.61 and a mixture from there on."""
     found = _law("hybrid")

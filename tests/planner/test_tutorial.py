@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "should-i-collect.md"
 
 
@@ -19,6 +21,7 @@ def _missing(shown: list[str], printed: list[str]) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_commands_print_what_is_shown(tmp_path: Path) -> None:
     blocks = re.findall(r"```console\n\$ noisette ([^\n]*)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert blocks

@@ -52,7 +52,7 @@ def test_more_reuse_never_helps() -> None:
         assert np.all(Reused(FIVE, mu).moments(x).variance > FIVE.moments(x).variance)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_maximum_likelihood() -> None:
     errors = obtained(lambda a, _: maximum_likelihood(a).mean, 400, 9)
     bias, std = simulated(FIVE, lambda a: maximum_likelihood(a).mean, users=4000, values=VALUES, draws=400)
@@ -60,6 +60,7 @@ def test_maximum_likelihood() -> None:
     assert abs(bias - errors.mean()) < Z * std * math.sqrt(2 / 400)
 
 
+@pytest.mark.slow
 def test_clipped_hiera() -> None:
     errors = obtained(lambda a, rng: float(hiera(a, mu=2, rng=rng).value[0]), 400, 10)
     _, std = predicted_hiera(FIVE, 2, users=4000, values=VALUES)

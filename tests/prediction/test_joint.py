@@ -85,7 +85,7 @@ def test_signs_of_whole_boxes() -> None:
         assert predicted.covariance * 10 == pytest.approx(second, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_signs_of_a_population() -> None:
     mechanism = nz.DuchiBox(epsilon=3.0, dims=4)
     predicted = joint(mechanism, users=len(ROWS), values=ROWS)
@@ -94,7 +94,7 @@ def test_signs_of_a_population() -> None:
     assert not covariances_agree(found, 1.3 * predicted.covariance)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("cls", [nz.PrivUnit, nz.PrivUnitG])
 def test_caps(cls: Any) -> None:
     mechanism = cls(epsilon=4.0, domain=nz.L2Ball(4, 2.0))

@@ -38,7 +38,7 @@ def population(users: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.beta(2, 5, users) - (1 - region), region
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("weights", ["plain", "inverse-variance"])
 @pytest.mark.parametrize("inner", ["piecewise", "laplace"])
 def test_predictions_against_collections(inner: str, weights: Any) -> None:

@@ -33,6 +33,7 @@ def test_candidates_are_what_deviation_predicts() -> None:
                 assert candidate.range == pytest.approx(dev.range, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_built_candidates_collect_that_many_dimensions() -> None:
     made = plan(users=1000, dims=12, epsilon=8.0)
     for candidate in made.candidates:
@@ -186,6 +187,7 @@ def test_grids_take_discrete_mechanisms() -> None:
     assert set(errors(made)) == {"discrete-laplace", "discrete-gaussian"}
 
 
+@pytest.mark.slow
 def test_delta_brings_in_the_gaussian() -> None:
     assert "gaussian" not in errors(plan(users=100, epsilon=2.0))
     assert "gaussian" in errors(plan(users=100, epsilon=2.0, delta=1e-6))
@@ -239,6 +241,7 @@ def test_slow_mechanisms_must_be_named(dims: int, monkeypatch: pytest.MonkeyPatc
     assert "slow" in errors(plan(users=100, dims=dims, epsilon=0.5))
 
 
+@pytest.mark.slow
 def test_mechanisms_for_tensors_take_part_where_they_are_named() -> None:
     """A vector is a tensor of one mode: its predicted error is what its noise gives."""
     names = ["tensor-gaussian", "retain-or-noise", "laplace"]

@@ -47,6 +47,7 @@ def test_coarsening_keeps_means_and_variances() -> None:
     assert coarse.spread == pytest.approx(population.spread, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "frozen"),
     [

@@ -79,6 +79,7 @@ def test_command_prints_curves_and_targets() -> None:
     assert "an effect beside" in run("--users", 10, "-e", 1, "--target-power", 0.8, code=2)
 
 
+@pytest.mark.slow
 def test_command_says_what_is_not_worth_collecting() -> None:
     shown = run("--users", 100, "--dims", 1000, "-e", 0.5)
     assert "Verdict: not worth collecting" in shown
@@ -87,6 +88,7 @@ def test_command_says_what_is_not_worth_collecting() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_command_plans_records(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     lines = ["job,sex", *(f"{a},{b}" for a, b in zip(rng.choice(list("xyz"), 50), rng.integers(0, 2, 50), strict=True))]

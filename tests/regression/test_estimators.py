@@ -29,6 +29,7 @@ EXPECTED_FAILURES = {
 WIDE = Interval(-1e3, 1e3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "estimator",
     [

@@ -16,6 +16,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path_factory.getbasetemp() / "graded"))
 
 
+@pytest.mark.slow
 def test_every_method_of_the_second_column_keeps_lhp_s_matrix() -> None:
     e = 0.3
     levelled = LevelledResponse(regression._EDGES, tuple(e * k for k in (5, 4, 3, 2, 1)), personalised=True)
@@ -34,6 +35,7 @@ def test_every_method_of_the_second_column_keeps_lhp_s_matrix() -> None:
             assert guarantee.epsilon == pytest.approx(e)
 
 
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_figure() -> None:
     shares: list[float] = []

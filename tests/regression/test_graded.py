@@ -32,6 +32,7 @@ def _score(training: Training, mean: Any) -> float:
     return float(np.abs((np.mean(means, axis=0) - exact) / error).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", GRADED)
 def test_reported_gradients_are_unbiased(mechanism: str) -> None:
     """False alarm 1e-6: the largest of five z-scores, nearly normal over 300 means of 400 reports."""
@@ -55,6 +56,7 @@ def test_the_total_holds_and_the_record_is_the_unit(mechanism: str) -> None:
     assert max(map(max, guarantee.matrix)) == guarantee.epsilon
 
 
+@pytest.mark.slow
 def test_optimal_keeps_the_matrix_of_levelled_and_is_less_noisy() -> None:
     for epsilon in (0.5, 2.0, 6.0):
         published, ours = _training("levelled", epsilon), _training("optimal-graded", epsilon)
@@ -130,6 +132,7 @@ def test_levels_are_the_attribute_s_not_the_gradient_s() -> None:
     assert np.all(reports.reports[~first & ~of_attribute, 0] == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", GRADED)
 def test_learns(mechanism: str) -> None:
     rng = np.random.default_rng(5)

@@ -34,6 +34,7 @@ def test_moments_are_complete() -> None:
     assert cross == pytest.approx(matrix.T @ target / 500)
 
 
+@pytest.mark.slow
 def test_radius_is_the_largest_length() -> None:
     shot = OneShot(DESIGN, Interval(), 1.0)
     corners = list(itertools.product((-1.0, 1.0), (0, 1, 2), (0.0, 10.0), (-1.0, 1.0)))
@@ -82,6 +83,7 @@ class _Fixed:
         return self._mean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["auto", "hybrid", "privunit", "privunit-g"])
 def test_approaches_the_ridge_solution(mechanism: str) -> None:
     rows, target = _people(100_000)

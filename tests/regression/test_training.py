@@ -39,6 +39,7 @@ def _deviation(training: Training, channel: Any, seed: int) -> float:
     return float(np.abs((np.mean(means, axis=0) - exact) / error).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_reported_gradients_are_unbiased(mechanism: str) -> None:
     """False alarm 1e-6 for each mechanism: the largest of six z-scores, nearly normal over 400 means of 300 reports."""
@@ -47,6 +48,7 @@ def test_reported_gradients_are_unbiased(mechanism: str) -> None:
     assert _deviation(training, training.channel, seed=1) < limit
 
 
+@pytest.mark.slow
 def test_a_forgotten_sampling_rate_is_seen() -> None:
     """The twin: not dividing by the chance that an entry is reported biases the mean."""
 
@@ -57,6 +59,7 @@ def test_a_forgotten_sampling_rate_is_seen() -> None:
     assert _deviation(training, Forgetful(training.channel.mechanism), seed=1) > 5.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["harmony", "hybrid", "duchi-box", "privunit", "privunit-g"])
 def test_stated_noise_is_the_noise(name: str) -> None:
     """Of vectors near zero, within what 20,000 users tell; harmony's is that of its worst entries, which zero is."""
@@ -69,6 +72,7 @@ def test_stated_noise_is_the_noise(name: str) -> None:
     assert low * channel.noise * (1 - 1e-9) - 5 * error <= measured <= channel.noise * (1 + 1e-9) + 5 * error
 
 
+@pytest.mark.slow
 def test_auto_takes_the_least_noise() -> None:
     for epsilon in (0.1, 1.0, 8.0):
         noises = {n: build(n, epsilon, dims=30, bound=1, radius=3, report=None).noise for n in CANDIDATES}
@@ -84,6 +88,7 @@ def _ridge(matrix: Any, target: Any, ridge: float) -> Any:
     return np.linalg.solve(gram + penalty, matrix.T @ target / len(target))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ridge", [1e-2, 1.0])
 def test_approaches_the_ridge_solution_as_epsilon_grows(ridge: float) -> None:
     design = Design((Interval(), Interval()))
@@ -101,6 +106,7 @@ def test_approaches_the_ridge_solution_as_epsilon_grows(ridge: float) -> None:
     assert np.linalg.norm(_ridge(design.encode(rows), target, 2 * ridge + 0.1) - solution) > 0.02  # it would be seen
 
 
+@pytest.mark.slow
 def test_logistic_approaches_the_likelihood_s_maximum() -> None:
     from sklearn.linear_model import LogisticRegression
 

@@ -58,12 +58,14 @@ def _wait(cluster: Cluster, node: subprocess.Popen[bytes], run: subprocess.Popen
     return found[0]
 
 
+@pytest.mark.long
 def test_the_command_has_the_bits_of_one_process(cluster: Cluster, files: list[Path]) -> None:
     here, there = (_run("estimate", *files[:4], "--json", *more) for more in ([], ["--ray", cluster.address]))
     assert there.returncode == 0, there.stderr
     assert here.stdout == there.stdout != ""
 
 
+@pytest.mark.long
 def test_the_command_reads_a_database_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'reports.db'}"
     campaign, store = Campaign.from_dict(COMMUTE), Store(url)
@@ -78,6 +80,7 @@ def test_the_command_reads_a_database_on_a_cluster(cluster: Cluster, tmp_path: P
     assert json.loads(there.stdout)["users"] == 300
 
 
+@pytest.mark.long
 def test_a_damaged_partition_is_named(cluster: Cluster, files: list[Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad.parquet"
     content = bytearray(files[0].read_bytes())

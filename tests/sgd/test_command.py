@@ -95,6 +95,7 @@ def test_an_advised_norm_is_in_the_record_and_in_the_budget(tmp_path):
     assert "paid for as a step" in " ".join(shown.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("perturb", ["gaussian", "geodp"])
 def test_an_analysis_is_recorded_on_request(perturb):
     options = ("--epochs", "1", "--seed", "1", "--limit", "200", "--perturb", perturb)
@@ -113,6 +114,7 @@ def test_an_analysis_is_recorded_on_request(perturb):
     assert all(math.isfinite(step["made"]["item_b"]) for step in analysis["steps"])
 
 
+@pytest.mark.long
 def test_an_analysis_fits_a_terminal():
     shown = run("--epochs", "1", "--seed", "1", "--limit", "200", "--analyse").stdout
     assert "Efficiency difference, B, of all steps" in shown

@@ -70,6 +70,7 @@ def off(said, comparison):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PERTURBATIONS)
 def test_what_is_predicted_is_what_is_measured(kind):
     perturb, clip = PERTURBATIONS[kind]
@@ -86,6 +87,7 @@ def test_what_is_predicted_is_what_is_measured(kind):
             assert gap < LEVEL * error, (name, gap / error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PERTURBATIONS)
 def test_a_wrong_prediction_is_seen(kind, monkeypatch):
     """The twin: the law of noise that is half as large again."""
@@ -101,6 +103,7 @@ def test_a_wrong_prediction_is_seen(kind, monkeypatch):
     assert max(off(observer.comparisons[0].predicted, observer.comparisons[0]).values()) > LEVEL
 
 
+@pytest.mark.long
 def test_efficiency_is_that_of_the_step_that_was_made():
     private = start(sgd.Gaussian(), 0.5)
     optimum = flat(best().parameters())

@@ -94,6 +94,7 @@ def test_the_noise_has_the_covariances_that_were_asked_for():
     assert stats.kstest(noise, "norm").pvalue > FALSE_ALARM
 
 
+@pytest.mark.long
 def test_other_noise_would_be_seen():
     private = start(sgd.TensorGaussian(covariances()))
     noise = whitened(private, covariances())

@@ -169,6 +169,7 @@ def _post_all(folder: Path, url: str, layout: Layout, *, number: int) -> None:
             sender.send(np.zeros(layout.dims), layout, context="run", number=number)
 
 
+@pytest.mark.long
 def test_https(folder: Path, started: list[Process]) -> None:
     """Clients that know the authority send; those that do not, do not."""
     from noisette.shuffler.sender import NotSent

@@ -153,6 +153,7 @@ def test_what_was_not_sealed_to_the_server_is_counted() -> None:
         assert none == [((0, 4), 2), ((0, 4), 2), ((0, 2), 2)]
 
 
+@pytest.mark.long
 def test_the_order_is_uniform() -> None:
     """Each of the 24 orders of four clients' packets is forwarded equally often.
 

@@ -117,6 +117,7 @@ def test_bad_input_is_named(call, message):
         call()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "dims"), [(500, 7), (20_000, 8), (40, 5000), (2, 140_000)])
 def test_many_vectors_have_the_angles_of_the_definition(count, dims):
     """Of every length and with zeros of both signs, for which atan2 has angles of their own."""

@@ -141,7 +141,7 @@ def test_reaches_the_figures_of_the_spec(epsilon: float, low: float, high: float
     assert low < worst_variance(nz.LpOptimal(epsilon)) < high
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_figures_of_the_spec_for_large_budgets_leave_out_the_rounding() -> None:
     """Reference table has 0.127 at 4 and 0.0267 at 6: the programme on 21 inputs, with nothing between them.
 
@@ -156,7 +156,7 @@ def test_figures_of_the_spec_for_large_budgets_leave_out_the_rounding() -> None:
     assert 0.1270 < worst_variance(nz.LpOptimal(4.0)) < 0.1271 * (1 + 1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "reach", "parts", "rounds", "gap"),
     [
@@ -310,6 +310,7 @@ def test_a_perturbed_table_is_rejected() -> None:
     assert not within(exact_ratio(rows), 0.5)
 
 
+@pytest.mark.slow
 def test_exact_epsilon_and_random_pairs() -> None:
     rng = np.random.default_rng(2)
     for epsilon in (1e-6, 0.5, 1.0, 6.0, 12.0, 20.0, 40.0):

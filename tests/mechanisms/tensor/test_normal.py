@@ -117,6 +117,7 @@ def test_every_tie_reaches_the_slow_path_under_the_code_that_it_knows() -> None:
         assert strip in {part % 128 for part in parts if part < 256} or (256 in parts and strip >= 128)
 
 
+@pytest.mark.slow
 def test_machine_code_and_python_draw_the_same_noise() -> None:
     """Every word, wedges tried with spare words included: the same values, and the same draws left open."""
     table, rng = build_table(), np.random.default_rng(8)

@@ -116,7 +116,7 @@ def test_no_pair_of_inputs_is_worse_than_the_witnesses() -> None:
     assert np.ptp(likelihood, axis=1).max() == pytest.approx(nz.exact_epsilon(mechanism), abs=1e-12)
 
 
-@pytest.mark.parametrize("dims", [2, 4, 6, 10**4])
+@pytest.mark.parametrize("dims", [2, 4, 6, 1000, pytest.param(10**4, marks=pytest.mark.long)])
 def test_published_form_is_ln_one_plus_exp(dims: int) -> None:
     with pytest.warns(nz.PrivacyWarning, match=r"epsilon=0\.5 per record does not hold; what holds is 0\.974077"):
         mechanism = nz.DuchiBox(epsilon=0.5, dims=dims, as_published=True)
@@ -141,11 +141,13 @@ def test_published_form_holds_in_odd_dimensions(dims: int) -> None:
     assert published.kappa == nz.DuchiBox(epsilon=0.5, dims=dims).kappa
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dims", "low", "high"), [(1, -1.0, 1.0), (3, 0.0, 10.0), (4, (0, 1, 2, 3), (1, 3, 5, 7))])
 def test_contract(dims: int, low: float, high: float) -> None:
     nz.testing.check_mechanism(nz.DuchiBox(epsilon=1.0, domain=nz.Box(dims, low, high)), samples=50_000)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
 def test_ties_in_both_halves_are_detected() -> None:
     """The twin: the published form that claims its epsilon fails the contract, and states the truth passes it."""
@@ -241,6 +243,7 @@ def test_extreme_budgets(epsilon: float) -> None:
         assert np.all(np.isfinite(mechanism.log_prob(reports, np.full(dims, 0.25))))
 
 
+@pytest.mark.slow
 def test_a_million_dimensions() -> None:
     mechanism = nz.DuchiBox(epsilon=1.0, dims=10**6)
     reports = mechanism.privatize(np.ones((3, 10**6)), rng=4)

@@ -129,6 +129,7 @@ def test_few_dimensions_and_one() -> None:
         assert abs(agreeing - expected) < -ndtri(FALSE_ALARM / 2) * spread
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("epsilon", BUDGETS)
 @pytest.mark.parametrize("dims", [1, 2, 3, 1000, 10**6])
@@ -143,6 +144,7 @@ def test_exact_epsilon(cls: type[nz.PrivUnit], epsilon: float, dims: int) -> Non
             assert exact > 29
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("epsilon", BUDGETS)
 def test_extreme_budgets_and_dimensions(cls: type[nz.PrivUnit], epsilon: float) -> None:
@@ -160,6 +162,7 @@ def test_extreme_budgets_and_dimensions(cls: type[nz.PrivUnit], epsilon: float) 
             assert np.all(np.isfinite(mechanism.aggregate(reports).estimate().value))
 
 
+@pytest.mark.slow
 @BOTH
 def test_contract_on_balls_and_spheres(cls: type[nz.PrivUnit]) -> None:
     for domain in (nz.Sphere(2, 0.5), nz.L2Ball(3, 7.0)):
@@ -256,6 +259,7 @@ def conditional_cdf(
     return np.interp(t, points, mass / mass[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [0, 2, 3, 4, 10, 1000])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 60.0])
 def test_projections_follow_their_law(epsilon: float, dims: int) -> None:
@@ -288,6 +292,7 @@ def test_rejection_and_inversion_draw_the_same_cap(monkeypatch: pytest.MonkeyPat
     assert gap < 2 * math.sqrt(math.log(4 / FALSE_ALARM) / 2 / size)
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 9.0])
 def test_covariance_of_reports(cls: type[nz.PrivUnit], epsilon: float) -> None:
@@ -365,6 +370,7 @@ def test_third_moment_of_the_normal_variant(epsilon: float) -> None:
         assert mechanism.moments([v, math.sqrt(1 - v * v)]).third[0] == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [2, 3, 5, 40])
 def test_third_moment_in_other_dimensions(dims: int) -> None:
     """Against the mean over half a million draws of an entry, with its own error."""
@@ -396,6 +402,7 @@ def log_mgf(cap: Cap, v: float, rate: float) -> float:
     return math.log(total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [0, 2, 3, 4, 6, 50, 10**5])
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 5.0, 12.0])
 def test_tail_bound_holds(epsilon: float, dims: int) -> None:
