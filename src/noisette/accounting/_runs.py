@@ -79,12 +79,12 @@ def _cut(mechanism: Mechanism, cells: Cells) -> Losses | None:
         return None  # only one of the two can send some report
     possible = values[0, 0] > -math.inf
     lines = _polynomials(values[:, :, possible], cells.span[possible])  # input, power, run
-    parts = [
-        _along(lines[:, :, run], float(places), float(tilt), float(weight))
-        for run, (places, tilt, weight) in enumerate(
-            zip(cells.places[possible], cells.tilt[possible], cells.log_weight[possible], strict=True)
-        )
-    ]
+    places, tilt, weight = (array[possible] for array in (cells.places, cells.tilt, cells.log_weight))
+    alone = places == 1
+    chances, gap = np.exp(lines[:, 0, alone] + weight[alone]), lines[0, 0, alone] - lines[1, 0, alone]
+    parts = [(chances[0], chances[1], gap, gap)]
+    for run in np.flatnonzero(~alone):
+        parts.append(_along(lines[:, :, run], float(places[run]), float(tilt[run]), float(weight[run])))
     first, second, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
     total = first.sum(), second.sum()
     if max(abs(total[0] - 1), abs(total[1] - 1)) > _TOLERANCE:
