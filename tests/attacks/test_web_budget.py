@@ -33,7 +33,7 @@ WINDOW = {"kind": "window", "map": [0.0, 1.0], "first": 0.0, "step": 1.0, "width
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    with as_file(files("noisette.collector").joinpath("static")) as scripts:
+    with as_file(files("noisette.collector.web").joinpath("static")) as scripts:
         return Page(Path(scripts), tmp_path_factory.mktemp("web"))
 
 
@@ -261,7 +261,7 @@ def test_values_outside_the_question_are_not_drawn_for(page: Page) -> None:
 
 def test_no_random_number_is_the_collectors_or_the_weak_generators() -> None:
     """Noise comes from the browser's cryptographic generator: without one nothing is drawn, and no seed is read."""
-    scripts = files("noisette.collector").joinpath("static")
+    scripts = files("noisette.collector.web").joinpath("static")
     names = ("laws.js", "random.js", "noisette.js")
     texts = {name: scripts.joinpath(name).read_text(encoding="utf-8") for name in names}
     assert "Math.random" not in texts["laws.js"] + texts["random.js"]

@@ -21,7 +21,7 @@ from noisette.device.blind import PrivateKey, PublicKey
 from noisette.domains import Categorical
 from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 
-STATIC = files("noisette.collector").joinpath("static")
+STATIC = files("noisette.collector.web").joinpath("static")
 HOST = "https://noisette.test"  # WebCrypto hashes on pages of https alone
 
 REPLAY = """vectors => vectors.map(({ table, attributes, draws }) => {
