@@ -130,10 +130,10 @@ def test_another_file_is_not_taken_for_the_same_users(command: Callable[..., Res
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("minutes,by\n30,car\n500,bike\n", "row 2: expected minutes=500 in"),
-        ("minutes,by\n30,plane\n", "row 1: expected by='plane' to be one of car"),
+        ("minutes,by\n30,car\n500,bike\n", "row 2, column 'minutes': 500 is outside"),
+        ("minutes,by\n30,plane\n", "row 1, column 'by': 'plane' is not among the labels 'car'"),
         ("minutes,by\n30,car\n,bike\n", "row 2"),
-        ("minutes\n30\n", "no column 'by'"),
+        ("minutes\n30\n", "lacks column 'by'"),
     ],
 )
 def test_wrong_values_cost_nothing(

@@ -34,7 +34,7 @@ def estimate(
     level: float,
     as_json: bool,
 ) -> None:
-    """Estimate means or frequencies from report FILES of one mechanism.
+    """Estimate means or frequencies from report FILES of one mechanism or one survey.
 
     Any number of files of any size, in constant memory. Intervals rest on the central limit theorem and hold for each
     dimension by itself. Methods for --enhance: auto, none, box, hdr4me-l1, hdr4me-l2, hdr4me-star, james-stein, sure,
@@ -48,6 +48,11 @@ def estimate(
         raise ValueError("A database has reports of several campaigns. Name one: --campaign ID.")
     if shape and (campaign or ray):
         raise ValueError("--distribution reads report files in this process. Leave out --ray and --campaign.")
+    if campaign is None and ray is None and _of_survey(files):
+        from noisette.cli._survey import estimate_survey
+
+        estimate_survey(files, method, level, shape=shape, as_json=as_json)
+        return
     found: Distributions = ()
     if campaign is not None:
         aggregates = aggregate_campaign(files, campaign, period, ray)
@@ -69,6 +74,16 @@ def estimate(
             _show(aggregate, raw, result, found, level)
     if as_json:
         click.echo(to_json(payloads[0] if len(payloads) == 1 else {"parts": payloads}))
+
+
+def _of_survey(files: tuple[str, ...]) -> bool:
+    """Tell whether files hold reports of a survey, refusing a mixture."""
+    from noisette.survey.reports import is_survey_file
+
+    kinds = {is_survey_file(file) for file in files}
+    if len(kinds) > 1:
+        raise ValueError("Some files hold reports of a survey and some of one mechanism. Estimate them apart.")
+    return kinds == {True}
 
 
 def _payload(aggregate: Aggregate, result: Estimate, found: Distributions, level: float) -> dict[str, Any]:

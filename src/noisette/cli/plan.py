@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
+from noisette.cli._survey import only_survey, plan_survey, required
 
 _ROWS = 10  # break-even populations on a terminal; JSON has all
 _GOALS = (("mse", "MSE"), ("power", "power"))
@@ -16,10 +17,11 @@ _NOTES = {"doubtful": "[yellow]doubtful[/]", "not worth collecting": "[red]noise
 
 
 @click.command()
-@click.option("--users", type=int, required=True, help="People who will report.")
+@click.argument("survey", required=False, type=click.Path(path_type=Path), metavar="[SURVEY.yaml]")
+@click.option("--users", type=int, help="People who will report; a survey's own by default.")
 @click.option("--dims", type=int, help="Numbers each person holds; 1, or the columns of --data, by default.")
 @click.option("--report", type=int, help="Dimensions each person reports; the best for each mechanism by default.")
-@click.option("--epsilon", "-e", type=float, required=True, help="Budget of a person, over all dimensions.")
+@click.option("--epsilon", "-e", type=float, help="Budget of a person, over all dimensions.")
 @click.option("--delta", type=float, default=0.0, help="Lets Gaussian noise take part, e.g. 1e-6.")
 @click.option("--mechanism", "-m", "names", multiple=True, metavar="NAME", help="Compare only these. May be repeated.")
 @click.option("--values", metavar="A,B,...", help="What the numbers will be like: a sample.")
@@ -49,10 +51,11 @@ _NOTES = {"doubtful": "[yellow]doubtful[/]", "not worth collecting": "[red]noise
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page on which all this can be changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
-    users: int,
+    survey: Path | None,
+    users: int | None,
     dims: int | None,
     report: int | None,
-    epsilon: float,
+    epsilon: float | None,
     delta: float,
     names: tuple[str, ...],
     values: str | None,
@@ -73,10 +76,18 @@ def plan(
 ) -> None:
     """Predict the error of every mechanism for a collection, best first, without an experiment.
 
+    With a SURVEY the error of every quantity in every group, and whether it is worth asking: it needs --users alone.
+
     Without --values, --data or --distribution mechanisms are compared by their worst case. Values for a plan should be
     public or made up: a plan made from the people's own data is not private.
     """
     from noisette._terminal import to_json
+
+    if survey is not None:
+        only_survey(click.get_current_context(), {"survey", "users", "as_json"})
+        plan_survey(survey, users, as_json=as_json)
+        return
+    users, epsilon = required(users, "--users"), required(epsilon, "--epsilon")
     from noisette.prediction import plan as predict
 
     if sum(given is not None for given in (values, data, distribution)) > 1:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
 from noisette.cli._options import build, parse_column_categories, parse_levels, parse_ranges, split_list
+from noisette.cli._survey import only_survey, privatize_survey, required
 from noisette.domains import Categorical
 
 _PUBLIC = (
@@ -27,12 +28,12 @@ _PUBLIC = (
     "--mechanism",
     "-m",
     "names",
-    required=True,
     multiple=True,
     metavar="NAME",
     help="See `noisette mechanisms`. Two of them for rows that hold numbers and categories.",
 )
-@click.option("--epsilon", "-e", type=float, required=True, help="Budget of one row, over all its columns.")
+@click.option("--survey", type=click.Path(path_type=Path), help="YAML: questions and budget, instead of the above.")
+@click.option("--epsilon", "-e", type=float, help="Budget of one row, over all its columns.")
 @click.option("--delta", type=float, default=0.0, help="Only for Gaussian noise, e.g. 1e-6.")
 @click.option("--report", type=int, help="Columns each row reports, the budget split; the best number by default.")
 @click.option("--columns", metavar="A,B,...", help="Columns to use; all by default.")
@@ -59,7 +60,8 @@ _PUBLIC = (
 def privatize(
     file: Path,
     names: tuple[str, ...],
-    epsilon: float,
+    survey: Path | None,
+    epsilon: float | None,
     delta: float,
     report: int | None,
     columns: str | None,
@@ -78,8 +80,16 @@ def privatize(
     Numbers go through the mechanism column by column, a few columns a row where that is better; mechanisms for vectors
     take the row as a whole, mechanisms for categories one column, or several that each have their --categories, also
     beside numbers: --mechanism oue --mechanism hybrid. The guarantee is that of a whole row. Any size of file is read
-    in constant memory; the report file appears whole or not at all.
+    in constant memory; the report file appears whole or not at all. With --survey columns are called as its questions
+    and public groups.
     """
+    if survey is not None:
+        only_survey(click.get_current_context(), {"file", "survey", "clip", "seed", "output", "as_json"})
+        privatize_survey(file, survey, output, clip=clip, seed=seed, as_json=as_json)
+        _warn_of_seed(seed)
+        return
+    epsilon = required(epsilon, "--epsilon")
+    required(names or None, "--mechanism")
     from noisette._random import generator
     from noisette._terminal import progress, to_json
     from noisette.aggregation import Table, write_reports
@@ -122,6 +132,10 @@ def privatize(
         click.echo(to_json(payload))
     else:
         _show(output, users, table.columns, mechanism)
+    _warn_of_seed(seed)
+
+
+def _warn_of_seed(seed: int | None) -> None:
     if seed is not None:
         click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
 

@@ -12,7 +12,7 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="CAMPAIGN.yaml...")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SURVEY.yaml...")
 @click.option(
     "--database", default="sqlite:///noisette.db", show_default=True, help="sqlite:///FILE or postgresql://HOST/NAME."
 )
@@ -50,9 +50,10 @@ def serve(
 ) -> None:
     """Collect private reports for campaigns, and estimate while they arrive.
 
-    Shows first what error each campaign will have. Without --keys a key for each role is made up and shown once. A
-    report that was acknowledged is on the disk. SIGTERM ends the service after the requests that have begun. With
-    --shufflers, --server-key and --minimum reports come sealed through `noisette federate shuffler` only.
+    A campaign is a survey with an id, a period and tokens; a file without an id is called by its name. Shows first what
+    error each campaign will have. Without --keys a key for each role is made up and shown once. A report that was
+    acknowledged is on the disk. SIGTERM ends the service after the requests that have begun. With --shufflers,
+    --server-key and --minimum reports come sealed through `noisette federate shuffler` only.
     """
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import Plan, combine, compare, plan
+from noisette.prediction.planning import Candidate
 from noisette.survey.questions import Graded, Question
 from noisette.survey.sections import Section, domain_of, flat, grouped
 from noisette.survey.sums import BINS, edges_of
@@ -149,16 +151,20 @@ def _fitting(question: Question, budget: Budget) -> list[str]:
 
     Where a distribution is wanted it is the one that tells it best.
     """
-    made = plan(users=budget.users, domain=question.unit, **budget.spent)
-    found = [
-        one for one in made.candidates if one.unbiased and not getattr(by_name(one.mechanism), "slow_start", False)
-    ]
+    found = _unbiased(question.unit, budget)
     if question.wants_distribution:
         telling = [one for one in found if edges_of(one.build()) is not None]
         if not telling:
             raise ValueError(f"No mechanism tells the distribution of {question.name!r}. Ask for its mean.")
-        found = [min(telling, key=lambda one: blur(one.build()))]
+        found = (min(telling, key=lambda one: blur(one.build())),)
     return [one.mechanism for one in found]
+
+
+@lru_cache(maxsize=64)
+def _unbiased(unit: Any, budget: Budget) -> tuple[Candidate, ...]:
+    """Return the mechanisms for one unit whose averages are unbiased and which are quick to build, best first."""
+    made = plan(users=budget.users, domain=unit, **budget.spent).candidates
+    return tuple(one for one in made if one.unbiased and not getattr(by_name(one.mechanism), "slow_start", False))
 
 
 def blur(mechanism: Any) -> float:

@@ -29,7 +29,7 @@ class Columns:
     rows: int
     source: str = ""
     before: int = 0
-    clipping: str = "Pass clip=True to move such numbers to the nearer end, or widen the range of the question."
+    share: float = 1.0  # of the source that is read with these rows
 
     def place(self, row: int, name: str) -> str:
         """Say where a value stands."""
@@ -60,6 +60,11 @@ class Columns:
                 f"{self.place(row, name)}: {bad!r} is not among the labels {few}. "
                 "Add it to the survey, or map it to a label such as 'other' first."
             )
+        return found
+
+    def texts(self, name: str) -> list[str]:
+        """Return a column of texts, refusing what is missing."""
+        found: list[str] = as_text(self._arrow(name), partial(self.place, name=name)).to_pylist()
         return found
 
     def _places(self, name: str, labels: Sequence[str]) -> IntArray:
@@ -170,15 +175,17 @@ def columns_of(data: Any, questions: Sequence[Question], groups: Iterable[str]) 
     return Columns(held, rows)
 
 
-def columns_of_file(path: str | Path, questions: Sequence[Question], groups: Iterable[str]) -> Iterator[Columns]:
-    """Yield the rows of a CSV or Parquet file in blocks of constant memory."""
+def columns_of_file(
+    path: str | Path, questions: Sequence[Question], groups: Iterable[str], also: Iterable[str] = ()
+) -> Iterator[Columns]:
+    """Yield the rows of a CSV or Parquet file in blocks of constant memory; ``also`` names further columns."""
     from noisette.aggregation import Table
 
     present = Table.open(path).columns
-    table = Table.open(path, needed(questions, groups, present, str(path)))
+    table = Table.open(path, needed(questions, [*groups, *also], present, str(path)))
     for batch in table.batches():
         held = dict(zip(batch.schema.names, batch.columns, strict=True))
-        yield Columns(held, batch.num_rows, f"{path}, ", table.rows_read)
+        yield Columns(held, batch.num_rows, f"{path}, ", table.rows_read, table.share_read)
         table.rows_read += batch.num_rows
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 200
 WANTS = ("mean", "distribution")
 _MOST_ENTRIES = 1_000_000
+_CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or widen the range of the question."
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Question(ABC):
             return np.asarray(domain.clip(found))
         row = int(np.argmin(inside))
         shown = "the vector" if domain.shape else f"{found[row]:g}"
-        raise ValueError(f"{columns.place(row, self.name)}: {shown} is outside {domain}. {columns.clipping}")
+        raise ValueError(f"{columns.place(row, self.name)}: {shown} is outside {domain}. {_CLIPPING}")
 
 
 class _OneNumber(Question):

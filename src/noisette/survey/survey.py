@@ -190,8 +190,8 @@ class Survey:
         own = np.moveaxis(np.arange(self.cells).reshape(shape), place, 0)
         return {label: cells.ravel() for label, cells in zip(self.groups[group], own, strict=True)}
 
-    def _cells(self, columns: Columns) -> npt.NDArray[Any] | None:
-        """Return the cell of each row."""
+    def cells_of(self, columns: Columns) -> npt.NDArray[Any] | None:
+        """Return the combination of public groups of each row."""
         if not self.groups:
             return None
         found = np.zeros(columns.rows, dtype=np.int64)
@@ -258,7 +258,7 @@ class Survey:
         from noisette.survey.reports import SurveyReports
 
         coded = {one.name: one.column(columns, clip=clip) for one in self.questions}
-        return SurveyReports(self, self.privatize_coded(coded, rng=rng), self._cells(columns))
+        return SurveyReports(self, self.privatize_coded(coded, rng=rng), self.cells_of(columns))
 
     def privatize_file(
         self,
@@ -267,11 +267,12 @@ class Survey:
         *,
         clip: bool = False,
         rng: Rng = None,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[float], None] | None = None,
     ) -> int:
         """Turn a CSV or Parquet file of any size into a file of reports, and return the number of reports.
 
-        The memory does not grow with the file. The reports appear whole or not at all.
+        The memory does not grow with the file. The reports appear whole or not at all. ``on_progress`` is told the
+        share of the file that was read.
         """
         from noisette.survey.columns import columns_of_file
         from noisette.survey.reports import write
@@ -284,7 +285,7 @@ class Survey:
             for columns in columns_of_file(Path(path), self.questions, self.groups):
                 yield self._privatized(columns, clip=clip, rng=source)
                 if on_progress is not None:
-                    on_progress(columns.rows)
+                    on_progress(columns.share)
 
         return write(Path(output), self, batches())
 

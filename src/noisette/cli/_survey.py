@@ -1,0 +1,146 @@
+"""What the commands print about a survey: its plan, its reports, its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+_ROWS = 60  # of a table on a terminal; JSON has all
+
+
+def plan_survey(path: Path, users: int | None, *, as_json: bool) -> None:
+    """Print what a survey will tell from so many users."""
+    from noisette._terminal import console, describe, literal, number, table, to_json
+    from noisette.survey.survey import Survey
+
+    made = Survey.read(path).plan(users)
+    if as_json:
+        click.echo(to_json(made.to_dict()))
+        return
+    out = console()
+    out.print(f"[bold]{literal(path)}[/]: {made.users:,} users, {len(made.survey.questions)} questions")
+    out.print(f"Guarantee: {describe(made.guarantee)}")
+    told = made.to_dict()["mechanisms"]
+    out.print(literal("Mechanisms: " + ", ".join(f"{name} by {own}" for name, own in told.items())))
+    shown = table("question", "quantity", "group", ">std. error", "verdict")
+    for row in made.rows[:_ROWS]:
+        cells = map(literal, (row.question, row.quantity, row.group))
+        shown.add_row(*cells, number(row.std_error, row.std_error), row.verdict)
+    out.print(shown)
+    _more(out, len(made.rows))
+    out.print(literal(f"Verdict: {made.verdict}"))
+    out.print("Errors are for the distribution of answers that is worst on average.", style="dim")
+
+
+def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed: int | None, as_json: bool) -> None:
+    """Turn a file of answers into a file of reports, and say what was done."""
+    from noisette._terminal import console, describe, literal, progress, to_json
+    from noisette.survey.plans import mechanisms
+    from noisette.survey.survey import Survey
+
+    asked = Survey.read(survey)
+    with progress(f"Privatising {path.name}") as advance:
+        users = asked.privatize_file(path, output, clip=clip, rng=seed, on_progress=advance)
+    if as_json:
+        told = {
+            "output": str(output),
+            "users": users,
+            "bytes": output.stat().st_size,
+            "questions": [one.name for one in asked.questions],
+            "mechanisms": mechanisms(asked),
+            "guarantee": asked.guarantee.spec(),
+            "seeded": seed is not None,
+        }
+        click.echo(to_json(told))
+        return
+    out = console()
+    out.print(f"[bold]{literal(output)}[/]: {users:,} reports, {output.stat().st_size / 1e6:,.2f} MB")
+    out.print(literal("Questions: " + ", ".join(f"{name} by {own}" for name, own in mechanisms(asked).items())))
+    out.print(f"Guarantee: {describe(asked.guarantee)}; a record is one row")
+    out.print(f"Next: noisette estimate {literal(output)}", style="dim")
+
+
+def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: bool, as_json: bool) -> None:
+    """Print what files of reports of one survey say."""
+    from noisette._terminal import console, describe, literal, number, table, to_json
+    from noisette.survey.reports import ReportsFile
+
+    asked = ReportsFile.open(files[0]).survey
+    if len(set(map(_place, files))) < len(files):
+        raise ValueError("A file is given twice: its users would count twice. Name each file once.")
+    results = asked.estimate(list(files), enhance=method, level=level)
+    names = dict(zip(_pairs(asked), (name for one in asked.questions for name in one.quantities), strict=True))
+    rows = results.table().to_dict("records")
+    if as_json:
+        told = {
+            "users": results.users,
+            "guarantee": asked.guarantee.spec(),
+            "level": level,
+            "enhance": method,
+            "dimensions": [{"name": names[row["question"], row["quantity"]]} | row for row in rows],
+        }
+        click.echo(to_json(told | ({"distributions": _distributions(results)} if shape else {})))
+        return
+    out = console()
+    out.print(f"[bold]{results.users:,} reports[/] on {len(results)} questions")
+    out.print(f"Guarantee: {describe(asked.guarantee)}")
+    shown = table("question", "quantity", "group", ">estimate", ">std. error", f">{level:.4g} from", ">to", ">reports")
+    for row in rows[:_ROWS]:
+        error = row["std_error"]
+        numbers = (number(row[key], error) for key in ("value", "std_error", "low", "high"))
+        cells = (literal(row[key]) for key in ("question", "quantity", "group"))
+        shown.add_row(*cells, *numbers, f"{row['reports']:,}")
+    out.print(shown)
+    _more(out, len(rows))
+    for name, found in (_distributions(results) if shape else {}).items():
+        ends = ", ".join(f"{chance:g}: {value:.4g}" for chance, value in found["quantiles"].items())
+        out.print(literal(f"{name}, quantiles {ends}"))
+    out.print("An interval holds for its quantity by itself, not for all together.", style="dim")
+
+
+def _distributions(results: Any) -> dict[str, Any]:
+    """Return the distributions that are told."""
+    from noisette.survey.distributions import QUANTILES
+
+    found = {}
+    for name, answer in results.items():
+        if answer.question.wants_distribution:
+            bars = answer.histogram(bins=32)
+            found[name] = {
+                "edges": [*bars["low"], bars["high"].iloc[-1]],
+                "probabilities": bars["share"].tolist(),
+                "quantiles": {chance: answer.quantile(chance) for chance in QUANTILES},
+            }
+    return found
+
+
+def _pairs(asked: Any) -> list[tuple[str, str]]:
+    return [(one.name, quantity) for one in asked.questions for quantity in one.estimated]
+
+
+def _place(file: str) -> Path:
+    return Path(file).resolve()
+
+
+def _more(out: Any, rows: int) -> None:
+    if rows > _ROWS:
+        out.print(f"... and {rows - _ROWS:,} more: --json prints all.", style="dim")
+
+
+def required(value: Any, name: str) -> Any:
+    """Return an option that is needed unless a survey is given."""
+    if value is None:
+        raise click.UsageError(f"Missing option '{name}'.")
+    return value
+
+
+def only_survey(context: click.Context, allowed: set[str]) -> None:
+    """Refuse options that a survey answers by itself."""
+    for name in context.params:
+        if name not in allowed and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = next(one.opts[0] for one in context.command.params if one.name == name)
+            raise click.UsageError(f"The survey says all but --users: leave {option} out.")

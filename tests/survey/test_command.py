@@ -1,0 +1,121 @@
+"""The commands with a survey: plan, privatise, estimate; each as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+import noisette as nz
+from noisette.cli import verbs
+from noisette.survey.campaigns import Campaign
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a survey and people who answer it."""
+    survey = nz.Survey(
+        [nz.Number("hours", 0, 100, want="distribution"), nz.Choice("diet", ["none", "vegan"])],
+        epsilon=4.0,
+        groups={"region": ["north", "south"]},
+    )
+    survey.save(tmp_path / "survey.yaml")
+    rng = np.random.default_rng(1)
+    people = {
+        "id": np.arange(3000),
+        "hours": 100 * rng.beta(2, 5, 3000),
+        "diet": rng.choice(["none", "vegan"], 3000, p=[0.7, 0.3]),
+        "region": rng.choice(["north", "south"], 3000),
+    }
+    pd.DataFrame(people).to_csv(tmp_path / "people.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _run(*arguments: Any, code: int = 0) -> Result:
+    found = CliRunner().invoke(verbs, [*map(str, arguments)])
+    assert found.exit_code == code, found.output
+    return found
+
+
+def _json(*arguments: Any) -> Any:
+    return json.loads(_run(*arguments, "--json").stdout)
+
+
+def test_from_plan_to_results(folder: Path) -> None:
+    plan = _json("plan", "survey.yaml", "--users", 3000)
+    made = nz.Survey.read(folder / "survey.yaml").plan(users=3000)
+    assert plan["rows"] == [vars(row) for row in made.rows]
+    assert plan["verdict"] == made.verdict
+    assert plan["mechanisms"]["hours"] == "piecewise"
+    told = _json("privatize", "people.csv", "--survey", "survey.yaml", "-o", "reports.parquet")
+    assert told["users"] == 3000
+    assert told["guarantee"]["epsilon"] <= 4.0
+    found = _json("estimate", "reports.parquet", "--distribution")
+    results = nz.Survey.read("survey.yaml").estimate("reports.parquet")
+    assert [row["value"] for row in found["dimensions"]] == results.table()["value"].tolist()
+    assert [row["name"] for row in found["dimensions"][:3]] == ["hours", "diet=none", "diet=vegan"]
+    assert set(found["dimensions"][0]) >= {"name", "value", "std_error", "low", "high", "group"}
+    assert found["distributions"]["hours"]["quantiles"]["0.5"] == results["hours"].quantile(0.5)
+
+
+def test_tables_for_people(folder: Path) -> None:
+    shown = _run("plan", "survey.yaml", "--users", 3000).stdout
+    assert "Verdict: Worth collecting" in shown
+    assert "region=south" in shown
+    shown = _run("privatize", "people.csv", "--survey", "survey.yaml", "-o", "r.parquet").stdout
+    assert "3,000 reports" in shown
+    shown = _run("estimate", "r.parquet", "--distribution", "--level", 0.9).stdout
+    assert "quantiles 0.05" in shown
+    assert "0.9 from" in shown
+    assert "diet" in shown
+
+
+def test_what_does_not_go_with_a_survey(folder: Path) -> None:
+    assert "leave --epsilon out" in _run("plan", "survey.yaml", "--users", 9, "--epsilon", 1, code=2).output
+    wrong = ("privatize", "people.csv", "--survey", "survey.yaml", "-m", "duchi", "-o", "r.parquet")
+    assert "leave --mechanism out" in _run(*wrong, code=2).output
+    assert "Missing option '--epsilon'" in _run("plan", "--users", 9, code=2).output
+    assert "how many users will answer" in _run("plan", "survey.yaml", code=2).output
+    assert "survey.yml" in _run("plan", "survey.yml", "--users", 9, code=2).output
+    _run("privatize", "people.csv", "--survey", "survey.yaml", "-o", "r.parquet")
+    assert "given twice" in _run("estimate", "r.parquet", "./r.parquet", code=2).output
+    _run("privatize", "people.csv", "-m", "duchi", "-e", 1, "--columns", "hours", "--range", "0,100", "-o", "m.parquet")
+    assert "Estimate them apart" in _run("estimate", "r.parquet", "m.parquet", code=2).output
+    (folder / "bad.csv").write_text("hours,diet,region\n5,none,north\n6,pizza,south\n", encoding="utf-8")
+    told = _run("privatize", "bad.csv", "--survey", "survey.yaml", "-o", "bad.parquet", code=2).output
+    assert "bad.csv, row 2, column 'diet': 'pizza' is not among the labels" in told
+    assert not (folder / "bad.parquet").exists()
+
+
+def test_a_survey_can_be_served(folder: Path) -> None:
+    """Its campaign has the name of the file and the survey's mechanisms."""
+    campaign = Campaign.read(folder / "survey.yaml")
+    assert (campaign.id, campaign.title, campaign.period) == ("survey", "survey", "once")
+    assert campaign.survey == nz.Survey.read(folder / "survey.yaml")
+    told = _json("serve", "survey.yaml", "--plan")
+    assert list(told["campaigns"][0]["predicted"]) == list(campaign.quantities)
+    again = Campaign.from_wire(json.loads(json.dumps(campaign.to_wire()))).survey
+    assert again.randomizer.spec() == campaign.survey.randomizer.spec()
+    two = nz.Survey([nz.Number("x", 0, 1)], epsilon=1.0, groups={"a": ["1", "2"], "b": ["3", "4"]})
+    two.save(folder / "two.yaml")
+    with pytest.raises(ValueError, match="at most one public group in a campaign"):
+        Campaign.read(folder / "two.yaml")
+
+
+def test_a_survey_reads_a_campaign(folder: Path) -> None:
+    path = folder / "campaign.yaml"
+    path.write_text(
+        "id: a\nepsilon: 1\nusers: 100\nperiod: week\nattributes:\n  - {name: x, range: [0, 1]}\n"
+        "public_group: {name: town, values: [north, south]}\n",
+        encoding="utf-8",
+    )
+    survey = nz.Survey.read(path)
+    assert dict(survey.groups) == {"town": ("north", "south")}
+    assert survey == Campaign.read(path).survey
+    assert survey.plan().users == 100
