@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray, IntArray
@@ -18,6 +19,7 @@ _HALVINGS, _AGREED = 14, 2e-6  # of a bin of inputs; change of a chance that is 
 _LISTED, _SEPARATE = 1 << 16, 1 << 10  # reports up to these numbers are listed, and get a bin each
 _REACH, _FAR = 6.0, 25.0  # deviations that get bins of their own, and that are counted at all
 _LARGEST = 50_000_000  # entries of a table
+_WORTH_A_GRID = 1000  # reports to be put into bins
 # Lobatto's rule of five points: it looks at both ends, where a jump could hide
 _NODES = np.asarray([-1.0, -math.sqrt(3 / 7), 0.0, math.sqrt(3 / 7), 1.0])
 _WEIGHTS = np.asarray([1 / 10, 49 / 90, 32 / 45, 49 / 90, 1 / 10])
@@ -103,8 +105,7 @@ class Channel:
             return np.asarray(self.mechanism.tally(array).total)  # type: ignore[attr-defined]  # who lists kinds counts them
         if self.edges is None:
             return np.bincount(array.ravel().astype(np.int64), minlength=size)
-        place = np.searchsorted(self.edges[1:-1], array.ravel(), side="right")
-        return np.bincount(place, minlength=size)
+        return np.bincount(places_of(self.edges, array.ravel()), minlength=size)
 
 
 def report_edges(mechanism: Mechanism, *, bins: int = 64) -> FloatArray | None:
@@ -114,6 +115,32 @@ def report_edges(mechanism: Mechanism, *, bins: int = 64) -> FloatArray | None:
     """
     domain: Any = mechanism.domain
     return _report_bins(mechanism, np.linspace(domain.low, domain.high, bins + 1), bins)[0]
+
+
+def places_of(edges: FloatArray, reports: npt.NDArray[Any]) -> IntArray:
+    """Return the bin of each report, the first and the last bin taking all that lies beyond.
+
+    Formula: that of ``np.searchsorted(edges[1:-1], reports, side="right")``, several times as fast where bins are of
+    similar widths: a report's place in a fine grid leads to a bin near its own, not above it, and few steps remain.
+
+    >>> places_of(np.asarray([0.0, 1.0, 2.0, 4.0]), np.asarray([-7.0, 1.0, 1.5, 3.0, 9.0])).tolist()
+    [0, 1, 1, 2, 2]
+    """
+    inner = edges[1:-1]
+    if inner.size < 2 or reports.size < _WORTH_A_GRID:
+        return np.searchsorted(inner, reports, side="right")
+    low, cells = float(inner[0]), 4 * inner.size
+    step = (float(inner[-1]) - low) / cells
+    below = np.searchsorted(inner, low + step * np.arange(-1, cells + 1), side="right")
+    cell = np.clip((reports - low) / step, 0, cells - 1).astype(np.int64)
+    found = below[np.maximum(cell - 1, 0)]  # a cell lower, whatever rounding did
+    ends = np.append(inner, np.inf)
+    for _ in range(inner.size):
+        more = reports >= ends[found]
+        if not more.any():
+            break
+        found += more
+    return np.asarray(found)
 
 
 def chances_at(mechanism: Mechanism, inputs: FloatArray, *, bins: int = 64) -> FloatArray:

@@ -151,7 +151,8 @@ def _fitting(question: Question, budget: Budget) -> list[str]:
 
     Where a distribution is wanted it is the one that tells it best.
     """
-    found = _unbiased(question.unit, budget)
+    unit: Any = question.unit
+    found = _unbiased(unit, budget)
     if question.wants_distribution:
         telling = [one for one in found if edges_of(one.build()) is not None]
         if not telling:

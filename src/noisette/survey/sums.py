@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
-from noisette.enhancement.channel import Channel, report_edges
+from noisette.enhancement.channel import Channel, places_of, report_edges
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.survey.questions import Question
 from noisette.survey.sections import Section
@@ -104,8 +104,7 @@ class Layout:
         for number, (own, _) in zip(self.numbers, self.histograms, strict=True):
             if number.edges is not None:
                 values = self._values(rows, number.place, number.column)[1]
-                bins = np.searchsorted(number.edges[1:-1], values.ravel(), side="right")
-                vector[own] = np.bincount(bins, minlength=number.bins)
+                vector[own] = np.bincount(places_of(number.edges, values.ravel()), minlength=number.bins)
         for (category, number), (own, shape) in zip(self.pairs, self.crossed, strict=True):
             vector[own] = self._cross(rows, self.column(category), number, shape).ravel()
         return Sums(self, len(rows), vector)
@@ -115,9 +114,10 @@ class Layout:
         values = rows[f"part{place}"]
         if column is None:
             return np.arange(len(rows)), values
-        who, where = np.nonzero(values[..., 0] == column)
         record: SampledAttributes = self.survey.sections[place].mechanism
-        return who, record.unpack(record.inner_mechanisms[column], values[who, where, 1:])
+        found = np.flatnonzero(values[..., 0].ravel() == column)
+        sent = values.reshape(-1, values.shape[-1])[found, 1:]
+        return found // values.shape[1], record.unpack(record.inner_mechanisms[column], sent)
 
     def _cross(self, rows: Rows, column: int, number: Binned, shape: tuple[int, ...]) -> IntArray:
         """Sum the reports about a number by what the same user reported as category, codes of randomised response."""

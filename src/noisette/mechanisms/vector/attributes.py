@@ -26,6 +26,7 @@ from noisette.mechanisms.vector.sampled import choose, least_cost, part_of, tota
 
 _ENTRIES = 1 << 20  # numbers worked on at a time
 _EXACT_INTEGERS = 2.0**53
+_SHORT = 16  # columns
 _NEAR_ONE = 1e-9  # shares whose sum is off by no more are taken for rounded ones, and made smaller if they exceed 1
 
 
@@ -46,14 +47,14 @@ class AttributeReports:
         shape = reports.shape[: reports.ndim - 2]
         rows = reports.reshape(-1, *own.report_shape)
         index = rows[..., 0]
-        known = ((index >= 0) & (index < own.domain.dims) & (index == np.floor(index))).all(axis=1)
-        sound = known & (index[:, 1:] > index[:, :-1]).all(axis=1)
+        known = _all((index >= 0) & (index < own.domain.dims) & (index == np.floor(index)))
+        sound = known & _all(index[:, 1:] > index[:, :-1])
         fits = np.zeros(index.shape, dtype=bool)
         for inner, chosen, width in own.sorts(np.where(known[:, None], index, 0).astype(np.int64)):
             values = rows[chosen][:, 1:]
             sent = values[:, :width].reshape(len(values), *getattr(inner, "report_shape", ()))
-            fits[chosen] = inner.support.contains(sent) & (values[:, width:] == 0).all(axis=1)
-        return np.asarray((sound & fits.all(axis=1)).reshape(shape))
+            fits[chosen] = inner.support.contains(sent) & _all(values[:, width:] == 0)
+        return np.asarray((sound & _all(fits)).reshape(shape))
 
 
 @dataclass(frozen=True)
@@ -357,23 +358,57 @@ class SampledAttributes(BaseMechanism):
         if array.size == 0:
             raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
         rows = array.reshape(-1, *self.report_shape)
-        self.check_support(rows)
-        index = rows[..., 0].reshape(-1).astype(np.int64)
-        order = np.argsort(index, kind="stable")
+        try:
+            return self._tally(rows)
+        except ValueError:
+            self.check_support(rows)  # says which report of this mechanism it is
+            raise
+
+    def _tally(self, rows: npt.NDArray[Any]) -> Tally:
+        """Sum the reports of each attribute by its own mechanism, which refuses those that it cannot have sent."""
+        index = rows[..., 0]
+        order, ends = by_attribute(index, self.dims)
+        if not _all(index[:, 1:] > index[:, :-1]).all():
+            raise ValueError("Expected attributes in increasing order.")
         values = rows.reshape(-1, self.report_shape[1])[:, 1:]
-        ends = np.searchsorted(index[order], np.arange(self.dims + 1))
         starts = np.concatenate([[0], np.cumsum(self.groups)])
         sums = np.zeros((3, int(starts[-1])), dtype=np.int64)
         for j, inner in enumerate(self.inner_mechanisms):
             own = order[ends[j] : ends[j + 1]]
             if own.size:
-                tally = inner.tally(self.unpack(inner, values[own]))
+                sent = values[own]
+                with np.errstate(invalid="ignore"):  # the same
+                    reports = self.unpack(inner, sent)
+                width = math.prod(reports.shape[1:])
+                if sent[:, width:].any() or not np.array_equal(reports.reshape(-1, width), sent[:, :width]):
+                    raise ValueError("Expected a report of its mechanism's type, and zeros after it.")
+                tally = inner.tally(reports)
                 sums[:, starts[j] : starts[j + 1]] = tally.count, tally.total, tally.squares
         return Tally(len(rows), *sums)
 
     def aggregate(self, reports: Any) -> Aggregate:
         """Sum a batch of reports; attributes and categories name the estimated quantities."""
         return replace(super().aggregate(reports), names=self.domain.quantities)
+
+
+def by_attribute(index: npt.NDArray[Any], dims: int) -> tuple[IntArray, IntArray]:
+    """Return the places of reports in the order of their attributes, and where those of each attribute end."""
+    with np.errstate(invalid="ignore"):  # what is no whole number is refused below
+        codes = index.ravel().astype(np.min_scalar_type(dims))  # of few bits, which numpy sorts at once
+    if not np.array_equal(codes, index.ravel()) or codes.max(initial=0) >= dims:
+        raise ValueError(f"Expected attributes below {dims}.")
+    order = np.argsort(codes, kind="stable")
+    return order, np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=dims))])
+
+
+def _all(table: BoolArray) -> BoolArray:
+    """Tell which rows are true everywhere; few columns are taken one by one, as numpy is slow on short rows."""
+    if table.shape[1] > _SHORT:
+        return np.asarray(table.all(axis=1))
+    found = np.ones(len(table), dtype=bool)
+    for column in table.T:
+        found &= column
+    return found
 
 
 def _second_moment(inner: Any) -> float:
