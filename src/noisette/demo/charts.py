@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from noisette._look import DARK, GREEN, NUT, PALE, RED, TAN, figure_html
-from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, widths
-from noisette.demo.population import SIGNALS, SPORT, SPORTS
+from noisette.demo.outcome import LEVEL, Outcome, chosen, widths
+from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
 _ROUND = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5, 7, 10, 20, 50, 100]

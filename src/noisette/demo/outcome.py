@@ -10,14 +10,14 @@ import numpy as np
 
 from noisette._validate import FloatArray
 from noisette.demo.devices import Reported
-from noisette.demo.population import SIGNALS, SPORT, SPORTS, Devices
+from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS, Devices
 from noisette.domains import Categorical, Interval
 from noisette.prediction import Plan, plan
 from noisette.survey.campaigns import Campaign
+from noisette.survey.plans import mechanisms
 
 LEVEL = 0.95
 BINS = 32
-PORTRAIT = "screen time"  # the signal whose distribution is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +91,8 @@ def plans(campaign: Campaign) -> tuple[Plan, Plan]:
 
 
 def chosen(campaign: Campaign, attribute: str) -> str:
-    """Return the name of the mechanism that answers about an attribute."""
-    names = [one.name for one in campaign.attributes]
-    return str(campaign.mechanism.inner_mechanisms[names.index(attribute)].name)
+    """Return the name of the mechanism that answers a question."""
+    return mechanisms(campaign.survey)[attribute]
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:

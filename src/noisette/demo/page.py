@@ -11,8 +11,8 @@ import numpy as np
 from noisette._look import style
 from noisette._terminal import describe, number
 from noisette.demo import charts
-from noisette.demo.outcome import LEVEL, PORTRAIT, Outcome, chosen, root_mean_square, widths
-from noisette.demo.population import SIGNALS, SPORT, SPORTS
+from noisette.demo.outcome import LEVEL, Outcome, chosen, root_mean_square, widths
+from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from noisette._validate import FloatArray, IntArray
+from noisette.survey.questions import Choice, Number
+from noisette.survey.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ SIGNALS = (
     Signal("noise", "dB", 20, 110, 0.44),
     Signal("screen time", "min", 0, 360, 0.34),
 )
+PORTRAIT = "screen time"  # the signal whose distribution is wanted
 SPORT = "sport"
 SPORTS = {
     "walking": 0.27, "cycling": 0.16, "running": 0.13, "gym": 0.11, "swimming": 0.08, "yoga": 0.07,
@@ -77,12 +80,14 @@ def simulate(users: int, rng: np.random.Generator) -> Devices:
 
 
 def campaign(users: int, epsilon: float) -> dict[str, Any]:
-    """Return the question as an analyst would write it."""
-    numbers = [{"name": signal.name, "range": [signal.low, signal.high]} for signal in SIGNALS]
-    return {
-        "id": "wearables",
-        "title": "Evenings of people with wearables",
-        "epsilon": epsilon,
-        "users": users,
-        "attributes": [*numbers, {"name": SPORT, "categories": list(SPORTS)}],
-    }
+    """Return the survey, with the id and the title that make it a campaign."""
+    life = {"id": "wearables", "title": "Evenings of people with wearables"}
+    return life | survey(users, epsilon).terms()
+
+
+def survey(users: int, epsilon: float) -> Survey:
+    """Return what is asked of the devices."""
+    numbers = [
+        Number(one.name, one.low, one.high, want="distribution" if one.name == PORTRAIT else "mean") for one in SIGNALS
+    ]
+    return Survey([*numbers, Choice(SPORT, list(SPORTS))], epsilon=epsilon, users=users)

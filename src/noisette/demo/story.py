@@ -73,6 +73,7 @@ class Story:
             f"of {mechanism.dims} attributes. Marked: what the planner took, for all attributes together.",
             style="dim",
         )
+        self._out.print(campaign.survey.plan(campaign.users).verdict)
 
     def address(self, collector: Collector) -> None:
         """Say where the collector and its dashboard are."""
