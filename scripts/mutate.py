@@ -7,7 +7,7 @@ make mutate ARGS="--only src/noisette/mechanisms/tensor/gaussian/_loops.py:41"  
 Each change is one that a tired person might make: a comparison that is off by its edge, a guard dropped, a sign, a
 constant off by one, `.all` for `.any`, a default switched. It is made in a copy of the repository, where the tests run
 that execute the changed line. Which do is recorded once for each file of tests, with coverage, and kept in
-.venv/mutants until that file or the code that it executes changes. If none of them fails, the tests run that execute
+.venv/mutants until that file or the changed module is another. If none of them fails, the tests run that execute
 anything else of the module: coverage does not see compiled loops, and a constant is read at import. Every run is a fork
 of this process, which has imported the large packages, so that most changes cost a second or two.
 
@@ -53,8 +53,8 @@ EQUIVALENT = ROOT / "scripts" / "equivalent.toml"
 KEPT = ROOT / ".venv" / "mutants"
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PATIENCE = 5.0  # a test may take this many times as long as without a change, and ten seconds
-LONGEST = 150.0  # seconds of tests that execute a changed line; what would come after them is not run
-REST = 45.0  # seconds of tests that execute another line of the module
+LONGEST = 90.0  # seconds of tests that execute a changed line; what would come after them is not run
+REST = 20.0  # seconds of tests that execute another line of the module
 _CORE = "src/noisette/"
 
 # Imported once, before the forks. Nothing of Noisette, and nothing that starts threads.
@@ -442,32 +442,29 @@ class Copy:
         options += ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tier=test", "--tb=short"]
         return int(pytest.main([*options, *paths], plugins=[runner]))
 
-    def record(self, test: str) -> dict[str, Any]:
-        """Return how long each test of a file takes, and which of them execute each line."""
-        if test in self.records:
-            return self.records[test]
+    def record(self, test: str, path: str) -> dict[str, Any]:
+        """Return how long each test of a file takes, and which of them execute each line of a module."""
         kept = KEPT / f"{test.replace('/', '+')}.json"
-        with suppress(OSError, ValueError):
-            found = json.loads(kept.read_text(encoding="utf-8"))
-            if found["key"] == self.key(test, found["lines"]):
-                self.records[test] = found
-                return self.records[test]
-        status = forked(lambda: self.trace(test, kept), self.work / "log", 600)
-        if status != 0:
+        if test not in self.records:
+            with suppress(OSError, ValueError):
+                self.records[test] = json.loads(kept.read_text(encoding="utf-8"))
+        found = self.records.get(test)
+        if found and all(found["hashes"].get(name) in (None, self.hash(name)) for name in (test, path)):
+            return found
+        kept.unlink(missing_ok=True)
+        forked(lambda: self.trace(test, kept), self.work / "log", 600)
+        if not kept.exists():
             print(f"could not record {test}: {(self.work / 'log').read_text(encoding='utf-8')[-2000:]}")
-            self.records[test] = {"key": "", "spent": {}, "lines": {}}
-            return self.records[test]
-        found = json.loads(kept.read_text(encoding="utf-8"))
-        found["key"] = self.key(test, found["lines"])
-        kept.write_text(json.dumps(found), encoding="utf-8")
-        self.records[test] = found
-        return found
+            self.records[test] = {"hashes": {}, "spent": {}, "lines": {}}
+        else:
+            self.records[test] = json.loads(kept.read_text(encoding="utf-8"))
+        return self.records[test]
 
-    def key(self, test: str, touched: Iterable[str]) -> str:
-        """Return what a record depends on: the file of tests and the modules that it executes."""
-        for name in {test, *touched} - self.hashes.keys():
+    def hash(self, name: str) -> str:
+        """Return what a file of the copy is known by."""
+        if name not in self.hashes:
             self.hashes[name] = hashlib.sha256((self.folder / name).read_bytes()).hexdigest()
-        return hashlib.sha256("".join(self.hashes[name] for name in [test, *sorted(touched)]).encode()).hexdigest()
+        return self.hashes[name]
 
     def trace(self, test: str, kept: Path) -> int:
         """Run a file of tests under coverage and write down what each test executes; only in a fork."""
@@ -507,8 +504,9 @@ class Copy:
             if by_line:
                 executed[name] = by_line
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"spent": good, "lines": executed}), encoding="utf-8")
-        return 0 if status in (0, 1, 5) else status  # 1: some fail even without a change, and are left out
+        hashes = {name: self.hash(name) for name in (test, *executed)}
+        kept.write_text(json.dumps({"hashes": hashes, "spent": good, "lines": executed}), encoding="utf-8")
+        return status  # 1 where some fail even without a change; they are left out
 
     def chosen(self, change: Change, tests: list[str]) -> Iterator[dict[str, float]]:
         """Yield the tests that execute a change's line, then those that execute another line of its module.
@@ -518,7 +516,7 @@ class Copy:
         """
         at, near, around = dict[str, float](), dict[str, float](), dict[str, float]()
         for test in tests:
-            found = self.record(test)
+            found = self.record(test, change.path)
             lines = found["lines"].get(change.path)
             if lines is None:
                 continue

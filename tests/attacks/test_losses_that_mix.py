@@ -71,6 +71,15 @@ def test_a_loss_in_which_examples_meet_is_refused(loss):
         steps(start(), loss)
 
 
+@pytest.mark.parametrize("value", [0.5, float("nan"), float("inf"), -float("inf")])
+def test_a_small_loss_in_which_examples_meet_is_refused_beside_a_loud_example(value):
+    """What is compared is relative: neither a small factor nor one example that is not finite hides the others."""
+    private = start(batch=40)
+    private.loader.dataset.tensors[0][0] = value
+    with pytest.raises(ValueError, match="no gradient is one example's own"):
+        steps(private, lambda outputs, targets: 1e-9 * MIXING["two places apart"](outputs, targets))
+
+
 @pytest.mark.parametrize("loss", APART.values(), ids=APART)
 def test_a_loss_that_is_a_mean_over_examples_is_taken(loss):
     steps(start(), loss)

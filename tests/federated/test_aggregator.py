@@ -94,6 +94,27 @@ def test_rows_that_nobody_can_have_sent_are_left_out(name, clip):
     assert np.array_equal(clean.estimate().value, dirty.estimate().value)
 
 
+WHOLE = {"privunit-g": Norm(1.0), "tensor-gaussian": Norm(1.0)}
+EACH = dict.fromkeys(("adaptive-duchi", "laplace", "piecewise", "gaussian", "retain-or-noise"), Ranges(0.0, 0.5))
+
+
+@pytest.mark.parametrize("place", [0, 17, 39])
+@pytest.mark.parametrize(("name", "clip"), (WHOLE | EACH).items())
+def test_a_row_with_one_entry_that_nobody_can_have_sent_is_left_out(name, clip, place):
+    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    rows = np.stack([channel.unpack(channel.privatize(np.zeros(40), rng=k).payload) for k in range(4)])
+    clean, dirty = Aggregator(channel), Aggregator(channel)
+    assert clean.add_block(0, rows[[0, 1, 3]]) == 0
+    for value in (np.nan, np.inf, -np.inf):
+        spoiled = rows.copy()
+        spoiled[2, place] = value
+        dirty = Aggregator(channel)
+        assert dirty.add_block(0, spoiled) == 1
+        assert np.array_equal(clean.estimate().value, dirty.estimate().value)
+        with pytest.raises(RejectedReport):
+            dirty.add_plain(spoiled[2])
+
+
 @pytest.mark.parametrize(
     ("name", "clip", "start", "width"),
     [

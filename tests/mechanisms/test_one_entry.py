@@ -61,3 +61,28 @@ def test_one_report_outside_the_support_is_told_from_the_others(name: str) -> No
             with pytest.raises((ValueError, TypeError)):
                 mechanism.aggregate(mixed)
     mechanism.aggregate(reports)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_and_objects_are_no_numbers(name: str) -> None:
+    """Neither in values nor in reports, even where each of them reads like a number."""
+    mechanism, inputs = batch(name)
+    reports = np.asarray(mechanism.privatize(inputs, rng=1))
+    for kind in (str, complex):
+        with pytest.raises((ValueError, TypeError)):
+            mechanism.privatize(inputs.astype(kind), rng=1)
+        with pytest.raises((ValueError, TypeError)):
+            mechanism.aggregate(reports.astype(kind))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_of_another_shape_are_refused(name: str) -> None:
+    """One entry more or fewer in the last axis, or one axis too few."""
+    mechanism, inputs = batch(name)
+    reports = np.asarray(mechanism.privatize(inputs, rng=1))
+    for values, use in ((inputs, lambda x: mechanism.privatize(x, rng=1)), (reports, mechanism.aggregate)):
+        if values.ndim > 1:
+            longer = np.concatenate([values, values[..., :1]], axis=-1)
+            for other in (values[..., :-1], longer, values.ravel()[: values.shape[-1] - 1]):
+                with pytest.raises(ValueError, match=r"[Ee]xpected|shape"):
+                    use(other)

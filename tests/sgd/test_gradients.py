@@ -43,6 +43,23 @@ class Last(nn.Module):
         return self.out(self.layer(x)[0][:, -1])
 
 
+class TwiceConvolved(nn.Module):
+    """Uses one convolution and one table twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.shared = nn.Embedding(7, 4), nn.Conv1d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        return self.shared(torch.tanh(self.shared(self.table(x).mT + self.table(6 - x).mT)))
+
+
+def frozen(layer):
+    """Return a layer of which only the bias is trained."""
+    layer.weight.requires_grad_(False)
+    return layer
+
+
 def numbers(*shape):
     return lambda: torch.randn(5, *shape)
 
@@ -71,6 +88,17 @@ MODELS = {
         lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.LayerNorm(36)),
         numbers(2, 5, 5),
     ),
+    "groups of a sequence": (lambda: nn.GroupNorm(2, 4), numbers(4, 5)),
+    "groups of features": (lambda: nn.GroupNorm(2, 4), numbers(4)),
+    "normalised over time": (lambda: nn.LayerNorm(4), numbers(3, 2, 4)),
+    "normalised over two axes": (lambda: nn.LayerNorm((3, 4)), numbers(2, 3, 4)),
+    "normalised whole": (lambda: nn.LayerNorm((3, 4), bias=False), numbers(3, 4)),
+    "only biases": (
+        lambda: nn.Sequential(frozen(nn.Conv1d(2, 3, 2)), nn.Tanh(), frozen(nn.Linear(4, 3))),
+        numbers(2, 5),
+    ),
+    "one index": (lambda: nn.Embedding(7, 4), lambda: torch.randint(0, 7, (5,))),
+    "shared convolution": (TwiceConvolved, lambda: torch.randint(0, 7, (5, 6))),
     "instances": (lambda: nn.InstanceNorm2d(2, affine=True), numbers(2, 4, 4)),
     "own layer": (lambda: nn.Sequential(nn.Linear(6, 6), Scale()), numbers(6)),
     "shared": (Twice, numbers(6)),
@@ -87,7 +115,8 @@ MODELS = {
 def build(name):
     torch.manual_seed(3)
     make, draw = MODELS[name]
-    return make().double(), draw() if name == "embedding" else draw().double()
+    inputs = draw()
+    return make().double(), inputs.double() if inputs.is_floating_point() else inputs
 
 
 def loss_of(model, inputs):
@@ -104,7 +133,9 @@ def test_norms_sums_and_gradients_are_those_of_one_example_at_a_time(name):
     for example in inputs:
         plain.zero_grad()
         loss_of(plain, example[None]).sum().backward()
-        expected.append({key: parameter.grad.clone() for key, parameter in plain.named_parameters()})
+        expected.append(
+            {key: parameter.grad.clone() for key, parameter in plain.named_parameters() if parameter.requires_grad}
+        )
 
     recorder = Recorder(model)
     loss_of(model, inputs).mean().backward()
@@ -129,7 +160,8 @@ def test_a_batch_without_examples_adds_nothing(name):
     model(inputs[:0]).sum().backward()
     for layer, part in recorder.parts().items():
         assert part.squares().shape == (0,)
-        shapes = {own: value.shape for own, value in model.get_submodule(layer).named_parameters(recurse=False)}
+        own_parameters = model.get_submodule(layer).named_parameters(recurse=False)
+        shapes = {own: value.shape for own, value in own_parameters if value.requires_grad}
         total = part.total(torch.zeros(0, dtype=torch.float64))
         assert {own: value.shape for own, value in total.items()} == shapes
         assert not any(value.any() for value in total.values())
