@@ -178,6 +178,18 @@ def test_a_short_update_with_one_large_entry_is_clipped_in_that_entry():
     assert clip.outward(vector, layout)[3] == pytest.approx(0.1)
 
 
+def test_an_update_is_shortened_before_its_entries_are_moved_into_their_range():
+    layout, update = Layout.of(np.zeros(4)), np.asarray([3.0, 4.0, 0.0, 0.0])
+    for norm, expected in ((None, [1.0, 1.0, 0.0, 0.0]), (50.0, [1.0, 1.0, 0.0, 0.0]), (2.0, [1.0, 1.0, 0.0, 0.0])):
+        vector = update.copy()
+        Ranges(0.0, 0.5, norm).inward(vector, layout)
+        assert vector.tolist() == expected
+    vector = update.copy()
+    taken = Ranges(0.0, 0.5, 0.75).inward(vector, layout)  # 0.45 and 0.6, of which 0.1 is outside
+    assert vector == pytest.approx([0.9, 1.0, 0.0, 0.0])
+    assert taken == pytest.approx((7.0 - 0.45 - 0.5) / 7.0)
+
+
 def test_a_zero_update_has_a_fixed_direction_and_extremes_do_not_overflow():
     vector = np.zeros(DIMS)
     Length(1.0).inward(vector, LAYOUT)

@@ -78,6 +78,26 @@ def test_whole_vectors_are_scaled_by_the_clip():
     assert found.variance == pytest.approx(CLIP**2 * whole.moments(np.zeros(DIMS)).variance / 10)
 
 
+@pytest.mark.parametrize("reach", [0.25, 4.0])
+def test_a_mechanism_on_a_larger_domain_costs_a_round_the_same(reach):
+    """The clip is what counts: updates are scaled to whatever domain the mechanism has."""
+    pairs = [
+        (nz.Laplace(epsilon=1.0), nz.Laplace(epsilon=1.0, domain=nz.Interval(-reach, reach))),
+        (
+            nz.PrivUnitG(epsilon=4.0, domain=nz.L2Ball(DIMS)),
+            nz.PrivUnitG(epsilon=4.0, domain=nz.L2Ball(DIMS, radius=reach)),
+        ),
+        (
+            nz.TensorGaussian(nz.TensorBall((DIMS,)), 4.0, 1e-6),
+            nz.TensorGaussian(nz.TensorBall((DIMS,), radius=reach), 4.0, 1e-6),
+        ),
+    ]
+    for plain, other in pairs:
+        expected, found = (aggregated_noise(one, WEIGHTS, dims=DIMS, clip_norm=CLIP) for one in (plain, other))
+        assert found.variance == pytest.approx(expected.variance, rel=1e-6)
+        assert found.difference(0.3) == pytest.approx(expected.difference(0.3), rel=1e-6)
+
+
 def test_mechanisms_are_compared_without_training():
     budget = {"epsilon": 8.0}
     rivals = {

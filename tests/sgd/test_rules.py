@@ -66,7 +66,9 @@ def test_thresholds_follow_the_average_square_of_what_was_released():
     assert rule.decay == 0.9
     before = rule.thresholds
     noise = 0.1
-    seen = [[(4 * 0.16 + 0.36) * length**2 - 5 * noise**2 for length in lengths] for lengths in ((1.0, 2.0), (3.0, 1.0))]
+    seen = [
+        [(4 * 0.16 + 0.36) * length**2 - 5 * noise**2 for length in lengths] for lengths in ((1.0, 2.0), (3.0, 1.0))
+    ]
     average = [0.0, 0.0]
     for lengths, squares in zip(((1.0, 2.0), (3.0, 1.0)), seen, strict=True):
         rule.learn(released(*lengths), noise)
