@@ -42,7 +42,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PATIENCE = 5.0  # a test may take this many times as long as without a change, and ten seconds
 LONGEST = 90.0  # seconds of tests that execute a changed line; what would come after them is not run
 REST = 20.0  # seconds of tests that execute another line of the module
+UNKNOWN = 20.0  # seconds that a test may take which has not been recorded
 _CORE = "src/noisette/"
 
 # Imported once, before the forks. Nothing of Noisette, and nothing that starts threads.
@@ -340,7 +341,13 @@ def tests_of(module: str, area: str) -> list[list[str]]:
 class _Runner:
     """A plugin of pytest: runs chosen tests, the quickest file first, and gives up on one that takes too long."""
 
-    def __init__(self, told: Path, usual: dict[str, float] | None, enter: Callable[[str], None] = lambda _: None):
+    def __init__(
+        self,
+        told: Path,
+        usual: dict[str, float] | None = None,
+        *,
+        enter: Callable[[str], None] | None = None,
+    ) -> None:
         self.told, self.usual, self.enter = told, usual, enter
         self.spent, self.bad = dict[str, float](), set[str]()
 
@@ -357,10 +364,12 @@ class _Runner:
             self.note(f"{report.nodeid} (not collected)")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.enter(nodeid)
-        if self.usual is not None:
-            signal.signal(signal.SIGALRM, lambda *_: self.give_up(nodeid))
-            signal.setitimer(signal.ITIMER_REAL, 10 + PATIENCE * self.usual[nodeid])
+        if self.enter is not None:
+            self.enter(nodeid)
+            return
+        usual = UNKNOWN if self.usual is None else self.usual[nodeid]
+        signal.signal(signal.SIGALRM, lambda *_: self.give_up(nodeid))
+        signal.setitimer(signal.ITIMER_REAL, 10 + PATIENCE * usual)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.spent[report.nodeid] = self.spent.get(report.nodeid, 0.0) + report.duration
@@ -419,8 +428,8 @@ def forked(task: Callable[[], int], log: Path, limit: float) -> int | None:
 class Copy:
     """A copy of the repository in which changes are made."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.work = folder / "copy", folder
+    def __init__(self, folder: Path, *, bare: bool = False) -> None:
+        self.folder, self.work, self.bare = folder / "copy", folder, bare
         told = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in told.splitlines():
             if (ROOT / name).is_file():
@@ -429,6 +438,7 @@ class Copy:
         self.records = dict[str, dict[str, Any]]()
         self.changes = 0
         self.hashes = dict[str, str]()
+        self.known = dict[str, bool]()
 
     def pytest(self, runner: _Runner, paths: Iterable[str], numba: Path) -> int:
         """Run files of tests; only in a fork."""
@@ -438,7 +448,7 @@ class Copy:
         sys.path.insert(0, str(self.folder / "src"))
         os.environ |= {"PYTHONPATH": str(self.folder / "src"), "NUMBA_CACHE_DIR": str(numba), "OMP_NUM_THREADS": "1"}
         options = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis has been imported
-        options += ["-x"] if runner.usual is not None else []
+        options += ["-x"] if runner.enter is None else []
         options += ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tier=test", "--tb=short"]
         return int(pytest.main([*options, *paths], plugins=[runner]))
 
@@ -484,7 +494,7 @@ class Copy:
             tracer.switch_context(nodeid)
             os.environ["NOISETTE_TEST"] = nodeid
 
-        runner = _Runner(self.work / "failed", None, enter)
+        runner = _Runner(self.work / "failed", enter=enter)
         tracer.start()
         status = self.pytest(runner, [test], self.work / "numba")
         tracer.stop()
@@ -534,6 +544,9 @@ class Copy:
     def noticed(self, change: Change, area: str) -> str | None:
         """Return the test that fails under a change, or None; tests of other folders run if none nearer executes it."""
         near, folder, others = tests_of(change.path, area)
+        if self.bare:
+            found = ((test, self.fails(change, None, [test])) for test in near + folder)
+            return next((by for test, by in found if by and self.sound(change, test, by)), None)
         executed = False
         for tests in (near, folder, others):
             if tests is others and executed:
@@ -541,12 +554,20 @@ class Copy:
             at, *rest = self.chosen(change, tests)
             executed |= bool(at)
             for stage in filter(None, (at, *rest)):
-                if by := self.fails(change, stage):
+                if by := self.fails(change, stage, sorted({name.partition("::")[0] for name in stage})):
                     return by
         return None
 
-    def fails(self, change: Change, tests: dict[str, float]) -> str | None:
-        """Return the test that fails under a change, or None."""
+    def sound(self, change: Change, test: str, by: str) -> bool:
+        """Tell whether a test that fails under a change passes without it."""
+        name = by.partition(" (")[0]
+        if name not in self.known:
+            nothing = replace(change, start=0, end=0, new="")
+            self.known[name] = self.fails(nothing, {name: UNKNOWN} if "::" in name else None, [test]) is None
+        return self.known[name]
+
+    def fails(self, change: Change, tests: dict[str, float] | None, paths: list[str]) -> str | None:
+        """Return the test that fails under a change, or None; of some files all tests, or the given ones."""
         target, told = self.folder / change.path, self.work / "failed"
         original, usual = target.read_bytes(), target.stat()
         told.unlink(missing_ok=True)
@@ -554,19 +575,18 @@ class Copy:
         loops = b"compiled(" in original or b"njit" in original
         # a loop that calls a changed one is not compiled again by itself
         numba = self.work / (f"numba{self.changes}" if loops else "numba")
-        paths = sorted({name.partition("::")[0] for name in tests})
         try:
             target.write_bytes(change.apply(original))
             os.utime(target, (usual.st_atime, usual.st_mtime + self.changes))
             status = forked(
                 lambda: self.pytest(_Runner(told, tests), paths, numba),
                 self.work / "log",
-                120 + PATIENCE * sum(tests.values()),
+                120 + PATIENCE * sum((tests or {"": 60.0}).values()),
             )
         finally:
             target.write_bytes(original)
             os.utime(target, (usual.st_atime, usual.st_mtime))
-        if status != 0:
+        if status not in (0, 5):  # 5: there is nothing to run in the file
             return told.read_text(encoding="utf-8") if told.exists() else f"a run that ended with {status}"
         return None
 
@@ -638,6 +658,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=13, help="changes in each area")
     parser.add_argument("--seed", type=int, default=17, help="of the sample")
     parser.add_argument("--only", metavar="FILE[:LINE]", help="every change of a file, or of one line of it")
+    parser.add_argument("--bare", action="store_true", help="record nothing: whole files, quicker for a few changes")
     parser.add_argument("--list", action="store_true", help="print the changes and make none")
     parser.add_argument("--write", action="store_true", help="write the table into CONTRIBUTING.md")
     arguments = parser.parse_args()
@@ -645,7 +666,7 @@ def main() -> None:
     if not arguments.list:
         preload()
     with tempfile.TemporaryDirectory(prefix="noisette-mutants-") as folder:
-        copy = None if arguments.list else Copy(Path(folder))
+        copy = None if arguments.list else Copy(Path(folder), bare=arguments.bare)
         for area, change in draw(arguments):
             where = f"{change.path}:{change.line}: {change.what}"
             if copy is None:

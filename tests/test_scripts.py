@@ -94,7 +94,8 @@ def test_in_a_process_of_its_own():
 
 @pytest.mark.slow
 @pytest.mark.needs("coverage")
-def test_a_change_is_noticed_or_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [[], ["--bare"]], ids=["recorded", "bare"])
+def test_a_change_is_noticed_or_not(tmp_path: Path, how: list[str]) -> None:
     """A change of a branch that only another process takes is noticed; that of an edge which no test tries is not."""
     for name in ("scripts/mutate.py", "conftest.py", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -108,7 +109,7 @@ def test_a_change_is_noticed_or_not(tmp_path: Path) -> None:
     for command in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     done = subprocess.run(
-        [sys.executable, "scripts/mutate.py", "--area", "sgd", "--sample", "9"],
+        [sys.executable, "scripts/mutate.py", "--area", "sgd", "--sample", "9", *how],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -71,7 +71,9 @@ class Layout:
             if array.shape != shape:
                 raise ValueError(f"Expected layer {name!r} of shape {shape}, got {array.shape}.")
             vector[part] = array.reshape(-1)
-        if not math.isfinite(float(vector.sum())):  # a quick look: overflow of finite weights is looked at again
+        with np.errstate(all="ignore"):
+            quick = float(vector.sum())
+        if not math.isfinite(quick):  # the sum of finite weights may overflow
             bad = np.flatnonzero(~np.isfinite(vector))
             if bad.size:
                 name = next(name for name, part in self.parts() if bad[0] < part.stop)

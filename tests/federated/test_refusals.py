@@ -1,0 +1,108 @@
+"""What a run, a client and a server refuse to begin with, each with the reason."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from noisette.federated import Channel, Layout, Norm, Ranges, Terms
+from noisette.federated.budget import NodeBudget
+from noisette.federated.history import History
+from noisette.federated.mixing import FromShuffler, Simulated
+from noisette.federated.mod import LocalPrivacy
+from noisette.federated.strategy import PrivateFedAvg
+
+LAYOUT = Layout.of(np.zeros(3))
+TERMS = {"run": "run", "mechanism": "laplace", "budget": 1.0, "clip": Ranges(0.0, 1.0), "rounds": 2}
+RUN = {"clip": Norm(1.0), "target_epsilon": 1.0, "target_delta": 1e-6}
+
+REFUSED = {
+    "a centre that is not finite": (lambda: Ranges((0.0, math.inf), (1.0, 1.0)), "finite"),
+    "a centre without a radius": (lambda: Ranges((0.0, 1.0), (1.0,)), "as many centres as radii"),
+    "two layers of one name": (lambda: Layout(("a", "a"), ((1,), (2,))), "different names"),
+    "a layer without a shape": (lambda: Layout(("a", "b"), ((1,),)), "different names"),
+    "no weights": (lambda: Layout(("a", "b"), ((0,), (2, 0))), "at least one weight"),
+    "words for weights": (lambda: LAYOUT.flatten(np.asarray(["a", "b", "c"])), "real numbers"),
+    "complex weights": (lambda: LAYOUT.flatten(np.zeros(3, dtype=complex)), "real numbers"),
+    "a vector of another length": (lambda: LAYOUT.unflatten(np.zeros(4)), "a vector of 3 weights"),
+    "a matrix of weights": (lambda: LAYOUT.unflatten(np.zeros((3, 1))), "a vector of 3 weights"),
+    "an unknown unit": (lambda: Terms(**TERMS, unit="example"), "unit='example'"),
+    "an unknown model": (lambda: Terms(**TERMS, model="central"), "model='central'"),
+    "unknown contents": (lambda: Terms(**TERMS, sends="data"), "sends='data'"),
+    "an unknown placement": (lambda: Terms(**TERMS, placement="never"), "placement='never'"),
+    "a budget in an unknown model": (lambda: NodeBudget("ledger", 1.0, model="central"), "model='central'"),
+    "a shuffled budget for one": (lambda: NodeBudget("ledger", 1.0, model="shuffled"), "Expected 2 <= minimum_set"),
+    "a mod of unknown placement": (lambda: LocalPrivacy(1.0, ledger="ledger", placement="never"), "placement='never'"),
+    "a mod without a shuffler": (
+        lambda: LocalPrivacy(1.0, ledger="ledger", model="shuffled", minimum_set=9),
+        "Expected shuffler",
+    ),
+    "weights of mixed reports": (
+        lambda: PrivateFedAvg("privunit-g", **RUN, model="shuffled", mixer=Simulated(2), weighted=True),
+        "no sender, hence no weight",
+    ),
+    "a report beside the shuffler": (
+        lambda: FromShuffler(None, None).offer(1, np.zeros(1), None, None, "run", 1),
+        "not to the shuffler",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "words"), REFUSED.values(), ids=REFUSED)
+def test_refused(made, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        made()
+
+
+def test_an_acknowledgement_holds_nothing():
+    FromShuffler(None, None).offer(1, np.zeros(0), None, None, "run", 1)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_one_weight_that_is_not_finite_is_named_by_its_layer(place, value):
+    layout = Layout(("first", "last"), ((2,), (1,)))
+    weights = np.ones(3)
+    weights[place] = value
+    with pytest.raises(ValueError, match=f"in layer '{'last' if place == 2 else 'first'}'"):
+        layout.flatten({"first": weights[:2], "last": weights[2:]})
+    large = {"first": np.full(2, 1.7e308), "last": np.ones(1)}  # their sum overflows, and they are finite
+    assert layout.flatten(large).tolist() == [1.7e308, 1.7e308, 1.0]
+
+
+def test_a_budget_does_not_begin_a_run_that_promises_nothing(tmp_path):
+    budget = NodeBudget(tmp_path / "ledger", 1e6, 1e-3)
+    nothing = Terms(**TERMS, placement="last-step", delta=1e-6)
+    with pytest.raises(ValueError, match="promise nothing"):
+        budget.begin("one", nothing, LAYOUT, "run")
+    assert not (tmp_path / "ledger").exists()
+    budget.begin("one", Terms(**TERMS, delta=1e-6), LAYOUT, "run")
+
+
+@pytest.mark.parametrize("options", [{"relation": "element"}, {"relation": "add-remove"}])
+def test_options_that_protect_less_than_the_whole_update_are_refused(options):
+    with pytest.raises((ValueError, TypeError), match="Expected"):
+        Channel("tensor-gaussian", LAYOUT, Norm(1.0), 1.0, options)
+
+
+def test_a_file_of_another_format_is_not_resumed(tmp_path):
+    path = tmp_path / "run.npz"
+    with pytest.raises(FileNotFoundError):
+        History.load(path)
+    head = np.frombuffer(b'{"format": 999}', dtype=np.uint8)
+    np.savez(path, head=head, weights=np.zeros(3))
+    with pytest.raises(ValueError, match="its format is 999"):
+        History.load(path)
+
+
+def test_a_deadline_is_kept_whatever_the_app_does(tmp_path):
+    """The reply comes at the deadline, not before it and not when the app is ready: its time tells nothing."""
+    mod = LocalPrivacy(1.0, ledger=tmp_path / "ledger", deadline=0.2)
+    began = time.monotonic()
+    assert mod._in_time(lambda: "learnt") == "learnt"
+    assert time.monotonic() - began >= 0.2
+    assert mod._in_time(lambda: time.sleep(3)) is None
+    assert LocalPrivacy(1.0, ledger=tmp_path / "ledger")._in_time(lambda: "learnt") == "learnt"

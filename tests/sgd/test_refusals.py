@@ -1,0 +1,79 @@
+"""What private training refuses, each with the reason."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from noisette import sgd
+from noisette.sgd.theory.steps import measured
+
+DATA = TensorDataset(torch.randn(40, 4), torch.zeros(40, 2))
+
+
+def start(model=None, loader=None, **options):
+    model = nn.Linear(4, 2) if model is None else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(DATA, batch_size=10) if loader is None else loader
+    return sgd.make_private(model, optimizer, loader, **({"target": (3.0, 1e-5), "epochs": 1, "rng": 1} | options))
+
+
+REFUSED = {
+    "a share of nothing": (lambda: sgd.PerLayer(1.0, shares=(1.0, 0.0)), "> 0, one for each layer"),
+    "an infinite share": (lambda: sgd.PerLayer(1.0, shares=(1.0, math.inf)), "> 0, one for each layer"),
+    "a budget of nothing": (lambda: sgd.Layered((1.0, 0.0)), "> 0, one for each layer"),
+    "an infinite budget": (lambda: sgd.Layered((math.inf, 1.0)), "> 0, one for each layer"),
+    "budgets without clipping by layer": (lambda: start(perturb=sgd.Layered()), "need clipping by layer"),
+    "a quantile of 0": (lambda: sgd.Quantile(1.0, quantile=0.0), "quantile=0.0 between 0 and 1"),
+    "a quantile of 1": (lambda: sgd.Quantile(1.0, quantile=1.0), "quantile=1.0 between 0 and 1"),
+    "a count that takes all": (lambda: sgd.Quantile(1.0, share=1.0), "share=1.0 between 0 and 1"),
+    "a count that takes nothing": (lambda: sgd.Quantile(1.0, share=0.0), "share=0.0 between 0 and 1"),
+    "projections": (lambda: sgd.with_open_recurrence(nn.LSTM(3, 4, proj_size=2)), "without projections"),
+    "several devices": (lambda: start(nn.DataParallel(nn.Linear(4, 2))), "give model.module"),
+    "no loader": (lambda: start(loader=[1, 2]), "a torch DataLoader"),
+    "a loader without batches": (lambda: start(loader=DataLoader(DATA, batch_size=None)), "with a batch_size"),
+    "a single row": (lambda: measured(np.ones((1, 3)), np.ones(3)), "two rows or more"),
+    "rows of one entry": (lambda: measured(np.ones((3, 1)), np.ones(1)), "two entries or more"),
+}
+
+
+@pytest.mark.parametrize(("made", "words"), REFUSED.values(), ids=REFUSED)
+def test_refused(made, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        made()
+
+
+@pytest.mark.parametrize("entered", [torch.randn(5, 3), [torch.randn(5, 3)]], ids=["one sequence", "a list"])
+def test_a_recurrence_takes_batches_of_sequences_only(entered):
+    with pytest.raises(TypeError, match="three axes"):
+        sgd.with_open_recurrence(nn.GRU(3, 4))(entered)
+
+
+def test_budgets_for_another_number_of_layers_are_refused():
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    private = start(model, clip=sgd.PerLayer(1.0), perturb=sgd.Layered((1.0, 2.0, 3.0)))
+    inputs, targets = next(iter(private.loader))
+    nn.functional.mse_loss(private.model(inputs), targets).backward()
+    with pytest.raises(ValueError, match="Expected 2 shares"):
+        private.optimizer.step()
+
+
+class Blurred(nn.Module):
+    """Owns a parameter and draws random numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return nn.functional.dropout(x, 0.5) * self.factor
+
+
+def test_a_layer_that_draws_and_learns_is_refused():
+    with pytest.raises(TypeError, match="owns a parameter and draws random numbers"):
+        start(nn.Sequential(Blurred(), nn.Linear(4, 2)))
