@@ -55,6 +55,7 @@ BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PATIENCE = 5.0  # a test may take this many times as long as without a change, and ten seconds
 LONGEST = 90.0  # seconds of tests that execute a changed line; what would come after them is not run
 REST = 20.0  # seconds of tests that execute another line of the module
+DEFAULTS = "tests/test_defaults.py"  # reads every module and executes none
 UNKNOWN = 20.0  # seconds that a test may take which has not been recorded
 _CORE = "src/noisette/"
 
@@ -330,6 +331,7 @@ def tests_of(module: str, area: str) -> list[list[str]]:
         for test in ([ROOT / start] if (ROOT / start).is_file() else sorted((ROOT / start).rglob("test_*.py")))
     ]
     groups: list[list[str]] = [[module] if ">>> " in (ROOT / module).read_text(encoding="utf-8") else [], [], []]
+    groups[0] += [test for test in (DEFAULTS,) if (ROOT / test).is_file()]
     for test in tests:
         text = test.read_text(encoding="utf-8")
         named = own in test.stem or re.search(rf"\b{re.escape(dotted)}\b", text)
@@ -544,6 +546,9 @@ class Copy:
     def noticed(self, change: Change, area: str) -> str | None:
         """Return the test that fails under a change, or None; tests of other folders run if none nearer executes it."""
         near, folder, others = tests_of(change.path, area)
+        if change.at_import and DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
+            return by
+        near = [test for test in near if test != DEFAULTS]
         if self.bare:
             found = ((test, self.fails(change, None, [test])) for test in near + folder)
             return next((by for test, by in found if by and self.sound(change, test, by)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -133,3 +134,35 @@ def test_unsound_claims_warn() -> None:
     guarantee = nz.Guarantee(math.inf, claim=nz.Claim(1.0, unit="element"))
     with pytest.warns(nz.PrivacyWarning, match="bad: its published claim of epsilon=1 per element does not hold; what"):
         warn_unsound("bad", guarantee)
+
+
+def test_a_claim_is_broken_by_each_of_its_parts_alone() -> None:
+    own = nz.Guarantee(1.0, 1e-6)
+    claims = {
+        True: [(1.0, 1e-6, "record"), (2.0, 1e-5, "record"), (1.0 - 5e-10, 1e-6 * (1 - 5e-10), "record")],
+        False: [(0.999, 1e-6, "record"), (1.0, 9e-7, "record"), (1.0, 1e-6, "element"), (1.0 - 2e-9, 1e-6, "record")],
+    }
+    for holds, found in claims.items():
+        for epsilon, delta, unit in found:
+            claim = nz.Claim(epsilon, delta, unit=unit)
+            assert replace(own, claim=claim).claim_holds is holds, claim
+    assert own.claim_holds
+
+
+def test_repeated_guarantees_add_up_entry_by_entry() -> None:
+    own = nz.Guarantee(1.0, 0.4, matrix=((0.0, 1.0), (0.5, 0.0)))
+    found = own.repeat(3)
+    assert (found.epsilon, found.delta, found.matrix) == (3.0, 1.0, ((0.0, 3.0), (1.5, 0.0)))
+    assert own.repeat(2).delta == 0.8
+    assert own.repeat(1) == own
+
+
+def test_a_replaced_record_is_two_changes() -> None:
+    """Dwork, Roth 2014, Theorem 2.2: 2 epsilon and (1 + exp(epsilon)) delta, which is a chance."""
+    terms = {"unit": "record", "model": "central", "relation": "replace"}
+    for epsilon, delta in ((0.5, 1e-6), (3.0, 1e-3), (2.0, 0.0), (800.0, 0.0)):
+        found = nz.Guarantee(epsilon, delta, model="central", relation="add-remove").implied(**terms)
+        assert found.epsilon == 2 * epsilon
+        assert found.delta == pytest.approx((1 + math.exp(epsilon)) * delta if delta else 0.0, rel=1e-12)
+    for epsilon in (6.0, 699.0, 701.0):
+        assert nz.Guarantee(epsilon, 0.1, model="central", relation="add-remove").implied(**terms).delta == 1.0

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,6 +163,14 @@ def test_spend_debits_before_it_releases_and_never_releases_twice(ledger: Ledger
 def test_units_must_agree(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match=r"unit element, .* cannot be counted as unit record"):
         ledger.debit("user", nz.Guarantee(0.1, unit="element"))
+
+
+@pytest.mark.parametrize("terms", [{}, {"model": "shuffled"}, {"model": "central"}, {"relation": "replace"}])
+def test_a_debit_says_what_was_converted_if_any_of_its_terms_differ(ledger: Ledger, terms: dict[str, Any]) -> None:
+    own = {"model": "local", "relation": "any-pair"} | terms
+    ledger.open_account("converted", 1.0, **own)
+    receipt = ledger.debit("converted", nz.Guarantee(0.1))
+    assert receipt.converted == (f"{nz.Guarantee(0.1)}, counted as {nz.Guarantee(0.1, **own)}" if terms else "")
 
 
 def test_limits_do_not_change(ledger: Ledger) -> None:

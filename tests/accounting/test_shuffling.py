@@ -13,6 +13,7 @@ import noisette as nz
 from noisette.accounting import (
     Blanket,
     blankets,
+    compose,
     gdp_epsilon,
     randomized_response_epsilon,
     shuffled,
@@ -308,6 +309,18 @@ def test_more_users_hide_more_and_one_hides_nothing() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("times", [2, 5])
+def test_the_closed_form_of_several_reports_spends_delta_once(times: int) -> None:
+    """Half of delta goes to the reports, in equal parts; what they compose to is checked by basic composition."""
+    one = shuffled_closed_form(1.0, 100_000, DELTA / (2 * times))
+    found = shuffled(nz.Guarantee(1.0), 100_000, DELTA, times=times, method="closed-form").epsilon
+    part = nz.Guarantee(one, DELTA / (2 * times))
+    assert found == compose(part, times, delta=DELTA).epsilon
+    assert shuffled(nz.Guarantee(1.0), 100_000, DELTA, times=times, method="clones").epsilon < found
+    assert found <= times * one * (1 + 1e-9)
+    assert found > 0.99 * one
+
+
 def test_the_closed_form_is_above_the_clones_it_bounds() -> None:
     for epsilon0 in (0.1, 1.0, 2.0):
         for n in (10**3, 10**5):
