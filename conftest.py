@@ -31,6 +31,7 @@ _EXTRAS = {
     "plotly": "plot",
     "prometheus_client": "shuffler",
     "psycopg": "collector",
+    "pydantic": "shuffler",
     "ray": "scale",
     "schemathesis": "dev",
     "sklearn": "regression",

@@ -270,6 +270,7 @@ def test_tensors_share_one_range(people: Path, tmp_path: Path) -> None:
     _fails(2, "outside the range [0, 50]", *common, "--columns", "age", "--range", "0,50")
 
 
+@pytest.mark.slow
 def test_parquet_shards_and_a_wider_level(people: Path, tmp_path: Path) -> None:
     table = pa.table({"age": AGES, "score": SCORES})
     outputs = []
@@ -603,6 +604,7 @@ def test_plan_of_the_case_study() -> None:
     assert made["break_even"] == [{"a": "square-wave", "b": "piecewise", "population": pytest.approx(30.38, abs=0.005)}]
 
 
+@pytest.mark.slow
 def test_plan_from_data(people: Path) -> None:
     table = _json("plan", "--users", 1000, "-e", 4, "--data", people, "--columns", "score,mirror")
     assert table["dims"] == 2

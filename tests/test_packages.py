@@ -49,10 +49,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("pattern", "extras"), [("*.whl", "[collector,plot]"), ("*.tar.gz", "")])
 def test_an_empty_environment_is_enough(built: Path, pattern: str, extras: str, tmp_path: Path) -> None:
     [package] = built.glob(pattern)
-    _run(sys.executable, "-m", "venv", tmp_path / "venv")
+    _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    pip = (python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check")
-    _run(*pip, "-c", ROOT / "constraints.txt", f"{package}{extras}", cwd=tmp_path)
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    _run(*pip, "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt", f"{package}{extras}", cwd=tmp_path)
     assert str(tmp_path) in _run(python, "-c", "import noisette; print(noisette.__file__)", cwd=tmp_path)
     examples = _examples((ROOT / "README.md").read_text(encoding="utf-8"))
     _run(python, "-c", PROGRAM, input=examples, cwd=tmp_path)

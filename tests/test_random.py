@@ -141,6 +141,7 @@ def test_discrete_gaussian_twin_by_rounding() -> None:
     assert chi_square(draws, gaussian_cdf(0.4)) < FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [3.0, 0.01, 2.0**-24, 2.0**-30])
 def test_exact_path_decides_as_the_fast_one(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an error bound so large that nothing is certain, each value is settled exactly: to the same value."""
@@ -197,6 +198,7 @@ def test_below_compares_real_numbers() -> None:
     assert rng.used == 0
 
 
+@pytest.mark.slow
 def test_rare_path_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     exact_geometric = _random._exact_geometric

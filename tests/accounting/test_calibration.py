@@ -124,6 +124,7 @@ def test_noise_multiplier_is_the_least(epsilon: float, releases: int, sampling_p
     assert sampled_gaussian(found * 0.997, DELTA, **options).epsilon > epsilon
 
 
+@pytest.mark.slow
 def test_a_multiplier_takes_few_compositions() -> None:
     from noisette.accounting import sampling
 

@@ -64,6 +64,7 @@ def test_a_million_responses(epsilon: float, total: float) -> None:
     assert randomized_response_delta(epsilon, times, total) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_the_epsilon_of_responses_is_the_least() -> None:
     for epsilon, times in ((1.0, 100), (0.01, 10**6), (3.0, 2)):
         total = randomized_response_epsilon(epsilon, times, DELTA)

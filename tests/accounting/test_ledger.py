@@ -243,6 +243,7 @@ def test_damaged_files_are_refused_with_a_remedy(path: Path) -> None:
         Ledger(path)
 
 
+@pytest.mark.slow
 def test_a_page_overwritten_is_seen(path: Path) -> None:
     with Ledger(path) as ledger:
         for user in range(300):

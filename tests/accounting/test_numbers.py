@@ -80,6 +80,7 @@ def test_a_search_sees_that_the_ends_already_hold() -> None:
     assert largest_below(lambda x: True, 0.0, 1.0) == 1.0
 
 
+@pytest.mark.slow
 @given(st.floats(0.05, 500.0), st.floats(1.0, 8.0), st.floats(1e-3, 1e3), st.sampled_from([1e-2, 1e-3, 1e-6]))
 def test_secants_end_on_the_safe_side_and_soon(root: float, power: float, guess: float, tolerance: float) -> None:
     """Of a falling function, infinite far below its root and zero far above it, as an epsilon is."""

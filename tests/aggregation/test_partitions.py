@@ -78,6 +78,7 @@ def test_a_partition_left_out_or_doubled_is_seen(large: Path) -> None:
             aggregate_partitions(Partitioned(whole.summing, whole.users, wrong))
 
 
+@pytest.mark.slow
 def test_a_damaged_row_group_is_named(large: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.parquet"
     shutil.copy(large, copy)

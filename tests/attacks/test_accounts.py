@@ -177,6 +177,7 @@ def _cost(spent: nz.Guarantee, account: nz.Guarantee) -> float | None:
     return 1.0 if spent.relation == account.relation else costs.get((spent.relation, account.relation))
 
 
+@pytest.mark.slow
 def test_debits_of_all_kinds_into_accounts_of_all_kinds(tmp_path: Path) -> None:
     """729 pairs: each is counted at the cost that is proved and says so, or refused with both names and no trace."""
     with Ledger(tmp_path / "budget.db") as ledger:

@@ -273,6 +273,7 @@ class RandomSigns(nz.Duchi):
         return np.where(rng.random(x.size) < self.share, told, super()._perturb(x, rng))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 0.05, 0.01])
 def test_signs_that_are_deterministic_now_and_then_take_so_many_reports(share: float) -> None:
     """What docs/auditing.md says of 0.2 %, at larger shares q: some 80 / q^2 reports find it, a tenth does not."""

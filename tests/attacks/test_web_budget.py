@@ -22,7 +22,10 @@ from tests.attacks.web_tables import FINE, KINDS, UNIT, Page, honest, mutated, r
 
 import noisette as nz
 
-pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node, in which the scripts run, is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("node") is None, reason="node, in which the scripts run, is not installed"),
+]
 
 CHECK = """import { check } from "./noisette.js";
 const answer = campaign => { check(campaign, "q"); return true; };
@@ -126,7 +129,6 @@ def test_mutated_tables(page: Page, kind: str) -> None:
     assert dear > 200, "what is taken spends most of what is promised"
 
 
-@pytest.mark.slow
 def test_honest_campaigns_are_answered(page: Page) -> None:
     """Of 10,000 campaigns that Python's mechanisms make none is refused: the check leaves no room above the promise."""
     source = random.Random("honest")

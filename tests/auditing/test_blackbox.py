@@ -266,6 +266,7 @@ def test_reports_of_any_shape(shape: Any) -> None:
     assert 0.85 * math.log(7 / 3) < audit.lower_bound < math.log(7 / 3)
 
 
+@pytest.mark.slow
 def test_wide_reports_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noisette.auditing.blackbox._ENTRIES", 1 << 18)
     asked = []

@@ -52,7 +52,7 @@ def agree(mechanism: Any, logs: list[np.ndarray]) -> None:
 # every mechanism of the catalogue
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("epsilon", [pytest.param(e, marks=pytest.mark.slow) if e != 1.0 else e for e in EPSILONS])
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_no_mechanism_exceeds_what_it_states(name: str, epsilon: float) -> None:
     if name == "optimal-graded" and epsilon < 0.01:
@@ -164,6 +164,7 @@ def test_a_domain_that_ends_between_two_points_of_the_lattice(epsilon: float) ->
     assert nz.exact_delta(gaussian, epsilon) == pytest.approx(formula, rel=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "low"), [(0.6, 0.0), (30.0, 0.0), (3000.0, -7.0)])
 def test_discrete_gaussian_against_sums_in_many_digits(sigma: float, low: float) -> None:
     """Up to a sigma at which a million reports are summed, and beyond it by quadrature, which is not this sum."""

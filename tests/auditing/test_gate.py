@@ -162,6 +162,7 @@ def test_what_is_broken_is_caught(mechanism: Any, in_law: bool, in_reports: bool
     )
 
 
+@pytest.mark.slow
 def test_the_published_box_stands_in_the_table_with_its_true_epsilon() -> None:
     finding = gate(published_form(nz.DuchiBox(0.5, 4)))
     assert (finding.claimed, round(finding.exact_epsilon, 3)) == (0.5, 0.974)

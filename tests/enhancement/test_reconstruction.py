@@ -162,6 +162,7 @@ def test_square_wave_with_smoothing_recovers_a_known_distribution(epsilon):
     assert naive > 4 * found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["piecewise", "hybrid", "laplace", "gaussian", "discrete-laplace"])
 def test_other_mechanisms_recover_the_mean_and_the_side(name):
     mechanism = nz.CATALOGUE[name].example(4.0)

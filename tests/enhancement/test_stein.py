@@ -64,6 +64,7 @@ def test_risk_is_unbiased(name, unequal):
     assert abs(gaps.mean()) <= Z * gaps.std() / np.sqrt(gaps.size) + slack
 
 
+@pytest.mark.slow
 def test_a_risk_without_the_slope_is_rejected():
     """The twin: dropping the divergence term is a bias that the test above would see."""
     rng = np.random.default_rng(6)

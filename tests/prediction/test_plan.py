@@ -131,6 +131,7 @@ def test_dimensions_that_differ() -> None:
     assert not made.best.unbiased
 
 
+@pytest.mark.slow
 def test_a_lucky_distribution_does_not_make_square_wave_unbiased() -> None:
     """Its pull toward the middle costs nothing when the mean is there; the best unbiased one is named beside it."""
     made = plan(users=10_000, epsilon=1.0, distribution="uniform")

@@ -112,6 +112,7 @@ def test_one_list_of_values_stands_for_every_attribute() -> None:
     assert one.std == pytest.approx(rows.std, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_plans_of_categories() -> None:
     made = plan(users=10_000, dims=6, epsilon=2.0, domain=nz.Categorical(9))
     assert {c.mechanism for c in made.candidates} == {*ORACLES, "sampled-attributes"}

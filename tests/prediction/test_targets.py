@@ -101,6 +101,7 @@ def test_plans_answer_for_every_candidate() -> None:
     assert made.to_dict()["candidates"][0]["needed"] == made.best.needed
 
 
+@pytest.mark.slow
 def test_verdicts() -> None:
     """One user at a small budget is noise, a million are not; between them the error is half to all of the signal."""
     tiny, huge = plan(users=1, epsilon=0.1), plan(users=10**6, epsilon=1.0)
@@ -123,6 +124,7 @@ def test_a_biased_guess_is_not_worth_collecting() -> None:
     assert made.best_unbiased.verdict == made.verdict == "not worth collecting"
 
 
+@pytest.mark.slow
 def test_signals() -> None:
     """Root mean square distance from the middle; of categories from equal frequencies, whatever the distribution."""
     assert plan(users=10, epsilon=1.0, domain=nz.Interval(0, 10)).signal == 5.0

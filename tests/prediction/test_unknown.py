@@ -23,6 +23,7 @@ def points(domain: Any, count: int, rng: np.random.Generator) -> np.ndarray:
     return domain.clip(drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers(name: str, epsilon: float) -> None:

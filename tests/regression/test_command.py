@@ -70,6 +70,7 @@ def test_logistic(people: Path) -> None:
     assert record["test"]["accuracy"] > max(0.85, record["test"]["largest_class"])
 
 
+@pytest.mark.slow
 def test_parquet_is_read_as_csv_is(people: Path, tmp_path: Path) -> None:
     """Blocks end elsewhere, so the draws differ; what is learnt does not."""
     path = tmp_path / "people.parquet"
@@ -79,6 +80,7 @@ def test_parquet_is_read_as_csv_is(people: Path, tmp_path: Path) -> None:
     assert record["test"]["r2"] > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["harmony", "piecewise", "hybrid", "privunit-g", "levelled", "optimal-graded"])
 def test_every_mechanism(people: Path, mechanism: str) -> None:
     record = _json(people, *LINEAR, *DECLARED, "-e", 2, "--seed", 1, "--mechanism", mechanism, "--batch", 2000)

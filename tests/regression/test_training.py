@@ -178,6 +178,7 @@ def test_exact_epsilon_of_what_a_device_sends(mechanism: str) -> None:
     assert nz.exact_epsilon(channel.mechanism) == pytest.approx(0.7, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e2, 1e3])
 @pytest.mark.parametrize("target", [TARGET, Categorical(2)])
 def test_extreme_budgets(epsilon: float, target: Any) -> None:
@@ -193,6 +194,7 @@ def test_extreme_budgets(epsilon: float, target: Any) -> None:
         assert predicted == pytest.approx(np.full(3000, middle), abs=1.0 if isinstance(target, Interval) else 0.01)
 
 
+@pytest.mark.slow
 def test_many_columns_and_one() -> None:
     wide = Design((Categorical(100_000),))
     training = Training(wide, Interval(), 1.0, mechanism="harmony", batch=10)
@@ -202,6 +204,7 @@ def test_many_columns_and_one() -> None:
     assert narrow.run([(np.zeros((1, 1)), np.zeros(1))], rng=1).users == 1
 
 
+@pytest.mark.slow
 def test_steps_and_batches() -> None:
     published = Training(DESIGN, TARGET, 0.5, step=1.0, average=False)
     assert published.step_size(4) == 0.5

@@ -16,6 +16,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "scale.py"
 USERS, DOUBLINGS = 1 << 10, 20  # 2^30 reports in the end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_the_sums_of_a_billion_reports_fit(name: str) -> None:
     """Sums of 2^10 reports are doubled twenty times, by the checked additions by which partitions are merged."""

@@ -63,6 +63,7 @@ def test_predicted_errors_are_those_of_a_simulation(dims: int, std: float) -> No
         assert np.all(np.abs(scores(noise, noise, g)) < LEVEL), noise
 
 
+@pytest.mark.slow
 def test_wrong_predictions_are_rejected() -> None:
     g = unit(40)
     assert np.all(np.abs(scores(VectorNoise(0.3), VectorNoise(0.33), g)) > LEVEL)
@@ -141,6 +142,7 @@ def test_angles_of_noise_that_differs_are_those_of_integrals_and_simulations(mon
     assert single == pytest.approx(usual, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_lengths_and_cosines_are_those_of_integrals_over_the_plane() -> None:
     length, cosine = length_and_cosine(np.full(500, 1e-12), np.ones(500))
     assert cosine == pytest.approx(0.0, abs=1e-9)
@@ -250,6 +252,7 @@ def test_tensors_of_torch_are_taken_as_they_are() -> None:
     assert predicted(VectorNoise(0.1), g).cosine == predicted(VectorNoise(0.1), np.arange(6.0)).cosine
 
 
+@pytest.mark.slow
 def test_the_sound_mechanism_has_the_predicted_errors() -> None:
     m = nz.AngleGaussian(20.0, domain=nz.L2Ball(3), delta=1e-5, beta=1.0)
     g = np.asarray([-0.3, 0.5, 0.4])
@@ -263,6 +266,7 @@ def test_the_sound_mechanism_has_the_predicted_errors() -> None:
         assert abs(getattr(found, name) - getattr(said, name)) < LEVEL * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [2, 10, 100])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0, 50.0])
 def test_at_one_true_guarantee_plain_noise_keeps_the_direction_better(dims: int, epsilon: float) -> None:

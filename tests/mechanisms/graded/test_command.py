@@ -98,6 +98,7 @@ def test_levels_of_ones_own_from_a_table(tmp_path: Path) -> None:
     assert "one budget for each of 3 levels" in run(*common, "-m", "levelled", *levels[:3], "1,2")
 
 
+@pytest.mark.slow
 def test_distribution_from_levelled_reports(tmp_path: Path) -> None:
     table, reports = tmp_path / "people.csv", tmp_path / "reports.parquet"
     ages = np.random.default_rng(1).normal(30, 5, 20_000).clip(0, 100)

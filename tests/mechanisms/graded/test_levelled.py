@@ -279,6 +279,7 @@ class TestPersonalised:
         with pytest.raises(ValueError, match=r"Expected x of shape"):
             self.mechanism.privatize([0.1, 0.2, 0.3])
 
+    @pytest.mark.slow
     def test_audit(self) -> None:
         seen = nz.audit(self.mechanism, samples=50_000, rng=3)
         assert 0.7 * self.mechanism.guarantee.epsilon < seen.lower_bound <= self.mechanism.guarantee.epsilon

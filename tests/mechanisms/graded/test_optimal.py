@@ -105,6 +105,7 @@ def test_matrix_is_exact_and_within_what_was_asked(rule: str, objective: str) ->
     assert 0 <= mechanism.gap < 1e-6
 
 
+@pytest.mark.slow
 def test_average_objective_is_lower_on_average_and_worst_in_the_worst_case() -> None:
     points = np.linspace(-1, 1, 101)
     worst, average = (
@@ -115,6 +116,7 @@ def test_average_objective_is_lower_on_average_and_worst_in_the_worst_case() -> 
     assert worst.max() < average.max() * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_unbiased_with_the_stated_variance() -> None:
     mechanism = nz.OptimalGraded(edges=[0, 10, 90, 100], epsilons=[0.6, 1.8, 0.6], rule="max", points=10)
     x = np.random.default_rng(1).uniform(0, 100, 200_000)
@@ -242,6 +244,7 @@ def test_bad_input(options: Any, message: str) -> None:
         nz.OptimalGraded(**options)
 
 
+@pytest.mark.slow
 def test_pairs_without_a_bound() -> None:
     """An infinite entry asks for nothing; what is left must still hold."""
     mechanism = nz.OptimalGraded(edges=[-1, 0, 1], matrix=[[1.0, math.inf], [math.inf, 1.0]], points=np.int64(8))

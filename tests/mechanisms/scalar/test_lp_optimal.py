@@ -241,6 +241,7 @@ def test_large_budgets_have_equal_variance_near_the_limit(epsilon: float) -> Non
     assert 0 < excess < 1.5 * math.exp(-epsilon / 3) + 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [*CLOSED, *SOLVED, *WIDE])
 def test_never_worse_than_the_others(epsilon: float) -> None:
     for domain in DOMAINS:
@@ -249,6 +250,7 @@ def test_never_worse_than_the_others(epsilon: float) -> None:
             assert ours <= worst_variance(other(epsilon, domain=domain)) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_variance_falls_with_the_budget() -> None:
     budgets = [1e-6, 9.9e-4, 1.1e-3, 0.1, 0.75, 1.0, 2.0, 4.0, 6.0, 8.001, 12.0, 19.99, 20.3, 20.39, 20.41, 30.0]
     assert np.all(np.diff([worst_variance(nz.LpOptimal(e)) for e in budgets]) <= 0)
@@ -368,6 +370,7 @@ def test_variance_of_a_row_without_rounding(epsilon: float) -> None:
         assert math.isclose(float(stated[2][0]), third, rel_tol=1e-8)
 
 
+@pytest.mark.slow
 def test_worst_variance_is_between_the_rows() -> None:
     for epsilon in (0.5, 1.0, 12.0):
         seen = worst_variance(nz.LpOptimal(epsilon), points=200_001)

@@ -177,6 +177,7 @@ def whole_numbers(m: nz.TensorGaussian, x: np.ndarray) -> np.ndarray:
     return np.rint(work * (STEPS / m.sigma))
 
 
+@pytest.mark.slow
 def test_rounding_to_the_lattice_is_paid_for() -> None:
     """Rounded neighbours may be farther apart than neighbours are, but never farther than mu says."""
     above = 0
