@@ -1,6 +1,7 @@
 """A private step of training beside Opacus and beside plain SGD: examples a second and peak memory, in one run.
 
 python benchmarks/sgd.py             five models; writes the tables into docs/benchmarks-sgd.md
+python benchmarks/sgd.py --before PATH  with a table of steps beside those of another checkout, see sgd_before.py
 python benchmarks/sgd.py --small     what the tests run: one model, few steps, prints the tables
 
 Every job does the same: forward and backward pass of one batch, gradients of each example clipped to norm 1, noise, and
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -32,6 +34,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from noisette import sgd
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
+from sgd_before import compare
 from sgd_memory import large_step, peak_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
@@ -276,7 +279,9 @@ def times_table(times: dict[str, float], what: str, versus: str) -> str:
     return "\n".join(lines)
 
 
-def tables(rows: list[Row], repeats: int, clock: str, large: tuple[int, int] | None) -> dict[str, str]:
+def tables(
+    rows: list[Row], repeats: int, clock: str, large: tuple[int, int] | None, before: Path | None, threads: int
+) -> dict[str, str]:
     """Return every table by its heading, measuring what is not in the rows."""
     whole = (
         ""
@@ -287,12 +292,23 @@ def tables(rows: list[Row], repeats: int, clock: str, large: tuple[int, int] | N
             "(`python benchmarks/sgd_memory.py`)."
         )
     )
-    return {
+    made = {
         "Examples a second": table(rows),
         "Memory, MiB that a step adds at its peak": memory_table(rows) + whole,
         "GeoDP on the CNN, batch 256": times_table(geometry(repeats, clock), "noise", "over plain noise"),
         "Spherical coordinates of 1,000,000 numbers": times_table(conversion(repeats, clock), "job", "over a copy"),
     }
+    if before is not None:
+        commit = subprocess.run(
+            ["git", "-C", str(before), "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        made["A private step beside an earlier commit"] = (
+            f"There: a checkout of {commit}, before norms were proved and noise exact. Here: this version. The "
+            "transformer has two blocks\nof width 64 and sees 64 texts of 40 words. By "
+            "`python benchmarks/sgd_before.py PATH`, the path of the other checkout.\n\n"
+            + compare(before, threads=threads, repeats=repeats)
+        )
+    return made
 
 
 def page(made: dict[str, str], options: argparse.Namespace) -> str:
@@ -315,6 +331,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", choices=MODELS, help="only these; writes nothing")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=41)
+    parser.add_argument("--before", type=Path, help="path of another checkout, for a table of steps beside its own")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu, with one thread, for a machine in use")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -327,7 +344,7 @@ def main() -> None:
     large = peak_of(partial(large_step, 16_384, 1024, 60_000), steps=1) if not options.small else None
     torch.set_num_threads(options.threads)
     rows = [measure(name, repeats, options.clock, peaks[name]) for name in names]
-    made = tables(rows, repeats, options.clock, large)
+    made = tables(rows, repeats, options.clock, large, options.before, options.threads)
     print("\n\n".join(f"{heading}\n\n{text}" for heading, text in made.items()))
     if not (options.small or options.models):
         PAGE.write_text(page(made, options), encoding="utf-8")

@@ -49,6 +49,7 @@ APART = {
     "binary": lambda outputs, targets: functional.binary_cross_entropy_with_logits(
         outputs, torch.ones(len(outputs), 3)
     ),
+    "soft targets": lambda outputs, targets: functional.cross_entropy(outputs, functional.one_hot(targets, 3).float()),
     "likelihood": lambda outputs, targets: functional.nll_loss(outputs.log_softmax(1), targets),
     "margin": lambda outputs, targets: functional.multi_margin_loss(outputs, targets),
 }
@@ -78,6 +79,13 @@ def test_a_small_loss_in_which_examples_meet_is_refused_beside_a_loud_example(va
     private.loader.dataset.tensors[0][0] = value
     with pytest.raises(ValueError, match="no gradient is one example's own"):
         steps(private, lambda outputs, targets: 1e-9 * MIXING["two places apart"](outputs, targets))
+
+
+def test_another_way_to_call_backward_is_looked_at_too():
+    private = start()
+    inputs, targets = next(iter(private.loader))
+    with pytest.raises(ValueError, match="no gradient is one example's own"):
+        torch.Tensor.backward(contrastive(private.model(inputs), targets))
 
 
 @pytest.mark.parametrize("loss", APART.values(), ids=APART)

@@ -42,7 +42,8 @@ def widened(multiplier: float, entries: int, room: float = 0.0) -> float:
 
 def add_exactly(white: FloatArray, rng: np.random.Generator) -> None:
     """Round flat, contiguous float64 numbers to the lattice and add normal noise of deviation one, in place."""
-    np.clip(white, -_FARTHEST, _FARTHEST, out=white)
+    np.minimum(white, _FARTHEST, out=white)
+    np.maximum(white, -_FARTHEST, out=white)
     add_noise(white, rng)
 
 

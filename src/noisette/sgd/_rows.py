@@ -27,13 +27,13 @@ _SHARED = 1 << 18  # numbers that are worth the work of several cores
 _SOME = 1 << 20  # numbers that are converted at a time where no loop is compiled
 
 
-def _add_squares(rows: Any, out: FloatArray) -> None:
-    """Add the squares of each row."""
+def _add_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
+    """Add the squares of each row, ``above`` times their sum and ``beside`` more."""
     for place in range(rows.shape[0]):
         row, total = rows[place], 0.0
         for column in range(row.size):
             total += np.float64(row[column]) * np.float64(row[column])
-        out[place] += total
+        out[place] += total * above + beside
 
 
 def _add_weighted(rows: Any, weights: FloatArray, start: int, stop: int, out: FloatArray) -> None:
@@ -73,8 +73,8 @@ def _add_clamped(rows: Any, weights: FloatArray, limit: float, start: int, stop:
                     sums[column] += min(max(weight * row[column], -limit), limit)
 
 
-def _add_outer(left: FloatArray, right: Any, start: int, stop: int, out: FloatArray) -> None:
-    """Add some columns of left^T right: two rows of sums and four of each factor at a time."""
+def _add_outer(left: Any, right: Any, weights: FloatArray, start: int, stop: int, out: FloatArray) -> None:
+    """Add some columns of left^T right, with a weight for each row: two rows of sums and four of right at a time."""
     count, pairs = left.shape[0], left.shape[1] // 2 * 2
     for low in range(start, stop, _BLOCK):
         high = min(low + _BLOCK, stop)
@@ -83,60 +83,87 @@ def _add_outer(left: FloatArray, right: Any, start: int, stop: int, out: FloatAr
             for place in range(0, count // 4 * 4, 4):
                 a, b = right[place, low:high], right[place + 1, low:high]
                 c, d = right[place + 2, low:high], right[place + 3, low:high]
-                p, q, r, s = left[place, one], left[place + 1, one], left[place + 2, one], left[place + 3, one]
-                t, u, v = left[place, one + 1], left[place + 1, one + 1], left[place + 2, one + 1]
-                w = left[place + 3, one + 1]
+                h, i, j, k = weights[place], weights[place + 1], weights[place + 2], weights[place + 3]
+                p, q = h * left[place, one], i * left[place + 1, one]
+                r, s = j * left[place + 2, one], k * left[place + 3, one]
+                t, u = h * left[place, one + 1], i * left[place + 1, one + 1]
+                v, w = j * left[place + 2, one + 1], k * left[place + 3, one + 1]
                 for column in range(sums.size):
                     x, y = np.float64(a[column]), np.float64(b[column])
                     z, last = np.float64(c[column]), np.float64(d[column])
                     sums[column] += (p * x + q * y) + (r * z + s * last)
                     others[column] += (t * x + u * y) + (v * z + w * last)
             for place in range(count // 4 * 4, count):
-                row, p, q = right[place, low:high], left[place, one], left[place, one + 1]
+                row, h = right[place, low:high], weights[place]
+                p, q = h * left[place, one], h * left[place, one + 1]
                 for column in range(sums.size):
                     sums[column] += p * row[column]
                     others[column] += q * row[column]
         for one in range(pairs, left.shape[1]):
             sums = out[one, low:high]
             for place in range(count):
-                row, p = right[place, low:high], left[place, one]
+                row, p = right[place, low:high], weights[place] * left[place, one]
                 for column in range(sums.size):
                     sums[column] += p * row[column]
 
 
+def _add_moments(entered: Any, gradient: Any, out: FloatArray) -> None:
+    """Fill, for each row, the sums of x, of x^2, of g and of g x."""
+    for place in range(entered.shape[0]):
+        row, other = entered[place], gradient[place]
+        plain, square, sloped, product = 0.0, 0.0, 0.0, 0.0
+        for column in range(row.size):
+            x, g = np.float64(row[column]), np.float64(other[column])
+            plain += x
+            square += x * x
+            sloped += g
+            product += g * x
+        out[place, 0], out[place, 1], out[place, 2], out[place, 3] = plain, square, sloped, product
+
+
+_moments = compiled(_add_moments, fastmath={"reassoc", "contract"})
 _squared = compiled(_add_squares, fastmath={"reassoc", "contract"})
 _weighted = compiled(_add_weighted, fastmath={"contract"})
 _clamped = compiled(_add_clamped)
-_outer = compiled(_add_outer, fastmath={"contract"})
+_outer = compiled(_add_outer, fastmath={"reassoc", "contract"})
 
 
-def squares(rows: Tensor) -> Tensor:
+def squares(*tensors: Tensor) -> Tensor:
     """Return an upper bound of the squared norm of each row, in double precision; not finite where a number is not.
 
-    What lies behind the first axis is one row. The bound is within 2^-39 of the truth for rows of up to 2^13 numbers,
-    but for numbers so small that they, or their squares, may be flushed to zero.
+    What lies behind the first axis, in all tensors, is one row. The bound is within 2^-39 of the truth for tensors of
+    up to 2^13 numbers a row, but for numbers so small that they, or their squares, may be flushed to zero.
     """
-    rows = rows.flatten(1).contiguous()
-    columns = rows.shape[1]
-    above, beside = 1 + _SPARE + 2 * columns * UNIT, columns * _lost(rows.dtype)
-    if not _compilable(rows):
-        pieces = torch.split(rows, max(_SOME // max(columns, 1), 1))
-        return torch.cat([piece.double().square().sum(1) for piece in pieces]) * above + beside
-    found, array = np.zeros(len(rows)), rows.numpy()
-    _shared(lambda first, last: _squared(array[first:last], found[first:last]), len(rows), rows.numel())
-    found *= above
-    found += beside
+    found = np.zeros(len(tensors[0]))
+    for tensor in tensors:
+        rows = tensor.flatten(1).contiguous()
+        if not _compilable(rows):
+            return torch.stack([_squares_elsewhere(tensor.flatten(1)) for tensor in tensors]).sum(0)
+        _add_all_squares(rows.numpy(), *_margins(rows.shape[1], rows.dtype), found)
     return torch.from_numpy(found)
 
 
-@lru_cache
-def _lost(dtype: torch.dtype) -> float:
-    """Return what one number may add to a squared norm though its square was computed as 0.
+def _add_all_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
+    """Add the squares of each row, on several cores where there are many."""
+    _shared(lambda first, last: _squared(rows[first:last], above, beside, out[first:last]), len(rows), rows.size)
 
-    With a = the norm that was seen and b = the norm of what was flushed, (a + b)^2 <= (1 + s) a^2 + (1 + 1/s) b^2.
+
+def _squares_elsewhere(rows: Tensor) -> Tensor:
+    """Do as `squares` where no loop is compiled, for one tensor."""
+    above, beside = _margins(rows.shape[1], rows.dtype)
+    pieces = torch.split(rows, max(_SOME // max(rows.shape[1], 1), 1))
+    return torch.cat([piece.double().square().sum(1) for piece in pieces]) * above + beside
+
+
+@lru_cache
+def _margins(columns: int, dtype: torch.dtype) -> tuple[float, float]:
+    """Return by what a computed squared norm is multiplied, and what is added, to be above the true one.
+
+    The second is what numbers may add though their squares were computed as 0. With a = the norm that was seen and b =
+    the norm of what was flushed, (a + b)^2 <= (1 + s) a^2 + (1 + 1/s) b^2.
     """
     flushed = 2.0**-511 if dtype == torch.float64 else torch.finfo(dtype).tiny
-    return 2 * flushed**2 / _SPARE
+    return 1 + _SPARE + 2 * columns * UNIT, columns * 2 * flushed**2 / _SPARE
 
 
 def weighted(rows: Tensor, weights: Tensor, total: Tensor | None = None) -> Tensor:
@@ -154,17 +181,31 @@ def weighted(rows: Tensor, weights: Tensor, total: Tensor | None = None) -> Tens
 
 def outer(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
     """Return the weighted sum over examples of the outer products of two rows, in double precision."""
-    if not bool(weights.all()):
+    if int(weights.count_nonzero()) < len(weights):
         kept = weights != 0
         left, right, weights = left[kept], right[kept], weights[kept]
     if not (_compilable(left) and _compilable(right)):
         return (left * weights[:, None]).T @ right.double()
     if left.shape[1] > right.shape[1]:  # the compiled loop runs along the longer row
         return outer(right, left, weights).T
-    made = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float64)
-    scaled, array, out = (left * weights[:, None]).numpy(), right.contiguous().numpy(), made.numpy()
-    _shared(lambda low, high: _outer(scaled, array, low, high, out), right.shape[1], made.numel() * len(left))
+    made = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float64)  # torch aligns it, which is quicker
+    one, other, factors, out = left.contiguous().numpy(), right.contiguous().numpy(), weights.numpy(), made.numpy()
+    _shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one))
     return made
+
+
+def moments(entered: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    """Return the sums of x, x^2, g and g x over all but the first two axes, in double precision."""
+    shape = math.prod(entered.shape[:2]), math.prod(entered.shape[2:])
+    x, g = entered.reshape(shape).contiguous(), gradient.reshape(shape).contiguous()
+    if _compilable(x) and _compilable(g):
+        made = torch.empty(len(x), 4, dtype=torch.float64)
+        one, other, out = x.numpy(), g.numpy(), made.numpy()
+        _shared(lambda low, high: _moments(one[low:high], other[low:high], out[low:high]), len(one), one.size)
+    else:
+        x, g = x.double(), g.double()
+        made = torch.stack([x.sum(1), x.square().sum(1), g.sum(1), (g * x).sum(1)], 1)
+    return made.reshape(*entered.shape[:2], 4).unbind(2)
 
 
 def clamped(rows: Tensor, weights: Tensor, limit: float) -> Tensor:
@@ -207,13 +248,13 @@ def _pieces(rows: Tensor, weights: Tensor) -> Any:
 
 
 def _compilable(rows: Tensor) -> bool:
-    return rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
+    return rows.is_cpu and (rows.dtype == torch.float32 or rows.dtype == torch.float64)
 
 
 def _shared(work: Callable[[int, int], None], length: int, size: int) -> None:
     """Do the work from 0 to ``length``, in parts where there is much of it, on as many cores as torch uses."""
-    threads = torch.get_num_threads()
-    if threads == 1 or size < _SHARED:
+    threads = 1 if size < _SHARED else torch.get_num_threads()
+    if threads == 1:
         work(0, length)
         return
     some = -(-length // (2 * threads))

@@ -88,11 +88,11 @@ class Clip:
 
     def _factors(self, parts: Mapping[str, Part], scale: float) -> tuple[Tensor, Tensor]:
         """Return what recorded gradients are multiplied with (layers, examples), and their scaled squared norms."""
-        squares = _layer_squares(parts, scale)
-        weights = (self.weights(squares) * (self.kept * scale)).expand(len(parts), -1)
-        if not _finite(squares):
+        squares, finite = _layer_squares(parts, scale)
+        weights = self.weights(squares) * (self.kept * scale)
+        if not finite:
             weights = torch.where(torch.isfinite(squares), weights, 0.0)
-        return weights.contiguous(), squares
+        return weights.expand(len(parts), -1), squares
 
     def start(self, dims: Mapping[str, int]) -> None:
         """Learn how many numbers each layer has."""
@@ -117,18 +117,17 @@ class Clip:
         """Take up what `state` gave."""
 
 
-def _layer_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
+def _layer_squares(parts: Mapping[str, Part], scale: float) -> tuple[Tensor, bool]:
     """Return upper bounds of the squared norms (layers, examples) of gradients ``scale`` times what was recorded.
 
-    An example with a number that is not finite has infinite norms in all layers.
+    An example with a number that is not finite has infinite norms in all layers; the second entry tells whether there
+    is none. One sum tells it: no square is negative, so no two of them cancel.
     """
-    squares = torch.stack([part.squares() for part in parts.values()]) * (scale**2 * (1 + 2.0**-40))
-    return squares if _finite(squares) else torch.where(torch.isfinite(squares).all(0), squares, math.inf)
-
-
-def _finite(squares: Tensor) -> bool:
-    """Tell whether all squared norms are finite, in one pass: none is negative, so no two of them cancel."""
-    return math.isfinite(squares.sum())
+    squares = torch.stack([part.squares() for part in parts.values()])
+    squares *= scale**2 * (1 + 2.0**-40)
+    if math.isfinite(squares.sum().item()):
+        return squares, True
+    return torch.where(torch.isfinite(squares).all(0), squares, math.inf), False
 
 
 def _multiplied(parts: Mapping[str, Part], factors: Tensor) -> Sums:
@@ -153,7 +152,7 @@ def added_up(total: Sums | None, added: Sums) -> Sums:
 
 def total_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
     """Return an upper bound of the squared norm of each example's gradient, infinite where it is not finite."""
-    return _layer_squares(parts, scale).sum(0)
+    return _layer_squares(parts, scale)[0].sum(0)
 
 
 @dataclass
@@ -181,7 +180,7 @@ class L2(Normed):
     """Scale a gradient down to norm C: min(1, C / ||g||) (Abadi et al. 2016, Algorithm 1)."""
 
     def weights(self, squares: Tensor) -> Tensor:
-        return (self.l2_clip_norm / squares.sum(0).sqrt()).clamp(max=1.0)
+        return squares.sum(0).rsqrt_().mul_(self.l2_clip_norm).clamp_(max=1.0)
 
 
 @dataclass

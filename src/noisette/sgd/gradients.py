@@ -55,7 +55,7 @@ class _Tapped:
             )
         entered = given[0]
         before = torch.get_rng_state() if layers.runs_again(layer) else None
-        frozen = {key: value.detach() for key, value in layer.named_parameters(recurse=False)}
+        frozen = {key: value.detach() for key, value in layer._parameters.items() if value is not None}
         self._inside = True
         try:
             with layers.swapped(layer, frozen):

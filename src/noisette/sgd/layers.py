@@ -82,7 +82,7 @@ class Formed(Part):
         self._gradients = gradients
 
     def squares(self) -> Tensor:
-        return torch.stack([_rows.squares(gradient) for gradient in self._gradients.values()]).sum(0)
+        return _rows.squares(*self._gradients.values())
 
     def total(self, weights: Tensor) -> Gradients:
         return {
@@ -120,17 +120,19 @@ class Outer(Part):
 
     def squares(self) -> Tensor:
         positions, fan_in, fan_out = *self._inputs.shape[1:], self._outputs.shape[2]
+        bias = () if self._bias is None else (self._bias,)
+        if self._formed is None and positions == 1:  # the gradient of the bias is that of the output
+            long = _rows.squares(self._inputs)
+            long += float(bool(bias))
+            long *= _rows.squares(self._outputs)
+            long += _SMALLEST
+            return long
+        if self._formed is None and (_formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs)):
+            self._form()
         if self._formed is not None:
-            squares = _rows.squares(self._formed)
-        elif positions == 1:  # the gradient of the bias is that of the output
-            wide = _rows.squares(self._outputs)
-            squares = _rows.squares(self._inputs) * wide + _SMALLEST
-            return squares if self._bias is None else squares + wide
-        elif _formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs):
-            squares = _rows.squares(self._form())
-        else:
-            squares = _compared_squares(self._inputs, self._outputs)
-        return squares if self._bias is None else squares + _rows.squares(self._bias)
+            return _rows.squares(self._formed, *bias)
+        squares = _compared_squares(self._inputs, self._outputs)
+        return squares + _rows.squares(*bias) if bias else squares
 
     def total(self, weights: Tensor) -> Gradients:
         if self._formed is not None:
@@ -337,31 +339,42 @@ def _embedding(layer: nn.Embedding, uses: Sequence[Use]) -> Part:
 
 
 def _group_norm(layer: nn.GroupNorm, uses: Sequence[Use]) -> Part:
-    """Scale and shift of each channel: sums over positions of the gradient with and without what was normalised."""
-    plain = [functional.group_norm(entered, layer.num_groups, eps=layer.eps) for entered, _ in uses]
-    return _scaled(layer, uses, plain, lambda product: product.flatten(2).sum(2) if product.ndim > 2 else product)
+    """Scale and shift of each channel: sums over positions of the gradient with and without what was normalised.
+
+    What was normalised, z = (x - mean) / deviation, is not made again: the sum of g z follows from those of x, x^2, g
+    and g x.
+    """
+    scales, shifts = [], []
+    for entered, gradient in uses:
+        plain, square, slope, product = _rows.moments(entered, gradient)
+        each = entered.shape[1] // layer.num_groups
+        share = layer.num_groups / max(math.prod(entered.shape[1:]), 1)
+        mean, above = (
+            (rows.reshape(len(rows), layer.num_groups, each).sum(2) * share).repeat_interleave(each, 1)
+            for rows in (plain, square)
+        )
+        deviation = ((above - mean.square()).clamp(min=0.0) + layer.eps).sqrt()
+        scales.append(((product - mean * slope) / deviation).to(gradient.dtype))
+        shifts.append(slope.to(gradient.dtype))
+    return _scaled(layer, scales, shifts)
 
 
 def _layer_norm(layer: nn.LayerNorm, uses: Sequence[Use]) -> Part:
-    """Scale and shift of each feature, likewise."""
-    plain = [functional.layer_norm(entered, layer.normalized_shape, eps=layer.eps) for entered, _ in uses]
+    """Scale and shift of each feature: sums over positions of the gradient with and without what was normalised."""
     own = len(layer.normalized_shape)
 
     def gather(product: Tensor) -> Tensor:
         return product.flatten(1, -own - 1).sum(1) if product.ndim > own + 1 else product
 
-    return _scaled(layer, uses, plain, gather)
+    plain = [functional.layer_norm(entered, layer.normalized_shape, eps=layer.eps) for entered, _ in uses]
+    scales = [gather(gradient * entered) for (_, gradient), entered in zip(uses, plain, strict=True)]
+    return _scaled(layer, scales, [gather(gradient) for _, gradient in uses])
 
 
-def _scaled(layer: Any, uses: Sequence[Use], plain: Sequence[Tensor], gather: Callable[[Tensor], Tensor]) -> Part:
-    """Return the gradients of a scale and a shift after normalising."""
-    made = {}
-    if _trains(layer.weight):
-        products = [gather(gradient * entered) for (_, gradient), entered in zip(uses, plain, strict=True)]
-        made["weight"] = torch.stack(products).sum(0)
-    if _trains(layer.bias):
-        made["bias"] = torch.stack([gather(gradient) for _, gradient in uses]).sum(0)
-    return Formed(made)
+def _scaled(layer: Any, scales: Sequence[Tensor], shifts: Sequence[Tensor]) -> Part:
+    """Return the gradients of a scale and a shift after normalising, from those of each use."""
+    made = {"weight": scales, "bias": shifts}
+    return Formed({name: torch.stack(list(of)).sum(0) for name, of in made.items() if _trains(getattr(layer, name))})
 
 
 @contextmanager

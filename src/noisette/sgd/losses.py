@@ -75,19 +75,26 @@ class Notes:
 class Answer(Tensor):
     """An output of a model in training, or what was computed from it."""
 
-    notes: Notes | None
-    factor: float | None
+    notes: Notes | None = None
+    factor: float | None = None
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Tell by what the losses were multiplied, and differentiate."""
+        if self.notes is not None:
+            self.notes.factor = self.factor
+            _check_apart(self)
+        with torch._C.DisableTorchFunctionSubclass():
+            super().backward(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _LIKELIHOODS:
             return _likelihood(func, args, kwargs)
+        if func is Tensor.backward and isinstance(args[0], Answer):
+            return args[0].backward(*args[1:], **kwargs)
         _check_divisor(func, args)
         _check_choice(func, args, kwargs)
-        if func is Tensor.backward and getattr(args[0], "notes", None) is not None:
-            args[0].notes.factor = args[0].factor
-            _check_apart(args[0])
         with torch._C.DisableTorchFunctionSubclass():
             made = func(*args, **kwargs)
         if isinstance(made, Tensor):
@@ -127,10 +134,10 @@ def _noted(made: Any, func: Any, args: Any, kwargs: Any) -> Any:
     if not isinstance(made, Tensor) or not made.requires_grad:
         return made
     entered = _answers(args, kwargs)
-    known = {getattr(answer, "factor", None) for answer in entered}
+    known = {answer.factor for answer in entered}
     factor = known.pop() if len(known) == 1 else None
     answer: Answer = made.as_subclass(Answer)
-    answer.notes = next((one.notes for one in entered if getattr(one, "notes", None) is not None), None)
+    answer.notes = next((one.notes for one in entered if one.notes is not None), None)
     answer.factor = None if factor is None else factor * _changed(func, args, kwargs, entered[0])
     return answer
 
@@ -161,7 +168,8 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
     entered, reduction = options["input"], options["reduction"]
     if options.get("size_average") is not None or options.get("reduce") is not None:
         raise ValueError(f"{func.__name__}: size_average and reduce override reduction. Say reduction='mean' or 'sum'.")
-    averaged = reduction == "mean" and not target.is_floating_point()
+    soft = target.is_floating_point()  # chances of the classes: none is ignored, so torch divides by all there are
+    averaged = reduction == "mean" and not soft
     if averaged and (options["weight"] is not None or options["ignore_index"] != _IGNORED):
         setting = "weight" if options["weight"] is not None else "ignore_index"
         raise ValueError(
@@ -170,15 +178,16 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
         )
     if averaged:
         options["reduction"] = "sum"
+    classes = entered.shape[min(entered.ndim - 1, 1)] if soft else 1
+    count = max(target.numel() // max(classes, 1), 1) if reduction == "mean" else 1
     with torch._C.DisableTorchFunctionSubclass():
         made = func(**options)
-        count = max(target.numel(), 1)
-        made = made / count if averaged else made
-    answer: Answer = made.as_subclass(Answer)
-    answer.notes = getattr(entered, "notes", None)
-    factor = getattr(entered, "factor", None)
-    answer.factor = factor / count if factor is not None and averaged else factor
-    return answer
+        if averaged:
+            made = made / count
+    made.__class__ = Answer  # nobody else holds it, and `as_subclass` would be one more node to differentiate
+    if isinstance(entered, Answer):
+        made.notes, made.factor = entered.notes, None if entered.factor is None else entered.factor / count
+    return made
 
 
 def _options(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from noisette.sgd._lattice import add_exactly, on_lattice
 from noisette.sgd.clipping import Clip, PerLayer, Sums
@@ -118,28 +117,22 @@ class Layered(Perturbation):
 
 def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float, rng: np.random.Generator) -> Sums:
     """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer."""
-    totals = [total for entries in sums.values() for total in entries.values()]
-    white = torch.cat([total.reshape(-1) for total in totals]).double().cpu().numpy()
-    if not isinstance(scale, float):
-        layers = [(scale[layer], sum(map(Tensor.numel, entries.values()))) for layer, entries in sums.items()]
-        white *= np.repeat([1 / size for size, _ in layers], [count for _, count in layers])
-    else:
-        white *= 1 / scale
-    add_exactly(white, rng)
-    if not isinstance(scale, float):
-        start = 0
-        for size, count in layers:
-            on_lattice(white[start : start + count], size / expected)
-            start += count
-    else:
-        on_lattice(white, scale / expected)
-    released: Sums = {layer: {} for layer in sums}
-    start = 0
+    white = np.empty(sum(total.numel() for entries in sums.values() for total in entries.values()))
+    released: Sums = {}
+    layers = []
+    stop = 0
     for layer, entries in sums.items():
+        first, size = stop, scale if isinstance(scale, float) else scale[layer]
+        released[layer] = {}
         for name, total in entries.items():
-            stop = start + total.numel()
-            released[layer][name] = torch.from_numpy(white[start:stop].reshape(total.shape))
-            start = stop
+            start, stop = stop, stop + total.numel()
+            own = white[start:stop].reshape(total.shape)
+            np.multiply(total.double().cpu().numpy(), 1 / size, out=own)
+            released[layer][name] = torch.from_numpy(own)  # a view of what follows
+        layers.append((white[first:stop], size))
+    add_exactly(white, rng)
+    for own, size in [(white, scale)] if isinstance(scale, float) else layers:
+        on_lattice(own, size / expected)
     return released
 
 

@@ -1,0 +1,155 @@
+"""A private step of this checkout beside the same step of another one, an earlier commit for example.
+
+git worktree add ../before d881052
+python benchmarks/sgd_before.py ../before             prints the table
+python benchmarks/sgd.py --before ../before           writes it into docs/benchmarks-sgd.md with the others
+
+Each checkout has a process of its own, and they take turns. Ratios are of neighbouring turns, and the median is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+HERE = Path(__file__).resolve().parent.parent
+TURN = 0.1  # seconds of steps in a turn, so that what a clock and a switch cost is little
+
+
+class Block(nn.Module):
+    """Attention with four heads and two linear layers, each with a way around it."""
+
+    def __init__(self, width: int = 64, heads: int = 4) -> None:
+        super().__init__()
+        self.heads, self.mixed, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.mixed(self.norms[0](x)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        seen = functional.scaled_dot_product_attention(*parts)
+        x = x + self.out(seen.transpose(1, 2).flatten(2))
+        return x + self.narrow(torch.relu(self.wide(self.norms[1](x))))
+
+
+class Transformer(nn.Module):
+    """A text classifier: embedding, two blocks, linear layer on the mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.blocks, self.out = (
+            nn.Embedding(2000, 64),
+            nn.Sequential(Block(), Block()),
+            nn.Linear(64, 2),
+        )
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.out(self.blocks(self.embedding(words)).mean(1))
+
+
+def jobs(threads: int) -> dict[str, Callable[[], None]]:
+    """Return a private step of every model: those of `sgd.py`, and the transformer on 64 texts of 40 words."""
+    import sgd as benchmark
+
+    torch.set_num_threads(threads)
+    made = {name: benchmark.job_of(name, "ours") for name in benchmark.MODELS}
+    torch.manual_seed(1)
+    made["transformer"] = benchmark.ours(Transformer(), benchmark.words(64), torch.randint(0, 2, (64,)))
+    return {name: job for name, job in made.items() if job is not None}
+
+
+def work(threads: int) -> None:
+    """Answer each model's name and number of steps with the seconds of a step, until there are no more."""
+    import noisette
+
+    warnings.simplefilter("ignore")
+    made = jobs(threads)
+    print(noisette.__file__, *made, flush=True)
+    for line in sys.stdin:
+        name, steps = line.split()
+        start = time.perf_counter()
+        for _ in range(int(steps)):
+            made[name]()
+        print((time.perf_counter() - start) / int(steps), flush=True)
+
+
+class Worker:
+    """A process with the package of one checkout."""
+
+    def __init__(self, checkout: Path, threads: int) -> None:
+        source = checkout.resolve() / "src"
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--work", "--threads", str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(source)},
+        )
+        place, *self.names = self._said().split()
+        if source not in Path(place).parents:
+            raise RuntimeError(f"Expected the package of {source}, and found {place}.")
+
+    def _said(self) -> str:
+        stream: IO[str] | None = self._process.stdout
+        line = "" if stream is None else stream.readline()
+        if not line:
+            raise RuntimeError("The process of a checkout ended early; see what it printed.")
+        return line
+
+    def seconds(self, name: str, steps: int) -> float:
+        """Return the mean seconds of some steps."""
+        assert self._process.stdin is not None
+        print(name, steps, file=self._process.stdin, flush=True)
+        return float(self._said())
+
+    def end(self) -> None:
+        """Let the process end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def compare(checkout: Path, *, threads: int, repeats: int) -> str:
+    """Time the steps of both checkouts in turn, and write them as Markdown."""
+    here, there = workers = Worker(HERE, threads), Worker(checkout, threads)
+    lines = ["| model | there, ms | here, ms | here / there |", "| :-- | --: | --: | --: |"]
+    for name in here.names:
+        alone = max(worker.seconds(name, 3) for worker in workers)
+        steps = max(round(TURN / alone), 1)
+        turns = [(there.seconds(name, steps), here.seconds(name, steps)) for _ in range(repeats)]
+        before, now = (1e3 * statistics.median(times) for times in zip(*turns, strict=True))
+        ratio = statistics.median(mine / theirs for theirs, mine in turns)
+        lines.append(f"| {name} | {before:.2f} | {now:.2f} | {ratio:.2f} |")
+    for worker in workers:
+        worker.end()
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compare and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("checkout", type=Path, nargs="?", default=HERE, help="path of the other checkout")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=41)
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.threads)
+    else:
+        print(compare(options.checkout, threads=options.threads, repeats=options.repeats))
+
+
+if __name__ == "__main__":
+    main()
