@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from noisette.accounting import AlreadyDebited
 from noisette.federated import Channel, Layout, Norm, Ranges, Terms
 from noisette.federated.budget import NodeBudget
 from noisette.federated.history import History
@@ -106,3 +107,34 @@ def test_a_deadline_is_kept_whatever_the_app_does(tmp_path):
     assert time.monotonic() - began >= 0.2
     assert mod._in_time(lambda: time.sleep(3)) is None
     assert LocalPrivacy(1.0, ledger=tmp_path / "ledger")._in_time(lambda: "learnt") == "learnt"
+
+
+def test_a_round_is_answered_once_and_no_more_rounds_than_were_paid_for(tmp_path):
+    budget = NodeBudget(tmp_path / "ledger", 100.0, 1e-3)
+    desk = budget.desk("one", Terms(**(TERMS | {"rounds": 3}), delta=1e-6), LAYOUT)
+    assert desk.spend(1)
+    assert not desk.spend(1)  # the same report is sent again
+    assert desk.spend(11)
+    with pytest.raises(AlreadyDebited, match=r"Round 1 .* others after it"):
+        desk.spend(1)
+    assert not desk.spend(11)
+    assert desk.spend(2)
+    with pytest.raises(AlreadyDebited, match="All 3 rounds"):
+        desk.spend(4)
+    again = budget.desk("one", Terms(**(TERMS | {"rounds": 3}), delta=1e-6), LAYOUT)  # what was noted is on the disk
+    with pytest.raises(AlreadyDebited, match="Round 11"):
+        again.spend(11)
+    assert not again.spend(2)
+    other = budget.desk("two", Terms(**(TERMS | {"rounds": 3}), delta=1e-6), LAYOUT)
+    assert other.spend(1)  # another account has its own rounds
+
+
+def test_a_kept_report_is_that_of_its_round(tmp_path):
+    desk = NodeBudget(tmp_path / "ledger", 100.0, 1e-3).desk("one", Terms(**TERMS, delta=1e-6), LAYOUT)
+    assert desk.kept(1) is None
+    desk.keep(1, np.arange(3.0))
+    assert desk.kept(1).tolist() == [0.0, 1.0, 2.0]
+    assert desk.kept(2) is None
+    desk.keep(2, np.arange(4.0))
+    assert desk.kept(1) is None
+    assert desk.kept(2).size == 4
