@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -171,6 +172,37 @@ def test_a_debit_says_what_was_converted_if_any_of_its_terms_differ(ledger: Ledg
     ledger.open_account("converted", 1.0, **own)
     receipt = ledger.debit("converted", nz.Guarantee(0.1))
     assert receipt.converted == (f"{nz.Guarantee(0.1)}, counted as {nz.Guarantee(0.1, **own)}" if terms else "")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE accounts SET epsilon = epsilon + 1 WHERE key = 'user'",
+        "UPDATE accounts SET delta = delta - 1 WHERE key = 'user'",
+        "UPDATE accounts SET rho = rho + 1 WHERE key = 'user'",
+        "UPDATE accounts SET debits = debits + 1 WHERE key = 'user'",
+        "UPDATE debits SET epsilon = epsilon - 1 WHERE number = (SELECT min(number) FROM debits)",
+        "DELETE FROM debits WHERE number = (SELECT min(number) FROM debits)",
+        "DELETE FROM accounts WHERE key = 'user'",
+    ],
+)
+def test_sums_that_are_off_by_one_unit_are_found(tmp_path: Path, damage: str) -> None:
+    """In one account of two, in one column; a file that is whole is taken."""
+    path = tmp_path / "ledger.db"
+    ledger = Ledger(path)
+    for key in ("user", "other"):
+        ledger.open_account(key, 1.0, 1e-6)
+        ledger.debit(key, nz.Guarantee(0.1, 1e-7))
+        ledger.debit(key, 0.2)
+    ledger.verify()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA ignore_check_constraints = ON")
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f'DROP TRIGGER "{name}"')
+        database.execute(damage)
+    wanted = r"the sums of 'user'[^o]* are not those of its debits|CHECK constraint failed in accounts"
+    with pytest.raises(LedgerError, match=wanted):
+        Ledger(path).verify()
 
 
 def test_limits_do_not_change(ledger: Ledger) -> None:
