@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -167,3 +167,97 @@ def test_the_whole_numbers_of_a_table_keep_the_budget(name: str, epsilon: float)
         ratio = Fraction(max(weights), min(weights))
         assert ratio <= Fraction(math.exp(mechanism.guarantee.epsilon)) * (1 + Fraction(1, 1 << 50))
         assert nz.exact_epsilon(mechanism) == pytest.approx(math.log(ratio), abs=1e-12)
+
+
+# declarations
+
+
+def _declaring(cls: type[Any], **wrong: Any) -> type[Any]:
+    """Return the class with a declaration that is not true."""
+    return type(cls.__name__, (cls,), {"capabilities": replace(cls.capabilities, **wrong)})
+
+
+@pytest.mark.parametrize(
+    ("cls", "wrong", "message"),
+    [
+        (nz.Duchi, {"tabled": False}, "declares tabled=False"),
+        (nz.Laplace, {"tabled": True}, "declares tabled=True"),
+        (nz.Laplace, {"delta": "needed"}, "declares delta='needed'"),
+        (nz.Gaussian, {"delta": "none"}, "declares delta='none'"),
+        (nz.Gaussian, {"gaussian": False}, "declares gaussian=False"),
+        (nz.DiscreteGaussian, {"gaussian": True}, "declares gaussian=True"),
+        (nz.Laplace, {"model": "central"}, "declares model='central'"),
+        (nz.Laplace, {"unbiased": False}, "declares unbiased=False"),
+        (nz.Laplace, {"levels": True}, "declares levels=True"),
+        (nz.LevelledResponse, {"levels": False}, "declares levels=False"),
+        (nz.Sampled, {"composite": False}, "declares composite=False"),
+        (nz.DuchiBox, {"decoded": False}, "declares decoded=False"),
+        (nz.PrivUnit, {"domains": (nz.Sphere, nz.Box)}, "declares a domain of type Box"),
+        (nz.DuchiBox, {"domains": (nz.Box, nz.L2Ball)}, "declares a domain of type L2Ball"),
+        (nz.AngleNoise, {"unbiased": True}, "declares unbiased=True"),
+    ],
+)
+def test_a_wrong_declaration_is_caught(cls: type[Any], wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        nz.testing.check_mechanism(_declaring(cls, **wrong).example(2.0), samples=5000)
+
+
+class SlowPairs(nz.Duchi):
+    """Takes seconds, and does not say so."""
+
+    slow_start = True
+
+
+class NarrowBox(nz.DuchiBox):
+    """Says that its estimates vary less than they do."""
+
+    def worst_variance(self) -> float:
+        return 0.9 * super().worst_variance()
+
+
+class HalvedBox(nz.DuchiBox):
+    """Decodes its signs to half of what they estimate."""
+
+    def decode(self, reports: Any) -> np.ndarray:
+        return super().decode(reports) / 2
+
+
+class ThreeNumbers(nz.Piecewise):
+    """Says that its reports are one of two numbers."""
+
+    two_numbers = (-1.0, 1.0)
+
+
+class LooseEntries(nz.AdaptiveDuchi):
+    """Says that a weight has half of the budget that it has."""
+
+    @classmethod
+    def by_entry(cls, domain: nz.Box, *, epsilon: float) -> Any:
+        return cls(epsilon=2 * epsilon * domain.dims, domain=domain)
+
+
+class JointEntries(nz.DuchiBox):
+    """Says that it answers entry by entry, and answers about all at once."""
+
+    capabilities = replace(nz.DuchiBox.capabilities, entrywise=True)
+    entry = nz.Duchi(0.5)
+
+    @classmethod
+    def by_entry(cls, domain: nz.Box, *, epsilon: float) -> Any:
+        return cls(epsilon=epsilon * domain.dims, domain=domain)
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        (SlowPairs, "declares slow_start=False"),
+        (NarrowBox, r"declares worst_variance\(\)"),
+        (HalvedBox, "declares decoded=True, which is not so: means are off"),
+        (ThreeNumbers, "declares two_numbers"),
+        (LooseEntries, "declares entrywise=True"),
+        (JointEntries, "declares entrywise=True, which is not so: log_prob is off"),
+    ],
+)
+def test_behaviour_that_is_not_declared_is_caught(cls: type[Any], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        nz.testing.check_mechanism(cls.example(2.0), samples=5000)

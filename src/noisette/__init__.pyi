@@ -25,6 +25,7 @@ from .guarantees import Guarantee as Guarantee
 from .guarantees import PrivacyWarning as PrivacyWarning
 from .mechanisms import CATALOGUE as CATALOGUE
 from .mechanisms import from_spec as from_spec
+from .mechanisms.build import build as build
 from .mechanisms.categorical.grr import GeneralizedRandomizedResponse as GeneralizedRandomizedResponse
 from .mechanisms.categorical.hadamard import HadamardResponse as HadamardResponse
 from .mechanisms.categorical.hashing import LocalHashing as LocalHashing

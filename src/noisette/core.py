@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,48 @@ class Support(Protocol):
         """Tell which reports could have been sent."""
 
     def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a mechanism can do, declared on its class: whoever builds, plans or collects reads this and probes nothing.
+
+    What it estimates is the class's ``kind``. `noisette.testing.check_mechanism` holds the declarations against what
+    the mechanism does.
+
+    - ``domains``: the kinds of domain that it takes, its usual one first.
+    - ``delta``: "none" where the guarantee is pure, "optional", or "needed" where nothing pure holds.
+    - ``gaussian``: its noise is Gaussian, so that a budget may be given as mu.
+    - ``model``: "local" where each user answers alone, "central" where a curator holds the records.
+    - ``unbiased``: the mean of reports, once decoded, is the value itself.
+    - ``decoded``: a report is no estimate of the value until ``decode`` has read it.
+    - ``tabled``: its law is a table of whole numbers, see `Tabled`.
+    - ``slow_start``: some budgets take seconds before the first report; ``slow_start`` of the instance tells which.
+    - ``composite``: it is built from other mechanisms, which its ``inner`` names.
+    - ``levels``: it has a budget for each level of the value; ``fitted`` scales all to an interval and a total.
+    - ``entrywise``: it answers about each entry of a vector alone. ``by_entry`` builds it from the budget of one entry,
+      and ``entry`` is the mechanism of one.
+    - ``claims_entry``: its source states the budget of one entry for the whole vector and any number of rounds.
+    - ``adjustable``: options that may be left to the other side, because none of their values weakens the guarantee.
+    """
+
+    domains: tuple[type[Any], ...]
+    delta: Literal["none", "optional", "needed"] = "none"
+    gaussian: bool = False
+    model: Literal["local", "central"] = "local"
+    unbiased: bool = True
+    decoded: bool = False
+    tabled: bool = False
+    slow_start: bool = False
+    composite: bool = False
+    levels: bool = False
+    entrywise: bool = False
+    claims_entry: bool = False
+    adjustable: frozenset[str] = frozenset()
+
+    def takes(self, domain: Any) -> bool:
+        """Tell whether the mechanism is built on a domain of this kind as it is."""
+        return isinstance(domain, self.domains)
 
 
 @runtime_checkable
@@ -122,18 +164,6 @@ class EventDeclared(ABC):
         """Return the event, or None where this one has none."""
 
 
-@runtime_checkable
-class Portable(Protocol):
-    """A mechanism whose law is so few numbers that a device in another language draws the same reports from them.
-
-    ``table`` is JSON: its ``kind`` names the steps, which ``collector/web/static/laws.js`` follows draw by draw;
-    chances are integers or float64 that are used as they are, so that nothing is computed twice.
-    """
-
-    def table(self) -> dict[str, Any] | None:
-        """Return the numbers, or None where this one has too many."""
-
-
 class Law(Protocol):
     """A law made of integers, and the sampler that draws from these very integers.
 
@@ -149,7 +179,6 @@ class Law(Protocol):
         """Return for one place of an input how many reports have which weight."""
 
 
-@runtime_checkable
 class Tabled(Protocol):
     """A mechanism whose law is a table: `law` holds it, and nothing but its sampler makes reports.
 

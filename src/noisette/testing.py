@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,10 @@ from noisette import _random
 from noisette._validate import FloatArray
 from noisette.auditing import exact_delta, exact_epsilon, goodness
 from noisette.auditing.inputs import admitted, drawn, groups
-from noisette.core import Aggregate, Estimate, Estimating, Tabled
-from noisette.domains import Grid, Interval
+from noisette.core import Aggregate, Capabilities, Estimate, Estimating, EventDeclared, GaussianEvent
+from noisette.domains import Box, Grid, Interval
 from noisette.mechanisms import CATALOGUE, from_spec
+from noisette.mechanisms._base import BaseMechanism
 
 _BATCHES = 250
 _CALLS = 32  # of privatize about one input, every other one without a seed
@@ -31,11 +34,11 @@ _SKEWED = 5.0  # the same, beyond which variances of batches are far from normal
 def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alarm: float = 1e-6, rng: int = 0) -> None:
     """Raise AssertionError unless ``mechanism`` keeps the contract.
 
-    It need not be in the catalogue; one that is must also survive its JSON description. Checked: reports lie in
-    the support; the input is left alone; a seed repeats the reports; aggregates merge in any order to the same
-    bits; the exact epsilon, at the stated delta, is at most the stated one, and no report or input beats it; the
-    estimate is unbiased; the variance is the stated one; what lies outside the domain is refused, or sent as its
-    nearest value is.
+    It need not be in the catalogue; one that is must also survive its JSON description. Checked: what its class
+    declares in ``capabilities`` is what it does; reports lie in the support; the input is left alone; a seed repeats
+    the reports; aggregates merge in any order to the same bits; the exact epsilon, at the stated delta, is at most the
+    stated one, and no report or input beats it; the estimate is unbiased; the variance is the stated one; what lies
+    outside the domain is refused, or sent as its nearest value is.
 
     The sampler is held against ``log_prob``, seeded and with ``rng=None``, at inputs from the whole domain: counts of
     reports or of cells of a lattice, its last bits, repeated reports, reports that show their value, independence
@@ -50,6 +53,8 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     """
     _check_table(mechanism)
     inputs = _inputs(mechanism, rng)
+    if isinstance(mechanism, BaseMechanism):
+        _check_declarations(mechanism)
     tests = 8 * (len(inputs) + 2) * max(1, np.size(mechanism.readout.scale), inputs[0].size)
     level = float(ndtri(1 - false_alarm / tests / 2))
     _check_description(mechanism, inputs, rng)
@@ -63,6 +68,8 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     _check_profile(mechanism, inputs, share, rng)
     _check_outside(mechanism, samples, share, level, rng)
     _check_many_values(mechanism, samples, share, rng)
+    if isinstance(mechanism, BaseMechanism):
+        _check_estimates(mechanism, np.asarray(inputs[-1]), rng)
 
 
 def _check_table(mechanism: Estimating) -> None:
@@ -71,15 +78,20 @@ def _check_table(mechanism: Estimating) -> None:
     Reports and likelihoods must come from the library's own code, and the weights must be whole numbers that add up
     to the total and are the likelihoods that `log_prob` states.
     """
-    if not isinstance(mechanism, Tabled):
+    has_law = callable(getattr(type(mechanism), "law", None))
+    if isinstance(mechanism, BaseMechanism):
+        declared = mechanism.capabilities.tabled
+        assert declared == has_law, f"{mechanism.name} declares tabled={declared}, and its law() says otherwise"
+    if not has_law:
         return
-    law = mechanism.law()
+    tabled: Any = mechanism
+    law = tabled.law()
     parts = [getattr(type(mechanism), name, None) for name in _TRUSTED] + [type(law)]
     own = [part.__qualname__ for part in parts if part is not None and not part.__module__.startswith(_LIBRARY)]
     assert not own, f"{mechanism.name} has a table for its law, but does not draw from it: {', '.join(own)} is its own"
     source = np.random.default_rng(0)
     for x in drawn(mechanism.domain, source, 4):
-        kinds = [(count, weight) for count, weight in law.kinds(mechanism.place(x)) if count > 0]
+        kinds = [(count, weight) for count, weight in law.kinds(tabled.place(x)) if count > 0]
         known = all(isinstance(number, int) and number >= 0 for kind in kinds for number in kind)
         assert known, f"{mechanism.name}: the table at {x} holds other than whole numbers"
         summed = sum(count * weight for count, weight in kinds)
@@ -91,6 +103,97 @@ def _check_table(mechanism: Estimating) -> None:
             float(np.abs(stated[:, None] + unit - logs).min(axis=1).max()) for unit in goodness.units(mechanism.support)
         )
         assert off <= _LOGS, f"{mechanism.name}: log_prob at {x} is off its table by {off}"
+
+
+def _declared(mechanism: Any) -> tuple[Capabilities, Callable[[bool, str, Any], None]]:
+    """Return what the mechanism declares with its own options, and how to complain about it."""
+    able: Capabilities = type(mechanism).declared(
+        **{own.name: getattr(mechanism, own.name) for own in fields(mechanism)}
+    )
+
+    def require(holds: bool, declared: str, found: Any) -> None:
+        assert holds, f"{mechanism.name} declares {declared}, which is not so: {found}"
+
+    return able, require
+
+
+def _check_declarations(mechanism: Any) -> None:
+    """Hold what the class declares against the guarantee, the event and the options of the mechanism."""
+    able, require = _declared(mechanism)
+    own, stated = {field.name for field in fields(mechanism)}, mechanism.guarantee
+    event = mechanism.privacy_event() if isinstance(mechanism, EventDeclared) else None
+    require(able.takes(mechanism.domain), f"domains={able.domains}", mechanism.domain)
+    require(able.delta != ("needed" if stated.delta == 0 else "none"), f"delta={able.delta!r}", stated)
+    require(able.model == stated.model, f"model={able.model!r}", stated)
+    require(able.gaussian or not isinstance(event, GaussianEvent), "gaussian=False", event)
+    require(not able.gaussian or event is None or isinstance(event, GaussianEvent), "gaussian=True", event)
+    require(able.slow_start or not mechanism.slow_start, "slow_start=False", "this budget takes seconds")
+    require(able.levels == (stated.matrix is not None), f"levels={able.levels}", stated)
+    require(able.composite == ("inner" in own), f"composite={able.composite}", sorted(own))
+    if able.levels:
+        spent = {"delta": stated.delta} if able.delta == "needed" else {}
+        made = mechanism.fitted(domain=Interval(0, 2), epsilon=stated.epsilon, **spent)
+        require(made.guarantee.epsilon <= stated.epsilon * (1 + 1e-9), "levels=True", made.guarantee)
+    for kind in able.domains:
+        _check_domain(mechanism, kind, require)
+
+
+def _check_estimates(mechanism: Any, x: Any, seed: int) -> None:
+    """Hold what the class declares of a report against reports."""
+    able, require = _declared(mechanism)
+    reports = mechanism.privatize(np.broadcast_to(x, (4000, *x.shape)).copy(), rng=seed)
+    pair = mechanism.two_numbers
+    require(pair is None or bool(np.isin(reports, pair).all()), f"two_numbers={pair}", "other reports")
+    if mechanism.kind == "direction":
+        require(not able.unbiased, "unbiased=True", "the mean of noisy directions is shorter than the vector")
+    elif mechanism.kind in ("mean", "vector-mean") and not able.composite and (mechanism.kind, x.ndim) != ("mean", 1):
+        _check_decoded(mechanism, able, x, reports, require)
+    if able.entrywise:
+        _check_entries(mechanism, require)
+
+
+def _check_domain(mechanism: Any, kind: type[Any], require: Callable[..., None]) -> None:
+    """Check that the mechanism takes vectors or tensors of another kind of domain that it declares."""
+    if isinstance(mechanism.domain, kind) or not mechanism.domain.shape:
+        return
+    other = kind(mechanism.domain.dims)
+    try:
+        replace(mechanism, domain=other).privatize(other.clip(np.ones(other.shape)), rng=0)
+    except (ValueError, TypeError, AttributeError) as error:
+        require(False, f"a domain of type {kind.__name__}", error)
+
+
+def _check_decoded(mechanism: Any, able: Capabilities, x: Any, reports: Any, require: Callable[..., None]) -> None:
+    """Check that what a report is decoded to has the stated bias, and no variance above the largest."""
+    moments = mechanism.moments(x[None])
+    off = float(np.abs(moments.bias).max())
+    require(able.unbiased == (off <= 1e-7 * mechanism.domain.diameter), f"unbiased={able.unbiased}", f"bias {off}")
+    decoded = np.asarray(mechanism.decode(reports))
+    if not able.decoded:
+        require(bool(np.array_equal(decoded, reports)), "decoded=False", "decode changes reports")
+    require(decoded.shape == (len(reports), *x.shape), f"decoded={able.decoded}", f"shape {decoded.shape}")
+    spread = 8 * np.sqrt(moments.variance[0] / len(reports)) + 1e-7 * mechanism.domain.diameter
+    missed = np.abs(decoded.mean(axis=0) - x - moments.bias[0])
+    require(bool(np.all(missed <= spread)), f"decoded={able.decoded}", f"means are off by {missed.max()}")
+    if able.levels or isinstance(mechanism.domain, Grid):
+        return
+    largest, seen = mechanism.worst_variance(), float(moments.variance.max())
+    require(seen <= largest * (1 + 1e-6), f"worst_variance()={largest}", f"variance {seen} at {x}")
+
+
+def _check_entries(mechanism: Any, require: Callable[..., None]) -> None:
+    """Check that the law of a vector is the product of those of its entries, of the budget asked for each."""
+    domain = mechanism.domain
+    canonical = Box(domain.dims) if isinstance(domain, Box) else replace(domain, low=-1.0, high=1.0)
+    made = type(mechanism).by_entry(canonical, epsilon=0.5)
+    one = made.entry
+    require(abs(one.guarantee.epsilon - 0.5) < 1e-12, "entrywise=True", one.guarantee)
+    x = np.linspace(-1.0, 1.0, math.prod(domain.shape)).reshape(domain.shape)
+    reports = made.privatize(x[None], rng=0)
+    shape = (x.size, *one.domain.shape)
+    logs = one.log_prob(reports.reshape(shape), x.reshape(shape))
+    gap = abs(float(made.log_prob(reports, x[None])[0]) - float(np.sum(logs)))
+    require(gap < 1e-6, "entrywise=True", f"log_prob is off the sum of its entries' by {gap}")
 
 
 def _reports(mechanism: Estimating, x: Any, size: int, rng: Any, *, clip: bool = False) -> Any:

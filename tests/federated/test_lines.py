@@ -209,7 +209,7 @@ def test_every_calibration_meets_its_target_in_the_accountants_eyes(name, clip, 
     channel = calibrate(name, layout(dims), clip, **wanted, **how)
     terms = Terms.for_target("run", name, layout(dims), clip=clip, **wanted, **how)
     assert terms.budget == channel.budget
-    own = {"delta": delta, "gaussian": channel.family.gaussian}
+    own = {"delta": delta, "gaussian": channel.family.able.gaussian}
     epsilon = accounted(channel.answer, channel.answers, dims, **how, **own)
     assert target * 0.95 < epsilon <= target * (1 + 1e-9)
     found = terms.lines(layout(dims))

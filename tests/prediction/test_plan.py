@@ -1,6 +1,7 @@
 """The planner: candidates, the number of dimensions to report, the best, break-even populations."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -216,6 +217,7 @@ class Slow(nz.Duchi):
     """A mechanism that takes seconds at budgets of 1 and above."""
 
     name = "slow"
+    capabilities = replace(nz.Duchi.capabilities, slow_start=True)
 
     @property
     def slow_start(self) -> bool:

@@ -89,9 +89,7 @@ class Aggregator:
         inside = np.asarray(self._possible(values))
         kept = values[inside]
         if whole:
-            kept = (
-                np.stack([self.channel.family.decode(self.channel.whole, row) for row in kept]) if len(kept) else kept
-            )
+            kept = self.channel.whole.decode(kept) if len(kept) else kept
         if self._counts is None:
             self._counts = np.zeros(dims)
         part = slice(start, start + values.shape[1])

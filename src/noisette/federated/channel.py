@@ -89,7 +89,8 @@ class Channel:
     @cached_property
     def _ends(self) -> tuple[float, float] | None:
         """The two numbers that reports hold, if there are two."""
-        return self.family.ends(self.whole)
+        pair: tuple[float, float] | None = self.whole.two_numbers
+        return pair
 
     @cached_property
     def _variance(self) -> float:
@@ -173,8 +174,8 @@ class Channel:
         return report
 
     def estimate(self, payload: Any) -> FloatArray:
-        """Return the estimate of the clipped update that a payload gives, unbiased unless `family` says otherwise."""
-        return self.clip.outward(self.family.decode(self.whole, self.unpack(payload)), self.layout)
+        """Return the estimate of the clipped update that a payload gives, unbiased if the mechanism declares so."""
+        return self.clip.outward(self.whole.decode(self.unpack(payload)), self.layout)
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description; with the layout of the model `channel_from` makes the channel of it again."""

@@ -103,13 +103,16 @@ def lines(
     delta = _validate.delta(delta)
     _check(unit, PrivateUnit, "unit")
     times = rounds * (channel.answers if unit == "record" else 1)
+    claims_run = channel.family.able.claims_entry
     claim = channel.family.claim(channel.answer.guarantee, _local(channel.answer, channel.answers, delta))
     if last_step:
         nothing = Guarantee(math.inf, unit=unit)
-        return Lines(claim, nothing, replace(nothing, model="shuffled"), rounds, clients, channel.family.claims_run)
+        return Lines(
+            claim, nothing, replace(nothing, model="shuffled"), rounds, clients, channel.family.able.claims_entry
+        )
     local = replace(_local(channel.answer, times, delta), unit=unit)
     mixed = replace(_mixed(channel, times, clients, delta, local, batch if unit == "record" else 1), unit=unit)
-    return Lines(claim, local, mixed, rounds, clients, channel.family.claims_run)
+    return Lines(claim, local, mixed, rounds, clients, claims_run)
 
 
 def calibrate(
@@ -145,7 +148,7 @@ def calibrate(
     rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
     probe = Channel(mechanism, layout, clip, 1.0, dict(options or {}))
     times = rounds * (probe.answers if unit == "record" else 1)
-    if probe.family.gaussian:  # its budget is mu, and mixing adds nothing
+    if probe.family.able.gaussian:  # its budget is mu, and mixing adds nothing
         target_delta = _validate.delta(target_delta, positive=True)
         mu = gdp_mu(target_epsilon, target_delta) / math.sqrt(times)
         return replace(probe, budget=mu * (1 - 1e-6))  # rounding to a lattice costs less than that
@@ -184,7 +187,7 @@ def _local(answer: Any, times: int, delta: float) -> Guarantee:
 
 def _mixed(channel: Channel, times: int, clients: int, delta: float, local: Guarantee, batch: int) -> Guarantee:
     """Return what holds behind a shuffler, never more than what holds without."""
-    if delta == 0 or channel.family.gaussian:
+    if delta == 0 or channel.family.able.gaussian:
         return replace(local, model="shuffled", relation="replace")
     if batch == 1 or channel.answers == 1:
         return _shuffled(channel.answer, clients, delta, times)

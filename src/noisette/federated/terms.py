@@ -108,7 +108,7 @@ class Terms:
 
     def leaves_options_fixed(self) -> bool:
         """Tell whether a client lets a server choose these options of the mechanism: none that weaken its guarantee."""
-        return set(self.options) <= family(self.mechanism).adjustable
+        return set(self.options) <= family(self.mechanism).able.adjustable
 
     def key(self, layout: Layout) -> str:
         """Return a name for what a client agrees to: other terms, another name. Clips may change from round to round.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -14,8 +14,8 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.core import OVERFLOW, Aggregate, Law, Moments, Readout, Support, Tally
-from noisette.domains import BoolArray, Domain, Grid, Interval
+from noisette.core import OVERFLOW, Aggregate, Capabilities, Law, Moments, Readout, Support, Tally
+from noisette.domains import BoolArray, Domain, Grid, Interval, L2Ball, TensorBall
 from noisette.guarantees import Claim, Guarantee
 
 BLOCK = 1 << 14  # values worked on at a time: what they need stays in a core's cache
@@ -114,7 +114,18 @@ class BaseMechanism(ABC):
     name: ClassVar[str]
     kind: ClassVar[str]
     citation: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
     epsilon: float
+
+    @classmethod
+    def declared(cls, **options: Any) -> Capabilities:
+        """Return what the mechanism can do when it is built with these options."""
+        return cls.capabilities
+
+    @property
+    def slow_start(self) -> bool:
+        """Whether the first use of this budget takes seconds: plans leave the mechanism out then."""
+        return False
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `noisette.from_spec` reads back."""
@@ -160,6 +171,38 @@ class BaseMechanism(ABC):
         tally = self.tally(reports)
         return Aggregate(self, tally.users, tally.count, tally.total, tally.squares)  # type: ignore[arg-type]
 
+    def decode(self, reports: Any) -> Any:
+        """Return what each report estimates: the report itself, unless the class declares that it is ``decoded``."""
+        return reports
+
+    def worst_variance(self) -> float:
+        """Return the largest variance of an entry of what one report estimates.
+
+        Variances are looked at in the middle and at an end of ranges, and at the end of a ball's first axis.
+        """
+        mechanism: Any = self
+        domain = mechanism.domain
+        if isinstance(domain, L2Ball | TensorBall):
+            x = np.zeros((1, *domain.shape))
+            x.flat[0] = domain.radius
+        else:
+            low, high = np.asarray(domain.low), np.asarray(domain.high)
+            x = np.stack([np.broadcast_to(end, domain.shape) for end in (low + (high - low) / 2, high)])
+        return float(np.max(mechanism.moments(x).variance))
+
+    @property
+    def two_numbers(self) -> tuple[float, float] | None:
+        """The two numbers that a report, or each entry of it, is one of, if there are but two."""
+        return None
+
+    def table(self) -> dict[str, Any] | None:
+        """Return the numbers from which a device in another language draws the same reports, None if it cannot.
+
+        The ``kind`` of the table names the steps, which ``collector/web/static/laws.js`` follows draw by draw; chances
+        are integers or float64 that are used as they are, so that nothing is computed twice.
+        """
+        return None
+
     def check_support(self, reports: npt.NDArray[Any]) -> None:
         """Refuse reports that this mechanism cannot have sent."""
         inside = self.support.contains(reports)
@@ -175,13 +218,13 @@ class ScalarMechanism(BaseMechanism):
     """A mechanism whose input and report are one real number each."""
 
     kind: ClassVar[str] = "mean"
-    accepts: ClassVar[type[Interval] | type[Grid]] = Interval
+    capabilities: ClassVar[Capabilities] = Capabilities((Interval,))
     domain: Interval | Grid
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
-        if not isinstance(self.domain, self.accepts):
-            kind = self.accepts.__name__
+        if not self.capabilities.takes(self.domain):
+            kind = self.capabilities.domains[0].__name__
             raise TypeError(f"Expected domain={self.domain!r} to be of type {kind}. Give one, e.g. {kind}(0, 100).")
         if not _BUDGETS[0] <= self.epsilon <= _BUDGETS[1]:
             raise ValueError(
@@ -228,6 +271,12 @@ class ScalarMechanism(BaseMechanism):
             block = np.asarray(flat[part], dtype=np.float64)
             reports[part] = self._perturb(self._admit(block, clip=clip), source)
         return reports.reshape(values.shape)[()]
+
+    @property
+    def two_numbers(self) -> tuple[float, float] | None:
+        """The two points of the support, if there are but two."""
+        points = self.support.values if isinstance(self.support, Points) else ()
+        return (points[0], points[1]) if len(points) == 2 else None
 
     def codes(self, reports: npt.NDArray[Any]) -> FloatArray:
         """Return the integers that stand for the reports on the support, as float64."""
@@ -277,6 +326,8 @@ class ScalarLaw(Law, Protocol):
 
 class TableMechanism(ScalarMechanism):
     """A mechanism for numbers whose law is a table; what is reported is drawn from that."""
+
+    capabilities: ClassVar[Capabilities] = replace(ScalarMechanism.capabilities, tabled=True)
 
     @abstractmethod
     def law(self) -> ScalarLaw:

@@ -191,11 +191,11 @@ class _Source:
 
     def _is_slow(self, epsilon: float) -> bool:
         """Tell whether the first use of a budget takes seconds."""
-        return bool(getattr(self.build(epsilon), "slow_start", False))
+        return bool(self.build(epsilon).slow_start)
 
     def quick_ranges(self, low: float, high: float) -> Iterator[tuple[float, float]]:
         """Return the ranges of budgets at which the mechanism does not have to wait for its first use."""
-        grid = np.geomspace(low, high, 65).tolist() if hasattr(self._template, "slow_start") else [low, high]
+        grid = np.geomspace(low, high, 65).tolist() if self._template.capabilities.slow_start else [low, high]
         edges = [low]
         for below, above in pairwise(grid):
             if self._is_slow(below) != self._is_slow(above):

@@ -13,8 +13,8 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Attributes, Domain
 from noisette.mechanisms import CATALOGUE, by_name
+from noisette.mechanisms.build import build, collecting
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.prediction.offers import Fitting, example_of, is_pure
 from noisette.prediction.records import Errors, Group, groups, record_curve
 from noisette.prediction.reporting import best_report
 
@@ -57,14 +57,10 @@ class _Menu:
     @classmethod
     def of(cls, group: Group, names: Sequence[str] | None, users: int, delta: float) -> _Menu:
         """List the mechanisms for a group's kind of attribute: those named, or all that are quick to build."""
-        found = []
-        for name in CATALOGUE if names is None else names:
-            kind: Any = by_name(name)
-            if kind.kind in ("mean", "frequency") and not issubclass(kind, Fitting):
-                slow = names is None and bool(getattr(kind, "slow_start", False))
-                fits = example_of(kind).domain.kind == group.part.kind
-                if fits and not slow and (delta > 0 or is_pure(kind)):
-                    found.append(name)
+        offered = [collecting(name, group.part, delta=delta) for name in (CATALOGUE if names is None else names)]
+        found = [
+            one.name for one in offered if one and not one.able.levels and not (names is None and one.able.slow_start)
+        ]
         if not found:
             raise ValueError(f"No mechanism for {group.part} among {list(names or CATALOGUE)}.")
         return cls(group, tuple(found), users, delta)
@@ -73,10 +69,8 @@ class _Menu:
         """Return the mean squared errors, one row a mechanism and one column an attribute."""
         rows = []
         for name in self.names:
-            kind: Any = by_name(name)
-            inner = kind(
-                **{"epsilon": epsilon, "domain": self.group.part} | ({} if is_pure(kind) else {"delta": delta})
-            )
+            needed = by_name(name).capabilities.delta == "needed"
+            inner = build(name, self.group.part, epsilon=epsilon, delta=delta if needed else 0.0)
             found = self.group.curves(inner, share)
             one = found.at(self.users)
             rows.append(one if isinstance(found, Errors) else np.full(self.group.members.size, one))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -11,27 +11,14 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
 from noisette.domains import Box
+from noisette.mechanisms.categorical._base import CategoricalMechanism
+from noisette.mechanisms.vector._vectors import VectorMechanism
+from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
-from noisette.prediction.responses import Recording, Sampling, respond, scalar_domain
+from noisette.prediction.responses import respond, scalar_domain
 
 MOST = 4096  # quantities whose covariances are told
-
-
-@runtime_checkable
-class Coupled(Protocol):
-    """A mechanism on vectors whose reports' entries have covariance ``coupling`` x_j x_k, x from the middle."""
-
-    @property
-    def coupling(self) -> float: ...
-
-
-@runtime_checkable
-class Covarying(Protocol):
-    """A mechanism for categories that knows the covariances of the frequencies that one report estimates."""
-
-    @property
-    def covariances(self) -> tuple[float, float] | None:
-        """Covariance of the own frequency and another one, and of two others; None where they are not all alike."""
 
 
 def covariance(
@@ -41,30 +28,31 @@ def covariance(
 
     None stands for independence where that is exact, and for a dependence that is unknown or left out elsewhere.
     """
-    if isinstance(mechanism, Recording):
+    if isinstance(mechanism, SampledAttributes):
         return _records(mechanism, users, values, probs)
     if mechanism.domain.shape == ():
         return _categories(mechanism, users, values, probs, distribution)
     dims = math.prod(mechanism.domain.shape)
     if dims > MOST:
         return None, False
-    if isinstance(mechanism, Sampling):
+    if isinstance(mechanism, Sampled):
         if np.ndim(values) != 2:
             return None, True
         rows, weights = _table(mechanism, values, probs)
         factor = -(dims - mechanism.report) / (max(1, dims - 1) * mechanism.report * users)
         return factor * _spread(respond(mechanism, rows).centred, weights), True
-    if not isinstance(mechanism, Coupled):
+    coupling = mechanism.coupling if isinstance(mechanism, VectorMechanism) else None
+    if coupling is None:
         return None, False
     middle = (mechanism.domain.lows + mechanism.domain.highs) / 2 if isinstance(mechanism.domain, Box) else 0.0
     if np.ndim(values) == 2:
         rows, weights = _table(mechanism, values, probs)
         centred = rows - middle
-        return mechanism.coupling / users * (centred * weights[:, None]).T @ centred, True
+        return coupling / users * (centred * weights[:, None]).T @ centred, True
     population = populations.known(values, probs, distribution, scalar_domain(mechanism), dims=dims)
     assert population is not None  # the caller knows something
     mean = np.full(dims, float(population.pooled @ population.points)) - middle
-    return mechanism.coupling / users * np.outer(mean, mean), True
+    return coupling / users * np.outer(mean, mean), True
 
 
 def _table(mechanism: Any, values: Any, probs: Any) -> tuple[FloatArray, FloatArray]:
@@ -84,7 +72,7 @@ def _categories(
     """Return the covariances of the frequencies of one attribute."""
     if mechanism.kind != "frequency":
         return None, True
-    pair = mechanism.covariances if isinstance(mechanism, Covarying) else None
+    pair = mechanism.covariances if isinstance(mechanism, CategoricalMechanism) else None
     if pair is None or mechanism.domain.size > MOST:
         return None, False
     population = populations.known(values, probs, distribution, mechanism.domain)
@@ -113,7 +101,7 @@ def _records(mechanism: Any, users: int, values: Any, probs: Any) -> tuple[Float
         own = slice(int(start), int(stop))
         among = (1 - report / dims) * spread[own, own]
         if inner.kind == "frequency":
-            pair = inner.covariances if isinstance(inner, Covarying) else None
+            pair = inner.covariances if isinstance(inner, CategoricalMechanism) else None
             if pair is None:
                 return None, False
             among = among + _among_categories(frequency[own], pair)

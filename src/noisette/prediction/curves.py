@@ -11,11 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from noisette.core import Mechanism
+from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
 from noisette.prediction.deviations import describe
 from noisette.prediction.extremes import extreme_weights, largest_error, trial_points
 from noisette.prediction.populations import Population
-from noisette.prediction.responses import ROUNDING, Recording, Response, Sampling, respond, scalar_domain
+from noisette.prediction.responses import ROUNDING, Response, respond, scalar_domain
 
 _WHOLE = 9  # points that stand for a population where each is a whole vector to evaluate
 _MOST = 1e12  # users, beyond which no crossing of worst cases is sought
@@ -106,7 +108,7 @@ class WorstCase:
 
 def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstCase:
     """Return the error of a mechanism against the number of users."""
-    whole = mechanism.domain.shape != () and not isinstance(mechanism, Sampling)
+    whole = mechanism.domain.shape != () and not isinstance(mechanism, Sampled)
     if population is not None:
         population = population.coarsened(_WHOLE) if whole else population
         return Known.of(respond(mechanism, population.points), population)
@@ -145,7 +147,7 @@ def break_even(
     """
     curves: list[Any] = []
     for mechanism in (first, second):
-        if isinstance(mechanism, Recording):
+        if isinstance(mechanism, SampledAttributes):
             from noisette.prediction.records import groups, record_curve  # which is built from this module
 
             curves.append(record_curve(mechanism, groups(mechanism.domain, values, probs, distribution)))  # type: ignore[arg-type]

@@ -9,8 +9,9 @@ import numpy as np
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism
 from noisette.domains import Interval, Sphere
+from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
-from noisette.prediction.responses import Response, Sampling, respond, scalar_domain
+from noisette.prediction.responses import Response, respond, scalar_domain
 
 _QUADRATIC = 1e-6  # relative distance from a parabola that rounding to a lattice explains
 _FINE = 1025
@@ -27,7 +28,7 @@ def trial_points(mechanism: Mechanism, count: int = 33) -> FloatArray:
     if isinstance(mechanism.domain, Sphere):  # vectors whose entries are all alike have one length only
         return np.asarray([domain.low, domain.high])  # type: ignore[attr-defined]
     points = populations.candidates(domain, count)
-    if not isinstance(domain, Interval) or (mechanism.domain.shape != () and not isinstance(mechanism, Sampling)):
+    if not isinstance(domain, Interval) or (mechanism.domain.shape != () and not isinstance(mechanism, Sampled)):
         return points
     variance = respond(mechanism, points).variance
     place = (points - points[0]) / domain.diameter

@@ -13,6 +13,7 @@ from noisette.core import Mechanism
 from noisette.domains import Attributes, Domain, Interval
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
 from noisette.prediction.combining import combination
 from noisette.prediction.curves import Known, crossing, curve
@@ -20,7 +21,7 @@ from noisette.prediction.offers import Offer, Setting
 from noisette.prediction.populations import Population
 from noisette.prediction.records import Group, groups, record_curve
 from noisette.prediction.reporting import best_report, report_rules
-from noisette.prediction.responses import Recording, Sampling, scalar_domain
+from noisette.prediction.responses import scalar_domain
 from noisette.prediction.targets import (
     DOUBTFUL,
     check_targets,
@@ -266,7 +267,7 @@ def compare(
     candidates = []
     for mechanism in mechanisms:
         known: Knowledge
-        if isinstance(mechanism, Recording):
+        if isinstance(mechanism, SampledAttributes):
             domain: Any = mechanism.domain
             known = groups(domain, values, probs, distribution)
         else:
@@ -299,7 +300,7 @@ def _entry(offer: Offer, setting: Setting, known: Knowledge) -> tuple[Candidate,
 def candidate_of(name: str, mechanism: Any, errors: Any, users: int) -> Candidate:
     """Describe a mechanism by its predicted error."""
     report, share = 1 if mechanism.domain.shape == () else None, 1.0
-    if isinstance(mechanism, Sampling | Recording):
+    if isinstance(mechanism, Sampled | SampledAttributes):
         report, share = mechanism.report, mechanism.report / mechanism.dims
     if isinstance(errors, Known):
         mse, bias, std, span = errors.at(users), errors.bias, math.sqrt(errors.noise / users), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -13,41 +13,11 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism, Moments
 from noisette.domains import Box, Domain, Grid, Interval, L2Ball, TensorBall, TensorDomain
 from noisette.mechanisms._base import blocks
+from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.mechanisms.vector.sampled import Sampled
 
 ROUNDING = 1e-8  # of the domain's length: a smaller bias is the rounding of reports to their lattice
 _ENTRIES = 1 << 16  # values whose moments are evaluated at a time
-
-
-@runtime_checkable
-class Sampling(Protocol):
-    """A mechanism in which a user reports some of her dimensions, each by one scalar mechanism on [-1, 1]."""
-
-    dims: int
-    report: int
-
-    @property
-    def inner_mechanism(self) -> Any:
-        """The scalar mechanism."""
-
-
-@runtime_checkable
-class Recording(Protocol):
-    """A mechanism in which a user reports some attributes of a record, each by a mechanism of its own."""
-
-    dims: int
-    report: int
-
-    @property
-    def inner_mechanisms(self) -> tuple[Any, ...]:
-        """The mechanism of each attribute."""
-
-    @property
-    def owners(self) -> IntArray:
-        """Number of each attribute's mechanism: attributes of one mechanism have the same."""
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        """How many quantities an estimate has for each attribute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +84,9 @@ def respond(mechanism: Mechanism, values: FloatArray) -> Response:
     For a mechanism on vectors a list of scalars stands for vectors whose entries are all alike, and the response is
     averaged over the entries: exact when the error is a sum of functions of one entry each, as it is for ours.
     """
-    if isinstance(mechanism, Recording):
+    if isinstance(mechanism, SampledAttributes):
         return _records(mechanism, values)
-    if isinstance(mechanism, Sampling):
+    if isinstance(mechanism, Sampled):
         return _sampled(mechanism, values)
     if mechanism.domain.shape == ():
         return _single(mechanism, values)

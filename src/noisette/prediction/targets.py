@@ -11,10 +11,11 @@ from scipy.special import ndtr, ndtri
 from noisette import _validate
 from noisette.core import Mechanism
 from noisette.domains import Attributes, Categorical, Domain, Grid, Interval
+from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import populations
 from noisette.prediction.curves import Curve, Known, curve
 from noisette.prediction.records import Group, groups, record_curve
-from noisette.prediction.responses import Recording, scalar_domain
+from noisette.prediction.responses import scalar_domain
 
 WORTH, DOUBTFUL, NOT_WORTH = "worth collecting", "doubtful", "not worth collecting"
 _CLEAR = 2.0  # times the noise, from which on a signal is called clear
@@ -156,7 +157,7 @@ def population_needed(
     if (mse is None) == (power is None):
         raise ValueError("Expected either mse or power, e.g. mse=0.01.")
     errors: Any
-    if isinstance(mechanism, Recording):
+    if isinstance(mechanism, SampledAttributes):
         errors = record_curve(mechanism, groups(mechanism.domain, values, probs, distribution))  # type: ignore[arg-type]
     else:
         domain = scalar_domain(mechanism)

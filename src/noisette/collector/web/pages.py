@@ -16,7 +16,6 @@ from noisette._service import Problem, admit_pages, answers
 from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
 from noisette.collector.storage.tracks import QUANTITIES, follow
-from noisette.core import Portable
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 
@@ -67,7 +66,7 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     def table(campaign_id: CampaignId) -> Response:
         """Return what a campaign asks and its mechanism's law in numbers, null where it has no such table."""
         campaign = service.find(campaign_id)
-        law = campaign.mechanism.table() if isinstance(campaign.mechanism, Portable) else None
+        law = campaign.mechanism.table()
         return _json(service.shown(campaign, table=law))
 
     @app.get("/dashboard/overview", dependencies=[readers], include_in_schema=False)

@@ -16,7 +16,7 @@ from noisette import _random, _validate
 from noisette._random import ULP, Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
-from noisette.core import Aggregate, Law, Moments, Readout, Tail, Tally
+from noisette.core import Aggregate, Capabilities, Law, Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
 
@@ -140,6 +140,7 @@ class CategoricalMechanism(BaseMechanism):
     """A mechanism that takes a category and whose reports add up to the frequencies of all categories."""
 
     kind: ClassVar[str] = "frequency"
+    capabilities: ClassVar[Capabilities] = Capabilities((Categorical,))
     domain: Categorical
 
     def __post_init__(self) -> None:
@@ -167,6 +168,14 @@ class CategoricalMechanism(BaseMechanism):
     def report_dtype(self) -> npt.DTypeLike:
         """Type of the numbers in a report."""
         return np.int64
+
+    @property
+    def covariances(self) -> tuple[float, float] | None:
+        """Covariances of what one report estimates: of the own and another frequency, and of two others.
+
+        None where they differ from category to category, or are not known.
+        """
+        return None
 
     @abstractmethod
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
@@ -238,6 +247,8 @@ class CountingMechanism(CategoricalMechanism):
 
     Its law is a table, and what is reported is drawn from that.
     """
+
+    capabilities: ClassVar[Capabilities] = replace(CategoricalMechanism.capabilities, tabled=True)
 
     @abstractmethod
     def law(self) -> CategoryLaw:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray
+from noisette.core import Capabilities
 from noisette.domains import BoolArray, L2Ball
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.mechanisms.vector._vectors import VectorMechanism
@@ -55,6 +56,7 @@ class AngleMechanism(VectorMechanism):
     """
 
     kind: ClassVar[str] = "direction"
+    capabilities: ClassVar[Capabilities] = Capabilities((L2Ball,), unbiased=False, decoded=True)
     dtype: ClassVar[type[Any]] = np.float64
     domain: L2Ball
     beta: float
@@ -67,7 +69,7 @@ class AngleMechanism(VectorMechanism):
 
     def _settle_angles(self) -> None:
         """Check epsilon, domain and the share of the angles' range that is kept."""
-        self._settle(L2Ball, L2Ball)
+        self._settle()
         beta = _validate.number(self.beta, "beta")
         if not 0 < beta <= 1:
             raise ValueError(f"Expected beta={self.beta!r} in (0, 1]: the share of the angles' range that is kept.")
@@ -108,6 +110,10 @@ class AngleMechanism(VectorMechanism):
         _validate.trailing(rows, (self.dims,), "reports")
         kept = rows if self.as_published else np.clip(rows, *self._ends)
         return np.asarray(from_spherical(kept[..., 0], kept[..., 1:]))
+
+    def worst_variance(self) -> float:
+        """Return that of an entry of a vector as long as the radius whose direction is all noise."""
+        return self.domain.radius**2 / self.dims
 
     def _outside(self, rows: FloatArray) -> str | None:
         inside = self.domain.contains(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import EventDeclared, GaussianEvent, Moments, Readout, Tail
+from noisette.core import Capabilities, EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import L2Ball
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import coarseness, power_of_two
@@ -62,6 +62,7 @@ class AngleGaussian(AngleMechanism, EventDeclared):
     batch: int = 1
     as_published: bool = False
     name: ClassVar[str] = "angle-gaussian"
+    capabilities: ClassVar[Capabilities] = replace(AngleMechanism.capabilities, delta="needed", gaussian=True)
     citation: ClassVar[str] = "duan2024benchmarking"
 
     def __post_init__(self) -> None:

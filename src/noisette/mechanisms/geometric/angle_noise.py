@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail
+from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import BoolArray, L2Ball, Sphere
 from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import ScalarMechanism, power_of_two
@@ -92,7 +92,16 @@ class AngleNoise(AngleMechanism):
     beta: float = 1.0
     as_published: bool = False
     name: ClassVar[str] = "angle-noise"
+    capabilities: ClassVar[Capabilities] = replace(
+        AngleMechanism.capabilities, delta="optional", adjustable=frozenset({"noise", "beta"})
+    )
     citation: ClassVar[str] = "duan2024benchmarking"
+
+    @classmethod
+    def declared(cls, **options: Any) -> Capabilities:
+        """Return what the mechanism can do: with Gaussian noise it takes a mu."""
+        gaussian = options.get("noise") == "gaussian"
+        return replace(cls.capabilities, delta="needed" if gaussian else "none", gaussian=gaussian)
 
     def __post_init__(self) -> None:
         self._settle_angles()

@@ -14,7 +14,7 @@ from noisette import _validate
 from noisette._special import xlog1py, xlogy
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments
+from noisette.core import Capabilities, Moments
 from noisette.domains import Interval
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms.graded import _levels
@@ -57,6 +57,7 @@ class GradedLaplace(AdditiveMechanism):
     delta: float = 1e-6
     as_published: bool = False
     name: ClassVar[str] = "graded-laplace"
+    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed", levels=True)
     citation: ClassVar[str] = "hao2023hierarchical"
 
     def __post_init__(self) -> None:

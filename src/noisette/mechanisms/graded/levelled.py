@@ -16,7 +16,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail, Tally
+from noisette.core import Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import BaseMechanism, admit, blocks
@@ -94,6 +94,7 @@ class LevelledResponse(BaseMechanism):
     as_published: bool = False
     name: ClassVar[str] = "levelled"
     kind: ClassVar[str] = "mean"
+    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), decoded=True, levels=True)
     citation: ClassVar[str] = "hao2023hierarchical"
 
     def __post_init__(self) -> None:
@@ -118,6 +119,11 @@ class LevelledResponse(BaseMechanism):
     def example(cls, epsilon: float) -> LevelledResponse:
         """Return three levels whose outer ones have half the budget of the middle one, calibrated to ``epsilon``."""
         return cls((-1.0, -0.5, 0.5, 1.0), (1.0, 2.0, 1.0)).calibrate(total=epsilon)
+
+    @classmethod
+    def declared(cls, **options: Any) -> Capabilities:
+        """Return what the mechanism can do: where users choose their levels, inputs are pairs."""
+        return replace(cls.capabilities, domains=(Box,)) if options.get("personalised") else cls.capabilities
 
     def fitted(self, *, domain: Interval, epsilon: float) -> LevelledResponse:
         """Stretch the levels to another interval, and scale the budgets so that ``epsilon`` holds in total."""
@@ -328,6 +334,11 @@ class LevelledResponse(BaseMechanism):
             tail=Tail(span**2 / 4, 0.0),  # Hoeffding: bounded reports are sub-Gaussian with span^2 / 4
             weights=weights,
         )
+
+    def decode(self, reports: Any) -> FloatArray:
+        """Return what each pair stands for."""
+        pairs, weights = np.asarray(reports), np.asarray(self.readout.weights)
+        return np.asarray(self.readout.offset + weights[2 * pairs[..., 0].astype(np.int64) + (pairs[..., 1] > 0)])
 
     def tally(self, reports: Any) -> Tally:
         """Count each pair."""

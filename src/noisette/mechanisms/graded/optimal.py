@@ -14,7 +14,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail, Tally
+from noisette.core import Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import Interval
 from noisette.guarantees import Guarantee
 from noisette.mechanisms._base import BaseMechanism, Points, admit, blocks
@@ -67,6 +67,7 @@ class OptimalGraded(BaseMechanism):
     objective: str = "worst"
     name: ClassVar[str] = "optimal-graded"
     kind: ClassVar[str] = "mean"
+    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), levels=True, slow_start=True)
     citation: ClassVar[str] = "gu2020providing"
 
     def __post_init__(self) -> None:

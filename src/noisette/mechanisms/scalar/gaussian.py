@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from noisette import _validate
-from noisette.core import ConcentratedEvent, EventDeclared, GaussianEvent
+from noisette.core import Capabilities, ConcentratedEvent, EventDeclared, GaussianEvent
 from noisette.domains import Grid, Interval
 from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_mu
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, GaussianNoise
@@ -22,6 +22,7 @@ class _GaussianMechanism(AdditiveMechanism, EventDeclared):
     """Calibration and guarantee that both Gaussian mechanisms share."""
 
     delta: float
+    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,6 +76,7 @@ class Gaussian(_GaussianMechanism):
     _: KW_ONLY
     domain: Interval = Interval()  # noqa: RUF009
     name: ClassVar[str] = "gaussian"
+    capabilities: ClassVar[Capabilities] = replace(_GaussianMechanism.capabilities, gaussian=True)
     citation: ClassVar[str] = "balle2018improving"
 
     @property
@@ -109,7 +111,7 @@ class DiscreteGaussian(_GaussianMechanism):
     domain: Grid = Grid(-1.0, 1.0, 2.0**-6)  # noqa: RUF009
     name: ClassVar[str] = "discrete-gaussian"
     citation: ClassVar[str] = "canonne2020discrete"
-    accepts: ClassVar[type[Interval] | type[Grid]] = Grid
+    capabilities: ClassVar[Capabilities] = replace(_GaussianMechanism.capabilities, domains=(Grid,))
     fine: ClassVar[bool] = False
 
 

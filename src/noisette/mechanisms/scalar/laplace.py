@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from noisette.core import Capabilities
 from noisette.domains import Grid, Interval
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, LaplaceNoise
 
@@ -68,7 +69,7 @@ class DiscreteLaplace(AdditiveMechanism):
     domain: Grid = Grid(-1.0, 1.0, 2.0**-6)  # noqa: RUF009
     name: ClassVar[str] = "discrete-laplace"
     citation: ClassVar[str] = "ghosh2012universally"
-    accepts: ClassVar[type[Interval] | type[Grid]] = Grid
+    capabilities: ClassVar[Capabilities] = Capabilities((Grid,))
     fine: ClassVar[bool] = False
 
     @property

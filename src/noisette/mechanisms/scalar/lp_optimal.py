@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout
+from noisette.core import Capabilities, Moments, Readout
 from noisette.domains import Interval
 from noisette.mechanisms._base import Lattice, Points, TableMechanism, check_step, power_of_two
 from noisette.mechanisms.scalar import _lp_shapes
@@ -95,6 +95,7 @@ class LpOptimal(TableMechanism):
     _: KW_ONLY
     domain: Interval = Interval()  # noqa: RUF009
     name: ClassVar[str] = "lp-optimal"
+    capabilities: ClassVar[Capabilities] = replace(TableMechanism.capabilities, slow_start=True)
     citation: ClassVar[str] = "kairouz2016extremal"
 
     @cached_property

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from noisette.core import Capabilities
 from noisette.domains import Interval
 from noisette.mechanisms._search import golden_section
 from noisette.mechanisms.scalar._window import Window, WindowMechanism
@@ -93,12 +94,18 @@ class SquareWave(WindowMechanism):
     domain: Interval = Interval()  # noqa: RUF009
     debiased: bool = False
     name: ClassVar[str] = "square-wave"
+    capabilities: ClassVar[Capabilities] = replace(WindowMechanism.capabilities, unbiased=False)
     citation: ClassVar[str] = "li2020estimating"
 
     @property
     def unbiased(self) -> bool:
         """Whether the window is placed so that the mean report is the value."""
         return self.debiased
+
+    @classmethod
+    def declared(cls, **options: Any) -> Capabilities:
+        """Return what the mechanism can do: its reports are biased unless they are corrected."""
+        return replace(cls.capabilities, unbiased=bool(options.get("debiased")))
 
     @cached_property
     def _window(self) -> Window:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.core import OVERFLOW, Tally
+from noisette.core import OVERFLOW, Capabilities, Tally
 from noisette.domains import BoolArray, TensorDomain
 from noisette.mechanisms._base import BaseMechanism
 from noisette.mechanisms.vector._vectors import row_blocks
@@ -27,6 +27,7 @@ class TensorReports(BaseMechanism):
     """A mechanism whose reports are tensors of one shape; leading axes are users."""
 
     kind: ClassVar[str] = "vector-mean"
+    capabilities: ClassVar[Capabilities] = Capabilities((TensorDomain,))
     domain: Any
 
     @property

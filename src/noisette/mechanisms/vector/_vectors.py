@@ -13,8 +13,8 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.core import Tally
-from noisette.domains import Domain
+from noisette.core import Capabilities, Tally
+from noisette.domains import Box, Domain
 from noisette.mechanisms._base import BaseMechanism
 
 _ENTRIES = 1 << 16  # entries of vectors worked on at a time
@@ -24,6 +24,7 @@ class VectorMechanism(BaseMechanism):
     """A mechanism whose input and report are vectors of ``dims`` entries, one of each a user."""
 
     kind: ClassVar[str] = "vector-mean"
+    capabilities: ClassVar[Capabilities] = Capabilities((Box,))
     dtype: ClassVar[type[Any]]
     dims: int
     domain: Any
@@ -33,16 +34,21 @@ class VectorMechanism(BaseMechanism):
         """Return the mechanism on its default domain in four dimensions."""
         return cls(epsilon=epsilon, dims=4)  # type: ignore[call-arg]
 
-    def _settle(self, default: type[Any], accepted: type[Any]) -> None:
+    @property
+    def coupling(self) -> float | None:
+        """The c for which two entries of the estimate of x have covariance c x_j x_k, x from the middle, if known."""
+        return None
+
+    def _settle(self) -> None:
         """Check epsilon, and make dims and domain agree."""
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
-        dims, domain = self.dims, self.domain
+        dims, domain, kinds = self.dims, self.domain, self.capabilities.domains
         if dims is None and domain is None:
-            raise TypeError(f"Expected dims or domain: how long are the vectors? E.g. dims=4 or domain={default(4)}.")
+            raise TypeError(f"Expected dims or domain: how long are the vectors? E.g. dims=4 or domain={kinds[0](4)}.")
         if domain is None:
-            domain = default(_validate.integer(dims, "dims", low=1))
-        if not isinstance(domain, accepted):
-            raise TypeError(f"Expected domain={domain!r} to be a {accepted.__name__}, e.g. {default(4)}.")
+            domain = kinds[0](_validate.integer(dims, "dims", low=1))
+        if not self.capabilities.takes(domain):
+            raise TypeError(f"Expected domain={domain!r} to be a {kinds[-1].__name__}, e.g. {kinds[0](4)}.")
         dims = domain.dims if dims is None else _validate.integer(dims, "dims", low=1)
         if domain.dims != dims:
             raise ValueError(f"Expected dims={dims} to be that of the domain, {domain.dims}. Give one of them only.")

@@ -16,11 +16,11 @@ from noisette import _validate
 from noisette._special import betainc, gammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio, up
-from noisette.core import Moments, Readout, Tail
+from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import blocks
-from noisette.mechanisms.scalar.duchi import TwoPoint
+from noisette.mechanisms.scalar.duchi import Duchi, TwoPoint
 from noisette.mechanisms.vector._vectors import VectorMechanism
 
 _CANONICAL = Interval()
@@ -134,9 +134,10 @@ class AdaptiveDuchi(VectorMechanism):
     name: ClassVar[str] = "adaptive-duchi"
     citation: ClassVar[str] = "sun2021ldpfl"
     dtype: ClassVar[type[Any]] = np.float64
+    capabilities: ClassVar[Capabilities] = Capabilities((Box,), delta="optional", entrywise=True, claims_entry=True)
 
     def __post_init__(self) -> None:
-        self._settle(Box, Box)
+        self._settle()
         object.__setattr__(self, "delta", _validate.delta(self.delta))
         if self.as_published and self.delta > 0:
             raise ValueError(
@@ -154,6 +155,21 @@ class AdaptiveDuchi(VectorMechanism):
     def example(cls, epsilon: float) -> Self:
         """Return the mechanism for three weights in [-1, 1]."""
         return cls(epsilon=epsilon, dims=3)
+
+    @classmethod
+    def by_entry(cls, domain: Box, *, epsilon: float) -> Self:
+        """Return the mechanism in which every weight has the budget ``epsilon``."""
+        return cls(epsilon=epsilon * domain.dims, domain=domain)
+
+    @property
+    def entry(self) -> Duchi:
+        """The mechanism of one weight on [-1, 1]."""
+        return Duchi(epsilon=self.weight_epsilon)
+
+    @property
+    def two_numbers(self) -> tuple[float, float] | None:
+        """The numbers of each weight, if all have the same."""
+        return (float(self.support.low), float(self.support.high)) if self._shared else None
 
     @cached_property
     def weight_epsilon(self) -> float:

@@ -17,7 +17,7 @@ from noisette._random import Rng
 from noisette._special import gammaln
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells
-from noisette.core import Aggregate, Moments, Portable, Readout, Tail, Tally
+from noisette.core import Aggregate, Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import Attributes, BoolArray, Categorical
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BaseMechanism, blocks
@@ -89,6 +89,9 @@ class SampledAttributes(BaseMechanism):
     delta: float = 0.0
     name: ClassVar[str] = "sampled-attributes"
     kind: ClassVar[str] = "attributes"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        (Attributes,), delta="optional", slow_start=True, composite=True
+    )
     citation: ClassVar[str] = "duan2024benchmarking"
 
     def __post_init__(self) -> None:
@@ -185,6 +188,11 @@ class SampledAttributes(BaseMechanism):
         distinct, owner = self._built
         return tuple(distinct[kind] for kind in owner.tolist())
 
+    @property
+    def slow_start(self) -> bool:
+        """Whether the first use of an inner mechanism takes seconds."""
+        return any(inner.slow_start for inner in self.distinct)
+
     def _cost(self, report: int) -> float:
         """Return the worst second moment of one report, averaged over attributes, divided by ``report``.
 
@@ -256,7 +264,7 @@ class SampledAttributes(BaseMechanism):
 
     def table(self) -> dict[str, Any] | None:
         """Return the tables of the distinct mechanisms and which attribute has which, if each of them has one."""
-        tables = [inner.table() if isinstance(inner, Portable) else None for inner in self.distinct]
+        tables = [inner.table() for inner in self.distinct]
         if None in tables:
             return None
         shape = {"report": self.report, "width": self.report_shape[1]}

@@ -16,7 +16,7 @@ from noisette import _random
 from noisette._special import gammaln, logsumexp
 from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio
-from noisette.core import Moments, Readout, Tail
+from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import BoolArray, Box
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms.vector._vectors import VectorMechanism, log_half_beta, row_blocks
@@ -74,9 +74,11 @@ class DuchiBox(VectorMechanism):
     name: ClassVar[str] = "duchi-box"
     citation: ClassVar[str] = "duchi2018minimax"
     dtype: ClassVar[type[Any]] = np.int8
+    capabilities: ClassVar[Capabilities] = Capabilities((Box,), decoded=True)
+    two_numbers: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
-        self._settle(Box, Box)
+        self._settle()
         if not self.kappa > 0:
             raise ValueError(f"Expected epsilon={self.epsilon} >= 1e-15: float64 cannot hold smaller odds.")
         if not self.guarantee.claim_holds:
@@ -193,6 +195,10 @@ class DuchiBox(VectorMechanism):
 
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
         return rows.astype(np.float64)
+
+    def decode(self, reports: Any) -> FloatArray:
+        """Return the vectors that signs stand for: middle +- half / kappa."""
+        return np.asarray(self.readout.offset + self.readout.scale * np.asarray(reports))
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of the estimate of each dimension, which takes the values middle +- half / kappa."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from noisette._special import log_ndtr
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail
+from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import BoolArray, L2Ball, Sphere
 from noisette.mechanisms._base import blocks, coarseness, power_of_two
 from noisette.mechanisms.vector._caps import Cap, NormalProjection, Projection, SphereProjection
@@ -57,11 +57,12 @@ class CapMechanism(VectorMechanism):
     A vector shorter than the radius gets one coordinate more, which makes up its length, and the report leaves it out.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities((Sphere, L2Ball))
     dtype: ClassVar[type[Any]] = np.float64
     domain: L2Ball
 
     def __post_init__(self) -> None:
-        self._settle(Sphere, L2Ball)
+        self._settle()
         if not 1e-100 <= self.domain.radius <= 1e100:
             raise ValueError(f"Expected radius={self.domain.radius} in [1e-100, 1e100]. Rescale the vectors first.")
         _ = self.cap  # an epsilon that float64 cannot hold is refused now

@@ -18,7 +18,7 @@ from noisette._random import Rng
 from noisette._special import gammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells, Dissected, up
-from noisette.core import EventDeclared, Moments, Readout, RepeatedEvent, Tail, Tally
+from noisette.core import Capabilities, EventDeclared, Moments, Readout, RepeatedEvent, Tail, Tally
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BLOCK, BaseMechanism, ScalarMechanism
@@ -83,7 +83,7 @@ class Sampled(BaseMechanism, EventDeclared):
 
     inner: str
     epsilon: float
-    dims: int
+    dims: int = None  # type: ignore[assignment]  # taken from the domain
     _: KW_ONLY
     report: int | None = None
     domain: Box = None  # type: ignore[assignment]  # __post_init__ puts Box(dims)
@@ -92,9 +92,12 @@ class Sampled(BaseMechanism, EventDeclared):
     name: ClassVar[str] = "sampled"
     kind: ClassVar[str] = "vector-mean"
     citation: ClassVar[str] = "wang2019collecting"
+    capabilities: ClassVar[Capabilities] = Capabilities((Box,), delta="optional", slow_start=True, composite=True)
 
     def __post_init__(self) -> None:
-        dims = _validate.integer(self.dims, "dims", low=1)
+        if self.dims is None and self.domain is None:
+            raise TypeError("Expected dims or domain: how long are the vectors? E.g. dims=4 or domain=Box(4).")
+        dims = self.domain.dims if self.dims is None else _validate.integer(self.dims, "dims", low=1)
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
         object.__setattr__(self, "delta", _validate.delta(self.delta))
@@ -140,6 +143,11 @@ class Sampled(BaseMechanism, EventDeclared):
     def inner_mechanism(self) -> ScalarMechanism:
         """The scalar mechanism that each reported dimension goes through, on [-1, 1]."""
         return self._build(self._count)
+
+    @property
+    def slow_start(self) -> bool:
+        """Whether the first use of the inner mechanism takes seconds."""
+        return self.inner_mechanism.slow_start
 
     @property
     def _count(self) -> int:

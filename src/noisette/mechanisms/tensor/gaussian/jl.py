@@ -16,7 +16,7 @@ from noisette._random import Rng
 from noisette._special import chdtr, chdtrc, gammaln, multigammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Moments, Readout, Tail, Tally
+from noisette.core import Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import TensorBall
 from noisette.guarantees import Guarantee, gaussian_mu
 from noisette.mechanisms._base import BaseMechanism, coarseness, power_of_two
@@ -91,6 +91,7 @@ class JohnsonLindenstrauss(BaseMechanism):
     projections: int | None = None
     name: ClassVar[str] = "jl"
     kind: ClassVar[str] = "covariance"
+    capabilities: ClassVar[Capabilities] = Capabilities((TensorBall,), delta="needed", model="central")
     citation: ClassVar[str] = "blocki2012johnson"
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._validate import FloatArray
+from noisette.core import Capabilities
 from noisette.domains import TensorBall, TensorDomain
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms.tensor._tensors import groups, regroup
@@ -81,6 +82,7 @@ class TensorGaussian(TensorNoise):
     calibration: Calibration = "exact"
     symmetry: tuple[tuple[int, ...], ...] = ()
     name: ClassVar[str] = "tensor-gaussian"
+    capabilities: ClassVar[Capabilities] = Capabilities((TensorDomain, TensorBall), delta="needed", gaussian=True)
     citation: ClassVar[str] = "yang2021differential"
 
     def __post_init__(self) -> None:
@@ -119,6 +121,12 @@ class TensorGaussian(TensorNoise):
     def example(cls, epsilon: float) -> Self:
         """Return the mechanism on small matrices."""
         return cls(TensorDomain((2, 3)), epsilon)
+
+    @classmethod
+    def declared(cls, **options: Any) -> Capabilities:
+        """Return what the mechanism can do: it is local where any two tensors are neighbours."""
+        local = options.get("relation", "any-pair") == "any-pair"
+        return replace(cls.capabilities, model="local" if local else "central")
 
     @classmethod
     def published_forms(cls, epsilon: float) -> list[Self]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import Estimate, EventDeclared, GaussianEvent, Moments, Readout, Tail
+from noisette.core import Capabilities, Estimate, EventDeclared, GaussianEvent, Moments, Readout, Tail
 from noisette.domains import BoolArray, TensorDomain
 from noisette.guarantees import Claim, Guarantee, Model, Relation, gaussian_mu
 from noisette.mechanisms._base import coarseness, power_of_two
@@ -90,6 +90,7 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     strategy: Any = None
     relation: str = "add-remove"
     name: ClassVar[str] = "matrix"
+    capabilities: ClassVar[Capabilities] = Capabilities((TensorDomain,), delta="needed", gaussian=True, model="central")
     citation: ClassVar[str] = "li2015matrix"
 
     def __post_init__(self) -> None:
@@ -114,6 +115,16 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
                 "protect. Publish the answers, or take relation='add-remove' if the number of records is private."
             )
         _ = self._lattice  # a strategy or a range that cannot be served is refused now
+
+    @classmethod
+    def declared(cls, **options: Any) -> Capabilities:
+        """Return what the mechanism can do: it is local where a tensor is one user's."""
+        local = options.get("relation") == "any-pair"
+        return replace(cls.capabilities, model="local" if local else "central")
+
+    def worst_variance(self) -> float:
+        """Return the largest variance of an entry, which is the same whatever the tensor."""
+        return float(np.max(self.moments(self.witnesses()[0]).variance))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MatrixMechanism) and self._fields == other._fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -14,7 +14,7 @@ from noisette import _validate
 from noisette._random import ULP
 from noisette._validate import FloatArray
 from noisette.cells import Cells
-from noisette.core import ConcentratedEvent, EventDeclared, Moments, Readout, Tail
+from noisette.core import Capabilities, ConcentratedEvent, EventDeclared, Moments, Readout, Tail
 from noisette.domains import TensorDomain
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import BLOCK, blocks, coarseness, power_of_two
@@ -76,6 +76,9 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
     retention: str | None = None
     rounded: bool = False
     name: ClassVar[str] = "retain-or-noise"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        (TensorDomain,), delta="optional", entrywise=True, adjustable=frozenset({"levels"})
+    )
     citation: ClassVar[str] = "yuan2025local"
 
     def __post_init__(self) -> None:
@@ -100,6 +103,27 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
     def example(cls, epsilon: float) -> Self:
         """Return the mechanism on two entries of five levels."""
         return cls(epsilon=epsilon, domain=TensorDomain((1, 2)), levels=5)
+
+    @classmethod
+    def declared(cls, **options: Any) -> Capabilities:
+        """Return what the mechanism can do: Gaussian noise needs a delta."""
+        return replace(cls.capabilities, delta="needed" if options.get("noise") == "gaussian" else "optional")
+
+    @classmethod
+    def by_entry(cls, domain: TensorDomain, *, epsilon: float, **options: Any) -> Self:
+        """Return the mechanism in which every entry has the budget ``epsilon``."""
+        return cls(epsilon=epsilon, domain=domain, unit="element", **options)
+
+    @property
+    def entry(self) -> Self:
+        """The mechanism of one entry."""
+        return replace(self, domain=TensorDomain((1,), self.domain.low, self.domain.high))
+
+    def worst_variance(self) -> float:
+        """Return the largest variance of an entry: half-way between two levels rounding adds most."""
+        half = (self.domain.high - self.domain.low) / (self.levels - 1) / 2
+        x = np.stack([np.full(self.domain.dims, end) for end in (self.domain.low + half, self.domain.high - half)])
+        return max(super().worst_variance(), float(np.max(self.moments(x).variance)))
 
     def _checked_delta(self) -> float:
         delta = _validate.delta(self.delta)
