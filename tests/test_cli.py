@@ -448,7 +448,7 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
         (["-m", "gaussian", "-e", "1", "--columns", "score", "--delta", "2"], "Expected delta=2.0 in [0, 1)"),
         (["-m", "grr", "-e", "1", "--columns", "colour", "--categories", "2", "--range", "0,1"], "leave --range out"),
         (["-m", "oue", "-e", "1", "--columns", "colour", "--categories", "2", "--report", "1"], "leave --report 1 out"),
-        (["-m", "privunit", "-e", "1", "--columns", "age", "--range", "0,100"], "one --range -R,R for all columns"),
+        (["-m", "privunit", "-e", "1", "--columns", "age", "--range", "0,100"], "one range -R,R for all entries"),
         (["-m", "discrete-laplace", "-e", "1", "--columns", "count"], "give --range LOW,HIGH"),
         (["-m", "sampled", "-e", "1", "--columns", "score"], "name that one, e.g. --mechanism hybrid"),
         (["-m", "duchi", "-e", "1", "--columns", "score", "--seed", "-1"], "Expected rng=-1 >= 0"),

@@ -100,7 +100,7 @@ def test_the_budget_of_one_entry(name: str) -> None:
             "grr does not take .*: it takes categories. Choose one .* as laplace",
         ),
         (("duchi-box", nz.Interval()), {}, "it takes vectors of a box"),
-        (("privunit", UNEQUAL), {}, "takes vectors about zero: give all entries one range"),
+        (("privunit", UNEQUAL), {}, "takes vectors about zero: give one range -R,R"),
         (("retain-or-noise", UNEQUAL), {}, "takes entries of one range"),
         (("levelled", nz.Box(2)), {}, "its levels are those of one number"),
         (("levelled", nz.Interval(0, 2)), {"edges": (0, 1), "epsilons": (1.0,)}, "from end to end"),
@@ -129,7 +129,7 @@ def test_a_budget_is_needed() -> None:
 
 
 def test_why_a_mechanism_does_not_collect() -> None:
-    assert "holds the records" in collecting("matrix", nz.TensorDomain((4,))).obstacle
+    assert "holds the whole table" in collecting("matrix", nz.TensorDomain((4,))).obstacle
     assert "no pure guarantee" in collecting("gaussian", nz.Interval()).obstacle
     assert collecting("gaussian", nz.Interval(), delta=1e-6)
     assert "of kind 'direction'" in collecting("angle-noise", nz.L2Ball(3)).obstacle

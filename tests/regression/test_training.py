@@ -10,7 +10,7 @@ from scipy.special import ndtri
 import noisette as nz
 from noisette import Categorical, Interval
 from noisette.regression import Design, Model, Training
-from noisette.regression.channels import CANDIDATES, WholeVector, build
+from noisette.regression.channels import WholeVector, candidates, channel_of
 
 DESIGN = Design((Interval(0, 10), Interval(), Categorical(labels=("a", "b", "c"))))
 TARGET = Interval(-50, 150)
@@ -63,7 +63,7 @@ def test_a_forgotten_sampling_rate_is_seen() -> None:
 @pytest.mark.parametrize("name", ["harmony", "hybrid", "duchi-box", "privunit", "privunit-g"])
 def test_stated_noise_is_the_noise(name: str) -> None:
     """Of vectors near zero, within what 20,000 users tell; harmony's is that of its worst entries, which zero is."""
-    channel = build(name, 1.0, dims=6, bound=0.5, radius=0.5 * np.sqrt(4), report=1 if name == "hybrid" else None)
+    channel = channel_of(name, 1.0, dims=6, bound=0.5, radius=0.5 * np.sqrt(4), report=1 if name == "hybrid" else None)
     vectors = np.zeros((1, 6))
     errors = [channel.mean(channel.gather(channel.privatize(vectors, vectors, rng=seed))) for seed in range(4000)]
     squares = np.square(errors).sum(axis=1)
@@ -75,8 +75,8 @@ def test_stated_noise_is_the_noise(name: str) -> None:
 @pytest.mark.slow
 def test_auto_takes_the_least_noise() -> None:
     for epsilon in (0.1, 1.0, 8.0):
-        noises = {n: build(n, epsilon, dims=30, bound=1, radius=3, report=None).noise for n in CANDIDATES}
-        chosen = build("auto", epsilon, dims=30, bound=1, radius=3, report=None)
+        noises = {n: channel_of(n, epsilon, dims=30, bound=1, radius=3, report=None).noise for n in candidates(30)}
+        chosen = channel_of("auto", epsilon, dims=30, bound=1, radius=3, report=None)
         assert chosen.noise == min(noises.values())
 
 

@@ -6,11 +6,11 @@ import csv
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from noisette.domains import Box, Categorical, Grid, Interval, L2Ball, TensorDomain
+from noisette.core import Capabilities
+from noisette.domains import Box, Categorical, Grid, Interval
 
 Ranges = Mapping[str, tuple[float, float]]
 _DEFAULT = (-1.0, 1.0)
@@ -124,87 +124,61 @@ def build(
     categories: Categorical | None,
     levels: tuple[list[float], list[float]] | None = None,
 ) -> Any:
-    """Return the mechanism ``name`` for some columns of a table, from what kind of input its example takes.
+    """Return the mechanism ``name`` for some columns of a table, by what it declares to take.
 
     ``categories`` are those of the only column, ``levels`` edges and budgets, where the mechanism has levels.
     """
-    cls = find(name)
-    example: Any = cls.example(epsilon)
-    kind, dims = example.domain.kind, len(columns)
-    budget: dict[str, float] = {"epsilon": epsilon}
-    if delta:
-        if "delta" not in {field.name for field in fields(cls)}:
-            raise ValueError(f"{name} has a pure guarantee: leave --delta {delta:g} out.")
-        budget["delta"] = delta
-    elif example.guarantee.delta > 0:
-        raise ValueError(
-            f"{name} has no pure guarantee: give a delta far below one in the number of rows, --delta 1e-6."
-        )
-    if (categories is not None) != (kind == "categorical"):
-        if categories is None:
-            column = "COLUMN=" if dims > 1 else ""
-            raise ValueError(f"{name} needs a public list of categories: --categories {column}A,B,... or @FILE.")
-        raise ValueError(f"{name} takes numbers: leave --categories out, or choose a mechanism for frequencies.")
-    if ranges and kind == "categorical":
-        raise ValueError(f"{name} takes categories: leave --range out.")
-    if report is not None and kind != "interval":
-        raise ValueError(f"{name} reports its input as a whole: leave --report {report} out.")
-    if kind in ("categorical", "grid") and dims > 1:
-        raise ValueError(f"{name} takes one column, got {dims}. Choose one with --columns.")
-    if kind == "categorical":
-        return cls(**budget, domain=categories)
-    if kind == "grid":
-        if not ranges:
-            raise ValueError(f"{name} takes whole numbers of a public range: give --range LOW,HIGH.")
-        return cls(**budget, domain=Grid(*ranges[columns[0]]))
-    if hasattr(example, "fitted"):
-        if dims > 1 or report is not None:
-            raise ValueError(f"{name} has levels of one number: choose a column with --columns, leave --report out.")
-        if levels is not None:
-            if ranges:
-                raise ValueError("The levels go from end to end of the range: leave --range out.")
-            return cls(*map(tuple, levels), **({"delta": delta} if delta else {})).calibrate(total=epsilon)
-        return example.fitted(domain=Interval(*ranges.get(columns[0], _DEFAULT)), **budget)
-    if levels is not None:
-        raise ValueError(f"{name} has no levels: leave --levels and --budgets out, or use levelled or optimal-graded.")
-    if kind == "interval":
-        return find("sampled")(name, dims=dims, report=report, domain=_box(columns, ranges), **budget)
-    if hasattr(example, "inner"):
+    from noisette.mechanisms import build as builder
+
+    able = find(name).capabilities
+    if able.composite:
         raise ValueError(
             f"{name} needs a mechanism for one number: name that one, e.g. --mechanism hybrid. For categories in "
             "several columns give --categories COLUMN=A,B,... for each, and --mechanism oue."
         )
-    if example.guarantee.model != "local":
-        raise ValueError(f"{name} answers for a curator who holds the whole table, not row by row: use it from Python.")
-    if cls.kind == "direction":
-        raise ValueError(f"{name} answers with a magnitude and angles, not with columns: use it from Python.")
-    box = _box(columns, ranges)
-    if kind == "tensor":
-        return cls(**budget, domain=_tensor(name, box))
-    return cls(**budget, domain=box if kind == "box" else _ball(name, box))
+    if levels is not None and not able.levels:
+        raise ValueError(f"{name} has no levels: leave --levels and --budgets out, or use levelled or optimal-graded.")
+    if able.levels and (len(columns) > 1 or report is not None):
+        raise ValueError(f"{name} has levels of one number: choose a column with --columns, leave --report out.")
+    if levels is not None and ranges:
+        raise ValueError("The levels go from end to end of the range: leave --range out.")
+    domain: Any = _domain(name, able, columns, ranges, categories)
+    options: dict[str, Any] = {}
+    if levels is not None:
+        options["edges"], options["epsilons"] = map(tuple, levels)
+        domain = Interval(levels[0][0], levels[0][-1])
+    found = builder.collecting(name, domain, delta=1.0)  # a delta that is missing is asked for when it is built
+    if found.obstacle:
+        raise ValueError(f"{name} cannot privatise these columns: {found.obstacle}")
+    if report is not None and not found.sampled:
+        raise ValueError(f"{name} reports its input as a whole: leave --report {report} out.")
+    return builder.build(name, domain, epsilon=epsilon, delta=delta, report=report, **options)
 
 
-def _box(columns: Sequence[str], ranges: Ranges) -> Box:
-    """Return the product of the columns' ranges, short where they are all alike."""
-    ends = [ranges.get(name, _DEFAULT) for name in columns]
+def _domain(
+    name: str, able: Capabilities, columns: Sequence[str], ranges: Ranges, categories: Categorical | None
+) -> Any:
+    """Return the domain of some columns, of a kind that the mechanism takes."""
+    categorical, whole = Categorical in able.domains, Grid in able.domains
+    if categorical and categories is None:
+        column = "COLUMN=" if len(columns) > 1 else ""
+        raise ValueError(f"{name} needs a public list of categories: --categories {column}A,B,... or @FILE.")
+    if categories is not None and not categorical:
+        raise ValueError(f"{name} takes numbers: leave --categories out, or choose a mechanism for frequencies.")
+    if ranges and categorical:
+        raise ValueError(f"{name} takes categories: leave --range out.")
+    if (categorical or whole) and len(columns) > 1:
+        raise ValueError(f"{name} takes one column, got {len(columns)}. Choose one with --columns.")
+    if categorical:
+        return categories
+    if whole and not ranges:
+        raise ValueError(f"{name} takes whole numbers of a public range: give --range LOW,HIGH.")
+    ends = [ranges.get(column, _DEFAULT) for column in columns]
+    if whole or able.levels:
+        return (Grid if whole else Interval)(*ends[0])
     if len(set(ends)) == 1:
         return Box(len(ends), *ends[0])
     return Box(len(ends), tuple(low for low, _ in ends), tuple(high for _, high in ends))
-
-
-def _ball(name: str, box: Box) -> L2Ball:
-    """Return the smallest ball about zero that holds the box, so that no row has to be shortened."""
-    if any(box.lows != -box.highs) or len(set(box.highs.tolist())) > 1:
-        raise ValueError(f"{name} takes vectors about zero: give one --range -R,R for all columns.")
-    return L2Ball(box.dims, float(box.highs[0]) * math.sqrt(box.dims))
-
-
-def _tensor(name: str, box: Box) -> TensorDomain:
-    """Return rows as tensors of one mode, whose entries share one range."""
-    ends = set(zip(box.lows.tolist(), box.highs.tolist(), strict=True))
-    if len(ends) > 1:
-        raise ValueError(f"{name} takes entries of one range: give one --range LOW,HIGH for all columns.")
-    return TensorDomain((box.dims,), *ends.pop())
 
 
 def _near(name: str, names: Sequence[str]) -> str:

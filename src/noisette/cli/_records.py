@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from noisette.cli._options import Ranges, find
 from noisette.domains import Attributes, Categorical, Interval
-from noisette.mechanisms import CATALOGUE
+from noisette.mechanisms.vector.attributes import SampledAttributes
 
 _HOLDS = {"categorical": "categories", "interval": "numbers"}
 _EXAMPLES = {"categorical": "oue", "interval": "hybrid"}
@@ -36,16 +35,15 @@ def build_record(
         firsts.setdefault(part.kind, name)
     chosen = _by_kind(names, firsts)
     for name in names:
-        takes_delta = "delta" in {field.name for field in fields(find(name))}
-        if delta and not takes_delta:
+        if delta and find(name).capabilities.delta == "none":
             raise ValueError(f"{name} has a pure guarantee: leave --delta {delta:g} out, or another mechanism.")
     inner = tuple(chosen[part.kind] for part in parts)
-    return CATALOGUE["sampled-attributes"](
+    return SampledAttributes(
         inner[0] if len(set(inner)) == 1 else inner,
         epsilon=epsilon,
         delta=delta,
         domain=Attributes(parts, names=tuple(columns)),
-        report=report,
+        report=report,  # type: ignore[arg-type]  # None chooses
     )
 
 
@@ -53,9 +51,9 @@ def _by_kind(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
     """Return the mechanism for each kind of column; ``kinds`` has a column of each."""
     chosen: dict[str, str] = {}
     for name in names:
-        example: Any = find(name).example(1.0)
-        kind = example.domain.kind
-        if kind not in kinds or hasattr(example, "fitted"):
+        able = find(name).capabilities
+        kind = next((own.kind for own in able.domains if own.kind in kinds), None)
+        if kind is None or able.levels:
             held = " and ".join(_HOLDS[kind] for kind in kinds)
             raise ValueError(
                 f"{name} does not go with columns of {held} in one row. Name a mechanism for each kind, e.g. "

@@ -130,7 +130,7 @@ def collecting(name: str, domain: Any, *, delta: float = 0.0) -> Fit:
     if cls.kind not in MEANS:
         obstacle = f"it estimates no mean and no frequency, it is of kind {cls.kind!r}."
     elif able.model != "local":
-        obstacle = "it answers for a curator who holds the records, not for each user."
+        obstacle = "it answers for a curator who holds the whole table, not for each user."
     elif able.delta == "needed" and delta == 0:
         obstacle = "it has no pure guarantee. Give a delta, e.g. 1e-6."
     return Fit(name, able, obstacle=obstacle) if obstacle else fit(name, domain)
@@ -165,11 +165,11 @@ def _boxed(name: str, able: Capabilities, box: Box) -> Fit:
     low, high = float(box.lows[0]), float(box.highs[0])
     if L2Ball in able.domains:
         if not alike or low != -high:
-            return Fit(name, able, obstacle="it takes vectors about zero: give all entries one range from -r to r.")
+            return Fit(name, able, obstacle="it takes vectors about zero: give one range -R,R for all entries.")
         return Fit(name, able, L2Ball(box.dims, high * math.sqrt(box.dims)))
     if TensorDomain in able.domains:
         if not alike:
-            return Fit(name, able, obstacle="it takes entries of one range: give all the same.")
+            return Fit(name, able, obstacle="it takes entries of one range: give one range LOW,HIGH for all of them.")
         return Fit(name, able, TensorDomain((box.dims,), low, high), usual=False)
     return Fit(name, able, obstacle=f"it takes {_words(able)}.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -15,16 +15,10 @@ from noisette.core import Aggregate
 from noisette.domains import Box, L2Ball
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import by_name
+from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.graded._levels import Levels
 from noisette.mechanisms.vector.sampled import Sampled
 from noisette.regression import graded
-
-CANDIDATES = ("duchi", "hybrid", "privunit", "privunit-g")
-GRADED: dict[str, Callable[[float, Sequence[Sequence[float]]], Any]] = {
-    "levelled": graded.levelled,
-    "graded-laplace": graded.laplace,
-    "optimal-graded": graded.optimal,
-}
 
 
 class Gathered(Protocol):
@@ -86,9 +80,8 @@ class WholeVector:
         An entry that is reported with chance s, as Y, and counts Y / s, has variance E[Y^2] / s - x^2; mechanisms of
         one number have their largest E[Y^2] at an end or in the middle.
         """
-        dims = self.mechanism.dims
         if not isinstance(self.mechanism, Sampled):
-            return float(self.mechanism.moments(np.zeros(dims)).variance.sum())
+            return float(self.mechanism.moments(np.zeros(self.mechanism.domain.shape)).variance.sum())
         ends = np.asarray([-1.0, 0.0, 1.0])
         inner = self.mechanism.inner_mechanism.moments(ends)
         second = float((inner.variance + (ends + inner.bias) ** 2).max())
@@ -116,7 +109,7 @@ class WholeVector:
         return spec
 
 
-def build(
+def channel_of(
     name: str,
     epsilon: float,
     *,
@@ -132,25 +125,28 @@ def build(
     2016 and Wang et al. 2019 publish it. Graded mechanisms take ``levels``, (low, high, epsilon) each, and scale
     their budgets so that ``epsilon`` holds in total.
     """
-    if name in GRADED:
-        return one_entry(GRADED[name](epsilon, levels), dims=dims, bound=bound)
     if name == "auto":
-        options = [build(n, epsilon, dims=dims, bound=bound, radius=radius, report=report) for n in CANDIDATES]
-        return min(options, key=lambda channel: channel.noise)
+        sizes = {"dims": dims, "bound": bound, "radius": radius, "report": report}
+        return min((channel_of(n, epsilon, **sizes) for n in candidates(dims)), key=lambda one: one.noise)  # type: ignore[arg-type]  # mypy joins the sizes
     if name == "harmony":
         name, report = "duchi", 1 if report is None else report
     cls = by_name(name)
-    kind = cls.example(epsilon).domain.kind
-    if kind == "interval" and name != Sampled.name:
-        return WholeVector(Sampled(name, epsilon=epsilon, dims=dims, report=report, domain=Box(dims, -bound, bound)))
-    if kind == "box" and name != Sampled.name:
-        return WholeVector(cls(epsilon=epsilon, domain=Box(dims, -bound, bound)))
-    if kind in ("sphere", "l2-ball"):
-        return WholeVector(cls(epsilon=epsilon, domain=L2Ball(dims, radius)))
-    raise ValueError(
-        f"{name} does not take gradients, which are vectors of numbers. "
-        "Choose one such as hybrid or privunit, or auto for the one of least noise."
-    )
+    if cls in graded.MADE:
+        return one_entry(graded.MADE[cls](epsilon, levels), dims=dims, bound=bound)
+    domain = L2Ball(dims, radius) if L2Ball in cls.capabilities.domains else Box(dims, -bound, bound)
+    found = collecting(name, domain)
+    if found.obstacle:
+        raise ValueError(
+            f"{name} does not take gradients, which are vectors of numbers: {found.obstacle} "
+            "Choose another one, or auto for the one of least noise."
+        )
+    return WholeVector(build(name, domain, epsilon=epsilon, report=report if found.sampled else None))
+
+
+def candidates(dims: int) -> list[str]:
+    """Return the mechanisms among which ``"auto"`` chooses: unbiased, quick to build and made for vectors."""
+    found = [one for one in fits(Box(dims)) if one and one.usual]
+    return [one.name for one in found if one.able.unbiased and not one.able.slow_start]
 
 
 def one_entry(mechanism: Any, *, dims: int, bound: float) -> graded.OneEntry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -254,3 +254,11 @@ def optimal(epsilon: float, levels: Iterable[Sequence[float]]) -> ChosenLevelOpt
             "Raise epsilon, or use levelled, whose budgets may be smaller."
         )
     return ChosenLevelOptimal(same.edges, tuple(map(tuple, np.minimum(matrix, _LARGEST).tolist())))
+
+
+# how each mechanism with levels is made for values of any level
+MADE: dict[type[Any], Callable[[float, Iterable[Sequence[float]]], Any]] = {
+    LevelledResponse: levelled,
+    GradedLaplace: laplace,
+    OptimalGraded: optimal,
+}

@@ -15,7 +15,7 @@ from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Interval
 from noisette.guarantees import Guarantee
-from noisette.regression.channels import Channel, Gathered, build
+from noisette.regression.channels import Channel, Gathered, channel_of
 from noisette.regression.designs import BadValue, Design
 from noisette.regression.training import Model, Training
 
@@ -102,7 +102,9 @@ class OneShot:
     def channel(self) -> Channel:
         """How the products leave a device."""
         epsilon = _validate.epsilon(self.epsilon)
-        return build(self.mechanism, epsilon, dims=len(self.pairs), bound=1.0, radius=self.radius, report=self.entries)
+        return channel_of(
+            self.mechanism, epsilon, dims=len(self.pairs), bound=1.0, radius=self.radius, report=self.entries
+        )
 
     @property
     def guarantee(self) -> Guarantee:

@@ -17,7 +17,7 @@ from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
-from noisette.regression.channels import Channel, Gathered, build, one_entry
+from noisette.regression.channels import Channel, Gathered, channel_of, one_entry
 from noisette.regression.designs import BadValue, Design
 from noisette.regression.graded import FIVE_LEVELS
 from noisette.regression.losses import Logistic, Loss, Squared
@@ -130,7 +130,7 @@ class Training:
         if not isinstance(self.mechanism, str):
             return one_entry(self.mechanism, dims=dims, bound=bound)
         radius = bound * self.design.radius
-        return build(
+        return channel_of(
             self.mechanism,
             self.epsilon,
             dims=dims,

@@ -165,7 +165,7 @@ def _fitting(question: Question, budget: Budget) -> list[str]:
 def _unbiased(unit: Any, budget: Budget) -> tuple[Candidate, ...]:
     """Return the mechanisms for one unit whose averages are unbiased and which are quick to build, best first."""
     made = plan(users=budget.users, domain=unit, **budget.spent).candidates
-    return tuple(one for one in made if one.unbiased and not getattr(by_name(one.mechanism), "slow_start", False))
+    return tuple(one for one in made if one.unbiased and not by_name(one.mechanism).capabilities.slow_start)
 
 
 def blur(mechanism: Any) -> float:
