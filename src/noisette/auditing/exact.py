@@ -363,7 +363,7 @@ def _witnessed(mechanism: Mechanism) -> tuple[float, float]:
     inputs, reports = mechanism.witnesses()
     gap, rounding = _spread(mechanism, reports, inputs)
     step, low, high = (getattr(mechanism.support, name, math.nan) for name in ("step", "low", "high"))
-    if low == -math.inf and high == math.inf:
+    if np.array_equal(low, -math.inf) and np.array_equal(high, math.inf):
         for sign in (-1.0, 1.0):
             tail = sign * np.max(np.abs(reports)) + sign * step * 2.0 ** np.arange(_DOUBLINGS)
             along, error = _spread(mechanism, tail, inputs)

@@ -150,7 +150,7 @@ def break_even(
         if isinstance(mechanism, SampledAttributes):
             from noisette.prediction.records import groups, record_curve  # which is built from this module
 
-            curves.append(record_curve(mechanism, groups(mechanism.domain, values, probs, distribution)))  # type: ignore[arg-type]
+            curves.append(record_curve(mechanism, groups(mechanism.domain, values, probs, distribution)))
             continue
         domain = scalar_domain(mechanism)
         if distribution is not None and domain != scalar_domain(first):

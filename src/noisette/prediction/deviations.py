@@ -117,7 +117,7 @@ def deviation(
     if isinstance(mechanism, SampledAttributes):
         from noisette.prediction.records import groups, record_deviation  # which is built from this module
 
-        return record_deviation(mechanism, users, groups(mechanism.domain, values, probs, distribution))  # type: ignore[arg-type]
+        return record_deviation(mechanism, users, groups(mechanism.domain, values, probs, distribution))
     domain = scalar_domain(mechanism)
     population = populations.known(values, probs, distribution, domain)
     if population is not None:

@@ -136,7 +136,7 @@ class Personalised:
     @staticmethod
     def _cost(mechanism: Any) -> float:
         domain: Any = scalar_domain(mechanism)
-        share = mechanism.report / mechanism.dims if isinstance(mechanism, Sampled) else 1.0
+        share = (mechanism.report or 0) / mechanism.dims if isinstance(mechanism, Sampled) else 1.0
         inner = mechanism.inner_mechanism if isinstance(mechanism, Sampled) else mechanism
         points = np.asarray(inner.witnesses()[0])
         scale = domain.diameter / (inner.domain.diameter if inner.domain.shape == () else domain.diameter)

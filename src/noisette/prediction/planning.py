@@ -301,7 +301,8 @@ def candidate_of(name: str, mechanism: Any, errors: Any, users: int) -> Candidat
     """Describe a mechanism by its predicted error."""
     report, share = 1 if mechanism.domain.shape == () else None, 1.0
     if isinstance(mechanism, Sampled | SampledAttributes):
-        report, share = mechanism.report, mechanism.report / mechanism.dims
+        report = mechanism.report
+        share = (report or 0) / mechanism.dims
     if isinstance(errors, Known):
         mse, bias, std, span = errors.at(users), errors.bias, math.sqrt(errors.noise / users), None
     else:

@@ -158,7 +158,7 @@ def population_needed(
         raise ValueError("Expected either mse or power, e.g. mse=0.01.")
     errors: Any
     if isinstance(mechanism, SampledAttributes):
-        errors = record_curve(mechanism, groups(mechanism.domain, values, probs, distribution))  # type: ignore[arg-type]
+        errors = record_curve(mechanism, groups(mechanism.domain, values, probs, distribution))
     else:
         domain = scalar_domain(mechanism)
         dims = math.prod(mechanism.domain.shape)
