@@ -266,7 +266,7 @@ def test_two_mechanisms_are_for_two_kinds(people: Path, tmp_path: Path) -> None:
 
 def test_tensors_share_one_range(people: Path, tmp_path: Path) -> None:
     common = ("privatize", people, "-m", "retain-or-noise", "-e", 1, "-o", tmp_path / "r.parquet")
-    _fails(2, "give one --range LOW,HIGH for all columns", *common, "--columns", "age,score", "--range", "age=0,100")
+    _fails(2, "give one range LOW,HIGH for all of them", *common, "--columns", "age,score", "--range", "age=0,100")
     _fails(2, "outside the range [0, 50]", *common, "--columns", "age", "--range", "0,50")
 
 

@@ -67,7 +67,7 @@ def describe(guarantee: Guarantee) -> str:
 
 def inner_name(mechanism: Any) -> str:
     """Name a mechanism, or those that it applies to parts of a record."""
-    inner = getattr(mechanism, "inner", mechanism.name)
+    inner = mechanism.inner if mechanism.capabilities.composite else mechanism.name
     return inner if isinstance(inner, str) else " and ".join(dict.fromkeys(inner))
 
 

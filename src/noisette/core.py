@@ -193,9 +193,15 @@ class Tabled(Protocol):
         """Return all that the law knows of an input: a category, or where a window lies."""
 
 
-@runtime_checkable
 class Estimating(Mechanism, Protocol):
     """A mechanism whose reports add up to an estimate of a mean or of frequencies."""
+
+    @property
+    def groups(self) -> tuple[int, ...] | None:
+        """How many quantities an estimate has for each attribute of a record, None where the value is no record."""
+
+    def target(self, x: Any) -> FloatArray:
+        """Return what is estimated when everybody holds ``x``."""
 
     @property
     def readout(self) -> Readout:
@@ -318,7 +324,7 @@ class Aggregate:
             tail=readout.tail,
             names=self.names,
             kind=self.mechanism.kind,
-            groups=getattr(self.mechanism, "groups", None),
+            groups=self.mechanism.groups,
         )
 
     def to_json(self) -> str:

@@ -142,6 +142,9 @@ def _check_estimates(mechanism: Any, x: Any, seed: int) -> None:
     """Hold what the class declares of a report against reports."""
     able, require = _declared(mechanism)
     reports = mechanism.privatize(np.broadcast_to(x, (4000, *x.shape)).copy(), rng=seed)
+    if not able.composite:
+        require(reports.shape[1:] == mechanism.report_shape, f"report_shape={mechanism.report_shape}", reports.shape)
+        require(reports.dtype == mechanism.report_dtype, f"report_dtype={mechanism.report_dtype}", reports.dtype)
     pair = mechanism.two_numbers
     require(pair is None or bool(np.isin(reports, pair).all()), f"two_numbers={pair}", "other reports")
     if mechanism.kind == "direction":
@@ -428,13 +431,7 @@ def _check_variance(
 
 def _truth(mechanism: Estimating, x: Any) -> FloatArray:
     """Return what is estimated when everybody holds x: for most mechanisms x itself."""
-    if hasattr(mechanism, "target"):
-        return np.asarray(mechanism.target(x)).reshape(-1)
-    if mechanism.kind == "attributes":
-        return np.asarray(mechanism.domain.expand(x))  # type: ignore[attr-defined]
-    if mechanism.kind == "frequency":
-        return np.asarray(np.eye(mechanism.domain.size)[int(x)])  # type: ignore[attr-defined]
-    return np.asarray(x, dtype=float).reshape(-1)
+    return np.asarray(mechanism.target(x)).reshape(-1)
 
 
 def _stated_variance(mechanism: Estimating, x: Any) -> FloatArray:

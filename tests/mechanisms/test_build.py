@@ -132,7 +132,7 @@ def test_why_a_mechanism_does_not_collect() -> None:
     assert "holds the whole table" in collecting("matrix", nz.TensorDomain((4,))).obstacle
     assert "no pure guarantee" in collecting("gaussian", nz.Interval()).obstacle
     assert collecting("gaussian", nz.Interval(), delta=1e-6)
-    assert "of kind 'direction'" in collecting("angle-noise", nz.L2Ball(3)).obstacle
+    assert "magnitude and angles" in collecting("angle-noise", nz.L2Ball(3)).obstacle
 
 
 def test_registered_for_a_while() -> None:

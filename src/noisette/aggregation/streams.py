@@ -14,6 +14,7 @@ from noisette._validate import IntArray
 from noisette.core import Aggregate, decode_array
 from noisette.domains import Attributes, Categorical, Domain
 from noisette.mechanisms import from_spec
+from noisette.mechanisms.build import MEANS
 
 _FORMAT, _VERSION = "noisette-aggregate", 1
 _REMEDY = "Give the whole text that Aggregate.to_json() returned."
@@ -104,7 +105,7 @@ def _size(mechanism: Any) -> int:
     weights = mechanism.readout.weights
     if weights is not None:
         return int(weights.size)
-    if hasattr(mechanism, "target"):  # what is estimated is not the value itself
+    if mechanism.kind not in MEANS:  # what is estimated is not the value itself
         return int(np.size(mechanism.target(np.zeros(mechanism.domain.shape))))
     return quantities(mechanism.domain)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from noisette.auditing.features import Scorer, scorers, table
 from noisette.auditing.intervals import best_weight, lower_bounds, promised_bounds
 from noisette.core import Mechanism
 from noisette.guarantees import Claim, Guarantee
+from noisette.mechanisms._base import BaseMechanism
 
 Sampler = Callable[[Any, int, np.random.Generator], Any]
 
@@ -26,14 +27,6 @@ _PILOT = 20_000  # reports about each input that the choice of the pair looks at
 _LEVELS = 1000  # thresholds tried on a score
 # standard deviations taken off what an event promises about epsilon and about mu: of thousands, some are lucky
 _CAUTION = ((3.0, 1.5, 0.5), (4.0, 2.0, 0.5))
-
-
-@runtime_checkable
-class Supporting(Protocol):
-    """A mechanism whose reports say in a code of their own which categories they support."""
-
-    def supports(self, reports: Any, categories: Any) -> Any:
-        """Tell for each report which of ``categories`` it supports."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +154,7 @@ def _sampler(mechanism: Mechanism, tried: list[Any]) -> Sampler:
 
     def sampler(x: Any, size: int, rng: np.random.Generator) -> Any:
         reports = mechanism.privatize(np.broadcast_to(x, (size, *np.shape(x))).copy(), rng=rng)
-        return mechanism.supports(reports, np.asarray(tried)) if isinstance(mechanism, Supporting) else reports
+        return mechanism.shown(reports, np.asarray(tried)) if isinstance(mechanism, BaseMechanism) else reports
 
     return sampler
 

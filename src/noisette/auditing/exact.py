@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from noisette._validate import FloatArray
 from noisette.auditing.inputs import groups
 from noisette.cells import Cells, Dissected
 from noisette.core import Mechanism
+from noisette.mechanisms._base import BaseMechanism
 
 _DOUBLINGS = 48  # as far as float64 holds lattice positions exactly
 _DIRECT = 1 << 20  # reports up to which a run is summed one by one
@@ -27,14 +28,6 @@ _TOLERANCE = 1e-9  # by which a log ratio of interior inputs, whose laws are mix
 _SEARCHED = 256  # numbers in an input up to which other inputs than a mechanism's own are tried
 _REPORTS = 16  # about each of them
 _USUAL = 32.0  # logs are sums of terms up to this size, which err as much where they cancel
-
-
-@runtime_checkable
-class Graded(Protocol):
-    """A mechanism that cuts its interval into levels at ``edges``; an input that names its level is (value, level)."""
-
-    @property
-    def edges(self) -> tuple[float, ...]: ...
 
 
 class NotALaw(ArithmeticError):
@@ -115,7 +108,7 @@ def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[flo
     [3.5435, 2.3927, 2.3554]
     """
     slack = _validate.delta(delta)
-    if not isinstance(mechanism, Graded):
+    if not (isinstance(mechanism, BaseMechanism) and mechanism.capabilities.levels):
         raise TypeError(
             f"Expected a mechanism with levels, got {type(mechanism).__name__}: take exact_epsilon instead."
         )
@@ -134,7 +127,7 @@ def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[flo
     return tuple(tuple(entry(between[i, j]) for j in size) for i in size)
 
 
-def _level(mechanism: Graded, x: Any) -> int:
+def _level(mechanism: Any, x: Any) -> int:
     """Return the level of an input."""
     named = np.asarray(x, dtype=float)
     return int(named[-1]) if named.ndim else int(np.searchsorted(mechanism.edges[1:-1], named, side="right"))

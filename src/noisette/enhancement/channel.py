@@ -72,9 +72,9 @@ class Channel:
         return cls(mechanism, matrix / total, inputs, edges)
 
     @classmethod
-    def _of_codes(cls, mechanism: Mechanism, domain: Categorical) -> Channel:
+    def _of_codes(cls, mechanism: Any, domain: Categorical) -> Channel:
         size = getattr(mechanism.support, "size", None)
-        if getattr(mechanism, "report_shape", ()) != () or size is None:
+        if mechanism.report_shape != () or size is None:
             raise TypeError(
                 f"The reports of {mechanism.name} are vectors and cannot be counted in bins. "
                 "Give the reports themselves to reconstruct."

@@ -13,6 +13,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate, Mechanism
 from noisette.domains import Categorical
 from noisette.enhancement.channel import Channel, check_size
+from noisette.mechanisms.categorical._base import CategoricalMechanism
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +196,7 @@ def reconstruct(
         raise ValueError("Expected either reports or counts.")
     domain = mechanism.domain
     ordered = not isinstance(domain, Categorical)
-    if reports is not None and isinstance(domain, Categorical) and getattr(mechanism, "report_shape", ()) != ():
+    if reports is not None and isinstance(mechanism, CategoricalMechanism) and mechanism.report_shape != ():
         values = np.arange(domain.size, dtype=np.float64)
         table, tally = _distinct(mechanism, np.asarray(reports), values.size)
     else:

@@ -171,8 +171,31 @@ class BaseMechanism(ABC):
         tally = self.tally(reports)
         return Aggregate(self, tally.users, tally.count, tally.total, tally.squares)  # type: ignore[arg-type]
 
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """Shape of one report: () for a single number."""
+        return ()
+
+    @property
+    def report_dtype(self) -> npt.DTypeLike:
+        """Type of the numbers in a report."""
+        return np.float64
+
+    @property
+    def groups(self) -> tuple[int, ...] | None:
+        """How many quantities an estimate has for each attribute of a record, None where the value is no record."""
+        return None
+
+    def target(self, x: Any) -> FloatArray:
+        """Return what is estimated when everybody holds ``x``."""
+        return np.asarray(x, dtype=float)
+
     def decode(self, reports: Any) -> Any:
         """Return what each report estimates: the report itself, unless the class declares that it is ``decoded``."""
+        return reports
+
+    def shown(self, reports: Any, inputs: Any) -> Any:
+        """Return reports as one who tells some ``inputs`` apart reads them: as they are, unless in a code."""
         return reports
 
     def worst_variance(self) -> float:

@@ -127,10 +127,11 @@ def collecting(name: str, domain: Any, *, delta: float = 0.0) -> Fit:
     cls = by_name(name)
     able: Capabilities = cls.capabilities
     obstacle = ""
-    if cls.kind not in MEANS:
-        obstacle = f"it estimates no mean and no frequency, it is of kind {cls.kind!r}."
-    elif able.model != "local":
+    if able.model != "local":
         obstacle = "it answers for a curator who holds the whole table, not for each user."
+    elif cls.kind not in MEANS:
+        how = "answers with a magnitude and angles" if cls.kind == "direction" else f"is of kind {cls.kind!r}"
+        obstacle = f"it {how} and estimates no mean and no frequency."
     elif able.delta == "needed" and delta == 0:
         obstacle = "it has no pure guarantee. Give a delta, e.g. 1e-6."
     return Fit(name, able, obstacle=obstacle) if obstacle else fit(name, domain)

@@ -160,11 +160,6 @@ class CategoricalMechanism(BaseMechanism):
         return cls(epsilon=epsilon, domain=Categorical(5))  # type: ignore[call-arg]
 
     @property
-    def report_shape(self) -> tuple[int, ...]:
-        """Shape of one report: () for a single number."""
-        return ()
-
-    @property
     def report_dtype(self) -> npt.DTypeLike:
         """Type of the numbers in a report."""
         return np.int64
@@ -176,6 +171,10 @@ class CategoricalMechanism(BaseMechanism):
         None where they differ from category to category, or are not known.
         """
         return None
+
+    def target(self, x: Any) -> FloatArray:
+        """Return the frequencies of all categories."""
+        return np.asarray(self._inputs(x)[..., None] == np.arange(self.domain.size), dtype=float)
 
     @abstractmethod
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:

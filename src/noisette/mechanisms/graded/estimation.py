@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +18,10 @@ from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.optimal import OptimalGraded
 
 _TOLERANCE = 1e-10  # of the log-likelihood of one report, by which the optimum may be missed
 _STEPS = 200
-
-
-@runtime_checkable
-class Atomic(Protocol):
-    """A mechanism whose reports are counted by kind, and whose laws are mixtures of those of a few inputs."""
-
-    @property
-    def atoms(self) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Values and levels of these inputs, and the chance of each kind of report (column) under each (row)."""
 
 
 def convert_signs(counts: Any, p_from: float, p_to: float, *, rng: Rng = None) -> IntArray:
@@ -181,7 +173,8 @@ def maximum_likelihood(aggregate: Aggregate) -> Histogram:
     (60, [0.0, 1.0])
     """
     mechanism: Any = aggregate.mechanism
-    if not (isinstance(mechanism, Atomic) and not getattr(mechanism, "personalised", False)):
+    chosen = isinstance(mechanism, LevelledResponse) and mechanism.personalised
+    if chosen or not isinstance(mechanism, LevelledResponse | OptimalGraded):
         raise TypeError(
             f"Expected counts of levelled or optimal-graded reports about values, got those of {mechanism.name}. "
             "Use noisette.enhancement.reconstruct for other mechanisms."
@@ -191,7 +184,7 @@ def maximum_likelihood(aggregate: Aggregate) -> Histogram:
     shares, sums = (np.bincount(levels, each).astype(np.float64) for each in (weights, weights * values))
     low, high = (np.asarray([pick(values[levels == t]) for t in range(shares.size)]) for pick in (np.min, np.max))
     means = np.clip(np.divide(sums, shares, out=(low + high) / 2, where=shares > 0), low, high)
-    edges = getattr(mechanism, "edges", None)
+    edges: Any = mechanism.edges
     if edges is None:  # separate inputs: a level around each
         edges = np.concatenate([low[:1], (low[1:] + low[:-1]) / 2, low[-1:]])
     return Histogram(np.asarray(edges), shares, means, likelihood, aggregate.users)

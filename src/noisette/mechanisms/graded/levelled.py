@@ -231,13 +231,23 @@ class LevelledResponse(BaseMechanism):
             )
         return values, own.astype(np.intp)
 
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """A pair."""
+        return (2,)
+
+    @property
+    def report_dtype(self) -> npt.DTypeLike:
+        """The smallest type that holds all levels."""
+        return np.int8 if self._levels.size <= 127 else np.int16
+
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one pair (level, sign) for each value, along a last axis."""
         numbers = _validate.numbers(x)
         rows = numbers.reshape(-1, 2) if self.personalised else numbers.reshape(-1)
         source = _random.generator(rng)
         size = self._levels.size
-        reports = np.empty((len(rows), 2), dtype=np.int8 if size <= 127 else np.int16)
+        reports = np.empty((len(rows), 2), dtype=self.report_dtype)
         share = np.asarray([other * _random.ULP for _, other in self._weights])
         low, rate = self._points[0], 1 / (self._points[1] - self._points[0])
         for part in blocks(len(rows)):

@@ -35,6 +35,12 @@ class TensorReports(BaseMechanism):
         """Entries of one tensor."""
         return math.prod(self.domain.dims)
 
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """The shape of the tensors."""
+        shape: tuple[int, ...] = self.domain.dims
+        return shape
+
     @abstractmethod
     def _codes(self, rows: FloatArray) -> FloatArray:
         """Return the integers that stand for reports of the support, as float64."""

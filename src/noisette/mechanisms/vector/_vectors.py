@@ -35,6 +35,16 @@ class VectorMechanism(BaseMechanism):
         return cls(epsilon=epsilon, dims=4)  # type: ignore[call-arg]
 
     @property
+    def report_shape(self) -> tuple[int, ...]:
+        """One number for each dimension."""
+        return (self.dims,)
+
+    @property
+    def report_dtype(self) -> npt.DTypeLike:
+        """Type of the numbers in a report."""
+        return self.dtype
+
+    @property
     def coupling(self) -> float | None:
         """The c for which two entries of the estimate of x have covariance c x_j x_k, x from the middle, if known."""
         return None

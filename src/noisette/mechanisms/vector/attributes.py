@@ -52,7 +52,7 @@ class AttributeReports:
         fits = np.zeros(index.shape, dtype=bool)
         for inner, chosen, width in own.sorts(np.where(known[:, None], index, 0).astype(np.int64)):
             values = rows[chosen][:, 1:]
-            sent = values[:, :width].reshape(len(values), *getattr(inner, "report_shape", ()))
+            sent = values[:, :width].reshape(len(values), *inner.report_shape)
             fits[chosen] = inner.support.contains(sent) & _all(values[:, width:] == 0)
         return np.asarray((sound & _all(fits)).reshape(shape))
 
@@ -140,6 +140,10 @@ class SampledAttributes(BaseMechanism):
         """How many quantities an estimate has for each attribute."""
         return self.domain.groups
 
+    def target(self, x: Any) -> FloatArray:
+        """Return the numbers, and the frequencies of all categories."""
+        return np.asarray(self.domain.expand(x))
+
     def _build(self, report: int) -> tuple[list[Any], IntArray]:
         """Return the distinct inner mechanisms when ``report`` attributes share the budget, and which has whose."""
         from noisette.mechanisms import by_name  # the catalogue lists this class, so it is complete only later
@@ -212,7 +216,7 @@ class SampledAttributes(BaseMechanism):
     @cached_property
     def _widths(self) -> IntArray:
         """Numbers in a report of each distinct mechanism."""
-        return np.asarray([math.prod(getattr(inner, "report_shape", ())) for inner in self.distinct])
+        return np.asarray([math.prod(inner.report_shape) for inner in self.distinct])
 
     @cached_property
     def report_shape(self) -> tuple[int, int]:
@@ -222,7 +226,7 @@ class SampledAttributes(BaseMechanism):
     @cached_property
     def report_dtype(self) -> npt.DTypeLike:
         """The smallest type that holds all reports and the number of every attribute."""
-        kinds = [np.dtype(getattr(inner, "report_dtype", np.float64)) for inner in self.distinct]
+        kinds = [np.dtype(inner.report_dtype) for inner in self.distinct]
         return np.result_type(*kinds, np.min_scalar_type(self.dims))
 
     @property
@@ -240,9 +244,9 @@ class SampledAttributes(BaseMechanism):
 
     def unpack(self, inner: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return reports of an inner mechanism as it sent them, from the rows that hold them."""
-        shape = getattr(inner, "report_shape", ())
+        shape = inner.report_shape
         own = values[:, : math.prod(shape)].reshape(len(values), *shape)
-        return own.astype(getattr(inner, "report_dtype", np.float64), copy=False)
+        return own.astype(inner.report_dtype, copy=False)
 
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> npt.NDArray[Any]:
         """Return each user's reports; ``x`` has one row a user, categories as codes."""

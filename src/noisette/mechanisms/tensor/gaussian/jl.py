@@ -148,6 +148,11 @@ class JohnsonLindenstrauss(BaseMechanism):
         columns = self.domain.dims[1]
         return TensorLattice((columns, columns), 0.0, self._step)
 
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """A matrix over the columns."""
+        return (self.domain.dims[1],) * 2
+
     def target(self, x: Any) -> FloatArray:
         """Return what is estimated: X'X / n."""
         values = np.asarray(x, dtype=float)
