@@ -55,6 +55,7 @@ class Capabilities:
     - ``unbiased``: the mean of reports, once decoded, is the value itself.
     - ``decoded``: a report is no estimate of the value until ``decode`` has read it.
     - ``tabled``: its law is a table of whole numbers, see `Tabled`.
+    - ``tells_category``: a report is itself a category, the own one with chance ``p_own``, each other with ``p_other``.
     - ``slow_start``: some budgets take seconds before the first report; ``slow_start`` of the instance tells which.
     - ``composite``: it is built from other mechanisms, which its ``inner`` names.
     - ``levels``: it has a budget for each level of the value; ``fitted`` scales all to an interval and a total.
@@ -71,6 +72,7 @@ class Capabilities:
     unbiased: bool = True
     decoded: bool = False
     tabled: bool = False
+    tells_category: bool = False
     slow_start: bool = False
     composite: bool = False
     levels: bool = False

@@ -153,6 +153,11 @@ def _check_estimates(mechanism: Any, x: Any, seed: int) -> None:
         _check_decoded(mechanism, able, x, reports, require)
     if able.entrywise:
         _check_entries(mechanism, require)
+    if able.tells_category:
+        every = np.arange(mechanism.domain.size)
+        logs = np.asarray(mechanism.log_prob(every[:, None], every))
+        wanted = np.log(np.where(np.eye(every.size) > 0, mechanism.p_own, mechanism.p_other))
+        require(logs.shape == wanted.shape and np.allclose(logs, wanted), "tells_category=True", "its law is another")
 
 
 def _check_domain(mechanism: Any, kind: type[Any], require: Callable[..., None]) -> None:

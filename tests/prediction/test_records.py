@@ -182,7 +182,7 @@ def test_the_split_of_a_budget_is_near_the_optimum() -> None:
 def test_no_mechanism_fits() -> None:
     with pytest.raises(ValueError, match="No mechanism for"):
         combine(nz.Attributes((2, nz.Interval())), users=10, epsilon=1.0, mechanisms=["grr"])
-    with pytest.raises(ValueError, match="attributes of kind interval"):
+    with pytest.raises(ValueError, match="takes numbers of an interval, got an attribute of"):
         plan(users=10, epsilon=1.0, domain=RECORD, mechanisms=["laplace"])
     with pytest.raises(ValueError, match="Expected values in"):
         plan(users=10, epsilon=1.0, domain=RECORD, values=[[0, 9, 0]])

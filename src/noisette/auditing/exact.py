@@ -123,7 +123,8 @@ def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[flo
             return _least(lambda epsilon: any(laws.delta(epsilon, row) > slack for laws, row in pairs))
         return max(laws.epsilon(row) for laws, row in pairs)
 
-    size = range(len(mechanism.edges) - 1)
+    levels: Any = mechanism
+    size = range(len(levels.edges) - 1)
     return tuple(tuple(entry(between[i, j]) for j in size) for i in size)
 
 

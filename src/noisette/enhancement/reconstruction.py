@@ -197,7 +197,7 @@ def reconstruct(
     domain = mechanism.domain
     ordered = not isinstance(domain, Categorical)
     if reports is not None and isinstance(mechanism, CategoricalMechanism) and mechanism.report_shape != ():
-        values = np.arange(domain.size, dtype=np.float64)
+        values = np.arange(mechanism.domain.size, dtype=np.float64)
         table, tally = _distinct(mechanism, np.asarray(reports), values.size)
     else:
         channel = Channel.of(mechanism, bins=bins)

@@ -94,7 +94,9 @@ class Setting:
     def _asked(self, name: str) -> Offer:
         found = self._fit(name)
         if found.obstacle:
-            raise ValueError(f"Mechanism {name!r} cannot be planned here: {found.obstacle}")
+            raise ValueError(
+                f"Mechanism {name!r} cannot be planned here, for dims={self.dims} of {self.domain}: {found.obstacle}"
+            )
         return Offer(self, found)
 
     def _fit(self, name: str) -> Fit:

@@ -11,9 +11,8 @@ import numpy as np
 
 from noisette.domains import Attributes, Box, Interval, Sphere, TensorDomain
 from noisette.enhancement.channel import chances_at
-from noisette.mechanisms import CATALOGUE, by_name, from_spec
-from noisette.mechanisms.graded.levelled import LevelledResponse
-from noisette.mechanisms.graded.optimal import OptimalGraded
+from noisette.mechanisms import by_name, from_spec
+from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import Plan, combine, compare, plan
 from noisette.prediction.planning import Candidate
@@ -22,7 +21,6 @@ from noisette.survey.sections import Section, domain_of, flat, grouped
 from noisette.survey.sums import BINS, edges_of
 
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
-_GRADED = ("levelled", "optimal-graded")
 _WAVES, _PLACES = 4, 64  # of a distribution whose shape is wanted; points at which reports are looked at
 
 
@@ -132,9 +130,11 @@ def _reported_together(
     for one in own:
         wanted = asked if isinstance(asked, str) else asked[one.name]
         if one.name in by:
-            if wanted not in ("auto", "grr"):
-                raise ValueError(f"Expected mechanism 'grr' for {one.name!r}, by which others are broken down.")
-            wanted = "grr"
+            telling = [fit.name for fit in fits(one.domain) if fit and fit.able.tells_category]
+            if wanted not in ("auto", *telling):
+                named = " or ".join(map(repr, telling))
+                raise ValueError(f"Expected mechanism {named} for {one.name!r}, by which others are broken down.")
+            wanted = telling[0] if wanted == "auto" else wanted
         elif wanted == "auto":
             wanted = _fitting(one, budget.share(1, report))[0]
         chosen[one.name] = wanted
@@ -191,10 +191,10 @@ def _whole(question: Question, budget: Budget, asked: str, report: int | None) -
         return _graded(question, budget, asked)
     domain: Any = question.domain
     if isinstance(domain, Sphere):
-        names = ["privunit", "privunit-g"] if asked == "auto" else [asked]
+        names = _made_for(domain, budget) if asked == "auto" else [asked]
         return _best([_built(name, domain, budget) for name in names], budget)
     if isinstance(domain, TensorDomain):
-        if asked != "auto" and by_name(asked).example(1.0).domain.kind == domain.kind:
+        if asked != "auto" and by_name(asked).capabilities.takes(domain):
             return _built(asked, domain, budget)
         domain = flat(domain)
     assert isinstance(domain, Box)  # the schema knows no other
@@ -208,35 +208,39 @@ def _whole(question: Question, budget: Budget, asked: str, report: int | None) -
     return fitting[0].build()
 
 
+def _made_for(domain: Any, budget: Budget) -> list[str]:
+    """Return the mechanisms made for a domain whose averages are unbiased and which are quick to build."""
+    found = [one for one in fits(domain, delta=budget.delta) if one and one.usual]
+    return [one.name for one in found if one.able.unbiased and not one.able.slow_start]
+
+
 def _built(name: str, domain: Any, budget: Budget) -> Any:
     """Build a named mechanism for whole vectors or tensors."""
-    cls: Any = by_name(name)
-    if name not in CATALOGUE or cls.kind != "vector-mean" or cls.example(1.0).guarantee.model != "local":
-        raise ValueError(f"Expected a local mechanism for means of {domain}, got {name!r}.")
-    pure = cls.example(1.0).guarantee.delta == 0
-    if not pure and budget.delta == 0:
-        raise ValueError(f"Mechanism {name!r} has no pure guarantee. Give the survey a delta, e.g. 1e-6.")
-    spent = {"epsilon": budget.epsilon} if pure else budget.spent
-    return cls(**spent, domain=domain, **({"dims": domain.dims} if isinstance(domain, Sphere) else {}))
+    found = collecting(name, domain, delta=budget.delta)
+    if found.obstacle:
+        raise ValueError(f"Expected a local mechanism for means of {domain}, got {name!r}: {found.obstacle}")
+    delta = budget.delta if found.able.delta == "needed" else 0.0
+    return build(name, domain, epsilon=budget.epsilon, delta=delta)
 
 
 def _graded(question: Graded, budget: Budget, asked: str) -> Any:
     """Scale the levels' budgets until the whole spends its share: what is given is how they compare."""
-    if asked not in ("auto", *_GRADED):
-        raise ValueError(f"Expected mechanism={asked!r} for {question.name!r} to be {' or '.join(_GRADED)}.")
     levels = question.levels
     edges = (levels[0][0], *(high for _, high, _ in levels))
-    epsilons = tuple(epsilon for *_, epsilon in levels)
-    levelled = LevelledResponse(edges, epsilons).calibrate(total=budget.epsilon)
-    if asked == "levelled":
-        return levelled
-    try:
-        optimal = OptimalGraded(edges, epsilons, points=max(_POINTS, 2 * len(epsilons))).calibrate(total=budget.epsilon)
-    except ValueError:
-        if asked == "auto":  # its budgets may not be as small
-            return levelled
-        raise
-    return optimal if asked == "optimal-graded" else _best([levelled, optimal], budget)
+    given: dict[str, Any] = {"edges": edges, "epsilons": tuple(epsilon for *_, epsilon in levels)}
+    domain = Interval(edges[0], edges[-1])
+    graded = {one.name: one.able for one in fits(domain) if one and one.able.levels}
+    if asked not in ("auto", *graded):
+        raise ValueError(f"Expected mechanism={asked!r} for {question.name!r} to be {' or '.join(graded)}.")
+    made = []
+    for name in graded if asked == "auto" else (asked,):
+        few = {"points": max(_POINTS, 2 * len(levels))} if graded[name].slow_start else {}
+        try:
+            made.append(build(name, domain, epsilon=budget.epsilon, **given | few))
+        except ValueError:
+            if asked != "auto":  # budgets may be too small for one of several
+                raise
+    return _best(made, budget)
 
 
 def _best(made: list[Any], budget: Budget) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ import numpy.typing as npt
 
 from noisette._random import Rng
 from noisette.core import Aggregate
-from noisette.domains import Attributes, Box, Categorical, Interval, TensorDomain
+from noisette.domains import Attributes, Box, TensorDomain
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
+from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Reports, Sampled
 from noisette.survey.questions import Question
 
@@ -55,19 +55,16 @@ class Section:
 
     def inner(self, place: int) -> Any:
         """Return the mechanism of one question: that of the section, or its own in a record."""
-        inner = getattr(self.mechanism, "inner_mechanisms", None)
-        return self.mechanism if inner is None else inner[place]
+        own = self.mechanism
+        return own.inner_mechanisms[place] if isinstance(own, SampledAttributes) else own
 
-    @cached_property
+    @property
     def _layout(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Shape and type of one report: as the mechanism says, or as a report of it has."""
+        """Shape and type of one report: of `Sampled` rows of a dimension and its value."""
         mechanism = self.mechanism
         if isinstance(mechanism, Sampled):
-            return (len(mechanism.privatize(_inside(mechanism.domain)[None], rng=0).indices[0]), 2), np.dtype("<f8")
-        if hasattr(mechanism, "report_shape"):
-            return tuple(mechanism.report_shape), np.dtype(mechanism.report_dtype).newbyteorder("<")
-        sent = np.asarray(mechanism.privatize(_inside(mechanism.domain)[None], rng=0))
-        return sent.shape[1:], sent.dtype.newbyteorder("<")
+            return (mechanism.report or 0, 2), np.dtype("<f8")
+        return tuple(mechanism.report_shape), np.dtype(mechanism.report_dtype).newbyteorder("<")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -154,17 +151,3 @@ def domain_of(questions: tuple[Question, ...]) -> Any:
 def flat(domain: TensorDomain) -> Box:
     """Return tensors as vectors of their entries, row by row."""
     return Box(math.prod(domain.dims), domain.low, domain.high)
-
-
-def _inside(domain: Any) -> npt.NDArray[Any]:
-    """Return some value of a domain."""
-    if isinstance(domain, Categorical):
-        return np.asarray(0)
-    if isinstance(domain, Interval):
-        return np.asarray((domain.low + domain.high) / 2)
-    if hasattr(domain, "radius"):
-        value = np.zeros(domain.shape)
-        value.flat[0] = domain.radius
-        return value
-    middle = (np.asarray(domain.low) + np.asarray(domain.high)) / 2
-    return np.broadcast_to(middle, domain.shape).astype(np.float64)

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from noisette._look import style
 from noisette._terminal import describe, number
+from noisette.domains import L2Ball
 from noisette.survey.campaigns import Campaign
 from noisette.survey.choosing import unit_plan
 
@@ -70,7 +71,8 @@ def named(campaign: Campaign) -> str:
     """Return the names of the mechanisms, those of a record's attributes one by one."""
     found: list[str] = []
     for section in campaign.sections:
-        inner = getattr(section.mechanism, "inner", section.mechanism.name)
+        own = section.mechanism
+        inner = own.inner if own.capabilities.composite else own.name
         found += [inner] if isinstance(inner, str) else list(inner)
     return ", ".join(found)
 
@@ -81,7 +83,7 @@ def _ranges(campaign: Campaign) -> list[float]:
     for section in campaign.sections:
         for one in section.questions:
             domain: Any = one.domain
-            wide = 2 * domain.radius if hasattr(domain, "radius") else None
+            wide = 2 * domain.radius if isinstance(domain, L2Ball) else None
             span = 1.0 if one.kind == "category" else wide or float(np.max(np.subtract(domain.high, domain.low)))
             spans += [span] * len(one.quantities)
     return spans

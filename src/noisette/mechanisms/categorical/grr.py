@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
+from noisette.core import Capabilities
 from noisette.domains import Categorical
 from noisette.mechanisms.categorical._base import Codes, CountingMechanism, KeepOrReplace
 
@@ -37,6 +38,7 @@ class GeneralizedRandomizedResponse(CountingMechanism):
     epsilon: float
     domain: Categorical
     name: ClassVar[str] = "grr"
+    capabilities: ClassVar[Capabilities] = replace(CountingMechanism.capabilities, tells_category=True)
     citation: ClassVar[str] = "kairouz2016discrete"
 
     @cached_property
