@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
+from noisette.mechanisms.vector.sampled import Reports
 
 Scorer = Callable[[FloatArray], FloatArray]
 
@@ -28,7 +29,7 @@ def table(reports: Any) -> FloatArray:
     Of compact reports every dimension gets a column, with NaN where it was not reported. What is not a number is
     numbered by a checksum of its text: two that share one are merged, which may hide something but invents nothing.
     """
-    if hasattr(reports, "indices"):
+    if isinstance(reports, Reports):
         dense = np.full((len(reports), int(reports.indices.max()) + 1), np.nan)
         np.put_along_axis(dense, reports.indices.astype(np.int64), reports.values, axis=1)
         return dense

@@ -17,6 +17,7 @@ from scipy.special import bdtrc, chdtrc
 
 from noisette._validate import FloatArray, IntArray
 from noisette.auditing.features import row_keys, table
+from noisette.mechanisms.vector.sampled import Reports
 
 _FEWEST = 100.0  # reports expected in a cell of a chi-square test
 _LISTED = 4096  # different reports up to which each is a cell
@@ -362,7 +363,7 @@ def _log_prob(mechanism: Any, reports: Any, x: Any) -> FloatArray:
 
 def joined(calls: Sequence[Any]) -> Any:
     """Return the reports of several calls as those of one."""
-    if hasattr(calls[0], "indices"):
+    if isinstance(calls[0], Reports):
         parts = ([getattr(part, name) for part in calls] for name in ("indices", "values"))
         return type(calls[0])(*map(np.concatenate, parts))
     return np.concatenate([np.asarray(part) for part in calls])

@@ -9,6 +9,7 @@ import numpy as np
 
 from noisette._validate import FloatArray
 from noisette.aggregation import ReportFile
+from noisette.mechanisms.vector.sampled import Reports, Sampled
 
 BINS = 64
 
@@ -21,13 +22,14 @@ def distributions(
     from noisette.enhancement.channel import Channel
 
     mechanism = files[0].mechanism
-    inner = getattr(mechanism, "inner_mechanism", mechanism)
+    sampled = isinstance(mechanism, Sampled)
+    inner = mechanism.inner_mechanism if sampled else mechanism
     if inner.domain.kind not in ("interval", "grid"):
         raise ValueError(
             f"--distribution needs a mechanism for numbers one by one; {mechanism.name} {_why(mechanism)}."
         )
     channel = Channel.of(inner, bins=BINS)
-    dims = getattr(mechanism, "dims", 1)
+    dims = mechanism.dims if sampled else 1
     counts = np.zeros((dims, channel.matrix.shape[0]), dtype=np.int64)
     for file in files:
         for batch in file.batches():
@@ -52,7 +54,7 @@ def _why(mechanism: Any) -> str:
 
 def _by_dimension(batch: Any) -> Iterator[tuple[int, Any]]:
     """Yield the reports about each dimension that a batch has any of."""
-    if not hasattr(batch, "indices"):
+    if not isinstance(batch, Reports):
         yield 0, batch
         return
     flat = batch.indices.reshape(-1)

@@ -255,7 +255,7 @@ def _show(output: Path, users: int, columns: tuple[str, ...], mechanism: Any) ->
     what = f"{inner_name(mechanism)} on "
     if len(columns) == 1:
         what += literal(columns[0])
-    elif hasattr(mechanism, "report"):
+    elif mechanism.capabilities.composite:
         what += f"{mechanism.report:,} of {len(columns):,} columns a row"
     else:
         what += f"all {len(columns):,} columns together"

@@ -278,7 +278,9 @@ class TensorGaussian(TensorNoise):
 
         Modes may be merged, and split where their covariance is the identity (Yang et al. 2021, Corollary 1).
         """
-        if self.relation.partition(":")[0] in ("slice", "fibre") or getattr(self.domain, "mode", None) is not None:
+        if self.relation.partition(":")[0] in ("slice", "fibre") or (
+            isinstance(self.domain, TensorBall) and self.domain.mode is not None
+        ):
             raise ValueError(
                 f"relation={self.relation!r} names a mode of {self.domain.dims}: build it for {dims} instead."
             )
