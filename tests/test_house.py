@@ -23,7 +23,7 @@ SOURCE = Path(noisette.__file__).parent
     [
         (r"os\.replace\(|\b(?:partial|draft|part)\.replace\(|O_TMPFILE|mkstemp", {"_files.py"}),
         (r"sqlite3\.connect\(", {"_sqlite.py"}),
-        (r"BEGIN IMMEDIATE", {"_sqlite.py", "collector/storage/tables.py"}),  # SQLAlchemy begins its own
+        (r"BEGIN IMMEDIATE", {"_sqlite.py", "collector/storage/sqlite.py"}),  # SQLAlchemy begins its own
         (r"\b408\b|random\.uniform\(0\.5, 1", {"_retry.py"}),
     ],
 )
@@ -78,3 +78,14 @@ def test_whole_file_of_its_owner(tmp_path: Path) -> None:
         stream.writelines([b"two", None])  # type: ignore[list-item]
     assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode)) == (b"one", 0o600)
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_one_seam_before_the_databases() -> None:
+    """SQLAlchemy is spoken in the storage alone, and there only two modules know which database it is."""
+    storage = "collector/storage/"
+    imports = re.compile(r"^\s*(?:import|from) sqlalchemy", re.MULTILINE)
+    speak = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if imports.search(file.read_text())}
+    assert all(name.startswith(storage) for name in speak), speak
+    asks = re.compile(r"dialect|psycopg|PRAGMA|exec_driver_sql|isolation_level")
+    know = {name.removeprefix(storage) for name in speak if asks.search((SOURCE / name).read_text())}
+    assert know == {"sqlite.py", "postgres.py"}

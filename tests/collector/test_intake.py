@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.collector.helpers import COMMUTE, PERSON, entry
 
-from noisette.collector.intake.reading import outside, parse, settle
+from noisette.collector.intake.reading import outside, parse
 from noisette.collector.storage.store import Refusal, Refused
 from noisette.survey.campaigns import Campaign
 
@@ -40,18 +40,16 @@ def _outcome(campaign: Campaign, body: bytes) -> bool:
     """Tell whether a body is taken; anything but a refusal with its reasons is an error of ours."""
     refusals: tuple[Refusal, ...] = ()
     try:
-        (settled,) = settle([parse(campaign, body)])
-        if isinstance(settled, Refused):
-            raise settled
-        if wrong := outside(settled):
+        batches = parse(campaign, body)
+        if wrong := outside(batches):
             raise Refused(wrong)
     except Refused as refused:
         refusals = refused.refusals
     if refusals:
         assert all(one.reason and one.detail for one in refusals)
         return False
-    for block in settled.blocks:
-        assert LAYOUTS[id(campaign)].tally(block.rows).users == len(block)
+    for batch in batches:
+        assert LAYOUTS[id(campaign)].tally(batch.rows).users == len(batch)
     return True
 
 

@@ -18,8 +18,8 @@ from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, auth, entry, 
 
 from noisette.collector import Store, create_app
 from noisette.collector.web.keys import Keys
-from noisette.device import batches
 from noisette.device.blind import PrivateKey, PublicKey, checked_code, new_code
+from noisette.survey import batches
 from noisette.survey.campaigns import Campaign
 
 BLIND = COMMUTE | {"tokens": "blind"}

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import httpx
 
 from noisette._retry import decided, pauses
-from noisette.device.batches import MEDIA_TYPE
 from noisette.device.state import Device, Sent
 from noisette.device.wallet import Wallet, written
+from noisette.survey.batches import MEDIA_TYPE
 from noisette.survey.campaigns import Campaign
 
 Result = TypeVar("Result")

@@ -23,12 +23,12 @@ from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
 from noisette.device import wallet
-from noisette.device.batches import TOKEN_BYTES, pack
 from noisette.device.conversation import admit, bearer, hold, post, reason_of, shown, trusted
 from noisette.device.state import question_of
 from noisette.device.tokens import new_secret, token
 from noisette.device.wallet import Wallet, written
 from noisette.guarantees import warn_known_noise
+from noisette.survey.batches import TOKEN_BYTES, pack
 from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from noisette._sqlite import transaction
-from noisette.device.batches import TOKEN_BYTES
+from noisette.survey.batches import TOKEN_BYTES
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS wallet (

@@ -132,6 +132,15 @@ class Layout:
                 sums[code] = tally.count[0], tally.total[0], tally.squares[0]
         return sums
 
+    def by_cell(self, rows: Rows, cells: npt.NDArray[Any] | None) -> dict[int, Sums]:
+        """Sum the rows of each combination of public groups; all are of cell 0 where there are no groups."""
+        if cells is None:
+            return {0: self.tally(rows)}
+        order = np.argsort(cells, kind="stable")
+        ends = np.searchsorted(cells[order], np.arange(self.survey.cells + 1))
+        pairs = ((cell, slice(ends[cell], ends[cell + 1])) for cell in range(self.survey.cells))
+        return {cell: self.tally(rows[order[own]]) for cell, own in pairs if own.start < own.stop}
+
     def nothing(self) -> Sums:
         """Return the sums of no report."""
         return Sums(self, 0, np.zeros(self.size, dtype=np.int64))

@@ -6,7 +6,7 @@ dependencies took FastAPI longer than all that is done here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -17,9 +17,9 @@ from starlette.routing import Route
 
 from noisette._service import read_body
 from noisette.collector.intake import reading as intake
-from noisette.collector.intake.reading import Arrived
 from noisette.collector.intake.writer import Writer
 from noisette.collector.web.telemetry import Metrics
+from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 
 PATH = "/campaigns/{campaign_id}/reports"
@@ -36,7 +36,7 @@ class Reception:
         self,
         find: Callable[[str], Campaign],
         admit: Callable[[Request], None],
-        verify: Callable[[Arrived], None],
+        verify: Callable[[Sequence[Batch]], None],
         writer: Writer,
         metrics: Metrics,
         largest_body: int,
@@ -52,8 +52,8 @@ class Reception:
         campaign = self._find(scope["path_params"]["campaign_id"])
         body = await read_body(request, self._largest)
         small = len(body) <= _SMALL
-        arrived = self.read(campaign, body) if small else await run_in_threadpool(self.read, campaign, body)
-        done = await self._writer.write(arrived)
+        batches = self.read(campaign, body) if small else await run_in_threadpool(self.read, campaign, body)
+        done = await self._writer.write(batches)
         if done.accepted:
             self._metrics.accepted.labels(campaign.id).inc(done.accepted)
         if done.repeated:
@@ -63,11 +63,11 @@ class Reception:
         answer = Response(told, 201 if done.accepted else 200, media_type="application/json")
         await answer(scope, receive, send)
 
-    def read(self, campaign: Campaign, body: bytes) -> Arrived:
+    def read(self, campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
         """Return the reports of a body, or raise `Refused`."""
-        arrived = intake.parse(campaign, body)
-        self._verify(arrived)
-        return arrived
+        batches = intake.parse(campaign, body)
+        self._verify(batches)
+        return batches
 
 
 class Lane:

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from noisette.collector.intake import reading as intake
-from noisette.collector.intake.reading import Arrived
-from noisette.collector.storage.store import Accepted, Refusal, Refused, Store, Submission
+from noisette.collector.intake.reading import outside
+from noisette.collector.storage.store import Accepted, Refusal, Refused, Store
+from noisette.survey.batches import Batch
 
 _MOST = 20_000  # reports in one transaction, unless a single batch has more
 
@@ -18,11 +18,11 @@ Outcome = Accepted | Refused | BaseException
 
 
 class Writer:
-    """Stores what is submitted, many submissions to a transaction, and answers when they are on the disk."""
+    """Stores the batches of bodies, many bodies to a transaction, and answers when they are on the disk."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.SimpleQueue[tuple[Arrived, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Sequence[Batch], asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="noisette-writer", daemon=True)
         self._thread.start()
 
@@ -31,10 +31,10 @@ class Writer:
         self._queue.put(None)
         self._thread.join()
 
-    async def write(self, arrived: Arrived) -> Accepted:
-        """Return when all is on the disk; raise `Refused`, or what went wrong, when nothing is."""
+    async def write(self, body: Sequence[Batch]) -> Accepted:
+        """Return when all of a body is on the disk; raise `Refused`, or what went wrong, when nothing is."""
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.put((arrived, waiting))
+        self._queue.put((body, waiting))
         outcome: Accepted | BaseException = await waiting
         if isinstance(outcome, BaseException):
             raise outcome
@@ -42,7 +42,7 @@ class Writer:
 
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
-            taken, size, ended = [first], first[0].size, False
+            taken, size, ended = [first], sum(map(len, first[0])), False
             while size < _MOST and not ended:
                 try:
                     more = self._queue.get_nowait()
@@ -52,8 +52,8 @@ class Writer:
                     ended = True
                 else:
                     taken.append(more)
-                    size += more[0].size
-            outcomes = store_all(self._store, [arrived for arrived, _ in taken])
+                    size += sum(map(len, more[0]))
+            outcomes = store_all(self._store, [body for body, _ in taken])
             loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Outcome]]] = {}
             for (_, waiting), outcome in zip(taken, outcomes, strict=True):
                 loops.setdefault(waiting.get_loop(), []).append((waiting, outcome))
@@ -69,26 +69,14 @@ def _answer(answers: list[tuple[asyncio.Future[Any], Outcome]]) -> None:
             waiting.set_result(outcome)
 
 
-def store_all(store: Store, arrived: Sequence[Arrived]) -> list[Outcome]:
-    """Store what is sound of all that arrived, and tell for each how it fared."""
-    settled = intake.settle(arrived)
-    sound = {place: one for place, one in enumerate(settled) if isinstance(one, Submission)}
-    outcomes: list[Any] = list(settled)
-    for place, outcome in zip(sound, _stored(store, list(sound.values())), strict=True):
-        outcomes[place] = outcome
-    return outcomes
-
-
-def _stored(store: Store, submissions: list[Submission]) -> list[Outcome]:
-    """Store submissions together; one that cannot be summed is found by trying each by itself."""
-    if not submissions:
-        return []
+def store_all(store: Store, bodies: Sequence[Sequence[Batch]]) -> list[Outcome]:
+    """Store bodies together and tell for each how it fared; one that cannot be summed is found by trying each alone."""
     try:
-        return list(store.accept(submissions))
+        return list(store.accept(bodies))
     except (TypeError, ValueError, OverflowError):
-        if len(submissions) > 1:
-            return [outcome for one in submissions for outcome in _stored(store, [one])]
+        if len(bodies) > 1:
+            return [outcome for one in bodies for outcome in store_all(store, [one])]
         full = Refusal(0, "overflow", "The sums of this campaign no longer fit 64 bits. Ask again under another id.")
-        return [Refused(intake.outside(submissions[0]) or [full])]
+        return [Refused(outside(bodies[0]) or [full])]
     except Exception as error:  # the database: whoever asked is told, and the thread goes on
-        return [error] * len(submissions)
+        return [error] * len(bodies)

@@ -35,7 +35,7 @@ def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: boo
     if grow and users and (not points or users > points[-1][0] * _GROWTH):
         row = {"campaign": campaign.id, "period": period, "users": users}
         with store.writing() as connection:
-            tables.insert_new(connection, table, row | {"errors": np.asarray(errors, dtype="<f8").tobytes()})
+            store.database.insert_new(connection, table, row | {"errors": np.asarray(errors, dtype="<f8").tobytes()})
             if len(points) >= _LONGEST:
                 left_out = [count for count, _ in points[1::2]]
                 connection.execute(sa.delete(table).where(own, table.c.users.in_(left_out)))

@@ -13,7 +13,6 @@ from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from noisette._service import Observed, Problem, answers
@@ -24,6 +23,7 @@ from noisette.collector.intake.shuffled import Shuffled, add_shuffled, closed
 from noisette.collector.intake.writer import Writer
 from noisette.collector.results import exports
 from noisette.collector.results.estimates import Query, estimates
+from noisette.collector.storage.database import DatabaseFailure
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
 from noisette.collector.web.keys import Keys
@@ -260,8 +260,8 @@ def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
             metrics.rejected.labels(one.reason).inc()
         return _refusals(error.refusals)
 
-    @app.exception_handler(SQLAlchemyError)
-    async def database(_: Request, error: SQLAlchemyError) -> Response:
+    @app.exception_handler(DatabaseFailure)
+    async def database(_: Request, error: DatabaseFailure) -> Response:
         log.error("database", extra={"told": {"error": type(error).__name__}})
         metrics.rejected.labels("unavailable").inc()
         told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
