@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -111,10 +111,18 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
 
 
-def names_of(package: str, *homes: str, first: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package some of whose public names have moved; ``first`` finds its own."""
+def names_of(
+    package: str, *homes: str, first: Callable[[str], Any] | None = None, renamed: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a package some of whose public names have moved to ``homes``, or are ``renamed``.
+
+    ``first`` finds the names that the package has itself.
+    """
 
     def find(name: str) -> Any:
+        if new := (renamed or {}).get(name):
+            _warn(f"{package}.{name}", f"{package}.{new}")
+            return getattr(importlib.import_module(package), new)
         if first is not None:
             try:
                 return first(name)

@@ -7,9 +7,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from noisette.federated import Aggregator, Channel, Layout, Norm, Ranges, RejectedReport, TooFew, enhanced
+from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges, RejectedReport, TooFew, enhanced
 
-LAYOUT = Layout.of(np.zeros(40))
+LAYOUT = ModelLayout.of(np.zeros(40))
 CHANNEL = Channel("adaptive-duchi", LAYOUT, Ranges(0.0, 0.5), budget=2.0)
 
 
@@ -130,7 +130,7 @@ def test_blocks_of_another_model_are_refused(name, clip, start, width):
 
 
 def test_memory_does_not_grow_with_clients():
-    layout = Layout.of(np.zeros(20_000))
+    layout = ModelLayout.of(np.zeros(20_000))
     channel = Channel("privunit-g", layout, Norm(1.0), budget=8.0)
     update = np.zeros(layout.dims)
 
@@ -148,7 +148,7 @@ def test_memory_does_not_grow_with_clients():
 
 
 def test_shrinking_lowers_the_error_of_a_quiet_layer_and_leaves_small_layers_alone():
-    layout = Layout(("large", "tiny"), ((2000,), (3,)))
+    layout = ModelLayout(("large", "tiny"), ((2000,), (3,)))
     channel = Channel("privunit-g", layout, Norm(1.0), budget=4.0)
     aggregator = Aggregator(channel)
     update = np.zeros(layout.dims)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.shuffler.by_hand import open_by_hand
 from tests.shuffler.helpers import KEY, LAYOUT, post_of
 
-from noisette.shuffler import Clients, Layout, PublicKey, Round, ServerKey, new_secret
+from noisette.shuffler import Clients, PacketLayout, PublicKey, Round, ServerKey, new_secret
 from noisette.shuffler.clients import CLIENT, POST, SIGNATURE, Forged, enrol, read_credentials, sign
 from noisette.shuffler.sealing import OVERHEAD, CannotOpen
 from noisette.shuffler.wire import Frame, Malformed
@@ -76,7 +76,7 @@ def test_labels_of_different_rounds_differ() -> None:
 
 @given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**32 - 1))
 def test_blocks_are_a_partition(dims: int, batch: int, seed: int) -> None:
-    layout = Layout(dims, batch)
+    layout = PacketLayout(dims, batch)
     values = np.random.default_rng(seed).normal(size=dims)
     payloads = layout.split(values)
     assert len(payloads) == layout.blocks
@@ -95,7 +95,7 @@ def test_values_that_cannot_be_sent(values: object) -> None:
 @pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (-1, 1), (1.5, 1), (True, 1)])
 def test_bad_layouts(sizes: tuple[int, int]) -> None:
     with pytest.raises((TypeError, ValueError), match="Expected"):
-        Layout(*sizes)
+        PacketLayout(*sizes)
 
 
 def test_frames_go_there_and_back() -> None:

@@ -30,7 +30,7 @@ _USUAL = 32.0  # logs are sums of terms up to this size, which err as much where
 
 
 @runtime_checkable
-class Graded(Protocol):
+class CutIntoLevels(Protocol):
     """A mechanism that cuts its interval into levels at ``edges``; an input that names its level is (value, level)."""
 
     @property
@@ -115,7 +115,7 @@ def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[flo
     [3.5435, 2.3927, 2.3554]
     """
     slack = _validate.delta(delta)
-    if not isinstance(mechanism, Graded):
+    if not isinstance(mechanism, CutIntoLevels):
         raise TypeError(
             f"Expected a mechanism with levels, got {type(mechanism).__name__}: take exact_epsilon instead."
         )
@@ -134,7 +134,7 @@ def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[flo
     return tuple(tuple(entry(between[i, j]) for j in size) for i in size)
 
 
-def _level(mechanism: Graded, x: Any) -> int:
+def _level(mechanism: CutIntoLevels, x: Any) -> int:
     """Return the level of an input."""
     named = np.asarray(x, dtype=float)
     return int(named[-1]) if named.ndim else int(np.searchsorted(mechanism.edges[1:-1], named, side="right"))

@@ -45,11 +45,16 @@ CREATE TABLE IF NOT EXISTS queue (
 
 @dataclass(frozen=True)
 class Sent:
-    """How many reports of this device have reached the collector, were refused by it, and still wait."""
+    """How many reports of a device or a gateway have reached the collector, were refused by it, and still wait."""
 
     sent: int
     refused: int
     waiting: int
+
+    @property
+    def reports(self) -> int:
+        """All reports that were made."""
+        return self.sent + self.refused + self.waiting
 
 
 class Device:

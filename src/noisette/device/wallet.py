@@ -42,10 +42,10 @@ class Wallet:
 
     def blind(self, campaign: str, period: str, modulus: str) -> str:
         """Return this period's token as the collector may see it: made once, however often it is asked to sign."""
-        from noisette.device.blind import PublicKey
+        from noisette.device.blind import VerifyingKey
 
         own = secrets.token_bytes(TOKEN_BYTES)
-        blinded, inverse = PublicKey(int(modulus, 16)).blind(own)
+        blinded, inverse = VerifyingKey(int(modulus, 16)).blind(own)
         place = (self.owner, campaign, period)
         row = (*place, own, modulus, blinded, str(inverse))
         with transaction(self.path) as database:
@@ -57,13 +57,13 @@ class Wallet:
 
     def unblind(self, campaign: str, period: str, signed: str) -> None:
         """Take the blinding off a signature and keep it, or raise if it is not the collector's."""
-        from noisette.device.blind import PublicKey
+        from noisette.device.blind import VerifyingKey
 
         place = (self.owner, campaign, period)
         with transaction(self.path) as database:
             query = f"SELECT token, modulus, inverse FROM wallet {_PLACE}"
             own, modulus, inverse = database.execute(query, place).fetchone()
-            signature = PublicKey(int(modulus, 16)).finish(own, base64.b64decode(signed), int(inverse))
+            signature = VerifyingKey(int(modulus, 16)).finish(own, base64.b64decode(signed), int(inverse))
             database.execute(f"UPDATE wallet SET signature = ? {_PLACE}", (signature, *place))
 
 

@@ -15,14 +15,14 @@ _VALUE = np.dtype("<f8")
 
 
 @dataclass(frozen=True)
-class Layout:
+class PacketLayout:
     """The public partition of ``dims`` positions into blocks of ``batch``: block b holds positions b * batch and on.
 
     All clients use the same partition, so that packets of one block are alike but for their values. The values of a
     block stay together: whoever opens a packet knows that they come from one client. Every packet has the same size;
     the last block is filled up with zeros, which are cut off again.
 
-    >>> layout = Layout(dims=5, batch=2)
+    >>> layout = PacketLayout(dims=5, batch=2)
     >>> layout.blocks, layout.packet_bytes
     (3, 16)
     >>> payloads = layout.split([0.0, 1.0, 2.0, 3.0, 4.0])

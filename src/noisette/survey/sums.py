@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
-from noisette.enhancement.channel import Channel, places_of, report_edges
+from noisette.enhancement.channel import BinnedChannel, places_of, report_edges
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.survey.questions import Question
 from noisette.survey.sections import Section
@@ -41,9 +41,9 @@ class Binned:
     edges: FloatArray | None
 
     @cached_property
-    def channel(self) -> Channel:
+    def channel(self) -> BinnedChannel:
         """How the number's bins and those of its reports go together; takes up to a second when first used."""
-        return Channel.of(self.mechanism, bins=BINS)
+        return BinnedChannel.of(self.mechanism, bins=BINS)
 
     @property
     def bins(self) -> int:

@@ -85,9 +85,9 @@ class Survey:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if not self.sections:
-            from noisette.survey.choosing import Budget, choose  # a device chooses nothing
+            from noisette.survey.choosing import Allowance, choose  # a device chooses nothing
 
-            budget = Budget(self.epsilon, self.delta, self.users or _USUAL_USERS)
+            budget = Allowance(self.epsilon, self.delta, self.users or _USUAL_USERS)
             made = choose(questions, budget, checked["mechanism"], checked["report"], checked["breakdown"])
             object.__setattr__(self, "sections", made)
 

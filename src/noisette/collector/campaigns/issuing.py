@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from noisette._service import Problem
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.device import blind
-from noisette.device.blind import PrivateKey, PublicKey
+from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import check_period
@@ -36,10 +36,10 @@ class Issuer:
 
     def __init__(self, store: Store, secret: str | None) -> None:
         self._store, self._secret = store, secret
-        self._keys: dict[tuple[str, str], PrivateKey] = {}
+        self._keys: dict[tuple[str, str], SigningKey] = {}
         self._lock = threading.Lock()
 
-    def key(self, campaign: Campaign, period: str) -> PrivateKey:
+    def key(self, campaign: Campaign, period: str) -> SigningKey:
         """Return the key of a period that has begun."""
         check_period(campaign.period, period)
         with self._lock:
@@ -47,8 +47,8 @@ class Issuer:
                 self._keys[campaign.id, period] = self._stored(campaign, period)
             return self._keys[campaign.id, period]
 
-    def _stored(self, campaign: Campaign, period: str) -> PrivateKey:
-        return PrivateKey(self._store.signing_key(campaign, period, lambda: PrivateKey.new().pem))
+    def _stored(self, campaign: Campaign, period: str) -> SigningKey:
+        return SigningKey(self._store.signing_key(campaign, period, lambda: SigningKey.new().pem))
 
     def sign(self, campaign: Campaign, asked: Asked) -> bytes:
         """Sign a blinded token, once for each code and period; the same one again gets the same signature."""
@@ -102,7 +102,7 @@ def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any
         """Return the modulus that tokens of a period are verified with, for devices to compare with each other's."""
         campaign = blinding(campaign_id)
         try:
-            public: PublicKey = issuer.key(campaign, period).public
+            public: VerifyingKey = issuer.key(campaign, period).public
         except ValueError as error:
             raise Problem(422, "bad-query", str(error)) from error
         return {"modulus": format(public.modulus, "x"), "exponent": "10001"}
