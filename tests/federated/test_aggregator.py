@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges, RejectedReport, TooFew, enhanced
+from noisette.shuffler import InProcess
+from noisette.shuffler.sealing import OVERHEAD
 
 LAYOUT = ModelLayout.of(np.zeros(40))
 CHANNEL = Channel("adaptive-duchi", LAYOUT, Ranges(0.0, 0.5), budget=2.0)
@@ -78,6 +80,36 @@ def test_blocks_without_origin_give_the_same_mean():
     bags.add_block(30, rng.permutation(reports[:, 30:]))
     assert bags.estimate().value == pytest.approx(whole.estimate().value)
     assert bags.estimate().std_error == pytest.approx(whole.estimate().std_error)
+
+
+@pytest.mark.parametrize(
+    ("name", "clip", "size"),
+    [
+        ("adaptive-duchi", Ranges(0.0, 0.5), 2),  # bits: twelve weights in two bytes
+        ("laplace", Ranges(0.0, 0.5), 24),  # integers of 16 bits
+        ("privunit-g", Norm(1.0), 80),  # one answer about all 40 weights
+    ],
+)
+def test_reports_keep_their_compact_form_through_a_shuffler(name, clip, size):
+    """What a shuffler stores is as small as what a client sends, and the server reads the same numbers to the bit."""
+    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    packets = channel.packets(12)
+    assert packets.packet_bytes == size
+    sent = [channel.privatize(np.zeros(40), rng=k).payload for k in range(4)]
+    reports = np.stack([channel.unpack(payload) for payload in sent])
+    aggregator = Aggregator(channel)
+    with InProcess(minimum=4) as process:
+        for client, payload in enumerate(sent):
+            process.sender(str(client)).send(channel.codes(payload), packets, context="run", number=1)
+        stored = process.shuffler.next_batch() if process.shuffler.release() else None
+        assert stored.frame.packet_bytes == size + OVERHEAD
+        process.deliver()
+        for one in process.receipt.read("run", 1, packets, process.key):
+            assert one.values.dtype.itemsize == (1 if packets.kind == "bit" else 2)
+            assert one.rejected + aggregator.add_block(one.position, one.values) == 0
+            own = reports[:, one.position : one.position + one.values.shape[1]]
+            assert np.array_equal(np.sort(channel.values(one.values), axis=0), np.sort(own, axis=0))
+    assert aggregator.counted == 4
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from noisette.federated import wire
 from noisette.federated.clipping import UpdateClip, clip_from
 from noisette.federated.families import Family, family
 from noisette.federated.layout import Arrays, ModelLayout
+from noisette.shuffler import PacketLayout
 
 
 class RejectedReport(ValueError):
@@ -154,6 +155,26 @@ class Channel:
         report = np.asarray(packed * support.step, dtype=np.float64)
         sure = kind == np.int16 and wire.possible(report, support)
         return report if sure else self._checked(report)
+
+    def packets(self, batch: int) -> PacketLayout:
+        """Return how reports are cut for a shuffler: each weight as it travels, a mechanism's whole answer in one."""
+        dims = self.layout.dims
+        kind = "bit" if self._ends is not None else self._arriving[1].name
+        return PacketLayout(dims, min(batch, dims) if self.answers > 1 else dims, kind)
+
+    def codes(self, payload: Any) -> npt.NDArray[Any]:
+        """Return what travels about each weight, which a payload of this channel holds: a bit, or a number as it is."""
+        packed = np.asarray(payload)
+        return packed if self._ends is None else np.unpackbits(packed, count=self.layout.dims)
+
+    def values(self, codes: npt.NDArray[Any]) -> FloatArray:
+        """Return the numbers that codes of any shape stand for; whether a report can hold them is still to see."""
+        support, kind = self._arriving
+        if codes.dtype != kind or kind.kind == "f":
+            return _validate.reals(codes, "rows")
+        if self._ends is not None:
+            return np.asarray(self._ends).take(codes, mode="clip")
+        return np.asarray(codes * support.step, dtype=np.float64)
 
     def _checked(self, report: FloatArray) -> FloatArray:
         """Refuse a report that the mechanism cannot have sent."""

@@ -58,7 +58,8 @@ class Simulated:
         self, node: int, payload: Any, channel: Channel, packets: PacketLayout, context: str, number: int
     ) -> None:
         """Seal a report as its client would, and post it to the shuffler."""
-        self.process.sender(str(node)).send(channel.unpack(payload), packets, context=context, number=number)
+        channel.unpack(payload)  # refuses what no client can have sent
+        self.process.sender(str(node)).send(channel.codes(payload), packets, context=context, number=number)
 
     def collect(self, packets: PacketLayout, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
         """Mix and open what was posted."""

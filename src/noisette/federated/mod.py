@@ -30,7 +30,6 @@ from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Placement, Terms
 from noisette.guarantees import PrivacyWarning
-from noisette.shuffler import PacketLayout
 
 TERMS = "noisette"  # key of the terms in the server's config
 REPORT = "report"  # name of the array that holds a report
@@ -213,11 +212,11 @@ class LocalPrivacy:
     def _post(self, asked: _Request, desk: Desk, payload: Any, context: Context, elapsed: float) -> None:
         """Send a report through the shuffler."""
         assert self.shuffler is not None
-        channel, dims = desk.channel, desk.layout.dims
+        channel = desk.channel
         with _Otherwise(NOT_SENT), self.shuffler(context) as sender:
             sender.send(
-                channel.unpack(payload),
-                PacketLayout(dims, min(desk.terms.batch, dims) if channel.answers > 1 else dims),
+                channel.codes(payload),
+                channel.packets(desk.terms.batch),
                 context=desk.run,
                 number=asked.number,
                 spread=asked.spread,

@@ -314,9 +314,7 @@ class PrivateFedAvg(FedAvg):
 
     @property
     def _packets(self) -> PacketLayout:
-        run = self.run
-        batch = run.terms.batch if run.terms.channel(run.layout).answers > 1 else run.layout.dims
-        return PacketLayout(run.layout.dims, min(batch, run.layout.dims))
+        return self.run.terms.channel(self.run.layout).packets(self.run.terms.batch)
 
     def _mixed(self, number: int, aggregator: Aggregator) -> int:
         """Add what the shuffler brings; return how many packets nobody can have sent."""

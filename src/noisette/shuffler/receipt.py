@@ -8,9 +8,11 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
 
 from noisette import _validate
-from noisette._validate import FloatArray
 from noisette.shuffler._database import Database
 from noisette.shuffler.layout import PacketLayout
 from noisette.shuffler.sealing import OVERHEAD, CannotOpen, ServerKey
@@ -49,11 +51,14 @@ _ROWS_BYTES = 2**22  # packets that are opened at a time
 
 @dataclass(frozen=True)
 class Fragments:
-    """Values of one block of positions, a row a client in random order, and how many packets could not be opened."""
+    """Values of one block of positions, a row a client in random order, and how many packets could not be opened.
+
+    Values are in the type that they travel in.
+    """
 
     block: int
     position: int
-    values: FloatArray
+    values: npt.NDArray[Any]
     rejected: int
 
 
