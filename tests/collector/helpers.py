@@ -20,8 +20,8 @@ import uvicorn
 from noisette._service import listen, server
 from noisette.collector import Store, create_app
 from noisette.collector.intake.reading import parse
+from noisette.collector.intake.reception import store_all
 from noisette.collector.intake.shuffled import Shuffled
-from noisette.collector.intake.writer import store_all
 from noisette.collector.storage import tables
 from noisette.collector.storage.store import Accepted
 from noisette.collector.web.keys import Keys

@@ -17,7 +17,7 @@ from tests.collector.helpers import COMMUTE, accept, arrived, entries, entry, re
 from tests.collector.postgres import Postgres
 
 from noisette.collector import Store
-from noisette.collector.intake.writer import store_all
+from noisette.collector.intake.reception import store_all
 from noisette.collector.storage import tables
 from noisette.collector.storage.database import open_database
 from noisette.collector.storage.sqlite import SqliteDatabase, insert_in_tree

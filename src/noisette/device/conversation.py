@@ -13,7 +13,7 @@ import httpx
 
 from noisette._retry import decided, pauses
 from noisette.device.state import Device, Sent
-from noisette.device.wallet import Wallet, written
+from noisette.device.tokens import Wallet, written
 from noisette.survey.batches import MEDIA_TYPE
 from noisette.survey.campaigns import Campaign
 

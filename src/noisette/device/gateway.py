@@ -21,11 +21,9 @@ import numpy.typing as npt
 from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
-from noisette.device import wallet
 from noisette.device.conversation import admit, bearer, hold, post, reason_of, shown, trusted
 from noisette.device.state import Sent, question_of
-from noisette.device.tokens import new_secret, token
-from noisette.device.wallet import Wallet, written
+from noisette.device.tokens import WALLET, Wallet, new_secret, token, written
 from noisette.guarantees import warn_known_noise
 from noisette.survey.batches import TOKEN_BYTES, pack
 from noisette.survey.campaigns import VERSION, Campaign
@@ -94,7 +92,7 @@ class Gateway:
         self._ledger = Ledger(home / "budget.db")
         self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
         with transaction(self._path) as database:
-            for statement in (*_SCHEMA.split(";\n"), wallet.SCHEMA):
+            for statement in (*_SCHEMA.split(";\n"), WALLET):
                 database.execute(statement)
             if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
                 database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))

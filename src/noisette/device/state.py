@@ -16,9 +16,7 @@ from typing import Any
 from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
-from noisette.device import wallet
-from noisette.device.tokens import new_secret, token
-from noisette.device.wallet import Wallet
+from noisette.device.tokens import WALLET, Wallet, new_secret, token
 from noisette.guarantees import warn_known_noise
 from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
@@ -68,7 +66,7 @@ class Device:
         self._path = home / "answers.db"
         self.wallet = Wallet(self._path)
         with self._open() as database:
-            for statement in (*_SCHEMA.split(";\n"), wallet.SCHEMA):
+            for statement in (*_SCHEMA.split(";\n"), WALLET):
                 database.execute(statement)
             if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
                 database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))

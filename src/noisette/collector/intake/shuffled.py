@@ -15,7 +15,7 @@ from noisette import _validate
 from noisette._service import Problem, answers, read_body
 from noisette._terminal import to_json
 from noisette.accounting import shuffled as amplified
-from noisette.collector.intake.writer import Writer
+from noisette.collector.intake.reception import Writer
 from noisette.collector.storage.store import Accepted, Refusal, Refused
 from noisette.collector.web.telemetry import Metrics
 from noisette.guarantees import Guarantee

@@ -18,9 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from noisette._service import Observed, Problem, answers
 from noisette._terminal import to_json
 from noisette.collector.campaigns.issuing import Issuer, add_tokens
-from noisette.collector.intake.reception import Reception, add_reception
+from noisette.collector.intake.reception import Reception, Writer, add_reception
 from noisette.collector.intake.shuffled import Shuffled, add_shuffled, closed
-from noisette.collector.intake.writer import Writer
 from noisette.collector.results import exports
 from noisette.collector.results.estimates import Query, estimates
 from noisette.collector.storage.database import DatabaseFailure
