@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from tests.collector import blind_vectors, seal_vectors
 from tests.collector.vectors import FILE, vectors
 
-from noisette.device.blind import VerifyingKey, SigningKey
+from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.domains import Categorical
 from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 

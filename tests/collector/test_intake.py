@@ -13,6 +13,7 @@ from tests.collector.helpers import COMMUTE, PERSON, entry
 from noisette.collector.intake.reading import outside, parse
 from noisette.collector.storage.store import Refusal, Refused
 from noisette.survey.campaigns import Campaign
+from noisette.survey.survey import Survey
 
 CAMPAIGNS = [
     Campaign.from_dict(COMMUTE),
@@ -81,6 +82,6 @@ def test_a_crash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise IndexError("not a refusal")
 
-    monkeypatch.setattr(Campaign, "rows", broken)
+    monkeypatch.setattr(Survey, "rows", broken)
     with pytest.raises(IndexError):
         _outcome(CAMPAIGNS[0], json.dumps({"version": 1} | entry([[0, 1.0]])).encode())

@@ -106,7 +106,7 @@ class Device:
     def answer(self, campaign: Campaign, values: Mapping[str, Any], *, group: str | None, clip: bool, rng: Rng) -> bool:
         """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new."""
         warn_known_noise(rng)
-        campaign.encode(values, clip=clip)  # a wrong value is an error before anything is debited
+        campaign.survey.encode(values, clip=clip)  # a wrong value is an error before anything is debited
         check_group(campaign, group)
         period = period_at(campaign.period)
         question = question_of(campaign, period)
@@ -122,7 +122,7 @@ class Device:
         if is_new:
             # A debit without a report is one whose report was never written, and so never sent: it may be made now.
             self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
-            report = json.dumps(campaign.privatize(values, clip=clip, rng=rng), separators=(",", ":"))
+            report = json.dumps(campaign.survey.answer(values, clip=clip, rng=rng), separators=(",", ":"))
         with self._open() as database:
             if is_new:  # of two that answer at the same time one is written, and only that one is ever sent
                 written = database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))

@@ -120,7 +120,7 @@ def _unpacked(campaign: Campaign, body: bytes) -> Batch:
 def _batches(campaign: Campaign, entries: Sequence[Entry]) -> tuple[Batch, ...]:
     """Turn entries into a batch for each period."""
     try:
-        rows = campaign.rows([entry.report for entry in entries])
+        rows = campaign.survey.rows([entry.report for entry in entries])
     except (TypeError, ValueError, OverflowError) as error:
         raise Refused(_impossible(campaign, entries)) from error
     tokens = np.frombuffer(bytes.fromhex("".join([entry.token[:32] for entry in entries])), np.uint8).reshape(-1, 16)
