@@ -85,8 +85,8 @@ def run_ours(database: str) -> None:
     """Serve the collector on a free port, and print which."""
     from noisette._service import listen, run
     from noisette.collector import Store, create_app
-    from noisette.collector.web.keys import Keys
-    from noisette.collector.web.telemetry import log
+    from noisette.collector.telemetry import log
+    from noisette.collector.web.access import Keys
 
     app = create_app([Campaign.from_dict(CAMPAIGN)], Store(database), Keys({"device": [KEY]}), rate=None)
     bound = listen("127.0.0.1", 0)

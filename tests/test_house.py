@@ -102,7 +102,7 @@ def _drawing() -> list[tuple[list[str], set[str]]]:
 
 def test_the_drawing_is_the_layers_contract() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    contract = settings["tool"]["importlinter"]["contracts"][0]
     layers = [[name.strip(" ()") for name in layer.split("|")] for layer in reversed(contract["layers"])]
     drawn = [[name.rstrip("/") for name in names] for names, _ in _drawing()]
     assert [sorted(names) for names in drawn[: len(layers)]] == [sorted(names) for names in layers]

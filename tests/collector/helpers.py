@@ -24,7 +24,7 @@ from noisette.collector.intake.reception import store_all
 from noisette.collector.intake.shuffled import Shuffled
 from noisette.collector.storage import tables
 from noisette.collector.storage.store import Accepted
-from noisette.collector.web.keys import Keys
+from noisette.collector.web.access import Keys
 from noisette.shuffler import Clients, ServerKey, Shuffler, new_secret
 from noisette.shuffler import create_app as create_shuffler
 from noisette.shuffler.receiver import PATH

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, auth, entry, known_keys, running
 
 from noisette.collector import Store, create_app
-from noisette.collector.web.keys import Keys
+from noisette.collector.web.access import Keys
 from noisette.device.blind import SigningKey, VerifyingKey, checked_code, new_code
 from noisette.survey import batches
 from noisette.survey.campaigns import Campaign

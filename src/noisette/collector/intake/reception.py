@@ -23,7 +23,7 @@ from noisette._service import read_body
 from noisette.collector.intake import reading as intake
 from noisette.collector.intake.reading import outside
 from noisette.collector.storage.store import Accepted, Refusal, Refused, Store
-from noisette.collector.web.telemetry import Metrics
+from noisette.collector.telemetry import Metrics
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 

@@ -17,7 +17,7 @@ from noisette._terminal import to_json
 from noisette.accounting import shuffled as amplified
 from noisette.collector.intake.reception import Writer
 from noisette.collector.storage.store import Accepted, Refusal, Refused
-from noisette.collector.web.telemetry import Metrics
+from noisette.collector.telemetry import Metrics
 from noisette.guarantees import Guarantee
 from noisette.shuffler.clients import Clients, Forged
 from noisette.shuffler.receiver import PATH

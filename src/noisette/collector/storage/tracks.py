@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from noisette.collector.storage import tables
 from noisette.collector.storage.store import Store
-from noisette.collector.web.telemetry import log
+from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 

@@ -25,11 +25,10 @@ from noisette.collector.results.estimates import Query, estimates
 from noisette.collector.storage.database import DatabaseFailure
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
-from noisette.collector.web.keys import Keys
-from noisette.collector.web.limits import RateLimit
+from noisette.collector.telemetry import Metrics, log
+from noisette.collector.web.access import Keys, RateLimit
 from noisette.collector.web.pages import add_pages
 from noisette.collector.web.planpage import HEADERS, plan_page
-from noisette.collector.web.telemetry import Metrics, log
 from noisette.enhancement import METHODS
 from noisette.survey.campaigns import Campaign
 from noisette.survey.distributions import Shapes
