@@ -47,7 +47,7 @@ from tests.collector.helpers import COMMUTE
 from tests.collector.postgres import Postgres, found
 
 from collector_page import record
-from noisette.device import batches
+from noisette.survey import batches
 from noisette.survey.campaigns import Campaign
 
 CAMPAIGN: dict[str, Any] = COMMUTE | {"users": 1_000_000}
@@ -85,8 +85,8 @@ def run_ours(database: str) -> None:
     """Serve the collector on a free port, and print which."""
     from noisette._service import listen, run
     from noisette.collector import Store, create_app
-    from noisette.collector.web.keys import Keys
-    from noisette.collector.web.telemetry import log
+    from noisette.collector.telemetry import log
+    from noisette.collector.web.access import Keys
 
     app = create_app([Campaign.from_dict(CAMPAIGN)], Store(database), Keys({"device": [KEY]}), rate=None)
     bound = listen("127.0.0.1", 0)
@@ -100,13 +100,13 @@ def run_bare(database: str) -> None:
     import uvicorn
 
     from noisette._service import listen
-    from noisette.collector.storage.tables import open_engine
+    from noisette.collector.storage.database import open_database
 
-    engine = open_engine(database, writes=True)
+    opened = open_database(database)
     table = sa.Table(
         "bare", sa.MetaData(), sa.Column("n", sa.Integer, primary_key=True), sa.Column("body", sa.LargeBinary)
     )
-    with engine.begin() as connection:
+    with opened.writing() as connection:
         table.create(connection, checkfirst=True)
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -115,7 +115,7 @@ def run_bare(database: str) -> None:
             taken = [waiting.get()]
             while not waiting.empty():
                 taken.append(waiting.get())
-            with engine.begin() as connection:
+            with opened.writing() as connection:
                 connection.execute(sa.insert(table), [{"body": body} for body, _, _ in taken])
             taken[0][2].call_soon_threadsafe(lambda done=taken: [one.set_result(None) for _, one, _ in done])
 

@@ -33,7 +33,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 import noisette as nz
-from noisette.federated import Aggregator, Channel, Layout, Norm, Ranges
+from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.simulation import logged
 from noisette.federated.strategy import PrivateFedAvg
@@ -74,7 +74,7 @@ def model(weights: int) -> ArrayRecord:
 def local_dp(weights: int, rounds: int) -> LocalDpMod:
     """Return Flower's mod with the noise of ours: its sensitivity is chosen so that its formula gives our sigma."""
     mu = nz.accounting.gdp_mu(EPSILON, DELTA) / np.sqrt(rounds)
-    sigma = Channel("tensor-gaussian", Layout.of(np.zeros(weights)), Norm(1.0), mu).whole.sigma
+    sigma = Channel("tensor-gaussian", ModelLayout.of(np.zeros(weights)), Norm(1.0), mu).whole.sigma
     return LocalDpMod(1.0, float(sigma) * EPSILON / np.sqrt(2 * np.log(1.25 / DELTA)), EPSILON, DELTA)
 
 
@@ -153,7 +153,7 @@ def simulated(clients: int, rounds: int = ROUNDS) -> dict[str, list[list[float]]
 
 def privatising(weights: int, repeats: int = 3) -> dict[str, float]:
     """Return the CPU seconds that it takes to clip, privatise and pack an update, by mechanism: the least of some."""
-    layout = Layout.of(np.zeros(weights))
+    layout = ModelLayout.of(np.zeros(weights))
     update = np.random.default_rng(7).normal(0, 1 / np.sqrt(weights), weights)
     ranges = Ranges(0.0, 3 / np.sqrt(weights))
     terms = {"adaptive-duchi": (ranges, 1.0), "privunit-g": (Norm(1.0), EPSILON)}
@@ -173,7 +173,7 @@ def privatising(weights: int, repeats: int = 3) -> dict[str, float]:
 
 def scaling(numbers: list[int], weights: int) -> list[tuple[int, float, float]]:
     """Return clients, CPU seconds of both sides of a round, and the server's peak memory in MB."""
-    layout = Layout.of(np.zeros(weights))
+    layout = ModelLayout.of(np.zeros(weights))
     channel, update = Channel("privunit-g", layout, Norm(1.0), EPSILON), np.full(weights, 1e-3)
     channel.privatize(update)
     rows = []

@@ -1,10 +1,11 @@
-"""What the whole project does in one place only: try again, write a file whole, write to SQLite."""
+"""The house: its drawing is true, and what the project does in one place only is done there."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
 import stat
+import tomllib
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from noisette._retry import decided, pauses
 from noisette._sqlite import connect, transaction
 
 SOURCE = Path(noisette.__file__).parent
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,7 @@ SOURCE = Path(noisette.__file__).parent
     [
         (r"os\.replace\(|\b(?:partial|draft|part)\.replace\(|O_TMPFILE|mkstemp", {"_files.py"}),
         (r"sqlite3\.connect\(", {"_sqlite.py"}),
-        (r"BEGIN IMMEDIATE", {"_sqlite.py", "collector/storage/tables.py"}),  # SQLAlchemy begins its own
+        (r"BEGIN IMMEDIATE", {"_sqlite.py", "collector/storage/sqlite.py"}),  # SQLAlchemy begins its own
         (r"\b408\b|random\.uniform\(0\.5, 1", {"_retry.py"}),
     ],
 )
@@ -78,3 +80,49 @@ def test_whole_file_of_its_owner(tmp_path: Path) -> None:
         stream.writelines([b"two", None])  # type: ignore[list-item]
     assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode)) == (b"one", 0o600)
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_one_seam_before_the_databases() -> None:
+    """SQLAlchemy is spoken in the storage alone, and there only two modules know which database it is."""
+    storage = "collector/storage/"
+    imports = re.compile(r"^\s*(?:import|from) sqlalchemy", re.MULTILINE)
+    speak = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if imports.search(file.read_text())}
+    assert all(name.startswith(storage) for name in speak), speak
+    asks = re.compile(r"dialect|psycopg|PRAGMA|exec_driver_sql|isolation_level")
+    know = {name.removeprefix(storage) for name in speak if asks.search((SOURCE / name).read_text())}
+    assert know == {"sqlite.py", "postgres.py"}
+
+
+def _drawing() -> list[tuple[list[str], set[str]]]:
+    """Return the lines of the drawings in CONTRIBUTING.md: modules, and the rooms that are named beside them."""
+    chapter = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## The house")[2].partition("\n## ")[0]
+    lines = [re.fullmatch(r"    (\S+(?: \S+)*)  +(\S.*)", line) for line in chapter.splitlines()]
+    return [(line[1].split(), set(re.findall(r"(\w+)/[:, ]", line[2] + " "))) for line in lines if line]
+
+
+def test_the_drawing_is_the_layers_contract() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = settings["tool"]["importlinter"]["contracts"][0]
+    layers = [[name.strip(" ()") for name in layer.split("|")] for layer in reversed(contract["layers"])]
+    drawn = [[name.rstrip("/") for name in names] for names, _ in _drawing()]
+    assert [sorted(names) for names in drawn[: len(layers)]] == [sorted(names) for names in layers]
+
+
+def test_the_drawing_is_the_folders() -> None:
+    folders = {
+        path.name: {room.name for room in path.iterdir() if _is_package(room)}
+        for path in SOURCE.iterdir()
+        if _is_package(path)
+    }
+    modules = {path.stem for path in SOURCE.glob("*.py")} - {"__init__"}
+    names = {name for line, _ in _drawing() for name in line}
+    assert names == modules | {f"{name}/" for name in folders}
+    rooms: dict[str, set[str]] = {name: set() for name in folders}
+    for line, shown in _drawing():
+        if len(line) == 1 and line[0].endswith("/"):
+            rooms[line[0].rstrip("/")] |= shown
+    assert rooms == folders
+
+
+def _is_package(path: Path) -> bool:
+    return path.is_dir() and (path / "__init__.py").exists()

@@ -19,7 +19,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from noisette import datasets
-from noisette.federated import Aggregator, Channel, Layout, Ranges, enhanced
+from noisette.federated import Aggregator, Channel, ModelLayout, Ranges, enhanced
 
 Vector = npt.NDArray[np.float64]
 Told = Literal["weights", "update"]
@@ -53,7 +53,7 @@ class Recipe:
 
 
 # what clients tell in a round: through a channel, clipped and without noise, or as it is
-Channels = Callable[[int, Vector, Layout], Channel | Ranges | None]
+Channels = Callable[[int, Vector, ModelLayout], Channel | Ranges | None]
 
 
 def clients(name: str, count: int, *, examples: int, tests: int, seed: int, classes: int | None = None) -> Clients:
@@ -88,7 +88,7 @@ def federate(people: Clients, recipe: Recipe, channels: Channels, *, seed: int) 
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     model = recipe.model()
-    layout = Layout(
+    layout = ModelLayout(
         tuple(name for name, _ in model.named_parameters()),
         tuple(tuple(own.shape) for own in model.parameters()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -14,7 +14,7 @@ from typing import Any
 MOVED: dict[str, str] = {
     "aggregation.graded": "mechanisms.graded.estimation",
     "aggregation.whole": "_files",
-    "collector.batches": "device.batches",
+    "collector.batches": "survey.batches",
     "collector.blind": "device.blind",
     "collector.breakdowns": "survey.breakdowns",
     "collector.choosing": "survey.choosing",
@@ -24,11 +24,11 @@ MOVED: dict[str, str] = {
     "collector.distributions": "survey.distributions",
     "collector.estimates": "collector.results.estimates",
     "collector.exports": "collector.results.exports",
-    "collector.fresh": "collector.storage.fresh",
+    "collector.fresh": "collector.storage.sqlite",
     "collector.gateway": "device.gateway",
     "collector.issuing": "collector.campaigns.issuing",
-    "collector.keys": "collector.web.keys",
-    "collector.limits": "collector.web.limits",
+    "collector.keys": "collector.web.access",
+    "collector.limits": "collector.web.access",
     "collector.local": "_sqlite",
     "collector.migrations": "collector.storage.migrations",
     "collector.pages": "collector.web.pages",
@@ -39,17 +39,16 @@ MOVED: dict[str, str] = {
     "collector.reception": "collector.intake.reception",
     "collector.schema": "survey.questions",
     "collector.sealed": "device.sealed",
-    "collector.seen": "collector.storage.seen",
+    "collector.seen": "collector.storage.database",
     "collector.service": "collector.web.service",
     "collector.shuffled": "collector.intake.shuffled",
     "collector.store": "collector.storage.store",
     "collector.sums": "survey.sums",
     "collector.tables": "collector.storage.tables",
-    "collector.telemetry": "collector.web.telemetry",
     "collector.tokens": "device.tokens",
     "collector.tracks": "collector.storage.tracks",
-    "collector.wallet": "device.wallet",
-    "collector.writer": "collector.intake.writer",
+    "collector.wallet": "device.tokens",
+    "collector.writer": "collector.intake.reception",
     "mechanisms.tensor._farthest": "mechanisms.tensor.gaussian._farthest",
     "mechanisms.tensor._loops": "mechanisms.tensor.gaussian._loops",
     "mechanisms.tensor._noise": "mechanisms.tensor.gaussian._noise",
@@ -111,10 +110,18 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
 
 
-def names_of(package: str, *homes: str, first: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package some of whose public names have moved; ``first`` finds its own."""
+def names_of(
+    package: str, *homes: str, first: Callable[[str], Any] | None = None, renamed: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a package some of whose public names have moved to ``homes``, or are ``renamed``.
+
+    ``first`` finds the names that the package has itself.
+    """
 
     def find(name: str) -> Any:
+        if new := (renamed or {}).get(name):
+            _warn(f"{package}.{name}", f"{package}.{new}")
+            return getattr(importlib.import_module(package), new)
         if first is not None:
             try:
                 return first(name)

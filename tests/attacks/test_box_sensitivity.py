@@ -231,7 +231,7 @@ def test_attack_with_many_random_modes() -> None:
 
 
 def test_attack_through_private_training() -> None:
-    """`sgd.TensorGaussian` on entries of at most c: the farthest contribution, by trying all signs, is 1 / z long."""
+    """`sgd.TensorPerturbation`, entries of at most c: the farthest contribution, by trying all signs, is 1 / z long."""
     torch = pytest.importorskip("torch")
     from noisette import sgd
     from noisette.sgd.clipping import LInf
@@ -239,7 +239,7 @@ def test_attack_through_private_training() -> None:
     covariances = [equal_correlation(3, 0.95)] * 2
     clip, multiplier = LInf(0.01), 1.3
     clip.start({"0": 9})
-    perturb = sgd.TensorGaussian({"0.weight": tuple(covariances)})
+    perturb = sgd.TensorPerturbation({"0.weight": tuple(covariances)})
     perturb.start(clip, {"0": {"weight": torch.Size((3, 3))}})
     scale = perturb.scales(clip, multiplier)["0"]["weight"]
     assert farthest(covariances, width=0.01) / scale <= 1 / multiplier * (1 + 1e-9)

@@ -75,10 +75,10 @@ def rightly_guessed(release):
 
 
 PERTURBATIONS = {
-    "gaussian": sgd.Gaussian(),
+    "gaussian": sgd.GaussianPerturbation(),
     "layered": sgd.Layered(),
-    "tensor": sgd.TensorGaussian(),
-    "tensor with variances": sgd.TensorGaussian(covariances={"weight": (np.linspace(1, 2, ENTRIES),)}),
+    "tensor": sgd.TensorPerturbation(),
+    "tensor with variances": sgd.TensorPerturbation(covariances={"weight": (np.linspace(1, 2, ENTRIES),)}),
 }
 
 
@@ -101,7 +101,7 @@ def codes(release, total, size):
 @pytest.mark.parametrize("total", [torch.zeros(ENTRIES), contribution(), torch.full((ENTRIES,), 1 / 3)], ids=str)
 def test_the_last_bits_are_uniform_whatever_the_sum_is(total):
     """The eight last bits, over 200,000 entries, are as good as drawn; of a rounded multiple of ten they are not."""
-    found, inside = codes(exactly(sgd.Gaussian()), total, 1 / EXPECTED)
+    found, inside = codes(exactly(sgd.GaussianPerturbation()), total, 1 / EXPECTED)
     small = found[np.abs(found) < 2**24]  # what single precision has not rounded further
     assert inside
     assert small.size > 0.999 * found.size

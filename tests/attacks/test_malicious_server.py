@@ -29,7 +29,7 @@ from tests.federated.conftest import flower_identity  # noqa: F401  # a fixture
 
 import noisette as nz
 from noisette.accounting import Ledger
-from noisette.federated import Layout, Norm, Ranges
+from noisette.federated import ModelLayout, Norm, Ranges
 from noisette.federated.clipping import Length
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.terms import Terms
@@ -37,7 +37,7 @@ from noisette.federated.terms import Terms
 SIDE, CLASSES = 28, 2
 PIXELS = SIDE * SIDE
 SHAPES = {"weight": (PIXELS, CLASSES), "bias": (CLASSES,)}
-LAYOUT = Layout(tuple(SHAPES), tuple(SHAPES.values()))
+LAYOUT = ModelLayout(tuple(SHAPES), tuple(SHAPES.values()))
 IMAGE = np.random.default_rng(11).integers(0, 2, PIXELS).astype(np.float32)
 IMAGES = (IMAGE, 1 - IMAGE)
 
@@ -334,7 +334,7 @@ def test_a_failure_told_apart_from_an_update_by_statistics(tmp_path):
         asked = terms(run=f"{next(runs)}", mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1.0)
         client = Client(tmp_path / asked.run, app)
         reply = client.ask(request(asked, arrays=ArrayRecord({"update": Array(np.zeros(n))})))
-        return estimate(reply, asked, Layout.of(np.zeros(n)))
+        return estimate(reply, asked, ModelLayout.of(np.zeros(n)))
 
     pair = {"inputs": (-0.1, 0.1), "samples": 100_000, "confidence": 1 - 1e-6, "rng": 7}
     assert nz.audit(reports, claimed=1.0, **pair).verdict == "holds"

@@ -151,7 +151,7 @@ def saved(private):
         ({"clip": "auto-s"}, "AutoS"),
         ({"clip": sgd.Psac(1.0, r=0.2)}, "Psac"),
         ({"perturb": "geodp"}, "Geo"),
-        ({"perturb": sgd.TensorGaussian({"0.bias": (np.ones(3),)})}, "TensorGaussian"),
+        ({"perturb": sgd.TensorPerturbation({"0.bias": (np.ones(3),)})}, "TensorPerturbation"),
         ({"loss_reduction": "sum"}, "loss_reduction='mean'"),
         ({"loader": DataLoader(data(20), batch_size=5)}, "examples=40"),
         ({"loader": DataLoader(data(), batch_size=20)}, "sampling_prob=0.25"),

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from noisette.federated import Channel, Layout, Length, Norm, Ranges
+from noisette.federated import Channel, Length, ModelLayout, Norm, Ranges
 
 EXTREMES = [
     5e-324,
@@ -58,7 +58,7 @@ def test_no_update_comes_out_longer_than_the_clip(norm):
     for update in crafted(150, np.random.default_rng(3)):
         vector = update.copy()
         with np.errstate(all="raise", under="ignore"):
-            Norm(norm).inward(vector, Layout.of(vector))
+            Norm(norm).inward(vector, ModelLayout.of(vector))
         assert np.isfinite(vector).all(), update
         assert squared_length(vector) <= 1, update
 
@@ -69,7 +69,7 @@ def test_many_small_weights_whose_squares_are_lost_in_the_sum(dims):
     for lost in (2.0**-27.01, 2.0**-26.51):
         vector = np.full(dims, lost)
         vector[0] = 1.0
-        Norm(1.0).inward(vector, Layout.of(vector))
+        Norm(1.0).inward(vector, ModelLayout.of(vector))
         exact = Fraction(float(vector[0])) ** 2 + (dims - 1) * Fraction(float(vector[1])) ** 2
         assert exact <= 1
         assert exact > 1 - Fraction(1, 10**8)  # and the bound takes next to nothing
@@ -89,7 +89,7 @@ def test_the_plain_sum_of_squares_is_too_small():
 def test_an_update_of_fixed_length_has_a_direction_whatever_it_is(norm):
     for update in crafted(50, np.random.default_rng(5)):
         vector = update.copy()
-        Length(norm).inward(vector, Layout.of(vector))
+        Length(norm).inward(vector, ModelLayout.of(vector))
         assert abs(float(squared_length(vector)) - 1) < 1e-6, update
 
 
@@ -101,7 +101,7 @@ def test_no_weight_comes_out_of_its_range(radius, centre, norm):
     clip = Ranges(centre, radius, norm)
     for update in crafted(10, np.random.default_rng(7)):
         vector = update.copy()
-        clip.inward(vector, Layout.of(vector))
+        clip.inward(vector, ModelLayout.of(vector))
         assert np.all(np.abs(vector) <= 1), update  # NaN is not
 
 
@@ -114,7 +114,7 @@ CHANNELS = [
 @pytest.mark.parametrize(("name", "clip"), CHANNELS)
 def test_the_lattice_of_a_report_is_that_of_the_channel(name, clip):
     """Reports about updates of all sizes and types are points of one public lattice, of one type and length."""
-    channel = Channel(name, Layout.of(np.zeros(6)), clip, 1.0)
+    channel = Channel(name, ModelLayout.of(np.zeros(6)), clip, 1.0)
     kinds = set()
     for update in itertools.islice(crafted(30, np.random.default_rng(9)), 0, None, 7):
         if update.size != 6:

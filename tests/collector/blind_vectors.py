@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from noisette.device.blind import PrivateKey
+from noisette.device.blind import SigningKey
 
 FILE = Path(__file__).parent / "blind.json"
 
@@ -33,7 +33,7 @@ def factors(modulus: int) -> list[int]:
     return [2, modulus - 1, *(one % modulus for one in drawn)]
 
 
-def vector(key: PrivateKey) -> dict[str, Any]:
+def vector(key: SigningKey) -> dict[str, Any]:
     """Return a key, and for each token what it becomes on its way."""
     private = load_pem_private_key(key.pem, password=None)
     assert isinstance(private, rsa.RSAPrivateKey)
@@ -55,4 +55,4 @@ def stored() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps([vector(PrivateKey.new()) for _ in range(2)], indent=0) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps([vector(SigningKey.new()) for _ in range(2)], indent=0) + "\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from tests.collector.helpers import COMMUTE, KEYS, running
 from tests.collector.postgres import Postgres, found
 
 from noisette.collector import Store, create_app
-from noisette.collector.web.keys import Keys
+from noisette.collector.web.access import Keys
 from noisette.device.conversation import trusted
 from noisette.survey.campaigns import Campaign
 

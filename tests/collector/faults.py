@@ -17,12 +17,12 @@ from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, digests, entry,
 from tests.shuffler.processes import Process
 
 from noisette.collector import Store
-from noisette.collector.storage.seen import key_digests, pieces
+from noisette.survey.batches import key_digests, pieces
 from noisette.survey.campaigns import Campaign
 
 REPORTS = "/campaigns/commute/reports"
 # digests wait in the log a million at a time; here so few that a kill comes while some go on into the tree
-_SERVE = "from noisette.collector import fresh; fresh.MOST = 300; from noisette.cli import main; main()"
+_SERVE = "from noisette.collector.storage import sqlite; sqlite.MOST = 300; from noisette.cli import main; main()"
 
 
 def collector(folder: Path, database: str) -> Process:

@@ -19,17 +19,17 @@ import uvicorn
 
 from noisette._service import listen, server
 from noisette.collector import Store, create_app
-from noisette.collector.intake.reading import Arrived, parse
+from noisette.collector.intake.reading import parse
+from noisette.collector.intake.reception import store_all
 from noisette.collector.intake.shuffled import Shuffled
-from noisette.collector.intake.writer import store_all
 from noisette.collector.storage import tables
-from noisette.collector.storage.seen import pieces, token_digests
 from noisette.collector.storage.store import Accepted
-from noisette.collector.web.keys import Keys
+from noisette.collector.web.access import Keys
 from noisette.shuffler import Clients, ServerKey, Shuffler, new_secret
 from noisette.shuffler import create_app as create_shuffler
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.sender import Http
+from noisette.survey.batches import Batch, pieces
 from noisette.survey.campaigns import Campaign
 from noisette.survey.sums import Sums
 
@@ -66,8 +66,8 @@ def entries(campaign: Campaign, count: int, seed: int = 1) -> list[dict[str, Any
     return [entry(campaign.privatize(PERSON, rng=rng)) for _ in range(count)]
 
 
-def arrived(campaign: Campaign, *batch: dict[str, Any]) -> Arrived:
-    """Return a batch as the service reads it."""
+def arrived(campaign: Campaign, *batch: dict[str, Any]) -> tuple[Batch, ...]:
+    """Return the reports of a body as the service reads them."""
     return parse(campaign, json.dumps({"version": 1, "reports": batch}).encode())
 
 
@@ -97,12 +97,12 @@ def digests(store: Store) -> dict[bytes, int]:
 
 def reconcile(store: Store, campaign: Campaign, period: str = "once") -> int:
     """Check that reports, sums and digests of tokens agree exactly, and return how many reports there are."""
-    blocks = list(store.blocks(campaign, period))
+    batches = list(store.batches(campaign, period))
     total = store.layout(campaign).nothing()
     tokens = set()
-    for block in blocks:
-        total += store.layout(campaign).tally(block.rows)
-        tokens.update(pieces(token_digests(campaign.id, period, block.tokens)))
+    for batch in batches:
+        total += store.layout(campaign).tally(batch.rows)
+        tokens.update(pieces(batch.token_digests))
     assert store.aggregate(campaign, period) == total
     assert len(tokens) == total.users
     assert tokens <= digests(store).keys()

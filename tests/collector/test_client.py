@@ -18,6 +18,7 @@ from noisette.collector import Store
 from noisette.device import AsyncClient, Client, conversation, state
 from noisette.device import client as module
 from noisette.survey.campaigns import Campaign
+from noisette.survey.survey import Survey
 
 Result = TypeVar("Result")
 
@@ -203,7 +204,7 @@ def test_a_debit_whose_report_was_never_written(device: Callable[..., Client], m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Campaign, "privatize", dies)
+        patch.setattr(Survey, "answer", dies)
         with pytest.raises(KeyboardInterrupt):
             client.answer("commute", PERSON)
     assert client.left["epsilon"] == 0

@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from tests.collector import blind_vectors, seal_vectors
 from tests.collector.vectors import FILE, vectors
 
-from noisette.device.blind import PrivateKey, PublicKey
+from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.domains import Categorical
 from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 
@@ -155,7 +155,7 @@ def _blinded(page: Page, vectors: Any) -> list[Any]:
 def test_a_browser_blinds_as_python_does(page: Page) -> None:
     """Token, key and factor give the same blinded token, and what is unblinded is OpenSSL's signature of the token."""
     stored = blind_vectors.stored()
-    assert [blind_vectors.vector(PrivateKey(base64.b64decode(one["pem"]))) for one in stored] == stored
+    assert [blind_vectors.vector(SigningKey(base64.b64decode(one["pem"]))) for one in stored] == stored
     expected = [
         {name: step[name] for name in ("blinded", "inverse", "signature")} for one in stored for step in one["steps"]
     ]
@@ -176,13 +176,13 @@ def test_a_browser_finds_out_what_is_not_signed(page: Page) -> None:
             page.evaluate("text => blind.readModulus(text)", wrong)
     for odd in (0, 2**2048 + 1, int(first["modulus"], 16) - 1):
         with pytest.raises(ValueError, match="odd modulus of 2048 bits"):
-            PublicKey(odd)
+            VerifyingKey(odd)
 
 
 def test_a_browser_blinds_anew_each_time(page: Page) -> None:
     """Its own factors differ, lie all over the range, and what they hide is signed by Python all the same."""
     one = blind_vectors.stored()[0]
-    key, token = PrivateKey(base64.b64decode(one["pem"])), bytes(32)
+    key, token = SigningKey(base64.b64decode(one["pem"])), bytes(32)
     steps = [{"token": token.hex(), "signed": "00"}] * 40
     found = _blinded(page, [{"modulus": one["modulus"], "steps": steps}])
     assert len({step["blinded"] for step in found}) == 40

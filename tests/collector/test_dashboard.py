@@ -16,7 +16,7 @@ from tests.collector.helpers import KEYS, auth, entry, running
 from tests.contrast import CONTRAST
 
 from noisette.collector import Store, create_app
-from noisette.collector.web.keys import Keys
+from noisette.collector.web.access import Keys
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 

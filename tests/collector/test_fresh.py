@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from tests.collector.helpers import digests
 
 from noisette.collector import Store
-from noisette.collector.storage import fresh, tables
-from noisette.collector.storage.fresh import Fresh
-from noisette.collector.storage.seen import pieces
-from noisette.device.batches import Digests
+from noisette.collector.storage import sqlite, tables
+from noisette.collector.storage.sqlite import DigestLog
+from noisette.survey.batches import Digests, pieces
 
 
 class Undone(Exception):
@@ -24,8 +23,8 @@ class Undone(Exception):
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let so few digests wait that many go on in every transaction."""
-    monkeypatch.setattr(fresh, "MOST", 200)
-    monkeypatch.setattr(fresh, "_SMALL", 60)
+    monkeypatch.setattr(sqlite, "MOST", 200)
+    monkeypatch.setattr(sqlite, "_SMALL", 60)
     return 200
 
 
@@ -62,9 +61,9 @@ def _play(stores: tuple[Store, Store], steps: int) -> tuple[dict[bytes, int], in
         names = pieces(part)
         try:
             with store.writing() as connection:
-                known = store._seen.lookup(connection, names)
+                known = store.database.find_digests(connection, names)
                 assert known == {name: model[name] for name in names if name in model}
-                done = store._seen.insert(connection, part, marks)
+                done = store.database.add_digests(connection, part, marks)
                 assert done == (not known)
                 if not done or rng.random() < 0.2:
                     raise Undone
@@ -84,7 +83,7 @@ def test_digests_are_known_from_their_commit_on(two: tuple[Store, Store], few: i
         waiting = connection.execute(sa.select(tables.fresh)).all()
         settled = connection.exec_driver_sql("SELECT count(*) FROM seen").scalar_one()
     assert settled >= len(model) - few, "more waits than may"
-    assert waiting[-1].turn > 10 * fresh._PARTS
+    assert waiting[-1].turn > 10 * sqlite._PARTS
     assert sum(len(row.digests) for row in waiting) < 16 * 4 * few, "rows of the log are not taken away"
 
 
@@ -92,7 +91,7 @@ def test_one_who_does_not_read_the_log_is_seen(
     two: tuple[Store, Store], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin: an index that believes what it has written itself forgets others, and what was rolled back."""
-    monkeypatch.setattr(Fresh, "_replay", lambda *_: None)
+    monkeypatch.setattr(DigestLog, "_replay", lambda *_: None)
     with pytest.raises(AssertionError):
         _play(two, 300)
 
@@ -101,8 +100,8 @@ def test_a_digest_twice_in_one_batch(two: tuple[Store, Store]) -> None:
     part = np.zeros((3, 16), dtype=np.uint8)
     part[2, 15] = 1
     with two[0].writing() as connection:
-        assert not two[0]._seen.insert(connection, part, np.arange(3))
-        assert two[0]._seen.insert(connection, part[1:], np.arange(2))
+        assert not two[0].database.add_digests(connection, part, np.arange(3))
+        assert two[0].database.add_digests(connection, part[1:], np.arange(2))
     assert len(digests(two[1])) == 2
 
 
@@ -111,7 +110,7 @@ def test_a_batch_larger_than_may_wait(two: tuple[Store, Store], few: int) -> Non
     for _ in range(3):
         part = _drawn(rng, 5 * few)
         with two[0].writing() as connection:
-            assert two[0]._seen.insert(connection, part, np.arange(len(part)))
+            assert two[0].database.add_digests(connection, part, np.arange(len(part)))
         with two[1].writing() as connection:
-            assert not two[1]._seen.insert(connection, part[-1:], np.arange(1))
-            assert len(two[1]._seen.lookup(connection, pieces(part))) == len(part)
+            assert not two[1].database.add_digests(connection, part[-1:], np.arange(1))
+            assert len(two[1].database.find_digests(connection, pieces(part))) == len(part)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from tests.collector.helpers import COMMUTE, PERSON, entry
 
-from noisette.collector.intake.reading import outside, parse, settle
+from noisette.collector.intake.reading import outside, parse
 from noisette.collector.storage.store import Refusal, Refused
 from noisette.survey.campaigns import Campaign
+from noisette.survey.survey import Survey
 
 CAMPAIGNS = [
     Campaign.from_dict(COMMUTE),
@@ -40,18 +41,16 @@ def _outcome(campaign: Campaign, body: bytes) -> bool:
     """Tell whether a body is taken; anything but a refusal with its reasons is an error of ours."""
     refusals: tuple[Refusal, ...] = ()
     try:
-        (settled,) = settle([parse(campaign, body)])
-        if isinstance(settled, Refused):
-            raise settled
-        if wrong := outside(settled):
+        batches = parse(campaign, body)
+        if wrong := outside(batches):
             raise Refused(wrong)
     except Refused as refused:
         refusals = refused.refusals
     if refusals:
         assert all(one.reason and one.detail for one in refusals)
         return False
-    for block in settled.blocks:
-        assert LAYOUTS[id(campaign)].tally(block.rows).users == len(block)
+    for batch in batches:
+        assert LAYOUTS[id(campaign)].tally(batch.rows).users == len(batch)
     return True
 
 
@@ -83,6 +82,6 @@ def test_a_crash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise IndexError("not a refusal")
 
-    monkeypatch.setattr(Campaign, "rows", broken)
+    monkeypatch.setattr(Survey, "rows", broken)
     with pytest.raises(IndexError):
         _outcome(CAMPAIGNS[0], json.dumps({"version": 1} | entry([[0, 1.0]])).encode())

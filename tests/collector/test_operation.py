@@ -27,10 +27,9 @@ from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, entry, running
 
 from noisette.cli import verbs
 from noisette.collector import Store, create_app
-from noisette.collector.web.keys import Keys
-from noisette.collector.web.limits import RateLimit
+from noisette.collector.web.access import Keys, RateLimit
 from noisette.collector.web.planpage import plan_page
-from noisette.device import batches
+from noisette.survey import batches
 from noisette.survey.campaigns import Campaign
 
 EVIL = '<script>alert("x")</script>'

@@ -17,7 +17,7 @@ from tests.collector.helpers import COMMUTE, KEYS, running
 
 from noisette.cli import verbs
 from noisette.collector import Store, create_app
-from noisette.collector.web.keys import Keys
+from noisette.collector.web.access import Keys
 from noisette.device import Client, gateway
 from noisette.survey.campaigns import Campaign
 

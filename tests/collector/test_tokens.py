@@ -17,17 +17,17 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, auth, entry, known_keys, running
 
 from noisette.collector import Store, create_app
-from noisette.collector.web.keys import Keys
-from noisette.device import batches
-from noisette.device.blind import PrivateKey, PublicKey, checked_code, new_code
+from noisette.collector.web.access import Keys
+from noisette.device.blind import SigningKey, VerifyingKey, checked_code, new_code
+from noisette.survey import batches
 from noisette.survey.campaigns import Campaign
 
 BLIND = COMMUTE | {"tokens": "blind"}
 
 
 @pytest.fixture(scope="module")
-def key() -> PrivateKey:
-    return PrivateKey.new()
+def key() -> SigningKey:
+    return SigningKey.new()
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def blind_service(tmp_path: Path, campaigns: list[Campaign]) -> Iterator[httpx.C
 
 
 def _ask(service: httpx.Client, code: str, token: bytes, name: str = "commute", period: str = "once") -> Any:
-    public = PublicKey(int(service.get(f"/campaigns/{name}/tokens/{period}").json()["modulus"], 16))
+    public = VerifyingKey(int(service.get(f"/campaigns/{name}/tokens/{period}").json()["modulus"], 16))
     blinded, inverse = public.blind(token)
     body = {"code": code, "period": period, "blinded": base64.b64encode(blinded).decode()}
     answer = service.post(f"/campaigns/{name}/tokens", json=body)
@@ -61,7 +61,7 @@ def _send(service: httpx.Client, campaign: Campaign, token: bytes, signature: by
     return service.post(f"/campaigns/{campaign.id}/reports", content=json.dumps(body))
 
 
-def test_a_signature_is_what_the_standard_says(key: PrivateKey) -> None:
+def test_a_signature_is_what_the_standard_says(key: SigningKey) -> None:
     """What comes out of blinding, signing and unblinding is the RSA-PSS signature that OpenSSL makes itself."""
     token = secrets.token_bytes(32)
     blinded, inverse = key.public.blind(token)
@@ -73,10 +73,10 @@ def test_a_signature_is_what_the_standard_says(key: PrivateKey) -> None:
     direct = private.sign(token, padding.PSS(padding.MGF1(hashes.SHA384()), salt_length=0), hashes.SHA384())
     assert signature == direct  # without a salt there is one signature of a token
     assert not key.public.verifies(token[::-1], signature)
-    assert not PrivateKey.new().public.verifies(token, signature)
+    assert not SigningKey.new().public.verifies(token, signature)
 
 
-def test_blinding_hides_the_token(key: PrivateKey) -> None:
+def test_blinding_hides_the_token(key: SigningKey) -> None:
     """Two blindings of one token differ, and each could have come from any token: for any other token there is a factor
     that leads to the same blinded one, namely the quotient's root, which only the holder of the key can take."""
     token, other = secrets.token_bytes(32), secrets.token_bytes(32)
@@ -88,12 +88,12 @@ def test_blinding_hides_the_token(key: PrivateKey) -> None:
     assert pow(factor, 65537, modulus) * pow(plain, 65537, modulus) % modulus == int.from_bytes(first, "big")
 
 
-def _signed_blind(key: PrivateKey, token: bytes) -> tuple[bytes, int]:
+def _signed_blind(key: SigningKey, token: bytes) -> tuple[bytes, int]:
     blinded, inverse = key.public.blind(token)
     return key.sign(blinded), inverse
 
 
-def test_a_collector_that_signs_something_else_is_found_out(key: PrivateKey) -> None:
+def test_a_collector_that_signs_something_else_is_found_out(key: SigningKey) -> None:
     token = secrets.token_bytes(32)
     _, inverse = key.public.blind(token)
     with pytest.raises(ValueError, match="Do not answer"):
@@ -134,7 +134,7 @@ def test_one_answer_for_one_code(blind_service: httpx.Client, campaigns: list[Ca
 
 def test_the_same_blinded_token_is_signed_again(blind_service: httpx.Client) -> None:
     """A device that lost the answer asks again and gets the same."""
-    public = PublicKey(int(blind_service.get("/campaigns/commute/tokens/once").json()["modulus"], 16))
+    public = VerifyingKey(int(blind_service.get("/campaigns/commute/tokens/once").json()["modulus"], 16))
     blinded, _ = public.blind(secrets.token_bytes(32))
     body = {"code": new_code(SECRET, 3), "period": "once", "blinded": base64.b64encode(blinded).decode()}
     answers = [blind_service.post("/campaigns/commute/tokens", json=body) for _ in range(2)]

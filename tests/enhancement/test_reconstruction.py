@@ -7,7 +7,7 @@ from scipy.stats import chi2, laplace, norm
 
 import noisette as nz
 from noisette.enhancement import Reconstruction, expectation_maximization, reconstruct
-from noisette.enhancement.channel import Channel
+from noisette.enhancement.channel import BinnedChannel
 
 
 def square_wave_table(epsilon, bins):
@@ -26,7 +26,7 @@ def square_wave_table(epsilon, bins):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 9.0])
 def test_square_wave_table_against_its_formula(epsilon):
-    found = Channel.of(nz.SquareWave(epsilon=epsilon), bins=16).matrix
+    found = BinnedChannel.of(nz.SquareWave(epsilon=epsilon), bins=16).matrix
     expected = square_wave_table(epsilon, 16)
     assert found.sum(axis=0) == pytest.approx(1)
     assert found == pytest.approx(expected, abs=2e-4 * expected.max())
@@ -34,14 +34,14 @@ def test_square_wave_table_against_its_formula(epsilon):
 
 def test_a_table_of_a_wrong_width_is_rejected():
     """The twin: one percent more budget changes the table by more than the tolerance above."""
-    found = Channel.of(nz.SquareWave(epsilon=1.01), bins=16).matrix
+    found = BinnedChannel.of(nz.SquareWave(epsilon=1.01), bins=16).matrix
     expected = square_wave_table(1.0, 16)
     assert np.max(np.abs(found - expected)) > 10 * 2e-4 * expected.max()
 
 
 @pytest.mark.parametrize("mechanism", [nz.Laplace(epsilon=1.0), nz.Laplace(epsilon=8.0, domain=nz.Interval(0, 10))])
 def test_laplace_table_against_its_distribution(mechanism):
-    channel = Channel.of(mechanism, bins=8)
+    channel = BinnedChannel.of(mechanism, bins=8)
     low, high = mechanism.domain.low, mechanism.domain.high
     x = low + (high - low) * (np.arange(8 * 400) + 0.5) / (8 * 400)
     scale = (high - low) / mechanism.epsilon
@@ -51,7 +51,7 @@ def test_laplace_table_against_its_distribution(mechanism):
 
 def test_gaussian_table_against_its_distribution():
     mechanism = nz.Gaussian(epsilon=1.0, delta=1e-5)
-    channel = Channel.of(mechanism, bins=8)
+    channel = BinnedChannel.of(mechanism, bins=8)
     x = -1 + 2 * (np.arange(8 * 400) + 0.5) / (8 * 400)
     deviation = np.sqrt(float(mechanism.moments(0.0).variance))
     expected = np.diff(norm.cdf(channel.edges[:, None], x, deviation), axis=0).reshape(-1, 8, 400).mean(axis=2)
@@ -67,7 +67,7 @@ SCALARS = [name for name, cls in nz.CATALOGUE.items() if ".scalar." in cls.__mod
 def test_table_against_reports(name, epsilon):
     """100,000 reports of inputs spread over the domain fall in the bins as the table says; chi-squared at 1e-6."""
     mechanism = nz.CATALOGUE[name].example(epsilon)
-    channel = Channel.of(mechanism, bins=8)
+    channel = BinnedChannel.of(mechanism, bins=8)
     assert channel.matrix.sum(axis=0) == pytest.approx(1)
     rng = np.random.default_rng(1)
     size = channel.matrix.shape[1]
@@ -124,7 +124,7 @@ def test_one_step_with_smoothing():
 def test_counts_of_batches_add_up():
     mechanism = nz.SquareWave(epsilon=1.0)
     reports = mechanism.privatize(np.random.default_rng(4).uniform(-1, 1, 10_000), rng=5)
-    channel = Channel.of(mechanism, bins=32)
+    channel = BinnedChannel.of(mechanism, bins=32)
     counts = channel.count(reports[:3_000]) + channel.count(reports[3_000:])
     assert np.array_equal(counts, channel.count(reports))
     streamed = reconstruct(mechanism, counts=counts, bins=32)

@@ -7,9 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from noisette.federated import Aggregator, Channel, Layout, Norm, Ranges, RejectedReport, TooFew, enhanced
+from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges, RejectedReport, TooFew, enhanced
+from noisette.shuffler import InProcess
+from noisette.shuffler.sealing import OVERHEAD
 
-LAYOUT = Layout.of(np.zeros(40))
+LAYOUT = ModelLayout.of(np.zeros(40))
 CHANNEL = Channel("adaptive-duchi", LAYOUT, Ranges(0.0, 0.5), budget=2.0)
 
 
@@ -81,6 +83,36 @@ def test_blocks_without_origin_give_the_same_mean():
 
 
 @pytest.mark.parametrize(
+    ("name", "clip", "size"),
+    [
+        ("adaptive-duchi", Ranges(0.0, 0.5), 2),  # bits: twelve weights in two bytes
+        ("laplace", Ranges(0.0, 0.5), 24),  # integers of 16 bits
+        ("privunit-g", Norm(1.0), 80),  # one answer about all 40 weights
+    ],
+)
+def test_reports_keep_their_compact_form_through_a_shuffler(name, clip, size):
+    """What a shuffler stores is as small as what a client sends, and the server reads the same numbers to the bit."""
+    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    packets = channel.packets(12)
+    assert packets.packet_bytes == size
+    sent = [channel.privatize(np.zeros(40), rng=k).payload for k in range(4)]
+    reports = np.stack([channel.unpack(payload) for payload in sent])
+    aggregator = Aggregator(channel)
+    with InProcess(minimum=4) as process:
+        for client, payload in enumerate(sent):
+            process.sender(str(client)).send(channel.codes(payload), packets, context="run", number=1)
+        stored = process.shuffler.next_batch() if process.shuffler.release() else None
+        assert stored.frame.packet_bytes == size + OVERHEAD
+        process.deliver()
+        for one in process.receipt.read("run", 1, packets, process.key):
+            assert one.values.dtype.itemsize == (1 if packets.kind == "bit" else 2)
+            assert one.rejected + aggregator.add_block(one.position, one.values) == 0
+            own = reports[:, one.position : one.position + one.values.shape[1]]
+            assert np.array_equal(np.sort(channel.values(one.values), axis=0), np.sort(own, axis=0))
+    assert aggregator.counted == 4
+
+
+@pytest.mark.parametrize(
     ("name", "clip"),
     [("adaptive-duchi", Ranges(0.0, 0.5)), ("retain-or-noise", Ranges(0.0, 0.5)), ("privunit-g", Norm(1.0))],
 )
@@ -130,7 +162,7 @@ def test_blocks_of_another_model_are_refused(name, clip, start, width):
 
 
 def test_memory_does_not_grow_with_clients():
-    layout = Layout.of(np.zeros(20_000))
+    layout = ModelLayout.of(np.zeros(20_000))
     channel = Channel("privunit-g", layout, Norm(1.0), budget=8.0)
     update = np.zeros(layout.dims)
 
@@ -148,7 +180,7 @@ def test_memory_does_not_grow_with_clients():
 
 
 def test_shrinking_lowers_the_error_of_a_quiet_layer_and_leaves_small_layers_alone():
-    layout = Layout(("large", "tiny"), ((2000,), (3,)))
+    layout = ModelLayout(("large", "tiny"), ((2000,), (3,)))
     channel = Channel("privunit-g", layout, Norm(1.0), budget=4.0)
     aggregator = Aggregator(channel)
     update = np.zeros(layout.dims)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.federated.flower import LocalGrid
 
-from noisette.federated import Channel, Layout, Norm
+from noisette.federated import Channel, ModelLayout, Norm
 
 pytestmark = pytest.mark.long
 
@@ -49,7 +49,7 @@ def test_the_peer_has_our_noise(tmp_path):
     The twin is the noise of a run of one round.
     """
     found = np.std(one_round(federated.PEER, tmp_path)) * np.sqrt(NODES)
-    layout = Layout.of(np.zeros(WEIGHTS))
+    layout = ModelLayout.of(np.zeros(WEIGHTS))
     whole = federated.nz.accounting.gdp_mu(federated.EPSILON, federated.DELTA)
     ours, once = (Channel("tensor-gaussian", layout, Norm(1.0), whole / np.sqrt(k)).whole.sigma for k in (2, 1))
     within = 10 / np.sqrt(2 * WEIGHTS)

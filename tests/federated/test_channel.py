@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from noisette.federated import Channel, Layout, Length, Norm, Ranges, RejectedReport, channel_from, wire
+from noisette.federated import Channel, Length, ModelLayout, Norm, Ranges, RejectedReport, channel_from, wire
 from noisette.federated.families import family, names
 
 DIMS = 6
-LAYOUT = Layout(("weight", "bias"), ((2, 2), (2,)))
+LAYOUT = ModelLayout(("weight", "bias"), ((2, 2), (2,)))
 UPDATE = np.asarray([0.3, -0.2, 0.1, 0.4, 0.05, -0.35])
 RANGES = Ranges((0.0, 0.1), (0.5, 0.6))
 REPORTS = 1500
@@ -75,7 +75,7 @@ def test_angles_come_back_as_vectors_of_the_clipped_length():
 
 
 def test_one_of_two_numbers_travels_as_a_bit_noise_in_16_bits_and_the_rest_as_floats():
-    layout = Layout.of(np.zeros(1001))
+    layout = ModelLayout.of(np.zeros(1001))
     update = np.zeros(1001)
     bits = Channel("adaptive-duchi", layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload
     assert (bits.dtype, bits.size) == (np.uint8, 126)
@@ -177,7 +177,7 @@ def test_clipping_bounds_what_the_mechanism_sees_and_says_how_much_it_took():
 
 
 def test_a_short_update_with_one_large_entry_is_clipped_in_that_entry():
-    layout = Layout.of(np.zeros(100))
+    layout = ModelLayout.of(np.zeros(100))
     spike = np.zeros(100)
     spike[3] = 1.0
     clip = Ranges.around_zero(norm=1.0, dims=100)
@@ -188,7 +188,7 @@ def test_a_short_update_with_one_large_entry_is_clipped_in_that_entry():
 
 
 def test_an_update_is_shortened_before_its_entries_are_moved_into_their_range():
-    layout, update = Layout.of(np.zeros(4)), np.asarray([3.0, 4.0, 0.0, 0.0])
+    layout, update = ModelLayout.of(np.zeros(4)), np.asarray([3.0, 4.0, 0.0, 0.0])
     for norm, expected in ((None, [1.0, 1.0, 0.0, 0.0]), (50.0, [1.0, 1.0, 0.0, 0.0]), (2.0, [1.0, 1.0, 0.0, 0.0])):
         vector = update.copy()
         Ranges(0.0, 0.5, norm).inward(vector, layout)

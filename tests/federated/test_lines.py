@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from noisette.accounting import compose, gdp_epsilon, shuffled
-from noisette.federated import Channel, Layout, Norm, Ranges, Terms, calibrate, lines
-from noisette.shuffler import Layout as Packets
-from noisette.shuffler import shuffled_blocks
+from noisette.federated import Channel, ModelLayout, Norm, Ranges, Terms, calibrate, lines
+from noisette.shuffler import PacketLayout, shuffled_blocks
 
 BOX = Ranges(0.0, 1.0)
 
 
 def layout(dims):
-    return Layout.of(np.zeros(dims))
+    return ModelLayout.of(np.zeros(dims))
 
 
 def enumerated_local_delta(dims, rounds, budget, epsilon):
@@ -178,7 +177,7 @@ def accounted(answer, answers, dims, *, unit, model, rounds, clients, batch, del
     if model == "local" or gaussian:
         return compose(answer, asked, delta=delta).epsilon
     if unit == "record" and batch > 1 and answers > 1:  # what travels in one packet stays linked
-        packets = Packets(dims, min(batch, dims))
+        packets = PacketLayout(dims, min(batch, dims))
         return shuffled_blocks(answer, packets, clients=clients, delta=delta, rounds=rounds).epsilon
     return shuffled(answer, clients, delta, times=asked).epsilon
 

@@ -12,7 +12,7 @@ from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 import noisette as nz
 from noisette.accounting import Ledger
-from noisette.federated import Layout, Norm, Ranges
+from noisette.federated import ModelLayout, Norm, Ranges
 from noisette.federated.mod import (
     ANSWERED,
     BEFORE_LAST_STEP,
@@ -28,7 +28,7 @@ from noisette.federated.mod import (
 from noisette.federated.strategy import PrivateFedAvg
 from noisette.federated.terms import Terms
 
-LAYOUT = Layout.of({name: array.numpy() for name, array in model().items()})
+LAYOUT = ModelLayout.of({name: array.numpy() for name, array in model().items()})
 
 
 def terms(**changes):
@@ -280,7 +280,7 @@ def leaving(tmp_path, mechanism, budget):
         config = ConfigRecord({"server-round": 1, "noisette": asked.to_json()})
         message = Message(RecordDict({"arrays": start, "config": config}), 1, MessageType.TRAIN)
         (reply,) = LocalGrid(moving_app([mod], x), [1]).send_and_receive([message])
-        return asked.channel(Layout.of(np.zeros(n))).unpack(reply.content["arrays"]["report"].numpy())
+        return asked.channel(ModelLayout.of(np.zeros(n))).unpack(reply.content["arrays"]["report"].numpy())
 
     return reports
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.federated.flower import LocalGrid, model, moving_app
 
-from noisette.federated import Layout, Norm, Terms
+from noisette.federated import ModelLayout, Norm, Terms
 from noisette.federated.history import History
 from noisette.federated.sampling import draw, rounds_of_one
 from noisette.federated.streaming import StreamingGrid
@@ -69,7 +69,7 @@ def test_more_are_asked_at_a_time_while_nobody_answers(quiet, most):
 
 
 def test_a_history_comes_back_whole(tmp_path):
-    layout = Layout.of({"a": np.zeros((2, 2)), "b": np.zeros(3)})
+    layout = ModelLayout.of({"a": np.zeros((2, 2)), "b": np.zeros(3)})
     terms = Terms("run", "privunit-g", 1.0, Norm(1.0), rounds=3, options={})
     stored = History(terms, layout, [{"round": 1, "counted": 5, "released": True}], {7: 1}, np.arange(7.0), [7])
     stored.save(tmp_path / "new" / "run.npz")

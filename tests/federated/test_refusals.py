@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 
 from noisette.accounting import AlreadyDebited
-from noisette.federated import Channel, Layout, Norm, Ranges, Terms
+from noisette.federated import Channel, ModelLayout, Norm, Ranges, Terms
 from noisette.federated.budget import NodeBudget
 from noisette.federated.history import History
 from noisette.federated.mixing import FromShuffler, Simulated
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.strategy import PrivateFedAvg
 
-LAYOUT = Layout.of(np.zeros(3))
+LAYOUT = ModelLayout.of(np.zeros(3))
 TERMS = {"run": "run", "mechanism": "laplace", "budget": 1.0, "clip": Ranges(0.0, 1.0), "rounds": 2}
 RUN = {"clip": Norm(1.0), "target_epsilon": 1.0, "target_delta": 1e-6}
 
 REFUSED = {
     "a centre that is not finite": (lambda: Ranges((0.0, math.inf), (1.0, 1.0)), "finite"),
     "a centre without a radius": (lambda: Ranges((0.0, 1.0), (1.0,)), "as many centres as radii"),
-    "two layers of one name": (lambda: Layout(("a", "a"), ((1,), (2,))), "different names"),
-    "a layer without a shape": (lambda: Layout(("a", "b"), ((1,),)), "different names"),
-    "no weights": (lambda: Layout(("a", "b"), ((0,), (2, 0))), "at least one weight"),
+    "two layers of one name": (lambda: ModelLayout(("a", "a"), ((1,), (2,))), "different names"),
+    "a layer without a shape": (lambda: ModelLayout(("a", "b"), ((1,),)), "different names"),
+    "no weights": (lambda: ModelLayout(("a", "b"), ((0,), (2, 0))), "at least one weight"),
     "words for weights": (lambda: LAYOUT.flatten(np.asarray(["a", "b", "c"])), "real numbers"),
     "complex weights": (lambda: LAYOUT.flatten(np.zeros(3, dtype=complex)), "real numbers"),
     "a vector of another length": (lambda: LAYOUT.unflatten(np.zeros(4)), "a vector of 3 weights"),
@@ -65,7 +65,7 @@ def test_an_acknowledgement_holds_nothing():
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_one_weight_that_is_not_finite_is_named_by_its_layer(place, value):
-    layout = Layout(("first", "last"), ((2,), (1,)))
+    layout = ModelLayout(("first", "last"), ((2,), (1,)))
     weights = np.ones(3)
     weights[place] = value
     with pytest.raises(ValueError, match=f"in layer '{'last' if place == 2 else 'first'}'"):

@@ -7,20 +7,20 @@ import pytest
 
 import noisette as nz
 from noisette.planner import tables
-from noisette.planner.tables import CLOSE, Law, fit, law
+from noisette.planner.tables import CLOSE, LawTable, fit, law
 
 NEAR = ("laplace", "staircase", "piecewise", "hybrid", "square-wave")  # nine digits; others are rougher themselves
 BUDGETS = np.exp(np.random.default_rng(5).uniform(math.log(5e-5), math.log(20), 60)).tolist()
 VALUES = np.asarray([-1.0, -0.72, 0.0, 0.31, 1.0])
 
 
-def _law(name: str) -> Law:
+def _law(name: str) -> LawTable:
     found = law(name, low=0.05, high=20.0, dims=1, most=1000)
     assert found is not None
     return found
 
 
-def _miss(found: Law, name: str, budgets: list[float]) -> float:
+def _miss(found: LawTable, name: str, budgets: list[float]) -> float:
     """Return the largest relative difference of a variance from that of the mechanism itself."""
     worst = 0.0
     for epsilon in budgets:

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from noisette import Categorical, Interval, LevelledResponse
 from noisette.regression import Design, Model, Training
-from noisette.regression.graded import FIVE_LEVELS, ChosenLevelLaplace, ChosenLevelOptimal, Entries, OneEntry
+from noisette.regression.graded import FIVE_LEVELS, ChosenLevelLaplace, ChosenLevelOptimal, EntryReports, OneEntry
 
 GRADED = ("levelled", "graded-laplace", "optimal-graded")
 DESIGN = Design((Interval(0, 10), Categorical(3)))
@@ -163,9 +163,9 @@ def test_bad_levels_and_reports() -> None:
         Training(DESIGN, Interval(), 0.01, mechanism="optimal-graded")
     channel: OneEntry = _training("levelled").channel
     with pytest.raises(ValueError, match="entries from 0 to 4"):
-        channel.gather(Entries(np.asarray([5]), np.asarray([[0, 1]])))
+        channel.gather(EntryReports(np.asarray([5]), np.asarray([[0, 1]])))
     with pytest.raises(ValueError, match="outside the support"):
-        channel.gather(Entries(np.asarray([1]), np.asarray([[7, 1]])))
+        channel.gather(EntryReports(np.asarray([1]), np.asarray([[7, 1]])))
     with pytest.raises(ValueError, match="outside the support"):
         ChosenLevelOptimal((-1.0, 1.0), ((1.0,),)).tally([1e9])
 

@@ -28,7 +28,7 @@ class Unbounded(sgd.L2):
         return squares.new_ones(squares.shape[1])
 
 
-class TwiceDivided(sgd.Gaussian):
+class TwiceDivided(sgd.GaussianPerturbation):
     """Divides the noise by the batch size, and then the sum with it."""
 
     def release(self, sums, clip, multiplier, expected, rng):

@@ -25,8 +25,8 @@ PERTURBATIONS = {
     "gaussian": ("gaussian", 0.5),
     "quantile": ("gaussian", "quantile"),
     "layered": ("layered", "per-layer"),
-    "tensor": (sgd.TensorGaussian({"0.weight": (np.diag([1.0, 2, 3]) + 0.5, np.array([1.0, 4, 2, 1]))}), 0.5),
-    "variances": (sgd.TensorGaussian({"0.weight": (None, np.array([1.0, 4, 2, 1]))}), 0.5),
+    "tensor": (sgd.TensorPerturbation({"0.weight": (np.diag([1.0, 2, 3]) + 0.5, np.array([1.0, 4, 2, 1]))}), 0.5),
+    "variances": (sgd.TensorPerturbation({"0.weight": (None, np.array([1.0, 4, 2, 1]))}), 0.5),
     "geodp of angles": (sgd.Geo(0.5, "angles"), 0.5),
     "geodp of the gradient": (sgd.Geo(0.02, "gradient"), 0.5),
 }
@@ -105,7 +105,7 @@ def test_a_wrong_prediction_is_seen(kind, monkeypatch):
 
 @pytest.mark.long
 def test_efficiency_is_that_of_the_step_that_was_made():
-    private = start(sgd.Gaussian(), 0.5)
+    private = start(sgd.GaussianPerturbation(), 0.5)
     optimum = flat(best().parameters())
     observer = sgd.Observer(private, optimum=best(), rng=5)
     inputs, targets = private.loader.dataset.tensors

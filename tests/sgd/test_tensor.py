@@ -90,13 +90,13 @@ def whitened(private, given, steps=1000):
 
 
 def test_the_noise_has_the_covariances_that_were_asked_for():
-    noise = whitened(start(sgd.TensorGaussian(covariances())), covariances())
+    noise = whitened(start(sgd.TensorPerturbation(covariances())), covariances())
     assert stats.kstest(noise, "norm").pvalue > FALSE_ALARM
 
 
 @pytest.mark.long
 def test_other_noise_would_be_seen():
-    private = start(sgd.TensorGaussian(covariances()))
+    private = start(sgd.TensorPerturbation(covariances()))
     noise = whitened(private, covariances())
     assert stats.kstest(0.9 * noise, "norm").pvalue < FALSE_ALARM
     turned = covariances() | {"1.weight": (np.array([9.0, 1.0]), spread(3, 2))}
@@ -124,7 +124,7 @@ def farthest(private, given):
     "clip", [0.7, "auto-s", "per-layer", sgd.LInf(0.02)], ids=["l2", "auto-s", "per-layer", "linf"]
 )
 def test_no_example_is_farther_away_than_the_budget_says(clip):
-    private = start(sgd.TensorGaussian(covariances()), clip)
+    private = start(sgd.TensorPerturbation(covariances()), clip)
     allowed = private.optimizer.budget.multiplier**-2
     assert farthest(private, covariances()) == pytest.approx(allowed, rel=1e-6)
     assert farthest(private, covariances()) <= allowed * (1 + 1e-9)
@@ -143,7 +143,7 @@ def test_directions_help_in_a_box_and_not_in_a_ball():
     used = {"1.weight": (np.array([[1.0, 0.05]]), None)}
     seen = {}
     for label, clip in (("ball", 0.7), ("box", sgd.LInf(0.02))):
-        for perturb in (sgd.TensorGaussian(), sgd.TensorGaussian(subspaces=used)):
+        for perturb in (sgd.TensorPerturbation(), sgd.TensorPerturbation(subspaces=used)):
             private = start(perturb, clip)
             noise = private.optimizer.perturb
             scale = noise.scales(private.optimizer.clip, 1.0)["1"]["weight"]
@@ -153,7 +153,7 @@ def test_directions_help_in_a_box_and_not_in_a_ball():
 
 
 def test_the_guarantee_is_that_of_plain_noise_and_training_stops_with_it():
-    plain, tensor = (start(perturb, epochs=1) for perturb in ("gaussian", sgd.TensorGaussian(covariances())))
+    plain, tensor = (start(perturb, epochs=1) for perturb in ("gaussian", sgd.TensorPerturbation(covariances())))
     assert plain.guarantee == tensor.guarantee
     assert plain.optimizer.budget == tensor.optimizer.budget
 
@@ -167,10 +167,10 @@ def test_a_run_goes_on_bit_for_bit():
             private.optimizer.step()
         return [parameter.grad.clone() for parameter in private.model.parameters()]
 
-    expected = step(start(sgd.TensorGaussian(covariances())), 4)
-    first = start(sgd.TensorGaussian(covariances()))
+    expected = step(start(sgd.TensorPerturbation(covariances())), 4)
+    first = start(sgd.TensorPerturbation(covariances()))
     step(first, 2)
-    second = start(sgd.TensorGaussian(covariances()), rng=9)
+    second = start(sgd.TensorPerturbation(covariances()), rng=9)
     second.optimizer.load_state_dict(first.optimizer.state_dict())
     assert all(torch.equal(one, two) for one, two in zip(step(second, 2), expected, strict=True))
 
@@ -194,4 +194,4 @@ def test_a_run_goes_on_bit_for_bit():
 )
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        start(sgd.TensorGaussian(**options))
+        start(sgd.TensorPerturbation(**options))

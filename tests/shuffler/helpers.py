@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from noisette.shuffler import Layout, Round, ServerKey
+from noisette.shuffler import PacketLayout, Round, ServerKey
 from noisette.shuffler.wire import Frame
 
-LAYOUT = Layout(dims=10, batch=4)
+LAYOUT = PacketLayout(dims=10, batch=4)
 KEY = ServerKey.generate()
 
 
-def values_of(client: int, layout: Layout = LAYOUT) -> Any:
+def values_of(client: int, layout: PacketLayout = LAYOUT) -> Any:
     """Return values that name their client and position."""
     return 1000.0 * client + np.arange(layout.dims)
 
 
-def post_of(client: int, *, number: int = 1, layout: Layout = LAYOUT, blocks: list[int] | None = None) -> bytes:
+def post_of(client: int, *, number: int = 1, layout: PacketLayout = LAYOUT, blocks: list[int] | None = None) -> bytes:
     """Return a client's sealed blocks of a round in one frame."""
     found = Round("run", number, layout.blocks)
     payloads = layout.split(values_of(client, layout))

@@ -18,11 +18,11 @@ from tests.shuffler.certificates import make_certificates
 from tests.shuffler.helpers import KEY, values_of
 from tests.shuffler.processes import Process, receiver, shuffler
 
-from noisette.shuffler import Layout, Receipt, Sender
+from noisette.shuffler import PacketLayout, Receipt, Sender
 from noisette.shuffler.clients import enrol, read_credentials
 
 CLIENTS, ROUNDS = 12, 3
-LAYOUT = Layout(dims=600, batch=10)
+LAYOUT = PacketLayout(dims=600, batch=10)
 
 
 @pytest.fixture
@@ -143,14 +143,14 @@ def _megabytes(pid: int) -> float:
 @pytest.mark.long
 def test_memory_is_bounded(folder: Path, started: list[Process]) -> None:
     """After a wave of 25 MB one of 50 passes, and memory grows by less than half of that."""
-    layout = Layout(dims=2**19, batch=2**13)
+    layout = PacketLayout(dims=2**19, batch=2**13)
     behind = receiver(folder)
     front = shuffler(folder, behind.start(), "--minimum", str(CLIENTS))
     started += [front, behind]
     url = front.start()
     time.sleep(0.3)
     receipt = Receipt(folder / "receipt.db")
-    _post_all(folder, url, Layout(dims=2**18, batch=2**13), number=0)  # posts and batches of full size on every thread
+    _post_all(folder, url, PacketLayout(dims=2**18, batch=2**13), number=0)  # full posts and batches on every thread
     assert receipt.wait("run", 0, timeout=300)
     before = _megabytes(front.pid), _megabytes(behind.pid)
     _post_all(folder, url, layout, number=1)
@@ -161,7 +161,7 @@ def test_memory_is_bounded(folder: Path, started: list[Process]) -> None:
     receipt.close()
 
 
-def _post_all(folder: Path, url: str, layout: Layout, *, number: int) -> None:
+def _post_all(folder: Path, url: str, layout: PacketLayout, *, number: int) -> None:
     """Send as every client, the same sealed values: what they are does not matter here."""
     for client in range(CLIENTS):
         name, secret = read_credentials(folder / "own" / f"c{client}.json")

@@ -12,7 +12,7 @@ from scipy.stats import binom
 import noisette as nz
 from noisette.accounting import compose, shuffled
 from noisette.guarantees import Guarantee
-from noisette.shuffler import Layout, shuffled_blocks
+from noisette.shuffler import PacketLayout, shuffled_blocks
 
 Bits = tuple[int, ...]
 
@@ -41,7 +41,7 @@ def _delta(first: dict[Bits, float], second: dict[Bits, float], epsilon: float) 
 @pytest.mark.parametrize("others", [(0, 0), (0, 1)])
 @pytest.mark.parametrize(("clients", "delta"), [(5, 0.05), (20, 0.01)])
 def test_pairs_of_linked_bits_by_enumeration(clients: int, delta: float, others: Bits) -> None:
-    stated = shuffled_blocks(Guarantee(epsilon=1.0), Layout(2, 2), clients=clients, delta=delta)
+    stated = shuffled_blocks(Guarantee(epsilon=1.0), PacketLayout(2, 2), clients=clients, delta=delta)
     views = [_view([own, *[others] * (clients - 1)], 1.0) for own in ((0, 0), (1, 1))]
     assert _delta(*views, stated.epsilon) <= delta
     assert _delta(*views, 0.05) > delta  # it is not that nothing can be learnt
@@ -63,27 +63,27 @@ def test_a_statement_that_forgets_the_links_is_false() -> None:
     def broken(stated: Guarantee) -> bool:
         return with_one > math.exp(stated.epsilon) * without + delta
 
-    linked = shuffled_blocks(Guarantee(epsilon=epsilon), Layout(8, 8), clients=clients, delta=delta)
-    forgetful = shuffled_blocks(Guarantee(epsilon=epsilon), Layout(8, 1), clients=clients, delta=delta)
+    linked = shuffled_blocks(Guarantee(epsilon=epsilon), PacketLayout(8, 8), clients=clients, delta=delta)
+    forgetful = shuffled_blocks(Guarantee(epsilon=epsilon), PacketLayout(8, 1), clients=clients, delta=delta)
     assert not broken(linked)
     assert broken(forgetful)
 
 
 def test_what_is_composed() -> None:
     one = Guarantee(epsilon=0.05)
-    layout = Layout(dims=100, batch=10)
+    layout = PacketLayout(dims=100, batch=10)
     stated = shuffled_blocks(one, layout, clients=500, delta=1e-6, rounds=3)
     assert stated.epsilon == shuffled(Guarantee(epsilon=0.5), 500, 1e-6, times=30).epsilon
     assert (stated.model, stated.relation, stated.unit, stated.delta) == ("shuffled", "replace", "record", 1e-6)
-    whole = shuffled_blocks(one, Layout(100, 100), clients=500, delta=1e-6)
+    whole = shuffled_blocks(one, PacketLayout(100, 100), clients=500, delta=1e-6)
     assert whole.epsilon == compose(one, 100, delta=1e-6).epsilon  # five of epsilon among 500 hide nothing
-    single = shuffled_blocks(nz.Duchi(epsilon=1.0), Layout(1, 1), clients=1000, delta=1e-6)
+    single = shuffled_blocks(nz.Duchi(epsilon=1.0), PacketLayout(1, 1), clients=1000, delta=1e-6)
     assert single.epsilon == shuffled(nz.Duchi(epsilon=1.0), 1000, 1e-6).epsilon
 
 
 def test_longer_blocks_never_help() -> None:
     found = [
-        shuffled_blocks(Guarantee(epsilon=0.02), Layout(60, batch), clients=300, delta=1e-6).epsilon
+        shuffled_blocks(Guarantee(epsilon=0.02), PacketLayout(60, batch), clients=300, delta=1e-6).epsilon
         for batch in (1, 2, 5, 20, 60)
     ]
     assert found == sorted(found)

@@ -7,6 +7,7 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 from tests.shuffler.by_hand import open_by_hand
 from tests.shuffler.helpers import KEY, LAYOUT, post_of
 
-from noisette.shuffler import Clients, Layout, PublicKey, Round, ServerKey, new_secret
+from noisette.shuffler import Clients, PacketLayout, PublicKey, Round, ServerKey, new_secret
 from noisette.shuffler.clients import CLIENT, POST, SIGNATURE, Forged, enrol, read_credentials, sign
+from noisette.shuffler.layout import KINDS
 from noisette.shuffler.sealing import OVERHEAD, CannotOpen
 from noisette.shuffler.wire import Frame, Malformed
 
@@ -74,11 +76,13 @@ def test_labels_of_different_rounds_differ() -> None:
     assert len(set(labels)) == len(labels)
 
 
-@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**32 - 1))
-def test_blocks_are_a_partition(dims: int, batch: int, seed: int) -> None:
-    layout = Layout(dims, batch)
-    values = np.random.default_rng(seed).normal(size=dims)
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**32 - 1), st.sampled_from(sorted(KINDS)))
+def test_blocks_are_a_partition(dims: int, batch: int, seed: int, kind: str) -> None:
+    layout = PacketLayout(dims, batch, kind)
+    drawn = np.random.default_rng(seed).integers(0, 2 if kind == "bit" else 30_000, dims)
+    values = (drawn / 7 if kind == "float64" else drawn).astype(KINDS[kind])
     payloads = layout.split(values)
+    assert layout.packet_bytes == (-(-batch // 8) if kind == "bit" else batch * KINDS[kind].itemsize)
     assert len(payloads) == layout.blocks
     assert {len(one) for one in payloads} == {layout.packet_bytes}  # the length tells nothing
     joined = [layout.join([one], block=block)[0] for block, one in enumerate(payloads)]
@@ -92,10 +96,18 @@ def test_values_that_cannot_be_sent(values: object) -> None:
         LAYOUT.split(values)
 
 
-@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (-1, 1), (1.5, 1), (True, 1)])
-def test_bad_layouts(sizes: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "values"), [("int16", np.zeros(10)), ("int16", np.zeros(10, "i4")), ("bit", np.full(10, 2, "u1"))]
+)
+def test_values_of_another_kind(kind: str, values: object) -> None:
+    with pytest.raises(ValueError, match=f"Expected values of kind '{kind}'"):
+        PacketLayout(10, 2, kind).split(values)
+
+
+@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (-1, 1), (1.5, 1), (True, 1), (1, 1, "int8")])
+def test_bad_layouts(sizes: tuple[Any, ...]) -> None:
     with pytest.raises((TypeError, ValueError), match="Expected"):
-        Layout(*sizes)
+        PacketLayout(*sizes)
 
 
 def test_frames_go_there_and_back() -> None:

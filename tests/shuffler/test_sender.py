@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import chi2, kstest
 from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of, values_of
 
-from noisette.shuffler import Layout, Sender, new_secret
+from noisette.shuffler import PacketLayout, Sender, new_secret
 from noisette.shuffler.sender import Http, NotSent, _waits
-from noisette.shuffler.store import Refused
+from noisette.shuffler.store import PostRefused
 from noisette.shuffler.wire import Frame
 
 
@@ -64,7 +64,7 @@ def test_bad_delays(wrong: dict[str, Any]) -> None:
 
 
 def test_packets_leave_in_the_order_of_their_delays() -> None:
-    notebook, layout = _Notebook(), Layout(100, 1)
+    notebook, layout = _Notebook(), PacketLayout(100, 1)
     sender = Sender(notebook, KEY.public, sleep=notebook.sleep)
     sent = sender.send(values_of(1, layout), layout, context="run", number=3, spread=1000.0, slots=None, rng=2)
     assert (sent.packets, sent.posts) == (100, 100)
@@ -81,7 +81,7 @@ def test_posts_are_bounded_and_whole() -> None:
     assert sender.send(values_of(1), LAYOUT, context="run", number=3).posts == 3
     notebook.posts.clear()
     wide = Sender(notebook, KEY.public, sleep=notebook.sleep)
-    layout = Layout(1000, 1)
+    layout = PacketLayout(1000, 1)
     assert wide.send(values_of(1, layout), layout, context="run", number=3, spread=5.0, rng=1).posts == 16
     blocks = [block for _, _, frame in notebook.posts for block, _ in frame.packets]
     assert sorted(blocks) == list(range(1000))
@@ -154,5 +154,5 @@ def test_a_conflict_without_words() -> None:
     with pytest.raises(NotSent):
         _http(_Flaky(httpx.Response(409, text="?")), []).post(fresh(), post_of(1))
     told = {"reason": "post-reused", "detail": "x", "blocks": []}
-    with pytest.raises(Refused):
+    with pytest.raises(PostRefused):
         _http(_Flaky(httpx.Response(409, json=told)), []).post(fresh(), post_of(1))

@@ -15,14 +15,14 @@ import pytest
 from scipy.stats import chi2
 from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of, values_of
 
-from noisette.shuffler import InProcess, Layout, Receipt, Round, ServerKey, Shuffler
+from noisette.shuffler import InProcess, PacketLayout, Receipt, Round, ServerKey, Shuffler
 from noisette.shuffler._database import Full
 from noisette.shuffler.forwarding import forward
-from noisette.shuffler.store import Batch, Refused
+from noisette.shuffler.store import PostRefused, WavePart
 from noisette.shuffler.wire import Frame, Malformed
 
 
-def _bags(receipt: Receipt, number: int = 1, layout: Layout = LAYOUT) -> dict[int, list[float]]:
+def _bags(receipt: Receipt, number: int = 1, layout: PacketLayout = LAYOUT) -> dict[int, list[float]]:
     """Return for each position the sorted values that arrived."""
     found: dict[int, list[float]] = {}
     for one in receipt.read("run", number, layout, KEY):
@@ -32,7 +32,7 @@ def _bags(receipt: Receipt, number: int = 1, layout: Layout = LAYOUT) -> dict[in
     return {position: sorted(values) for position, values in found.items()}
 
 
-def _expected(clients: list[int], layout: Layout = LAYOUT) -> dict[int, list[float]]:
+def _expected(clients: list[int], layout: PacketLayout = LAYOUT) -> dict[int, list[float]]:
     return {p: sorted(1000.0 * client + p for client in clients) for p in range(layout.dims)}
 
 
@@ -93,7 +93,7 @@ def test_replays_are_refused(tmp_path: Path) -> None:
         (fresh(), post_of(1, blocks=[1, 2]), "already-sent", [2]),
         (fresh(), post_of(1, blocks=[1, 1]), "already-sent", [1]),
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(PostRefused) as caught:
             shuffler.accept("a", post, content)
         assert (caught.value.reason, caught.value.blocks) == (reason, blocks)
     assert shuffler.waiting() == {"waiting": 2, "released": 0}
@@ -102,7 +102,7 @@ def test_replays_are_refused(tmp_path: Path) -> None:
     shuffler.accept("b", fresh(), post_of(2, blocks=[1]))
     shuffler.accept("a", fresh(), post_of(1, blocks=[1]))
     forward(shuffler, lambda _: None)
-    with pytest.raises(Refused):  # nor is one forgotten that has been forwarded
+    with pytest.raises(PostRefused):  # nor is one forgotten that has been forwarded
         shuffler.accept("a", fresh(), body)
     shuffler.close()
 
@@ -125,13 +125,13 @@ def _copy_of(shuffler: Shuffler) -> bytes:
 
 def test_another_shape_waits_for_its_own_company() -> None:
     with InProcess(minimum=2, key=KEY) as simulated:
-        simulated.shuffler.accept("rogue", fresh(), post_of(9, layout=Layout(10, 5)))
+        simulated.shuffler.accept("rogue", fresh(), post_of(9, layout=PacketLayout(10, 5)))
         simulated.shuffler.accept("a", fresh(), post_of(1))
         assert simulated.deliver() == 0
         simulated.shuffler.accept("b", fresh(), post_of(2))
         assert simulated.deliver() == 6
         assert _bags(simulated.receipt) == _expected([1, 2])
-        simulated.shuffler.accept("other rogue", fresh(), post_of(8, layout=Layout(10, 5)))
+        simulated.shuffler.accept("other rogue", fresh(), post_of(8, layout=PacketLayout(10, 5)))
         assert simulated.deliver() == 4  # it is delivered, and passed over by whoever reads the other shape
         assert _bags(simulated.receipt) == _expected([1, 2])
 
@@ -160,7 +160,7 @@ def test_the_order_is_uniform() -> None:
     False alarm 1e-6: chi-square with 23 degrees of freedom. The keys come from the operating system, so the draws
     differ from run to run and the rate holds over runs.
     """
-    layout, runs = Layout(1, 1), 2400
+    layout, runs = PacketLayout(1, 1), 2400
     key = ServerKey.generate()
     found = Round("run", 1, 1)
     posts = [Frame(found, [(0, key.public.seal(layout.split([c])[0], found.label(0)))]).encode() for c in range(4)]
@@ -216,7 +216,7 @@ def test_a_wave_that_is_interrupted_arrives_once(tmp_path: Path, after: int) -> 
         shuffler.accept(f"c{client}", fresh(), post_of(client))
     steps = 0
 
-    def deliver(batch: Batch) -> None:
+    def deliver(batch: WavePart) -> None:
         nonlocal steps
         for act in (lambda: None, lambda: receipt.accept(batch.post, batch.frame.encode())):
             act()
@@ -269,7 +269,7 @@ def test_a_wave_keeps_its_terms() -> None:
 
 def test_a_full_store_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
     shuffler = Shuffler(tmp_path / "s.db", minimum=2, largest=2**17)
-    layout, accepted = Layout(500, 500), []
+    layout, accepted = PacketLayout(500, 500), []
     with suppress(Full):
         for client in range(100):
             shuffler.accept(f"c{client}", fresh(), post_of(client, layout=layout))
@@ -299,7 +299,7 @@ def test_means_are_those_of_the_values() -> None:
     """In process, with a mechanism: the bags hold exactly what was privatised."""
     import noisette as nz
 
-    layout, rng = Layout(50, 8), np.random.default_rng(3)
+    layout, rng = PacketLayout(50, 8), np.random.default_rng(3)
     reports = nz.Duchi(epsilon=1.0).privatize(rng.uniform(-1, 1, 1000), rng=rng).reshape(20, 50)
     with InProcess(minimum=20) as simulated:
         for client, row in enumerate(reports):

@@ -11,7 +11,7 @@ from torch import nn
 
 from experiments.federated.simulation import Clients, Recipe, Vector, clients, federate
 from experiments.frame import Advance, Chart, Series, Study
-from noisette.federated import Channel, Layout, Lines, Norm, Ranges, calibrate, lines
+from noisette.federated import Channel, Lines, ModelLayout, Norm, Ranges, calibrate, lines
 
 _DELTA = 1e-5
 _SEED = 1
@@ -93,7 +93,7 @@ def _run(case: Case, epsilon: float, adaptive: bool) -> Run:
     """Train as LDP-FL does: the weights themselves are told, in a fixed range or one that follows the noisy weights."""
     ranges, held = Ranges(0.0, case.radius), None
 
-    def channels(number: int, weights: Vector, layout: Layout) -> Channel:
+    def channels(number: int, weights: Vector, layout: ModelLayout) -> Channel:
         nonlocal ranges, held
         if adaptive:  # in the first round the server's own weights say it
             ranges = Ranges.adapted(layout, weights, ranges, widest=_WIDEST)
@@ -111,7 +111,7 @@ def _ours(case: Case, epsilon: float) -> float:
     """Train with Gaussian noise on the update at an epsilon that holds for the whole run."""
     norm = next(length for least, length in _NORMS if epsilon >= least)
 
-    def channels(number: int, weights: Vector, layout: Layout) -> Channel:
+    def channels(number: int, weights: Vector, layout: ModelLayout) -> Channel:
         terms = {"target_epsilon": epsilon, "target_delta": _DELTA, "rounds": case.recipe.rounds}
         return calibrate("tensor-gaussian", layout, Norm(norm), **terms)
 

@@ -1,11 +1,12 @@
 """What releases give away together: events, composition, calibration, shuffling, and a ledger of budgets."""
 
+from noisette._moved import names_of
 from noisette.accounting.budgets import (
     AlreadyDebited,
     Balance,
     BudgetExceeded,
+    DebitReceipt,
     LedgerError,
-    Receipt,
     UnknownAccount,
 )
 from noisette.accounting.calibration import calibrate, noise_multiplier, report_epsilon, sampled_gaussian
@@ -38,9 +39,9 @@ __all__ = [
     "Blanket",
     "BudgetExceeded",
     "Curve",
+    "DebitReceipt",
     "Ledger",
     "LedgerError",
-    "Receipt",
     "UnknownAccount",
     "blankets",
     "calibrate",
@@ -69,3 +70,5 @@ __all__ = [
     "zcdp_from_pure",
     "zcdp_rho",
 ]
+
+__getattr__ = names_of(__name__, renamed={"Receipt": "DebitReceipt"})

@@ -73,7 +73,7 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class DebitReceipt:
     """A debit that is in the file. ``replayed`` tells that it was there before.
 
     ``converted`` says from which terms to which the guarantee was converted, and is empty where it was in those of the
@@ -184,10 +184,10 @@ def balance_of(account: dict[str, Any]) -> Balance:
     )
 
 
-def receipt_of(row: Any, *, replayed: bool = False) -> Receipt:
+def receipt_of(row: Any, *, replayed: bool = False) -> DebitReceipt:
     """Return a debit's row as a receipt."""
     number, key, epsilon, delta, rho, note, idempotency_key, converted = row
-    return Receipt(
+    return DebitReceipt(
         number=number,
         key=key,
         epsilon=as_decimal(epsilon, "epsilon"),
@@ -200,7 +200,7 @@ def receipt_of(row: Any, *, replayed: bool = False) -> Receipt:
     )
 
 
-def replay_of(first: Any, amounts: dict[str, int], idempotency_key: str) -> Receipt:
+def replay_of(first: Any, amounts: dict[str, int], idempotency_key: str) -> DebitReceipt:
     """Return the receipt of a debit that was made before, if it was the same one."""
     if tuple(first[2:5]) != tuple(amounts[name] for name in PLACES):
         had = {name: as_decimal(units, name) for name, units in zip(PLACES, first[2:5], strict=True)}

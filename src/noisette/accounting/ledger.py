@@ -24,8 +24,8 @@ from noisette.accounting.budgets import (
     Amount,
     Balance,
     BudgetExceeded,
+    DebitReceipt,
     LedgerError,
-    Receipt,
     UnknownAccount,
     amounts_of,
     as_decimal,
@@ -212,7 +212,7 @@ class Ledger:
         *,
         note: str = "",
         idempotency_key: str | None = None,
-    ) -> Receipt:
+    ) -> DebitReceipt:
         """Take a release's budget off an account, or raise `BudgetExceeded` and take nothing.
 
         ``spent`` is an epsilon in the account's terms, a guarantee or a mechanism; a guarantee under other terms is
@@ -260,7 +260,7 @@ class Ledger:
         *,
         note: str = "",
         idempotency_key: str | None = None,
-    ) -> Iterator[Receipt]:
+    ) -> Iterator[DebitReceipt]:
         """Debit, and then run the body, which releases; what was debited stays so whatever happens in it.
 
         Raises `AlreadyDebited` for an ``idempotency_key`` that was used before: the body would release twice.
@@ -284,7 +284,7 @@ class Ledger:
             for row in connection.execute(f"SELECT {_ACCOUNT} FROM accounts ORDER BY key"):
                 yield balance_of(dict(zip(_ACCOUNT_NAMES, row, strict=True)))
 
-    def history(self, key: str) -> Iterator[Receipt]:
+    def history(self, key: str) -> Iterator[DebitReceipt]:
         """Yield the debits of an account, oldest first."""
         with self._reading() as connection:
             self._account(connection, key)

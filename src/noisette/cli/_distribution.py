@@ -19,7 +19,7 @@ def distributions(
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Return for each dimension the edges of bins in its own range, and how likely a true value is in each."""
     from noisette.enhancement import reconstruct
-    from noisette.enhancement.channel import Channel
+    from noisette.enhancement.channel import BinnedChannel
 
     mechanism = files[0].mechanism
     sampled = isinstance(mechanism, Sampled)
@@ -28,7 +28,7 @@ def distributions(
         raise ValueError(
             f"--distribution needs a mechanism for numbers one by one; {mechanism.name} {_why(mechanism)}."
         )
-    channel = Channel.of(inner, bins=BINS)
+    channel = BinnedChannel.of(inner, bins=BINS)
     dims = mechanism.dims if sampled else 1
     counts = np.zeros((dims, channel.matrix.shape[0]), dtype=np.int64)
     for file in files:

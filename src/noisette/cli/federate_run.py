@@ -71,7 +71,7 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
 
 def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the task and the strategy that were asked for."""
-    from noisette.federated import Layout, Norm, Ranges
+    from noisette.federated import ModelLayout, Norm, Ranges
     from noisette.federated.families import family
     from noisette.federated.mixing import Simulated
     from noisette.federated.sampling import rounds_of_one
@@ -82,7 +82,7 @@ def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
         **{name: asked[name] for name in ("data", "network", "clients", "per_client", "classes", "epochs", "seed")},
         rate=asked["lr"],
     )
-    dims = Layout.of(task.start()).dims
+    dims = ModelLayout.of(task.start()).dims
     ball = any(shape in _SPREAD for shape in family(asked["mechanism"]).shapes)
     if ball and asked["adapt_ranges"]:
         raise ValueError(f"{asked['mechanism']} has no ranges: leave --adapt-ranges out.")

@@ -87,7 +87,7 @@ def report(
                 advance(block.share)
         with progress("Sending") as advance:
             tally = gateway.send(advance)
-        told = {"campaign": gateway.campaign.id, "period": gateway.period, "rows": rows, "users": tally.users}
+        told = {"campaign": gateway.campaign.id, "period": gateway.period, "rows": rows, "users": tally.reports}
         told |= {"new": new, "sent": tally.sent, "refused": tally.refused, "waiting": tally.waiting}
         told |= {"reasons": gateway.refusals(), "state": str(folder)}
     click.echo(to_json(told)) if as_json else _show(told)

@@ -74,9 +74,9 @@ def serve(
         return
     from noisette._service import Tls, address, listen, run
     from noisette.collector.storage.store import Store
-    from noisette.collector.web.keys import Keys, new_keys
+    from noisette.collector.telemetry import log
+    from noisette.collector.web.access import Keys, new_keys
     from noisette.collector.web.service import LARGEST_BODY, RATE, create_app
-    from noisette.collector.web.telemetry import log
 
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")

@@ -1,7 +1,8 @@
 """What runs where the person is: her ledger, her tokens, her queue, and the clients that send.
 
 `Client` and `AsyncClient` answer a collector, `ShuffledClient` and `AsyncShuffledClient` through a shuffler. They need
-httpx, and none of the packages of a collector.
+httpx (``noisette[device]``) and none of the packages of a collector; signed tokens and sealed reports need cryptography
+as well (``noisette[sealing]``).
 """
 
 from lazy_loader import attach_stub

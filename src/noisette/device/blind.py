@@ -30,7 +30,7 @@ _PADDING = padding.PSS(padding.MGF1(hashes.SHA384()), salt_length=0)
 
 
 @dataclass(frozen=True)
-class PublicKey:
+class VerifyingKey:
     """The key that a campaign's tokens of one period are verified with."""
 
     modulus: int
@@ -73,7 +73,7 @@ class PublicKey:
 
 
 @dataclass(frozen=True)
-class PrivateKey:
+class SigningKey:
     """The key that signs the blinded tokens of one campaign and period."""
 
     pem: bytes
@@ -92,9 +92,9 @@ class PrivateKey:
         return key.private_numbers()
 
     @cached_property
-    def public(self) -> PublicKey:
+    def public(self) -> VerifyingKey:
         """The key that devices and the collector verify with."""
-        return PublicKey(self._numbers.public_numbers.n)
+        return VerifyingKey(self._numbers.public_numbers.n)
 
     def sign(self, blinded: bytes) -> bytes:
         """Sign a blinded token; what is raised to the secret power is blinded once more, and the result is checked."""

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 import httpx
 
 from noisette._retry import decided, pauses
-from noisette.device.batches import MEDIA_TYPE
 from noisette.device.state import Device, Sent
-from noisette.device.wallet import Wallet, written
+from noisette.device.tokens import Wallet, written
+from noisette.survey.batches import MEDIA_TYPE
 from noisette.survey.campaigns import Campaign
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Request:
+class HttpRequest:
     """What to ask the collector, or the shuffler before it, after a pause."""
 
     method: str
@@ -40,7 +40,7 @@ class Request:
 
 
 # It yields requests, is sent responses or thrown `httpx.TransportError`, and returns a result.
-Conversation = Generator[Request, httpx.Response, Result]
+Conversation = Generator[HttpRequest, httpx.Response, Result]
 # Brings a report of a device to where it is taken; returns "", why it is refused, or None if nobody answers.
 Carry = Callable[[Device, str, Mapping[str, Any]], Conversation[str | None]]
 
@@ -48,7 +48,7 @@ Carry = Callable[[Device, str, Mapping[str, Any]], Conversation[str | None]]
 def fetch(device: Device, campaign_id: str, *, sealed: bool) -> Conversation[Campaign]:
     """Fetch a campaign; while the collector does not answer, return it as it was last seen."""
     try:
-        answer = yield Request("GET", f"/campaigns/{campaign_id}")
+        answer = yield HttpRequest("GET", f"/campaigns/{campaign_id}")
         if answer.is_server_error:
             answer.raise_for_status()
     except httpx.HTTPError:
@@ -104,26 +104,26 @@ def submit(campaign: str, body: Mapping[str, Any], attempts: int) -> Conversatio
 
 def post(campaign: str, body: Mapping[str, Any] | bytes, attempts: int) -> Conversation[httpx.Response | None]:
     """Post reports until the collector has decided about them, or return None when all attempts failed."""
-    return (yield from ask(Request("POST", f"/campaigns/{campaign}/reports", body), attempts))
+    return (yield from ask(HttpRequest("POST", f"/campaigns/{campaign}/reports", body), attempts))
 
 
 def admit(wallet: Wallet, campaign: str, period: str, code: str, attempts: int) -> Conversation[str | None]:
     """Have a token signed without showing it; return "", why it is not signed, or None if nobody answers."""
     if wallet.signed(campaign, period) is not None:
         return ""
-    shown = yield from ask(Request("GET", f"/campaigns/{campaign}/tokens/{period}"), attempts)
+    shown = yield from ask(HttpRequest("GET", f"/campaigns/{campaign}/tokens/{period}"), attempts)
     if shown is None or not shown.is_success:
         return None if shown is None else reason_of(shown)
     blinded = wallet.blind(campaign, period, shown.json()["modulus"])
     asked = {"code": code, "period": period, "blinded": blinded}
-    answer = yield from ask(Request("POST", f"/campaigns/{campaign}/tokens", asked), attempts)
+    answer = yield from ask(HttpRequest("POST", f"/campaigns/{campaign}/tokens", asked), attempts)
     if answer is None or not answer.is_success:
         return None if answer is None else reason_of(answer)
     wallet.unblind(campaign, period, answer.json()["signed"])
     return ""
 
 
-def ask(request: Request, attempts: int) -> Conversation[httpx.Response | None]:
+def ask(request: HttpRequest, attempts: int) -> Conversation[httpx.Response | None]:
     """Ask until there is a decision, with growing pauses, or return None when all attempts failed."""
     for pause in pauses(attempts):
         try:
@@ -151,7 +151,7 @@ def hold(lines: Mapping[str, httpx.Client], conversation: Conversation[Result]) 
     return done
 
 
-def step(conversation: Conversation[Result], answer: Any) -> tuple[Request | None, Any]:
+def step(conversation: Conversation[Result], answer: Any) -> tuple[HttpRequest | None, Any]:
     """Go on with a conversation; return what it asks next, or None and its result."""
     try:
         if isinstance(answer, httpx.TransportError):

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,13 +21,11 @@ import numpy.typing as npt
 from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
-from noisette.device import wallet
-from noisette.device.batches import TOKEN_BYTES, pack
 from noisette.device.conversation import admit, bearer, hold, post, reason_of, shown, trusted
-from noisette.device.state import question_of
-from noisette.device.tokens import new_secret, token
-from noisette.device.wallet import Wallet, written
+from noisette.device.state import Sent, question_of
+from noisette.device.tokens import WALLET, Wallet, new_secret, token, written
 from noisette.guarantees import warn_known_noise
+from noisette.survey.batches import TOKEN_BYTES, pack
 from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
 
@@ -58,20 +55,6 @@ CREATE TABLE IF NOT EXISTS queue (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS still_waiting ON queue (campaign, period) WHERE state = 'waiting'
 """
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What became of a campaign's reports in a period: each user is in one of the three counts."""
-
-    sent: int
-    refused: int
-    waiting: int
-
-    @property
-    def users(self) -> int:
-        """All users who have a report."""
-        return self.sent + self.refused + self.waiting
 
 
 class Gateway:
@@ -109,7 +92,7 @@ class Gateway:
         self._ledger = Ledger(home / "budget.db")
         self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
         with transaction(self._path) as database:
-            for statement in (*_SCHEMA.split(";\n"), wallet.SCHEMA):
+            for statement in (*_SCHEMA.split(";\n"), WALLET):
                 database.execute(statement)
             if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
                 database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
@@ -213,7 +196,7 @@ class Gateway:
             database.executemany(f"INSERT OR IGNORE INTO queue {columns} VALUES (?, ?, ?, ?, ?)", queued)
             return database.total_changes - before
 
-    def send(self, on_progress: Callable[[float], None] = lambda share: None) -> Tally:
+    def send(self, on_progress: Callable[[float], None] = lambda share: None) -> Sent:
         """Send what waits, in batches where nothing is sealed, and return what became of all; the rest stays."""
         size = self.campaign.row.itemsize + TOKEN_BYTES + 2
         most = max(1, min(_LARGEST_BATCH, _LARGEST_BODY // size))
@@ -229,7 +212,7 @@ class Gateway:
             if not batch or not self._send(batch):
                 return self.tally()
             tally = self.tally()
-            on_progress((tally.sent + tally.refused) / tally.users)
+            on_progress((tally.sent + tally.refused) / tally.reports)
 
     def _send(self, batch: list[tuple[bytes, int, bytes]]) -> bool:
         """Send one batch and write down what became of it; tell whether there was an answer."""
@@ -300,12 +283,12 @@ class Gateway:
         with transaction(self._path) as database:
             database.executemany(statement, rows)
 
-    def tally(self) -> Tally:
+    def tally(self) -> Sent:
         """Count this period's users by what became of their reports."""
         query = "SELECT state, count(*) FROM queue WHERE campaign = ? AND period = ? GROUP BY state"
         with transaction(self._path) as database:
             found = dict(database.execute(query, (self.campaign.id, self.period)).fetchall())
-        return Tally(found.get("sent", 0), found.get("refused", 0), found.get("waiting", 0))
+        return Sent(found.get("sent", 0), found.get("refused", 0), found.get("waiting", 0))
 
     def refusals(self) -> dict[str, int]:
         """Return how many of this period's reports were refused, by reason."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from noisette.device.client import AsyncClient, Client
-from noisette.device.conversation import Conversation, Request, ask, reason_of
+from noisette.device.conversation import Conversation, HttpRequest, ask, reason_of
 from noisette.device.state import Device
 from noisette.shuffler.clients import Clients, sign
 from noisette.shuffler.sealing import PublicKey
@@ -63,7 +63,7 @@ class Seal:
         own = label(campaign, body["period"])
         frame = Frame(own, [(0, self.key.seal(pad(campaign, body), own.label(0)))]).encode()
         signed = sign(self.secret, PATH, self.client, secrets.token_hex(16), frame)
-        request = Request("POST", PATH, frame, to="shuffler", headers=signed | {"Content-Type": MEDIA_TYPE})
+        request = HttpRequest("POST", PATH, frame, to="shuffler", headers=signed | {"Content-Type": MEDIA_TYPE})
         answer = yield from ask(request, attempts)
         if answer is None:
             return None

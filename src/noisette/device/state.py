@@ -16,9 +16,7 @@ from typing import Any
 from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
-from noisette.device import wallet
-from noisette.device.tokens import new_secret, token
-from noisette.device.wallet import Wallet
+from noisette.device.tokens import WALLET, Wallet, new_secret, token
 from noisette.guarantees import warn_known_noise
 from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
@@ -45,11 +43,16 @@ CREATE TABLE IF NOT EXISTS queue (
 
 @dataclass(frozen=True)
 class Sent:
-    """How many reports of this device have reached the collector, were refused by it, and still wait."""
+    """How many reports of a device or a gateway have reached the collector, were refused by it, and still wait."""
 
     sent: int
     refused: int
     waiting: int
+
+    @property
+    def reports(self) -> int:
+        """All reports that were made."""
+        return self.sent + self.refused + self.waiting
 
 
 class Device:
@@ -63,7 +66,7 @@ class Device:
         self._path = home / "answers.db"
         self.wallet = Wallet(self._path)
         with self._open() as database:
-            for statement in (*_SCHEMA.split(";\n"), wallet.SCHEMA):
+            for statement in (*_SCHEMA.split(";\n"), WALLET):
                 database.execute(statement)
             if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
                 database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
@@ -103,7 +106,7 @@ class Device:
     def answer(self, campaign: Campaign, values: Mapping[str, Any], *, group: str | None, clip: bool, rng: Rng) -> bool:
         """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new."""
         warn_known_noise(rng)
-        campaign.encode(values, clip=clip)  # a wrong value is an error before anything is debited
+        campaign.survey.encode(values, clip=clip)  # a wrong value is an error before anything is debited
         check_group(campaign, group)
         period = period_at(campaign.period)
         question = question_of(campaign, period)
@@ -119,7 +122,7 @@ class Device:
         if is_new:
             # A debit without a report is one whose report was never written, and so never sent: it may be made now.
             self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
-            report = json.dumps(campaign.privatize(values, clip=clip, rng=rng), separators=(",", ":"))
+            report = json.dumps(campaign.survey.answer(values, clip=clip, rng=rng), separators=(",", ":"))
         with self._open() as database:
             if is_new:  # of two that answer at the same time one is written, and only that one is ever sent
                 written = database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))

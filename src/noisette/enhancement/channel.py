@@ -26,7 +26,7 @@ _WEIGHTS = np.asarray([1 / 10, 49 / 90, 32 / 45, 49 / 90, 1 / 10])
 
 
 @dataclass(frozen=True)
-class Channel:
+class BinnedChannel:
     """Probabilities ``matrix[o, i]`` of a report in bin o for an input spread evenly over bin i.
 
     ``inputs`` holds the ends of the input bins, or the inputs themselves where they are separate; ``edges`` the ends of
@@ -39,11 +39,11 @@ class Channel:
     edges: FloatArray | None
 
     @classmethod
-    def of(cls, mechanism: Mechanism, *, bins: int = 64) -> Channel:
+    def of(cls, mechanism: Mechanism, *, bins: int = 64) -> BinnedChannel:
         """Build the table of a mechanism whose report is one number or one code.
 
         >>> import noisette as nz
-        >>> Channel.of(nz.GeneralizedRandomizedResponse(epsilon=1.0, domain=nz.Categorical(3))).matrix.round(3)
+        >>> BinnedChannel.of(nz.GeneralizedRandomizedResponse(epsilon=1.0, domain=nz.Categorical(3))).matrix.round(3)
         array([[0.576, 0.212, 0.212],
                [0.212, 0.576, 0.212],
                [0.212, 0.212, 0.576]])
@@ -72,7 +72,7 @@ class Channel:
         return cls(mechanism, matrix / total, inputs, edges)
 
     @classmethod
-    def _of_codes(cls, mechanism: Any, domain: Categorical) -> Channel:
+    def _of_codes(cls, mechanism: Any, domain: Categorical) -> BinnedChannel:
         size = getattr(mechanism.support, "size", None)
         if mechanism.report_shape != () or size is None:
             raise TypeError(
@@ -109,7 +109,7 @@ class Channel:
 
 
 def report_edges(mechanism: Mechanism, *, bins: int = 64) -> FloatArray | None:
-    """Return the ends of the bins in which `Channel.of` counts the reports of a mechanism for numbers.
+    """Return the ends of the bins in which `BinnedChannel.of` counts the reports of a mechanism for numbers.
 
     They are known at once, while the table takes up to seconds: reports can be counted long before it is needed.
     """

@@ -12,7 +12,7 @@ from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate, Mechanism
 from noisette.domains import Categorical
-from noisette.enhancement.channel import Channel, check_size
+from noisette.enhancement.channel import BinnedChannel, check_size
 from noisette.mechanisms.categorical._base import CategoricalMechanism
 
 
@@ -183,7 +183,7 @@ def reconstruct(
 
     Works for every mechanism of one number, by the chances of its report bins, and of one category, by the likelihood
     of the distinct reports. ``smoothing=None`` smooths numbers and leaves categories alone. For a stream, keep
-    ``channel = Channel.of(mechanism, bins=bins)``, add up ``channel.count(batch)`` and give the sum as ``counts``.
+    ``channel = BinnedChannel.of(mechanism, bins=bins)``, add up ``channel.count(batch)``, give the sum as ``counts``.
 
     >>> import noisette as nz
     >>> m = nz.SquareWave(epsilon=2.0)
@@ -200,7 +200,7 @@ def reconstruct(
         values = np.arange(mechanism.domain.size, dtype=np.float64)
         table, tally = _distinct(mechanism, np.asarray(reports), values.size)
     else:
-        channel = Channel.of(mechanism, bins=bins)
+        channel = BinnedChannel.of(mechanism, bins=bins)
         values, table = channel.values, channel.matrix
         tally = np.asarray(channel.count(reports) if counts is None else counts, dtype=np.float64)
     found = expectation_maximization(

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from noisette._moved import names_of
 from noisette.federated.aggregator import Aggregator, TooFew, enhanced
-from noisette.federated.channel import Channel, RejectedReport, Release, channel_from
+from noisette.federated.channel import Channel, ClientRelease, RejectedReport, channel_from
 from noisette.federated.clipping import Length, Norm, Ranges
-from noisette.federated.layout import Layout
+from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import Lines, calibrate, lines
 from noisette.federated.terms import Terms
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Aggregator",
     "Channel",
-    "Layout",
+    "ClientRelease",
     "Length",
     "Lines",
     "LocalPrivacy",
+    "ModelLayout",
     "Norm",
     "PrivateFedAvg",
     "Ranges",
     "RejectedReport",
-    "Release",
     "Terms",
     "TooFew",
     "calibrate",
@@ -47,13 +48,15 @@ __all__ = [
 for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
     os.environ.setdefault(_name, "0")
 
-_HOMES = {"LocalPrivacy": "mod", "PrivateFedAvg": "strategy"}
 
-
-def __getattr__(name: str) -> Any:
+def _flower(name: str) -> Any:
     """Import Flower's side, and Flower, when it is first used."""
-    if name not in _HOMES:
+    homes = {"LocalPrivacy": "mod", "PrivateFedAvg": "strategy"}
+    if name not in homes:
         raise AttributeError(f"module 'noisette.federated' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"noisette.federated.{_HOMES[name]}"), name)
+    return getattr(import_module(f"noisette.federated.{homes[name]}"), name)
+
+
+__getattr__ = names_of(__name__, first=_flower, renamed={"Layout": "ModelLayout", "Release": "ClientRelease"})

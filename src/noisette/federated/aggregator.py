@@ -26,8 +26,8 @@ class Aggregator:
     Beside the sums it keeps one number for each client that sent, to refuse a second report.
 
     >>> from noisette.federated.clipping import Ranges
-    >>> from noisette.federated.layout import Layout
-    >>> channel = Channel("laplace", Layout.of(np.zeros(3)), Ranges(0.0, 1.0), budget=50.0)
+    >>> from noisette.federated.layout import ModelLayout
+    >>> channel = Channel("laplace", ModelLayout.of(np.zeros(3)), Ranges(0.0, 1.0), budget=50.0)
     >>> aggregator = Aggregator(channel, minimum=2)
     >>> for client in range(2):
     ...     aggregator.add(channel.privatize(np.full(3, 0.5), rng=client).payload, sender=client)
@@ -78,10 +78,11 @@ class Aggregator:
     def add_block(self, start: int, rows: Any) -> int:
         """Add answers without origin, as a shuffler forwards them, and return how many rows were refused.
 
-        A row holds what one client reports about the weights from ``start`` on, on the clip's domain; a mechanism that
-        answers about the update at once has rows of the whole length. The mean counts each weight's own answers.
+        A row holds what one client reports about the weights from ``start`` on, in the type that it travels in or as
+        numbers on the clip's domain; a mechanism that answers about the update at once has rows of the whole length.
+        The mean counts each weight's own answers.
         """
-        values, dims = _validate.reals(rows, "rows"), self.channel.layout.dims
+        values, dims = self.channel.values(np.asarray(rows)), self.channel.layout.dims
         whole = self.channel.answers != dims
         if values.ndim != 2 or start < 0 or start + values.shape[1] > dims or (whole and values.shape[1] != dims):
             wanted = f"rows of {dims}" if whole else f"rows that end before {dims}"

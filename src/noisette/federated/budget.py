@@ -19,7 +19,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette.accounting import AlreadyDebited, Ledger
 from noisette.federated.channel import Channel
-from noisette.federated.layout import Layout
+from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Terms
 from noisette.guarantees import Relation
@@ -48,12 +48,12 @@ class NodeBudget:
             raise ValueError(f"Expected model={self.model!r} to be 'local' or 'shuffled'.")
         _validate.integer(self.minimum_set, "minimum_set", low=2 if self.model == "shuffled" else 1)
 
-    def desk(self, account: str, terms: Terms, layout: Layout) -> Desk:
+    def desk(self, account: str, terms: Terms, layout: ModelLayout) -> Desk:
         """Return where the rounds of one run are answered."""
         channel, run = _prepared(terms.to_json(), layout)
         return Desk(self, account, terms, layout, channel, run)
 
-    def begin(self, account: str, terms: Terms, layout: Layout, run: str) -> None:
+    def begin(self, account: str, terms: Terms, layout: ModelLayout, run: str) -> None:
         """Debit a whole run, once however often it is called; raise `BudgetExceeded` if it is too much."""
         promise = terms.promise(layout, model=self.model, clients=self.minimum_set)
         if not math.isfinite(promise.epsilon):
@@ -71,7 +71,7 @@ class Desk:
     budget: NodeBudget
     account: str
     terms: Terms
-    layout: Layout
+    layout: ModelLayout
     channel: Channel
     run: str
 
@@ -135,7 +135,7 @@ class Desk:
 
 
 @lru_cache(maxsize=8)
-def _prepared(terms: str, layout: Layout) -> tuple[Channel, str]:
+def _prepared(terms: str, layout: ModelLayout) -> tuple[Channel, str]:
     """Return the channel and the name of a run once a process: they are the same for all its clients."""
     read = Terms.read(terms)
     return read.channel(layout), read.key(layout)

@@ -17,16 +17,17 @@ from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Domain
 from noisette.federated import wire
-from noisette.federated.clipping import Clip, clip_from
+from noisette.federated.clipping import UpdateClip, clip_from
 from noisette.federated.families import Family, family
-from noisette.federated.layout import Arrays, Layout
+from noisette.federated.layout import Arrays, ModelLayout
+from noisette.shuffler import PacketLayout
 
 
 class RejectedReport(ValueError):
     """A report that the channel cannot have sent."""
 
 
-class Release(NamedTuple):
+class ClientRelease(NamedTuple):
     """What leaves a client, and what stays on it: the share of the update that clipping took."""
 
     payload: npt.NDArray[Any]
@@ -42,7 +43,7 @@ class Channel:
     noise or finer, which costs no privacy, and travel as integers of 16 bits, or of 32 where there is little noise;
     others as float64. All reports of a channel have the same type and length.
 
-    >>> layout = Layout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
+    >>> layout = ModelLayout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
     >>> from noisette.federated.clipping import Ranges
     >>> channel = Channel("adaptive-duchi", layout, Ranges(0.0, 0.1), budget=1.0)
     >>> payload = channel.privatize(np.zeros(24), rng=7).payload
@@ -51,8 +52,8 @@ class Channel:
     """
 
     mechanism: str
-    layout: Layout
-    clip: Clip
+    layout: ModelLayout
+    clip: UpdateClip
     budget: float
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -119,22 +120,22 @@ class Channel:
         """Return the standard deviation of the noise in the estimate of a weight of each layer, at most."""
         return self.deviation * self.clip.scale(self.layout)
 
-    def privatize(self, update: Arrays, *, rng: Rng = None) -> Release:
+    def privatize(self, update: Arrays, *, rng: Rng = None) -> ClientRelease:
         """Return what leaves the client about an update: arrays by name, a list of them, or one vector."""
         flat = isinstance(update, np.ndarray) and update.shape == (self.layout.dims,)
-        return self.release(Layout.of(update).flatten(update) if flat else self.layout.flatten(update), rng=rng)
+        return self.release(ModelLayout.of(update).flatten(update) if flat else self.layout.flatten(update), rng=rng)
 
-    def release(self, vector: FloatArray, *, rng: Rng = None) -> Release:
+    def release(self, vector: FloatArray, *, rng: Rng = None) -> ClientRelease:
         """Return what leaves the client about a vector of finite weights that nobody needs any more: it is clipped."""
         clipped = self.clip.inward(vector, self.layout)
         source = _random.generator(rng)
         report = self.whole.privatize(vector, rng=source)
         support, kind = self._arriving
         if self._ends is not None:
-            return Release(wire.bits(report, self._ends), clipped)
+            return ClientRelease(wire.bits(report, self._ends), clipped)
         if kind.kind == "f":
-            return Release(np.asarray(report, dtype=np.float64), clipped)
-        return Release(wire.packed(wire.rounded(report, support.step, source), kind), clipped)
+            return ClientRelease(np.asarray(report, dtype=np.float64), clipped)
+        return ClientRelease(wire.packed(wire.rounded(report, support.step, source), kind), clipped)
 
     def unpack(self, payload: Any) -> FloatArray:
         """Return the report in a payload, or refuse it: wrong length or type, no numbers, outside the support."""
@@ -155,6 +156,26 @@ class Channel:
         report = np.asarray(packed * support.step, dtype=np.float64)
         sure = kind == np.int16 and wire.possible(report, support)
         return report if sure else self._checked(report)
+
+    def packets(self, batch: int) -> PacketLayout:
+        """Return how reports are cut for a shuffler: each weight as it travels, a mechanism's whole answer in one."""
+        dims = self.layout.dims
+        kind = "bit" if self._ends is not None else self._arriving[1].name
+        return PacketLayout(dims, min(batch, dims) if self.answers > 1 else dims, kind)
+
+    def codes(self, payload: Any) -> npt.NDArray[Any]:
+        """Return what travels about each weight, which a payload of this channel holds: a bit, or a number as it is."""
+        packed = np.asarray(payload)
+        return packed if self._ends is None else np.unpackbits(packed, count=self.layout.dims)
+
+    def values(self, codes: npt.NDArray[Any]) -> FloatArray:
+        """Return the numbers that codes of any shape stand for; whether a report can hold them is still to see."""
+        support, kind = self._arriving
+        if codes.dtype != kind or kind.kind == "f":
+            return _validate.reals(codes, "rows")
+        if self._ends is not None:
+            return np.asarray(self._ends).take(codes, mode="clip")
+        return np.asarray(codes * support.step, dtype=np.float64)
 
     def _checked(self, report: FloatArray) -> FloatArray:
         """Refuse a report that the mechanism cannot have sent."""
@@ -186,7 +207,7 @@ class Channel:
 _RULES = {"ball": "Norm(...)", "sphere": "Length(...)", "box": "Ranges(...)"}
 
 
-def channel_from(spec: Mapping[str, Any], layout: Layout) -> Channel:
+def channel_from(spec: Mapping[str, Any], layout: ModelLayout) -> Channel:
     """Return the channel that a description asks for."""
     return Channel(spec["mechanism"], layout, clip_from(spec["clip"]), spec["budget"], spec["options"])
 

@@ -16,7 +16,7 @@ import numpy as np
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.domains import Box, Domain, L2Ball, Sphere
-from noisette.federated.layout import Layout
+from noisette.federated.layout import ModelLayout
 from noisette.mechanisms.vector.adaptive_duchi import adaptive_range
 
 Shape = Literal["ball", "sphere", "box"]
@@ -25,21 +25,21 @@ _UNIT = 2.0**-53  # largest relative error of one rounding in float64
 _MODERATE = (2.0**-400, 2.0**400)  # squares and quotients of numbers between them neither overflow nor vanish
 
 
-class Clip(Protocol):
+class UpdateClip(Protocol):
     """A public bound on updates."""
 
     shape: ClassVar[Shape]
 
-    def domain(self, layout: Layout) -> Domain:
+    def domain(self, layout: ModelLayout) -> Domain:
         """Return the domain that clipped updates are mapped on."""
 
-    def inward(self, vector: FloatArray, layout: Layout) -> float:
+    def inward(self, vector: FloatArray, layout: ModelLayout) -> float:
         """Clip a vector and map it on the domain, in place; return the share of it that clipping took."""
 
-    def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
+    def outward(self, vector: FloatArray, layout: ModelLayout) -> FloatArray:
         """Map a report about the domain back to updates, in place."""
 
-    def scale(self, layout: Layout) -> FloatArray:
+    def scale(self, layout: ModelLayout) -> FloatArray:
         """Return what one unit of the domain is in each layer."""
 
     def spec(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Norm:
     The length of what `inward` leaves is at most 1, of any finite update and exactly: lengths are bounded from above,
     by what rounding in float64 can have taken from them, and the factor leaves room for its own rounding.
 
-    >>> update, layout = np.asarray([3.0, 4.0]), Layout.of(np.zeros(2))
+    >>> update, layout = np.asarray([3.0, 4.0]), ModelLayout.of(np.zeros(2))
     >>> Norm(1.0).inward(update, layout), update.round(9).tolist()
     (0.8, [0.6, 0.8])
     """
@@ -64,19 +64,19 @@ class Norm:
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", _validate.positive(self.norm, "norm"))
 
-    def domain(self, layout: Layout) -> Domain:
+    def domain(self, layout: ModelLayout) -> Domain:
         return L2Ball(layout.dims)
 
-    def inward(self, vector: FloatArray, layout: Layout) -> float:
+    def inward(self, vector: FloatArray, layout: ModelLayout) -> float:
         length, norm = _scaled(vector, self.norm)
         vector *= (1 - 8 * _UNIT) / max(length, norm, np.finfo(float).tiny)
         return 1 - norm / length if length > norm else 0.0
 
-    def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
+    def outward(self, vector: FloatArray, layout: ModelLayout) -> FloatArray:
         vector *= self.norm
         return vector
 
-    def scale(self, layout: Layout) -> FloatArray:
+    def scale(self, layout: ModelLayout) -> FloatArray:
         return np.full(len(layout.sizes), self.norm)
 
     def spec(self) -> dict[str, Any]:
@@ -89,10 +89,10 @@ class Length(Norm):
 
     shape: ClassVar[Shape] = "sphere"
 
-    def domain(self, layout: Layout) -> Domain:
+    def domain(self, layout: ModelLayout) -> Domain:
         return Sphere(layout.dims)
 
-    def inward(self, vector: FloatArray, layout: Layout) -> float:
+    def inward(self, vector: FloatArray, layout: ModelLayout) -> float:
         length, norm = _scaled(vector, self.norm)
         if not vector.any():  # no direction: a fixed one gives nothing away
             vector[:] = 1 / math.sqrt(vector.size)
@@ -142,7 +142,7 @@ class Ranges:
 
     @classmethod
     def adapted(
-        cls, layout: Layout, noisy: FloatArray, last: Ranges, *, margin: float = 1.0, widest: float | None = None
+        cls, layout: ModelLayout, noisy: FloatArray, last: Ranges, *, margin: float = 1.0, widest: float | None = None
     ) -> Ranges:
         """Return the ranges that the *noisy* weights of a round span, layer by layer, for the next round.
 
@@ -162,17 +162,17 @@ class Ranges:
                     radii[number] = min(radii[number], widest)
         return cls(tuple(centres), tuple(radii), last.norm)
 
-    def _of(self, layout: Layout) -> tuple[FloatArray, FloatArray]:
+    def _of(self, layout: ModelLayout) -> tuple[FloatArray, FloatArray]:
         """Return centre and radius of each layer."""
         layers = len(layout.sizes)
         if len(self.radius) not in (1, layers):
             raise ValueError(f"Expected one range or one for each of {layers} layers, got {len(self.radius)}.")
         return np.broadcast_to(self.centre, layers), np.broadcast_to(self.radius, layers)
 
-    def domain(self, layout: Layout) -> Domain:
+    def domain(self, layout: ModelLayout) -> Domain:
         return Box(layout.dims)
 
-    def inward(self, vector: FloatArray, layout: Layout) -> float:
+    def inward(self, vector: FloatArray, layout: ModelLayout) -> float:
         with np.errstate(all="ignore"):  # whatever a layer's ends are, its weights come to lie in [-1, 1]
             whole, taken = float(np.abs(vector).sum()), 0.0
             if self.norm is not None and (length := math.sqrt(np.einsum("i,i->", vector, vector))) > self.norm:
@@ -188,13 +188,13 @@ class Ranges:
                     np.clip(layer, -1.0, 1.0, out=layer)
             return taken / whole if whole > 0 else 0.0
 
-    def outward(self, vector: FloatArray, layout: Layout) -> FloatArray:
+    def outward(self, vector: FloatArray, layout: ModelLayout) -> FloatArray:
         for (_, part), centre, radius in zip(layout.parts(), *self._of(layout), strict=True):
             vector[part] *= radius
             vector[part] += centre
         return vector
 
-    def scale(self, layout: Layout) -> FloatArray:
+    def scale(self, layout: ModelLayout) -> FloatArray:
         return np.asarray(self._of(layout)[1])
 
     def spec(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from noisette._files import whole_file
 from noisette._validate import FloatArray
-from noisette.federated.layout import Layout
+from noisette.federated.layout import ModelLayout
 from noisette.federated.terms import Terms
 
 _FORMAT = 1
@@ -23,7 +23,7 @@ class History:
     """Rounds so far, how often each client took part, the model after the last round, and who was asked since."""
 
     terms: Terms
-    layout: Layout
+    layout: ModelLayout
     rounds: list[dict[str, Any]] = field(default_factory=list)
     taken_part: dict[int, int] = field(default_factory=dict)
     weights: FloatArray | None = None
@@ -74,7 +74,7 @@ class History:
             if isinstance(error, FileNotFoundError):
                 raise
             raise ValueError(f"{path} holds no run that can be resumed: {error}. Choose another file.") from error
-        layout = Layout(tuple(head["names"]), tuple(tuple(shape) for shape in head["shapes"]))
+        layout = ModelLayout(tuple(head["names"]), tuple(tuple(shape) for shape in head["shapes"]))
         return cls(
             Terms.read(json.dumps(head["terms"])),
             layout,

@@ -18,10 +18,10 @@ Arrays = Mapping[str, Any] | Sequence[Any] | npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Layout:
+class ModelLayout:
     """Names and shapes of the layers of a model, in the order in which one vector holds their weights.
 
-    >>> layout = Layout.of({"weight": np.zeros((2, 3)), "bias": np.zeros(2)})
+    >>> layout = ModelLayout.of({"weight": np.zeros((2, 3)), "bias": np.zeros(2)})
     >>> layout.dims, layout.flatten({"weight": np.ones((2, 3)), "bias": np.zeros(2)}).tolist()
     (8, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     """
@@ -36,7 +36,7 @@ class Layout:
             raise ValueError(f"Expected at least one weight, got layers of shapes {self.shapes}.")
 
     @classmethod
-    def of(cls, arrays: Arrays) -> Layout:
+    def of(cls, arrays: Arrays) -> ModelLayout:
         """Return the layout of a model: arrays by name, a sequence of arrays, or one vector."""
         named = _named(arrays)
         return cls(tuple(named), tuple(tuple(int(size) for size in np.shape(array)) for array in named.values()))

@@ -16,11 +16,10 @@ from noisette import _validate
 from noisette.accounting import calibrate as calibrate_answer
 from noisette.accounting import compose, gdp_mu, shuffled
 from noisette.federated.channel import Channel
-from noisette.federated.clipping import Clip
-from noisette.federated.layout import Layout
+from noisette.federated.clipping import UpdateClip
+from noisette.federated.layout import ModelLayout
 from noisette.guarantees import Claim, Guarantee
-from noisette.shuffler import Layout as Packets
-from noisette.shuffler import shuffled_blocks
+from noisette.shuffler import PacketLayout, shuffled_blocks
 
 _LARGEST = 30.0  # budgets of an answer above it hide nothing
 
@@ -93,7 +92,7 @@ def lines(
 
     >>> from noisette.federated.clipping import Ranges
     >>> import numpy as np
-    >>> channel = Channel("adaptive-duchi", Layout.of(np.zeros(1000)), Ranges(0.0, 0.1), budget=1.0)
+    >>> channel = Channel("adaptive-duchi", ModelLayout.of(np.zeros(1000)), Ranges(0.0, 0.1), budget=1.0)
     >>> print(lines(channel, rounds=1, clients=1000, delta=1e-6))
     claimed   1-DP for the whole run of a client (sun2021ldpfl), which is not what holds
     local     (591.08, 1e-06)-DP, unit record, model local, relation any-pair: 1 round of a client, nobody trusted
@@ -117,8 +116,8 @@ def lines(
 
 def calibrate(
     mechanism: str,
-    layout: Layout,
-    clip: Clip,
+    layout: ModelLayout,
+    clip: UpdateClip,
     *,
     target_epsilon: float,
     target_delta: float = 0.0,
@@ -137,7 +136,7 @@ def calibrate(
 
     >>> from noisette.federated.clipping import Ranges
     >>> import numpy as np
-    >>> layout = Layout.of(np.zeros(1000))
+    >>> layout = ModelLayout.of(np.zeros(1000))
     >>> found = calibrate("adaptive-duchi", layout, Ranges(0.0, 0.1), target_epsilon=8.0, target_delta=1e-6)
     >>> round(found.budget, 4)
     0.0485
@@ -191,7 +190,7 @@ def _mixed(channel: Channel, times: int, clients: int, delta: float, local: Guar
         return replace(local, model="shuffled", relation="replace")
     if batch == 1 or channel.answers == 1:
         return _shuffled(channel.answer, clients, delta, times)
-    packets = Packets(channel.layout.dims, min(batch, channel.layout.dims))
+    packets = PacketLayout(channel.layout.dims, min(batch, channel.layout.dims))
     return shuffled_blocks(channel.answer, packets, clients=clients, delta=delta, rounds=times // channel.layout.dims)
 
 

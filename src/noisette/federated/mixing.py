@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from noisette.federated.channel import Channel
-from noisette.shuffler import InProcess, Receipt, ServerKey
-from noisette.shuffler import Layout as Packets
+from noisette.shuffler import InProcess, PacketLayout, Receipt, ServerKey
 from noisette.shuffler.receipt import Fragments
 
 
 class Mixer(Protocol):
     """What brings the reports of a round without their senders."""
 
-    def offer(self, node: int, payload: Any, channel: Channel, packets: Packets, context: str, number: int) -> None:
+    def offer(
+        self, node: int, payload: Any, channel: Channel, packets: PacketLayout, context: str, number: int
+    ) -> None:
         """Take what a client sent to the server itself."""
 
-    def collect(self, packets: Packets, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
+    def collect(self, packets: PacketLayout, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
         """Yield the mixed reports of a round, block after block; nothing if too few clients sent."""
 
 
@@ -29,12 +30,14 @@ class FromShuffler:
     receipt: Receipt
     key: ServerKey
 
-    def offer(self, node: int, payload: Any, channel: Channel, packets: Packets, context: str, number: int) -> None:
+    def offer(
+        self, node: int, payload: Any, channel: Channel, packets: PacketLayout, context: str, number: int
+    ) -> None:
         """Check that the acknowledgement holds nothing."""
         if payload.size:
             raise ValueError("it sent its report to the server, not to the shuffler: configure the client's shuffler")
 
-    def collect(self, packets: Packets, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
+    def collect(self, packets: PacketLayout, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
         """Wait for a whole wave, and open it."""
         if self.receipt.wait(context, number, timeout=timeout):
             yield from self.receipt.read(context, number, packets, self.key)
@@ -51,11 +54,14 @@ class Simulated:
     def __post_init__(self) -> None:
         object.__setattr__(self, "process", InProcess(minimum=self.minimum))
 
-    def offer(self, node: int, payload: Any, channel: Channel, packets: Packets, context: str, number: int) -> None:
+    def offer(
+        self, node: int, payload: Any, channel: Channel, packets: PacketLayout, context: str, number: int
+    ) -> None:
         """Seal a report as its client would, and post it to the shuffler."""
-        self.process.sender(str(node)).send(channel.unpack(payload), packets, context=context, number=number)
+        channel.unpack(payload)  # refuses what no client can have sent
+        self.process.sender(str(node)).send(channel.codes(payload), packets, context=context, number=number)
 
-    def collect(self, packets: Packets, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
+    def collect(self, packets: PacketLayout, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
         """Mix and open what was posted."""
         self.process.deliver()
         yield from self.process.receipt.read(context, number, packets, self.process.key)

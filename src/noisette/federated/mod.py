@@ -26,11 +26,10 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.accounting import AlreadyDebited, BudgetExceeded
 from noisette.federated.budget import Desk, NodeBudget
-from noisette.federated.layout import Layout
+from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Placement, Terms
 from noisette.guarantees import PrivacyWarning
-from noisette.shuffler import Layout as Packets
 
 TERMS = "noisette"  # key of the terms in the server's config
 REPORT = "report"  # name of the array that holds a report
@@ -213,11 +212,11 @@ class LocalPrivacy:
     def _post(self, asked: _Request, desk: Desk, payload: Any, context: Context, elapsed: float) -> None:
         """Send a report through the shuffler."""
         assert self.shuffler is not None
-        channel, dims = desk.channel, desk.layout.dims
+        channel = desk.channel
         with _Otherwise(NOT_SENT), self.shuffler(context) as sender:
             sender.send(
-                channel.unpack(payload),
-                Packets(dims, min(desk.terms.batch, dims) if channel.answers > 1 else dims),
+                channel.codes(payload),
+                channel.packets(desk.terms.batch),
                 context=desk.run,
                 number=asked.number,
                 spread=asked.spread,
@@ -255,7 +254,7 @@ class _Request:
 
     terms: Terms
     number: int
-    layout: Layout
+    layout: ModelLayout
     start: FloatArray
     spread: float
     slowest: float
@@ -273,7 +272,7 @@ class _Request:
                 raise ValueError("The server sent no terms.")
             [record] = message.content.array_records.values()
             arrays = _named(record)
-            layout = Layout.of(arrays)
+            layout = ModelLayout.of(arrays)
             delays = [float(config.get(f"noisette-{name}", 0.0)) for name in ("spread", "slowest")]
             if not all(0 <= delay < math.inf for delay in delays):
                 raise ValueError(f"Expected delays={delays} of no less than 0 seconds.")

@@ -22,14 +22,14 @@ from noisette.federated.aggregator import SHRINKAGES, Aggregator, TooFew, enhanc
 from noisette.federated.channel import RejectedReport
 from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.history import History
-from noisette.federated.layout import Layout
+from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel
 from noisette.federated.mixing import Mixer
 from noisette.federated.mod import REPORT, TERMS
 from noisette.federated.sampling import draw
 from noisette.federated.streaming import StreamingGrid
 from noisette.federated.terms import Placement, Sends, Terms
-from noisette.shuffler import Layout as Packets
+from noisette.shuffler import PacketLayout
 
 _log = logging.getLogger("flwr")
 _MOST_REASONS = 3
@@ -172,7 +172,7 @@ class PrivateFedAvg(FedAvg):
         For those who call `configure_train` and `aggregate_train` themselves; `start` calls it.
         """
         named = {name: array.numpy() for name, array in initial_arrays.items()}
-        layout = Layout.of(named)
+        layout = ModelLayout.of(named)
         self._dtypes = {name: array.dtype for name, array in named.items()}
         rounds = min(num_rounds, self.rounds_per_client or num_rounds)
         stored = History.load(self.state) if self.state is not None and self.state.exists() else None
@@ -313,10 +313,8 @@ class PrivateFedAvg(FedAvg):
             aggregator.add(payload, sender=node, weight=weight)
 
     @property
-    def _packets(self) -> Packets:
-        run = self.run
-        batch = run.terms.batch if run.terms.channel(run.layout).answers > 1 else run.layout.dims
-        return Packets(run.layout.dims, min(batch, run.layout.dims))
+    def _packets(self) -> PacketLayout:
+        return self.run.terms.channel(self.run.layout).packets(self.run.terms.batch)
 
     def _mixed(self, number: int, aggregator: Aggregator) -> int:
         """Add what the shuffler brings; return how many packets nobody can have sent."""
@@ -343,7 +341,7 @@ class PrivateFedAvg(FedAvg):
         run.weights = run.weights + self.server_rate * (goal - run.weights)
         return True
 
-    def _adapt(self, layout: Layout) -> None:
+    def _adapt(self, layout: ModelLayout) -> None:
         """Compute the ranges of the next round from the noisy model."""
         run = self.run
         assert isinstance(run.terms.clip, Ranges)

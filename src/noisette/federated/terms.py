@@ -12,7 +12,7 @@ from noisette import _validate
 from noisette.federated.channel import Channel
 from noisette.federated.clipping import Length, Norm, Ranges, clip_from
 from noisette.federated.families import family
-from noisette.federated.layout import Layout
+from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel, calibrate, lines
 from noisette.guarantees import Guarantee
 
@@ -59,7 +59,7 @@ class Terms:
 
     @classmethod
     def for_target(
-        cls, run: str, mechanism: str, layout: Layout, *, target_epsilon: float, target_delta: float, **others: Any
+        cls, run: str, mechanism: str, layout: ModelLayout, *, target_epsilon: float, target_delta: float, **others: Any
     ) -> Terms:
         """Return the terms with the largest budget at which the whole run meets the target."""
         draft = cls(run, mechanism, 1.0, delta=target_delta, **others)
@@ -78,11 +78,11 @@ class Terms:
         )
         return replace(draft, budget=found.budget)
 
-    def channel(self, layout: Layout) -> Channel:
+    def channel(self, layout: ModelLayout) -> Channel:
         """Return the channel of the run's current round."""
         return Channel(self.mechanism, layout, self.clip, self.budget, self.options)
 
-    def lines(self, layout: Layout, *, rounds: int | None = None, clients: int | None = None) -> Lines:
+    def lines(self, layout: ModelLayout, *, rounds: int | None = None, clients: int | None = None) -> Lines:
         """Return the three lines, of the whole run or of what has happened so far."""
         return lines(
             self.channel(layout),
@@ -94,7 +94,7 @@ class Terms:
             last_step=self.placement == "last-step",
         )
 
-    def promise(self, layout: Layout, *, model: TrustModel, clients: int) -> Guarantee:
+    def promise(self, layout: ModelLayout, *, model: TrustModel, clients: int) -> Guarantee:
         """Return what the whole run guarantees a client who trusts the shuffler, or nobody."""
         found = lines(
             self.channel(layout),
@@ -110,7 +110,7 @@ class Terms:
         """Tell whether a client lets a server choose these options of the mechanism: none that weaken its guarantee."""
         return set(self.options) <= family(self.mechanism).able.adjustable
 
-    def key(self, layout: Layout) -> str:
+    def key(self, layout: ModelLayout) -> str:
         """Return a name for what a client agrees to: other terms, another name. Clips may change from round to round.
 
         The clip is not part of it: whatever its numbers, reports about the domain it maps on are as private.

@@ -51,7 +51,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Law:
+class LawTable:
     """How the reports of a mechanism scatter at each budget, on [-1, 1].
 
     Rows of a panel are ln variance(0), ln variance(1) and bias(1): variance(t) = (1 - t^2) variance(0) + t^2
@@ -97,7 +97,7 @@ class Law:
         }
 
 
-def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Interval = _CANONICAL) -> Law | None:
+def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Interval = _CANONICAL) -> LawTable | None:
     """Return the law of a mechanism that collects ``dims`` numbers with a pure guarantee, None if there is none.
 
     Budgets of a user go from ``low`` to ``high``, those of a report down to ``low`` / ``most`` but not below `LEAST`.
@@ -112,7 +112,7 @@ def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Int
     effort = ROUGH if offer.fixed else COSTLY if source.dims > 1 else CLOSE
     ranges = source.quick_ranges(max(low / most, LEAST) if samples else low, high)
     panels = tuple(panel for ends in ranges for part in _cut(*ends) for panel in fit(source.moments, *part, effort))
-    return Law(name, source.build(1.0).guarantee, panels, None if samples else dims, offer.fixed)
+    return LawTable(name, source.build(1.0).guarantee, panels, None if samples else dims, offer.fixed)
 
 
 def others(names: Iterable[str], *, dims: int, delta: float, domain: Interval = _CANONICAL) -> list[str]:

@@ -23,7 +23,7 @@ _WHOLE = 9  # points that stand for a population where each is a whole vector to
 _MOST = 1e12  # users, beyond which no crossing of worst cases is sought
 
 
-class Curve(Protocol):
+class ErrorCurve(Protocol):
     """Mean squared error against the number of users."""
 
     @property
@@ -162,7 +162,7 @@ def break_even(
     return crossing(*curves)
 
 
-def _search(first: Curve, second: Curve) -> float | None:
+def _search(first: ErrorCurve, second: ErrorCurve) -> float | None:
     """Find the last crossing of two curves by looking at populations far apart, then by bisection."""
 
     def lead(log_users: float) -> bool:

@@ -12,7 +12,7 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Attributes, Categorical
 from noisette.prediction import populations
-from noisette.prediction.curves import Curve, Known, WorstCase
+from noisette.prediction.curves import ErrorCurve, Known, WorstCase
 from noisette.prediction.deviations import Deviation, describe
 from noisette.prediction.extremes import extreme_weights
 from noisette.prediction.populations import Population
@@ -92,7 +92,7 @@ class Group:
 class Averaged:
     """The average of several curves with weights."""
 
-    parts: Sequence[tuple[float, Curve]]
+    parts: Sequence[tuple[float, ErrorCurve]]
 
     @property
     def unbiased(self) -> bool:

@@ -13,7 +13,7 @@ from noisette.core import Mechanism
 from noisette.domains import Attributes, Categorical, Domain, Grid, Interval
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import populations
-from noisette.prediction.curves import Curve, Known, curve
+from noisette.prediction.curves import ErrorCurve, Known, curve
 from noisette.prediction.records import Group, groups, record_curve
 from noisette.prediction.responses import scalar_domain
 
@@ -88,7 +88,7 @@ def needed_ratio(target: float, significance: float) -> float:
     return high
 
 
-def users_for_error(errors: Curve, target: float) -> int | None:
+def users_for_error(errors: ErrorCurve, target: float) -> int | None:
     """Return the least number of users at which a curve is at most ``target``, None if a bias keeps it above."""
     target *= _ROUNDING
     if isinstance(errors, Known):
@@ -107,7 +107,7 @@ def users_for_error(errors: Curve, target: float) -> int | None:
     return high
 
 
-def users_for_power(errors: Curve, target: float, effect: float, significance: float) -> int | None:
+def users_for_power(errors: ErrorCurve, target: float, effect: float, significance: float) -> int | None:
     """Return the least number of users at which a difference is seen often enough, None for a biased average."""
     if not errors.unbiased:
         return None

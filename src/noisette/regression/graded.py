@@ -139,7 +139,7 @@ class ChosenLevelOptimal:
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
+class EntryReports:
     """Each user's report: which entry, and what the mechanism says of it."""
 
     indices: npt.NDArray[np.int64]
@@ -189,19 +189,19 @@ class OneEntry:
         second = (moments.variance + (inputs[:, 0] + moments.bias) ** 2).reshape(-1, 3).max(axis=1)
         return float(second.mean() * self.dims**2 * self.bound**2)
 
-    def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> Entries:
+    def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> EntryReports:
         """Return one report for each user; ``levels`` are the attributes' values on [-1, 1]."""
         source = _random.generator(rng)
         chosen = source.integers(0, self.dims, len(vectors))
         rows = np.arange(len(vectors))
         value = np.clip(vectors[rows, chosen] / self.bound, -1.0, 1.0)
         level = self.levels.of(levels[rows, chosen])
-        return Entries(chosen, self.mechanism.privatize(np.stack([value, level], axis=1), rng=source))
+        return EntryReports(chosen, self.mechanism.privatize(np.stack([value, level], axis=1), rng=source))
 
-    def gather(self, reports: Entries) -> EntrySums:
+    def gather(self, reports: EntryReports) -> EntrySums:
         """Refuse reports that the mechanism cannot have sent, and sum the others by entry."""
-        if not isinstance(reports, Entries) or len(reports) == 0:
-            raise ValueError(f"Expected the Entries of at least one user, got {type(reports).__name__}.")
+        if not isinstance(reports, EntryReports) or len(reports) == 0:
+            raise ValueError(f"Expected the EntryReports of at least one user, got {type(reports).__name__}.")
         if reports.indices.min() < 0 or reports.indices.max() >= self.dims:
             raise ValueError(f"Expected entries from 0 to {self.dims - 1}, got {reports.indices.tolist()[:8]}.")
         order = np.argsort(reports.indices, kind="stable")

@@ -6,4 +6,8 @@ without it.
 
 from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+from noisette._moved import names_of
+
+_find, __dir__, __all__ = attach_stub(__name__, __file__)
+_RENAMED = {"Gaussian": "GaussianPerturbation", "TensorGaussian": "TensorPerturbation"}
+__getattr__ = names_of(__name__, first=_find, renamed=_RENAMED)

@@ -23,7 +23,7 @@ from .observer import Comparison as Comparison
 from .observer import Observer as Observer
 from .observer import Step as Step
 from .optimizer import PrivateOptimizer as PrivateOptimizer
-from .perturbation import Gaussian as Gaussian
+from .perturbation import GaussianPerturbation as GaussianPerturbation
 from .perturbation import Layered as Layered
 from .perturbation import Perturbation as Perturbation
 from .private import PERTURBATIONS as PERTURBATIONS
@@ -31,4 +31,4 @@ from .private import Private as Private
 from .private import make_private as make_private
 from .recurrence import with_open_recurrence as with_open_recurrence
 from .sampling import PoissonLoader as PoissonLoader
-from .tensor import TensorGaussian as TensorGaussian
+from .tensor import TensorPerturbation as TensorPerturbation

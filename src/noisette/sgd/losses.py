@@ -72,7 +72,7 @@ class Notes:
             )
 
 
-class Answer(Tensor):
+class ModelOutput(Tensor):
     """An output of a model in training, or what was computed from it."""
 
     notes: Notes | None = None
@@ -91,7 +91,7 @@ class Answer(Tensor):
         kwargs = kwargs or {}
         if func in _LIKELIHOODS:
             return _likelihood(func, args, kwargs)
-        if func is Tensor.backward and isinstance(args[0], Answer):
+        if func is Tensor.backward and isinstance(args[0], ModelOutput):
             return args[0].backward(*args[1:], **kwargs)
         _check_divisor(func, args)
         _check_choice(func, args, kwargs)
@@ -107,7 +107,7 @@ class Answer(Tensor):
 def traced(output: Any, notes: Notes) -> Any:
     """Return a model's output, whose tensors notice what is done to them."""
     if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
-        made = output.as_subclass(Answer)
+        made = output.as_subclass(ModelOutput)
         made.notes, made.factor = notes, 1.0
         if notes.unchecked:
             notes.outputs.append(made)
@@ -119,12 +119,12 @@ def traced(output: Any, notes: Notes) -> Any:
     return output
 
 
-def _answers(args: Any, kwargs: Any) -> list[Answer]:
+def _answers(args: Any, kwargs: Any) -> list[ModelOutput]:
     """Return the traced tensors among the arguments of a function."""
     found = []
     for value in (*args, *kwargs.values()):
         for entry in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(entry, Answer):
+            if isinstance(entry, ModelOutput):
                 found.append(entry)
     return found
 
@@ -136,13 +136,13 @@ def _noted(made: Any, func: Any, args: Any, kwargs: Any) -> Any:
     entered = _answers(args, kwargs)
     known = {answer.factor for answer in entered}
     factor = known.pop() if len(known) == 1 else None
-    answer: Answer = made.as_subclass(Answer)
+    answer: ModelOutput = made.as_subclass(ModelOutput)
     answer.notes = next((one.notes for one in entered if one.notes is not None), None)
     answer.factor = None if factor is None else factor * _changed(func, args, kwargs, entered[0])
     return answer
 
 
-def _changed(func: Any, args: Any, kwargs: Any, entered: Answer) -> float:
+def _changed(func: Any, args: Any, kwargs: Any, entered: ModelOutput) -> float:
     """Return by what a function multiplies the losses of the examples."""
     whole = max(entered.numel(), 1)
     if func in _MEANS:
@@ -156,7 +156,7 @@ def _changed(func: Any, args: Any, kwargs: Any, entered: Answer) -> float:
         return 1 / (whole if reduction == "mean" else max(entered.shape[0], 1))
     if func in _QUOTIENTS or func in _PRODUCTS:
         other = next((value for value in args[1:] if isinstance(value, int | float)), None)
-        if isinstance(args[0], Answer) and other:
+        if isinstance(args[0], ModelOutput) and other:
             return 1 / other if func in _QUOTIENTS else float(other)
     return 1.0
 
@@ -184,8 +184,8 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
         made = func(**options)
         if averaged:
             made = made / count
-    made.__class__ = Answer  # nobody else holds it, and `as_subclass` would be one more node to differentiate
-    if isinstance(entered, Answer):
+    made.__class__ = ModelOutput  # nobody else holds it, and `as_subclass` would be one more node to differentiate
+    if isinstance(entered, ModelOutput):
         made.notes, made.factor = entered.notes, None if entered.factor is None else entered.factor / count
     return made
 
@@ -204,7 +204,7 @@ def _check_divisor(func: Any, args: Any) -> None:
     """Refuse to multiply or divide a loss by a tensor of one number, which other examples may have decided."""
     if func not in _QUOTIENTS and func not in _PRODUCTS:
         return
-    others = [value for value in args if isinstance(value, Tensor) and not isinstance(value, Answer)]
+    others = [value for value in args if isinstance(value, Tensor) and not isinstance(value, ModelOutput)]
     if any(value.ndim == 0 and not value.requires_grad for value in others):
         raise ValueError(
             "The loss is multiplied or divided by a tensor of one number, such as the sum of a mask, that other "
@@ -225,7 +225,7 @@ def _check_choice(func: Any, args: Any, kwargs: Any) -> None:
         )
 
 
-def _check_apart(loss: Answer) -> None:
+def _check_apart(loss: ModelOutput) -> None:
     """Refuse a loss in which outputs of different examples meet, such as a contrastive one.
 
     The gradient of a sum over examples does not change for one half of them when the outputs of the other half move:

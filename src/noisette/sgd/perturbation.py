@@ -59,7 +59,7 @@ class Perturbation:
 
 
 @dataclass(frozen=True)
-class Gaussian(Perturbation):
+class GaussianPerturbation(Perturbation):
     """Add N(0, (multiplier x bound)^2) to each entry of the sum (Abadi et al. 2016, Algorithm 1)."""
 
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:

@@ -19,16 +19,16 @@ from noisette.sgd.clipping import CLIPS, L2, Clip
 from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
 from noisette.sgd.optimizer import PrivateOptimizer, check_one_process
-from noisette.sgd.perturbation import Gaussian, Layered, Perturbation
+from noisette.sgd.perturbation import GaussianPerturbation, Layered, Perturbation
 from noisette.sgd.sampling import PoissonLoader
-from noisette.sgd.tensor import TensorGaussian
+from noisette.sgd.tensor import TensorPerturbation
 from noisette.sgd.verification import check_gradients
 
 PERTURBATIONS: dict[str, type[Perturbation]] = {
-    "gaussian": Gaussian,
+    "gaussian": GaussianPerturbation,
     "geodp": Geo,
     "layered": Layered,
-    "tensor": TensorGaussian,
+    "tensor": TensorPerturbation,
 }
 
 

@@ -93,7 +93,7 @@ class _Noise:
 
 
 @dataclass
-class TensorGaussian(Perturbation):
+class TensorPerturbation(Perturbation):
     """Add Gaussian noise with a covariance along each mode of each parameter (Yang et al. 2021).
 
     Parameter p gets s_p N x_1 U_1 ... x_N U_N. ``covariances`` maps a parameter's name, as ``model.named_parameters()``
@@ -105,8 +105,8 @@ class TensorGaussian(Perturbation):
     long once the noise is white. Norms of at most C: s_p = z C prod_k |U_k^-1|. Entries of at most c, ``clip="linf"``:
     the c^2 r_p / s_p^2 add up to 1 / z^2, r_p the largest squared length of signs once white; they are shared so that
     the noise seen by the subspaces is least.
-    *Utility*: on a ball of norms no covariance beats the identity, and `Gaussian` is as good or better: the whole
-    contribution may point in the direction of least noise. On a box of entries directions do help.
+    *Utility*: on a ball of norms no covariance beats the identity, and `GaussianPerturbation` is as good or better: the
+    whole contribution may point in the direction of least noise. On a box of entries directions do help.
     """
 
     covariances: PerParameter = field(default_factory=dict)

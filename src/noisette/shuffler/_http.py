@@ -16,7 +16,7 @@ from noisette import _service
 from noisette._service import Observed, Problem, read_body
 from noisette.shuffler._database import Full
 from noisette.shuffler.clients import Clients, Forged
-from noisette.shuffler.store import Accepted, Refused
+from noisette.shuffler.store import PostAccepted, PostRefused
 from noisette.shuffler.wire import Malformed
 
 LARGEST_BODY = 4 * 2**20
@@ -53,8 +53,8 @@ def new_app(title: str, metrics: Metrics, log: logging.Logger, lifespan: Callabl
     async def malformed(_: Request, error: Malformed) -> Response:
         return answer(400, "malformed", error)
 
-    @app.exception_handler(Refused)
-    async def refused(_: Request, error: Refused) -> Response:
+    @app.exception_handler(PostRefused)
+    async def refused(_: Request, error: PostRefused) -> Response:
         return answer(409, error.reason, error, blocks=error.blocks)
 
     @app.exception_handler(Full)
@@ -75,7 +75,7 @@ def new_app(title: str, metrics: Metrics, log: logging.Logger, lifespan: Callabl
 
 
 async def take(
-    request: Request, clients: Clients, metrics: Metrics, most: int, store: Callable[[str, str, bytes], Accepted]
+    request: Request, clients: Clients, metrics: Metrics, most: int, store: Callable[[str, str, bytes], PostAccepted]
 ) -> Response:
     """Check a signed post and store it; the answer comes when it is on the disk."""
     body = await read_body(request, most)

@@ -10,14 +10,16 @@ from typing import Any
 
 from noisette._retry import pauses
 from noisette.shuffler.sender import Http
-from noisette.shuffler.store import Batch, Refused, Shuffler
+from noisette.shuffler.store import PostRefused, Shuffler, WavePart
 
 log = logging.getLogger("noisette.shuffler")
 
 _TICK = 0.2  # seconds between two looks at what is due
 
 
-def forward(shuffler: Shuffler, deliver: Callable[[Batch], Any], *, stopped: Callable[[], bool] = lambda: False) -> int:
+def forward(
+    shuffler: Shuffler, deliver: Callable[[WavePart], Any], *, stopped: Callable[[], bool] = lambda: False
+) -> int:
     """Release what is due and deliver all that is released; return the number of packets delivered.
 
     A batch is erased after ``deliver`` has returned. If that fails or the process dies in between, the same batch is
@@ -61,7 +63,7 @@ class Forwarder(threading.Thread):
             try:
                 forward(self._shuffler, self._deliver, stopped=self._halt.is_set)
                 waits = pauses()
-            except (Refused, OSError, sqlite3.Error) as error:
+            except (PostRefused, OSError, sqlite3.Error) as error:
                 log.error("not forwarded", extra={"told": {"detail": str(error)}})
                 if self._failed is not None:
                     self._failed.inc()
@@ -69,7 +71,7 @@ class Forwarder(threading.Thread):
             self._news.wait(_TICK)
             self._news.clear()
 
-    def _deliver(self, batch: Batch) -> None:
+    def _deliver(self, batch: WavePart) -> None:
         self._server.post(batch.post, batch.frame.encode())
         if self._forwarded is not None:
             self._forwarded.inc(len(batch.frame.packets))

@@ -32,8 +32,8 @@ class InProcess:
     """A shuffler and a server in memory.
 
     >>> import numpy as np
-    >>> from noisette.shuffler import Layout
-    >>> layout = Layout(dims=3, batch=2)
+    >>> from noisette.shuffler import PacketLayout
+    >>> layout = PacketLayout(dims=3, batch=2)
     >>> with InProcess(minimum=2) as simulated:
     ...     for client in ("anna", "ben"):
     ...         _ = simulated.sender(client).send([1.0, 2.0, 3.0], layout, context="run", number=1)

@@ -7,35 +7,46 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from noisette import _validate
-from noisette._validate import FloatArray
 
-_VALUE = np.dtype("<f8")
+KINDS: dict[str, np.dtype[Any]] = {
+    "float64": np.dtype("<f8"),
+    "int32": np.dtype("<i4"),
+    "int16": np.dtype("<i2"),
+    "bit": np.dtype("u1"),
+}
 
 
 @dataclass(frozen=True)
-class Layout:
+class PacketLayout:
     """The public partition of ``dims`` positions into blocks of ``batch``: block b holds positions b * batch and on.
 
     All clients use the same partition, so that packets of one block are alike but for their values. The values of a
     block stay together: whoever opens a packet knows that they come from one client. Every packet has the same size;
-    the last block is filled up with zeros, which are cut off again.
+    the last block is filled up with zeros, which are cut off again. ``kind`` is how a number travels: as "float64", as
+    "int32" or "int16", or as a "bit", of which a byte holds eight.
 
-    >>> layout = Layout(dims=5, batch=2)
+    >>> layout = PacketLayout(dims=5, batch=2)
     >>> layout.blocks, layout.packet_bytes
     (3, 16)
     >>> payloads = layout.split([0.0, 1.0, 2.0, 3.0, 4.0])
     >>> layout.join([payloads[2]], block=2)
     array([[4.]])
+    >>> PacketLayout(dims=5, batch=2, kind="bit").packet_bytes
+    1
     """
 
     dims: int
     batch: int
+    kind: str = "float64"
 
     def __post_init__(self) -> None:
         _validate.integer(self.dims, "dims", low=1)
         _validate.integer(self.batch, "batch", low=1)
+        if self.kind not in KINDS:
+            raise ValueError(f"Expected kind={self.kind!r} to be one of {', '.join(KINDS)}.")
 
     @property
     def blocks(self) -> int:
@@ -45,7 +56,7 @@ class Layout:
     @property
     def packet_bytes(self) -> int:
         """Size of a packet before it is sealed."""
-        return self.batch * _VALUE.itemsize
+        return math.ceil(self.batch / 8) if self.kind == "bit" else self.batch * KINDS[self.kind].itemsize
 
     def start(self, block: int) -> int:
         """Return the first position of a block."""
@@ -57,16 +68,21 @@ class Layout:
 
     def split(self, values: Any) -> list[bytes]:
         """Return the packets of one client's values, block after block."""
-        array = _validate.reals(values, "values")
+        array = _validate.reals(values, "values") if self.kind == "float64" else np.asarray(values)
         if array.shape != (self.dims,):
             raise ValueError(f"Expected values of shape ({self.dims},), got {array.shape}.")
-        if not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError("Expected finite values: a mechanism sends no other. Privatise before you send.")
-        filled = np.zeros(self.blocks * self.batch, dtype=_VALUE)
-        filled[: self.dims] = array
-        return [row.tobytes() for row in filled.reshape(self.blocks, self.batch)]
+        if array.dtype != KINDS[self.kind] or (self.kind == "bit" and array.max() > 1):
+            raise ValueError(f"Expected values of kind {self.kind!r}, got numbers of {array.dtype}.")
+        rows = np.zeros((self.blocks, self.batch), dtype=KINDS[self.kind])
+        rows.reshape(-1)[: self.dims] = array
+        return [row.tobytes() for row in (np.packbits(rows, axis=1) if self.kind == "bit" else rows)]
 
-    def join(self, payloads: list[bytes], *, block: int) -> FloatArray:
-        """Return the values of several packets of one block, a row a packet."""
-        rows = np.frombuffer(b"".join(payloads), dtype=_VALUE).reshape(len(payloads), self.batch)
-        return rows[:, : self.width(block)].astype(np.float64)
+    def join(self, payloads: list[bytes], *, block: int) -> npt.NDArray[Any]:
+        """Return the values of several packets of one block, a row a packet, in the type that they travel in."""
+        found = np.frombuffer(b"".join(payloads), dtype=KINDS[self.kind])
+        rows = found.reshape(len(payloads), self.packet_bytes // found.itemsize)
+        if self.kind == "bit":
+            rows = np.unpackbits(rows, axis=1, count=self.batch)
+        return rows[:, : self.width(block)].astype(rows.dtype.newbyteorder("="))

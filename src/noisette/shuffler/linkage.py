@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noisette import _validate
-from noisette.shuffler.layout import Layout
+from noisette.shuffler.layout import PacketLayout
 
 if TYPE_CHECKING:
     from noisette.core import Mechanism
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def shuffled_blocks(
-    fragment: Mechanism | Guarantee, layout: Layout, *, clients: int, delta: float, rounds: int = 1
+    fragment: Mechanism | Guarantee, layout: PacketLayout, *, clients: int, delta: float, rounds: int = 1
 ) -> Guarantee:
     """Return what the server can learn about one client from shuffled packets of linked fragments.
 
@@ -30,7 +30,7 @@ def shuffled_blocks(
 
     >>> from noisette.guarantees import Guarantee
     >>> for batch in (10, 100, 1000):
-    ...     found = shuffled_blocks(Guarantee(epsilon=0.01), Layout(1000, batch), clients=1000, delta=1e-6)
+    ...     found = shuffled_blocks(Guarantee(epsilon=0.01), PacketLayout(1000, batch), clients=1000, delta=1e-6)
     ...     print(batch, round(found.epsilon, 2))
     10 0.12
     100 0.62

@@ -8,13 +8,15 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
 
 from noisette import _validate
-from noisette._validate import FloatArray
 from noisette.shuffler._database import Database
-from noisette.shuffler.layout import Layout
+from noisette.shuffler.layout import PacketLayout
 from noisette.shuffler.sealing import OVERHEAD, CannotOpen, ServerKey
-from noisette.shuffler.store import LARGEST_STORE, Accepted
+from noisette.shuffler.store import LARGEST_STORE, PostAccepted
 from noisette.shuffler.wire import Frame, Malformed, Round
 
 _APPLICATION = 0x4E5A5201
@@ -49,11 +51,14 @@ _ROWS_BYTES = 2**22  # packets that are opened at a time
 
 @dataclass(frozen=True)
 class Fragments:
-    """Values of one block of positions, a row a client in random order, and how many packets could not be opened."""
+    """Values of one block of positions, a row a client in random order, and how many packets could not be opened.
+
+    Values are in the type that they travel in.
+    """
 
     block: int
     position: int
-    values: FloatArray
+    values: npt.NDArray[Any]
     rejected: int
 
 
@@ -71,7 +76,7 @@ class Receipt:
         """Close the file."""
         self._database.close()
 
-    def accept(self, post: str, body: bytes) -> Accepted:
+    def accept(self, post: str, body: bytes) -> PostAccepted:
         """Store a batch under the number that the shuffler gave it; when this returns it is on the disk."""
         named = _POST.fullmatch(post)
         if named is None:
@@ -90,10 +95,10 @@ class Receipt:
                 raise Malformed("This wave began with another round, size or total.")
             taken = "INSERT OR IGNORE INTO batches VALUES (?, ?)"
             if not connection.execute(taken, (wave, sequence)).rowcount:
-                return Accepted(0, len(frame.packets))
+                return PostAccepted(0, len(frame.packets))
             connection.executemany("INSERT OR IGNORE INTO packets VALUES (?, ?, ?, ?, ?, ?)", rows)
             connection.execute("UPDATE waves SET got = got + 1 WHERE name = ?", (wave,))
-        return Accepted(len(frame.packets), 0)
+        return PostAccepted(len(frame.packets), 0)
 
     def waves(self, context: str, number: int) -> int:
         """Return how many waves of a round are here as a whole."""
@@ -110,7 +115,7 @@ class Receipt:
             sleep(0.05)
         return True
 
-    def read(self, context: str, number: int, layout: Layout, key: ServerKey) -> Iterator[Fragments]:
+    def read(self, context: str, number: int, layout: PacketLayout, key: ServerKey) -> Iterator[Fragments]:
         """Open a round block after block, never more than some megabytes at a time.
 
         Packets of waves that are not here as a whole, or were cut in another way than ``layout``, are passed over.

@@ -19,9 +19,9 @@ from noisette._random import Rng, generator
 from noisette._retry import decided, pauses
 from noisette._validate import FloatArray
 from noisette.shuffler.clients import Clients, sign
-from noisette.shuffler.layout import Layout
+from noisette.shuffler.layout import PacketLayout
 from noisette.shuffler.sealing import OVERHEAD, PublicKey
-from noisette.shuffler.store import Refused
+from noisette.shuffler.store import PostRefused
 from noisette.shuffler.wire import MEDIA_TYPE, Frame, Round, record_bytes
 
 PATH = "/posts"
@@ -38,7 +38,7 @@ class Carrier(Protocol):
     """What brings a post to the shuffler; it returns when the post is on the shuffler's disk."""
 
     def post(self, number: str, body: bytes) -> None:
-        """Deliver a post, or raise `NotSent` or `noisette.shuffler.store.Refused`."""
+        """Deliver a post, or raise `NotSent` or `noisette.shuffler.store.PostRefused`."""
 
     def close(self) -> None:
         """Close whatever is open."""
@@ -90,19 +90,19 @@ class Http:
         raise NotSent(f"{self._http.base_url} took no post in {self._attempts} attempts: {said}.")
 
 
-def _refusal(answer: httpx.Response) -> Refused | None:
+def _refusal(answer: httpx.Response) -> PostRefused | None:
     """Return the refusal that an answer tells of blocks that came before, if it does."""
     if answer.status_code != 409:
         return None
     try:
         told = answer.json()
-        return Refused(str(told["reason"]), str(told["detail"]), list(map(int, told["blocks"])))
+        return PostRefused(str(told["reason"]), str(told["detail"]), list(map(int, told["blocks"])))
     except (ValueError, KeyError, TypeError):
         return None
 
 
 @dataclass(frozen=True)
-class Sent:
+class PacketsSent:
     """How many packets the shuffler accepted, how many it had before from this client, and how many posts it took."""
 
     packets: int
@@ -146,7 +146,7 @@ class Sender:
     def send(
         self,
         values: Any,
-        layout: Layout,
+        layout: PacketLayout,
         *,
         context: str,
         number: int,
@@ -155,7 +155,7 @@ class Sender:
         elapsed: float = 0.0,
         slots: int | None = _SLOTS,
         rng: Rng = None,
-    ) -> Sent:
+    ) -> PacketsSent:
         """Send one client's values of a round, and return when the shuffler has them all.
 
         Each packet waits max(0, slowest - elapsed) + U(0, spread) seconds: ``slowest`` is the time that the slowest
@@ -177,9 +177,9 @@ class Sender:
                 self._sleep(left)
             again = self._post(round_, [packets[block] for block in chosen])
             posts, known = posts + 1, known + again
-        return Sent(layout.blocks - known, known, posts)
+        return PacketsSent(layout.blocks - known, known, posts)
 
-    def _schedule(self, layout: Layout, waits: FloatArray) -> Iterator[tuple[float, list[int]]]:
+    def _schedule(self, layout: PacketLayout, waits: FloatArray) -> Iterator[tuple[float, list[int]]]:
         """Yield when to send and which blocks, in the order of time, no post larger than allowed."""
         per_post = max(1, self._post_bytes // record_bytes(layout.packet_bytes + OVERHEAD))
         for due in np.unique(waits):
@@ -191,7 +191,7 @@ class Sender:
         """Post packets and return how many of their blocks the shuffler had before."""
         try:
             self._carrier.post(secrets.token_hex(16), Frame(round_, packets).encode())
-        except Refused as refused:
+        except PostRefused as refused:
             if refused.reason != "already-sent":
                 raise NotSent(str(refused)) from refused
             rest = [one for one in packets if one[0] not in set(refused.blocks)]

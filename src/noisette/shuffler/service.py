@@ -14,7 +14,7 @@ from noisette.shuffler._http import LARGEST_BODY, Metrics, new_app, take
 from noisette.shuffler.clients import CLIENT, POST, SIGNATURE, Clients
 from noisette.shuffler.forwarding import Forwarder, log
 from noisette.shuffler.sender import PATH, Http
-from noisette.shuffler.store import Accepted, Shuffler
+from noisette.shuffler.store import PostAccepted, Shuffler
 
 
 def create_app(
@@ -47,7 +47,7 @@ def create_app(
     app = new_app("Noisette shuffler", metrics, log, lifespan)
     admit_pages(app, origins, [CLIENT, POST, SIGNATURE, "Content-Type"])
 
-    def store(client: str, post: str, body: bytes) -> Accepted:
+    def store(client: str, post: str, body: bytes) -> PostAccepted:
         done = shuffler.accept(client, post, body)
         forwarder.wake()
         return done

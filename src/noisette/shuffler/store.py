@@ -71,7 +71,7 @@ CREATE TABLE packets (
 """
 
 
-class Refused(Exception):
+class PostRefused(Exception):
     """A post that is not accepted: why in one word, in a sentence, and for which blocks."""
 
     def __init__(self, reason: str, detail: str, blocks: list[int]) -> None:
@@ -80,7 +80,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Accepted:
+class PostAccepted:
     """How many packets of a post were new, and how many had been accepted before in the same post."""
 
     accepted: int
@@ -88,7 +88,7 @@ class Accepted:
 
 
 @dataclass(frozen=True)
-class Batch:
+class WavePart:
     """A part of a wave, as it is forwarded: the same content under the same name however often it is tried."""
 
     wave: int
@@ -140,11 +140,11 @@ class Shuffler:
         with self._database.transaction() as connection:
             connection.execute("SELECT count(*) FROM waves").fetchone()
 
-    def accept(self, client: str, post: str, body: bytes) -> Accepted:
+    def accept(self, client: str, post: str, body: bytes) -> PostAccepted:
         """Store the packets of a post; when this returns they are on the disk, when it raises none is.
 
-        The same post again is no news. Raises `noisette.shuffler.wire.Malformed`, or `Refused` if a post comes again
-        with another content or brings a block that this client has sent before in this round.
+        The same post again is no news. Raises `noisette.shuffler.wire.Malformed`, or `PostRefused` if a post comes
+        again with another content or brings a block that this client has sent before in this round.
         """
         frame = Frame.decode(body)
         blocks = np.array([block for block, _ in frame.packets])
@@ -153,13 +153,15 @@ class Shuffler:
             known = connection.execute("SELECT digest FROM posts WHERE client = ? AND post = ?", (client, post))
             if (row := known.fetchone()) is not None:
                 if row[0] != digest:
-                    raise Refused("post-reused", "This post came before with another content. Number posts anew.", [])
-                return Accepted(0, len(frame.packets))
+                    raise PostRefused(
+                        "post-reused", "This post came before with another content. Number posts anew.", []
+                    )
+                return PostAccepted(0, len(frame.packets))
             number = _round_number(connection, frame)
             _mark_seen(connection, number, client, blocks, frame.round.blocks)
             connection.execute("INSERT INTO posts VALUES (?, ?, ?)", (client, post, digest))
             self._add(connection, number, frame, blocks)
-        return Accepted(len(frame.packets), 0)
+        return PostAccepted(len(frame.packets), 0)
 
     def _add(self, connection: sqlite3.Connection, number: int, frame: Frame, blocks: npt.NDArray[Any]) -> None:
         """Put packets into the open wave of their round, and note when each block holds enough packets."""
@@ -202,7 +204,7 @@ class Shuffler:
                 freed.append((Round(context, number, blocks), int(counts.min())))
         return freed
 
-    def next_batch(self) -> Batch | None:
+    def next_batch(self) -> WavePart | None:
         """Return the next part of the oldest wave that is to be forwarded, or None."""
         query = (
             "SELECT waves.id, name, sent, total, per_batch, context, number, blocks FROM waves"
@@ -216,9 +218,9 @@ class Shuffler:
             wave, name, sent, total, per_batch, *own = row
             rows = connection.execute(packets, (wave, per_batch)).fetchall()
         frame = Frame(Round(*own), [(block, sealed) for _, block, sealed in rows])
-        return Batch(wave, name, sent, total, frame, rows[-1][0])
+        return WavePart(wave, name, sent, total, frame, rows[-1][0])
 
-    def done(self, batch: Batch) -> None:
+    def done(self, batch: WavePart) -> None:
         """Erase a batch that the server has acknowledged."""
         with self._database.transaction() as connection:
             step = "UPDATE waves SET sent = sent + 1 WHERE id = ? AND sent = ?"
@@ -249,13 +251,13 @@ def _round_number(connection: sqlite3.Connection, frame: Frame) -> int:
 
 
 def _mark_seen(connection: sqlite3.Connection, number: int, client: str, blocks: npt.NDArray[Any], total: int) -> None:
-    """Note which blocks a client has sent in a round, or raise `Refused` if one of them comes again."""
+    """Note which blocks a client has sent in a round, or raise `PostRefused` if one of them comes again."""
     row = connection.execute("SELECT bits FROM seen WHERE round = ? AND client = ?", (number, client)).fetchone()
     stored = np.zeros((total + 7) // 8, dtype=np.uint8) if row is None else np.frombuffer(row[0], dtype=np.uint8)
     bits = np.unpackbits(stored, count=total)
     again = np.bincount(blocks, minlength=total)[blocks] + bits[blocks] > 1
     if again.any():
         found = sorted(set(blocks[again].tolist()))
-        raise Refused("already-sent", f"{len(found)} of these blocks came before from this client.", found)
+        raise PostRefused("already-sent", f"{len(found)} of these blocks came before from this client.", found)
     bits[blocks] = 1
     connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (number, client, np.packbits(bits).tobytes()))

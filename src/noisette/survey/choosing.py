@@ -25,16 +25,16 @@ _WAVES, _PLACES = 4, 64  # of a distribution whose shape is wanted; points at wh
 
 
 @dataclass(frozen=True)
-class Budget:
+class Allowance:
     """What one user may spend in one period, and how many users are hoped for."""
 
     epsilon: float
     delta: float
     users: int
 
-    def share(self, own: int, of: int) -> Budget:
+    def share(self, own: int, of: int) -> Allowance:
         """Return the budget of some of the questions; of all it is the budget itself."""
-        return Budget(self.epsilon * own / of, self.delta * own / of, self.users)
+        return Allowance(self.epsilon * own / of, self.delta * own / of, self.users)
 
     @property
     def spent(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Budget:
 
 def choose(
     questions: Sequence[Question],
-    budget: Budget,
+    budget: Allowance,
     asked: str | Mapping[str, str],
     report: int | None,
     breakdown: Sequence[str],
@@ -80,7 +80,7 @@ def choose(
 
 
 def _plain(
-    own: tuple[Question, ...], budget: Budget, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
+    own: tuple[Question, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
 ) -> Any:
     """Choose for numbers and choices.
 
@@ -117,7 +117,7 @@ def _plain(
 
 
 def _reported_together(
-    own: tuple[Question, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Budget
+    own: tuple[Question, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Allowance
 ) -> tuple[dict[str, str], int]:
     """Return a mechanism for each question, randomised response for those that others are broken down by.
 
@@ -146,7 +146,7 @@ def unit_plan(question: Question, epsilon: float, delta: float, users: int) -> P
     return plan(users=users, domain=question.unit, epsilon=epsilon, delta=delta)
 
 
-def _fitting(question: Question, budget: Budget) -> list[str]:
+def _fitting(question: Question, budget: Allowance) -> list[str]:
     """Return the mechanisms for a plain question whose averages are unbiased and which are quick to build, best first.
 
     Where a distribution is wanted it is the one that tells it best.
@@ -162,7 +162,7 @@ def _fitting(question: Question, budget: Budget) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _unbiased(unit: Any, budget: Budget) -> tuple[Candidate, ...]:
+def _unbiased(unit: Any, budget: Allowance) -> tuple[Candidate, ...]:
     """Return the mechanisms for one unit whose averages are unbiased and which are quick to build, best first."""
     made = plan(users=budget.users, domain=unit, **budget.spent).candidates
     return tuple(one for one in made if one.unbiased and not by_name(one.mechanism).capabilities.slow_start)
@@ -185,7 +185,7 @@ def blur(mechanism: Any) -> float:
         return float((1 / information).sum())
 
 
-def _whole(question: Question, budget: Budget, asked: str, report: int | None) -> Any:
+def _whole(question: Question, budget: Allowance, asked: str, report: int | None) -> Any:
     """Choose for a vector, a tensor or a graded number."""
     if isinstance(question, Graded):
         return _graded(question, budget, asked)
@@ -208,13 +208,13 @@ def _whole(question: Question, budget: Budget, asked: str, report: int | None) -
     return fitting[0].build()
 
 
-def _made_for(domain: Any, budget: Budget) -> list[str]:
+def _made_for(domain: Any, budget: Allowance) -> list[str]:
     """Return the mechanisms made for a domain whose averages are unbiased and which are quick to build."""
     found = [one for one in fits(domain, delta=budget.delta) if one and one.usual]
     return [one.name for one in found if one.able.unbiased and not one.able.slow_start]
 
 
-def _built(name: str, domain: Any, budget: Budget) -> Any:
+def _built(name: str, domain: Any, budget: Allowance) -> Any:
     """Build a named mechanism for whole vectors or tensors."""
     found = collecting(name, domain, delta=budget.delta)
     if found.obstacle:
@@ -223,7 +223,7 @@ def _built(name: str, domain: Any, budget: Budget) -> Any:
     return build(name, domain, epsilon=budget.epsilon, delta=delta)
 
 
-def _graded(question: Graded, budget: Budget, asked: str) -> Any:
+def _graded(question: Graded, budget: Allowance, asked: str) -> Any:
     """Scale the levels' budgets until the whole spends its share: what is given is how they compare."""
     levels = question.levels
     edges = (levels[0][0], *(high for _, high, _ in levels))
@@ -243,7 +243,7 @@ def _graded(question: Graded, budget: Budget, asked: str) -> Any:
     return _best(made, budget)
 
 
-def _best(made: list[Any], budget: Budget) -> Any:
+def _best(made: list[Any], budget: Allowance) -> Any:
     """Return the mechanism of least predicted error."""
     least = compare(made, users=budget.users)[0].mechanism
     return next(one for one in made if one.name == least)

@@ -22,10 +22,12 @@ def period_at(kind: str, moment: datetime | None = None) -> str:
 
 def check_period(kind: str, name: str, now: datetime | None = None) -> None:
     """Refuse what names no period of this kind, or one that has not begun."""
-    current = period_at(kind, now)
     if kind == "once":
-        if name != current:
+        if name != "once":
             raise ValueError(f"Expected period={name!r} to be 'once': this campaign has a single period.")
+        return
+    current = period_at(kind, now)
+    if name == current:
         return
     day, shape = (f"{name}-1", f"{_NAMES[kind]}-%u") if kind == "week" else (name, _NAMES[kind])
     try:

@@ -45,19 +45,8 @@ class SurveyAggregate:
     @classmethod
     def of(cls, reports: SurveyReports) -> SurveyAggregate:
         """Sum reports, refusing those that the mechanisms cannot have sent."""
-        survey, cells = reports.survey, reports.cells
-        if not len(reports):
-            return cls.nothing(survey)
-        if cells is None:
-            return cls(survey, {0: survey.layout.tally(reports.rows)})
-        order = np.argsort(cells, kind="stable")
-        ends = np.searchsorted(cells[order], np.arange(survey.cells + 1))
-        found = {
-            cell: survey.layout.tally(reports.rows[order[ends[cell] : ends[cell + 1]]])
-            for cell in range(survey.cells)
-            if ends[cell] < ends[cell + 1]
-        }
-        return cls(survey, found)
+        survey = reports.survey
+        return cls(survey, survey.layout.by_cell(reports.rows, reports.cells)) if len(reports) else cls.nothing(survey)
 
     @property
     def users(self) -> int:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
-from noisette.enhancement.channel import Channel, places_of, report_edges
+from noisette.enhancement.channel import BinnedChannel, places_of, report_edges
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.survey.questions import Question
 from noisette.survey.sections import Section
@@ -41,9 +41,9 @@ class Binned:
     edges: FloatArray | None
 
     @cached_property
-    def channel(self) -> Channel:
+    def channel(self) -> BinnedChannel:
         """How the number's bins and those of its reports go together; takes up to a second when first used."""
-        return Channel.of(self.mechanism, bins=BINS)
+        return BinnedChannel.of(self.mechanism, bins=BINS)
 
     @property
     def bins(self) -> int:
@@ -131,6 +131,15 @@ class Layout:
                 tally = number.mechanism.tally(values[codes == code])
                 sums[code] = tally.count[0], tally.total[0], tally.squares[0]
         return sums
+
+    def by_cell(self, rows: Rows, cells: npt.NDArray[Any] | None) -> dict[int, Sums]:
+        """Sum the rows of each combination of public groups; all are of cell 0 where there are no groups."""
+        if cells is None:
+            return {0: self.tally(rows)}
+        order = np.argsort(cells, kind="stable")
+        ends = np.searchsorted(cells[order], np.arange(self.survey.cells + 1))
+        pairs = ((cell, slice(ends[cell], ends[cell + 1])) for cell in range(self.survey.cells))
+        return {cell: self.tally(rows[order[own]]) for cell, own in pairs if own.start < own.stop}
 
     def nothing(self) -> Sums:
         """Return the sums of no report."""

@@ -32,6 +32,7 @@ MOST_CELLS = 1000  # of public groups, all combinations of their values
 FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "breakdown", "mechanism", "report", "users"})
 OLD_NAMES = {"attributes": "questions", "public_group": "groups"}  # in files, which both are read
 LIFE = frozenset({"id", "title", "period", "answers", "tokens"})  # what a campaign adds
+_NUMBERS = {int, float}  # of a report in JSON: true and false are none
 _USUAL_USERS = 10_000  # to compare mechanisms for, where nobody says how many are hoped for
 
 T = TypeVar("T")
@@ -84,9 +85,9 @@ class Survey:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if not self.sections:
-            from noisette.survey.choosing import Budget, choose  # a device chooses nothing
+            from noisette.survey.choosing import Allowance, choose  # a device chooses nothing
 
-            budget = Budget(self.epsilon, self.delta, self.users or _USUAL_USERS)
+            budget = Allowance(self.epsilon, self.delta, self.users or _USUAL_USERS)
             made = choose(questions, budget, checked["mechanism"], checked["report"], checked["breakdown"])
             object.__setattr__(self, "sections", made)
 
@@ -483,14 +484,14 @@ def _array(section: Section, reports: Sequence[Any]) -> npt.NDArray[Any]:
         raise ValueError("Expected the numbers of a report to be finite and within 64 bits.")
     if section.dtype.kind in "iu" and found.dtype.kind == "f":
         raise ValueError("Expected a report of whole numbers.")
-    cast = found.astype(section.dtype)
-    if not np.array_equal(cast, found):
+    cast = found.astype(section.dtype, copy=False)
+    if cast is not found and not (cast == found).all():
         raise ValueError(f"A report is outside the support: {section.mechanism.support}.")
     return cast
 
 
 def _numeric(report: Any, depth: int) -> bool:
     """Tell whether this is a number in so many lists; true and false are none."""
-    if depth:
-        return isinstance(report, list) and all(_numeric(entry, depth - 1) for entry in report)
-    return type(report) in (int, float)
+    if depth > 1:
+        return type(report) is list and all(_numeric(entry, depth - 1) for entry in report)
+    return type(report) is list and {*map(type, report)} <= _NUMBERS if depth else type(report) in _NUMBERS

@@ -6,19 +6,17 @@ import base64
 import binascii
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from noisette._service import Problem
-from noisette.collector.intake.reading import Arrived
-from noisette.collector.storage import tables
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.device import blind
-from noisette.device.blind import PrivateKey, PublicKey
+from noisette.device.blind import SigningKey, VerifyingKey
+from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import check_period
 
@@ -38,10 +36,10 @@ class Issuer:
 
     def __init__(self, store: Store, secret: str | None) -> None:
         self._store, self._secret = store, secret
-        self._keys: dict[tuple[str, str], PrivateKey] = {}
+        self._keys: dict[tuple[str, str], SigningKey] = {}
         self._lock = threading.Lock()
 
-    def key(self, campaign: Campaign, period: str) -> PrivateKey:
+    def key(self, campaign: Campaign, period: str) -> SigningKey:
         """Return the key of a period that has begun."""
         check_period(campaign.period, period)
         with self._lock:
@@ -49,17 +47,8 @@ class Issuer:
                 self._keys[campaign.id, period] = self._stored(campaign, period)
             return self._keys[campaign.id, period]
 
-    def _stored(self, campaign: Campaign, period: str) -> PrivateKey:
-        table = tables.signing
-        place = (table.c.campaign == campaign.id) & (table.c.period == period)
-        with self._store.writing() as connection:
-            found = connection.execute(sa.select(table.c.pem).where(place)).scalar_one_or_none()
-            if found is None:
-                made = PrivateKey.new()
-                row = {"campaign": campaign.id, "period": period, "pem": made.pem}
-                tables.insert_new(connection, table, row)  # another process may have been faster
-                found = connection.execute(sa.select(table.c.pem).where(place)).scalar_one()
-        return PrivateKey(bytes(found))
+    def _stored(self, campaign: Campaign, period: str) -> SigningKey:
+        return SigningKey(self._store.signing_key(campaign, period, lambda: SigningKey.new().pem))
 
     def sign(self, campaign: Campaign, asked: Asked) -> bytes:
         """Sign a blinded token, once for each code and period; the same one again gets the same signature."""
@@ -74,43 +63,25 @@ class Issuer:
             raise Problem(422, "bad-token", str(error)) from error
         user = hashlib.sha256(f"issued\n{campaign.id}\n{asked.period}\n{number}".encode()).digest()[:16]
         shown = hashlib.sha256(blinded).digest()[:16]
-        with self._store.writing() as connection:
-            tables.insert_new(connection, tables.issued, {"digest": user, "blinded": shown})
-            query = sa.select(tables.issued.c.blinded).where(tables.issued.c.digest == user)
-            if bytes(connection.execute(query).scalar_one()) != shown:
-                detail = f"This code has had its token for period {asked.period}. Show the same blinded token again."
-                raise Problem(409, "token-issued", detail)
+        if self._store.issue(user, shown) != shown:
+            detail = f"This code has had its token for period {asked.period}. Show the same blinded token again."
+            raise Problem(409, "token-issued", detail)
         return signed
 
-    def check(self, arrived: Arrived) -> None:
+    def check(self, body: Sequence[Batch]) -> None:
         """Raise `Refused` with every report whose token is not signed by us for its period."""
-        campaign, refusals = arrived.campaign, []
-        if campaign.tokens != "blind":
-            return
-        for index, (period, token, signature) in enumerate(_signed(arrived)):
-            try:
-                sound = self.key(campaign, period).public.verifies(token, signature)
-            except ValueError as error:
-                refusals.append(Refusal(index, "wrong-period", str(error)))
+        refusals = []
+        for batch in body:
+            if batch.campaign.tokens != "blind":
                 continue
-            if not sound:
-                detail = "The token has no signature of ours for this campaign and period. Get one from /tokens."
-                refusals.append(Refusal(index, "forged", detail))
+            public = self.key(batch.campaign, batch.period).public
+            signed = batch.signed or ((b"", b""),) * len(batch)  # a binary batch may come without signatures
+            for index, (token, signature) in zip(batch.index.tolist(), signed, strict=True):
+                if not public.verifies(token, signature):
+                    detail = "The token has no signature of ours for this campaign and period. Get one from /tokens."
+                    refusals.append(Refusal(index, "forged", detail))
         if refusals:
-            raise Refused(refusals)
-
-
-def _signed(arrived: Arrived) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield period, token and signature of each report; an empty signature where there is none."""
-    if arrived.block is not None:
-        pairs = arrived.block.signatures or ((b"", b""),) * len(arrived.block)
-        yield from ((arrived.block.period, token, signature) for token, signature in pairs)
-    for entry in arrived.entries:
-        try:
-            signature = base64.b64decode(entry.signature or "", validate=True)
-        except binascii.Error:
-            signature = b""
-        yield entry.period, bytes.fromhex(entry.token), signature
+            raise Refused(sorted(refusals, key=lambda one: one.index))
 
 
 def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any) -> None:
@@ -131,7 +102,7 @@ def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any
         """Return the modulus that tokens of a period are verified with, for devices to compare with each other's."""
         campaign = blinding(campaign_id)
         try:
-            public: PublicKey = issuer.key(campaign, period).public
+            public: VerifyingKey = issuer.key(campaign, period).public
         except ValueError as error:
             raise Problem(422, "bad-query", str(error)) from error
         return {"modulus": format(public.modulus, "x"), "exponent": "10001"}

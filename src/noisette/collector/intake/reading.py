@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from noisette.collector.storage import seen
-from noisette.collector.storage.store import Refusal, Refused, Submission
-from noisette.device import batches
-from noisette.device.batches import Block
+from noisette.collector.storage.store import Refusal, Refused
+from noisette.survey import batches
+from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import check_period
 
@@ -58,7 +60,7 @@ class One(Entry):
     campaign: Annotated[str | None, Field(max_length=63)] = None
 
 
-class Batch(_Strict):
+class SeveralEntries(_Strict):
     """Several reports, stored all or none."""
 
     version: _Version
@@ -68,7 +70,7 @@ class Batch(_Strict):
 
 def body_schema() -> dict[str, Any]:
     """Return the OpenAPI description of a body: one report or a batch, or a binary batch."""
-    parts = [model.model_json_schema(ref_template="#/components/schemas/{model}") for model in (One, Batch)]
+    parts = [model.model_json_schema(ref_template="#/components/schemas/{model}") for model in (One, SeveralEntries)]
     batch = parts[1]
     batch.pop("$defs")
     batch["properties"]["reports"]["items"] = Entry.model_json_schema()
@@ -81,29 +83,15 @@ def body_schema() -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Arrived:
-    """A body that could be read: entries of JSON, or a binary block."""
+def parse(campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
+    """Read one report or several, in JSON or binary: a batch for each period that they name, most often one.
 
-    campaign: Campaign
-    entries: tuple[Entry, ...]
-    block: Block | None = None
-
-    @property
-    def size(self) -> int:
-        """How many reports it holds."""
-        return len(self.entries) if self.block is None else len(self.block)
-
-
-def parse(campaign: Campaign, body: bytes) -> Arrived:
-    """Read one report or a batch, in JSON or binary, or raise `Refused` with what is wrong and where."""
+    Raises `Refused` with what is wrong and where: the form, the campaign, a period, a group, the shape of a report.
+    Whether reports are in the support is seen when they are summed.
+    """
     if body[:4] == batches.MAGIC:
-        try:
-            return Arrived(campaign, (), batches.unpack(campaign, body, most=LARGEST_BATCH))
-        except (batches.Malformed, batches.WrongCampaign) as error:
-            reason = "wrong-campaign" if isinstance(error, batches.WrongCampaign) else "malformed"
-            raise Refused([Refusal(0, reason, str(error))]) from error
-    model = Batch if b'"reports"' in body else One
+        return (_unpacked(campaign, body),)
+    model = SeveralEntries if b'"reports"' in body else One
     try:
         found: Any = model.model_validate_json(body)
     except (ValidationError, RecursionError) as error:
@@ -111,71 +99,65 @@ def parse(campaign: Campaign, body: bytes) -> Arrived:
     if found.campaign not in (None, campaign.id):
         detail = f"This report is for another campaign than {campaign.id!r}. Send it there."
         raise Refused([Refusal(0, "wrong-campaign", detail)])
-    return Arrived(campaign, tuple(found.reports) if isinstance(found, Batch) else (found,))
+    entries = found.reports if isinstance(found, SeveralEntries) else [found]
+    if refusals := _misplaced(campaign, entries):
+        raise Refused(refusals)
+    return _batches(campaign, entries)
 
 
-def settle(arrived: Sequence[Arrived]) -> list[Submission | Refused]:
-    """Turn what arrived into rows, and refuse what names a wrong period, group or shape.
-
-    Reports of one campaign that came in many bodies are turned into rows at once. Whether they are in the support is
-    seen when they are summed.
-    """
-    outcomes: dict[int, Submission | Refused] = {}
-    plain: dict[str, list[int]] = {}
-    for place, one in enumerate(arrived):
-        refusals = _misplaced(one)
-        if refusals:
-            outcomes[place] = Refused(refusals)
-        elif one.block is not None:
-            outcomes[place] = Submission(one.campaign, (one.block,))
-        else:
-            plain.setdefault(one.campaign.id, []).append(place)
-    for places in plain.values():
-        outcomes |= dict(zip(places, _rowed([arrived[place] for place in places]), strict=True))
-    return [outcomes[place] for place in range(len(arrived))]
-
-
-def _rowed(alike: list[Arrived]) -> list[Submission | Refused]:
-    """Turn the entries of one campaign into rows, one arrival after the other if they do not all fit."""
-    campaign = alike[0].campaign
-    entries = [entry for one in alike for entry in one.entries]
+def _unpacked(campaign: Campaign, body: bytes) -> Batch:
+    """Read a binary batch."""
     try:
-        rows = campaign.rows([entry.report for entry in entries])
-    except (TypeError, ValueError, OverflowError):
-        if len(alike) == 1:
-            return [Refused(_impossible(alike[0]))]
-        return [outcome for one in alike for outcome in _rowed([one])]
-    tokens = np.frombuffer(bytes.fromhex("".join(entry.token[:32] for entry in entries)), np.uint8).reshape(-1, 16)
-    keys = seen.key_digests(campaign.id, [entry.key for entry in entries])
-    codes = {value: code for code, value in enumerate(campaign.public_group.values if campaign.public_group else ())}
-    groups = np.asarray([0 if entry.group is None else codes[entry.group] for entry in entries], dtype=np.uint16)
-    found: list[Submission | Refused] = []
-    start = 0
-    for one in alike:
-        own = slice(start, start + one.size)
-        start += one.size
-        whole = Block("", tokens[own], keys[own], groups[own], rows[own], np.arange(one.size))
-        found.append(Submission(campaign, tuple(_by_period(one, whole))))
-    return found
+        batch = batches.unpack(campaign, body, most=LARGEST_BATCH)
+    except (batches.MalformedBatch, batches.WrongCampaign) as error:
+        reason = "wrong-campaign" if isinstance(error, batches.WrongCampaign) else "malformed"
+        raise Refused([Refusal(0, reason, str(error))]) from error
+    if refusals := _wrong_period(campaign, batch.period, 0) or _wrong_codes(batch):
+        raise Refused(refusals)
+    return batch
 
 
-def _by_period(one: Arrived, whole: Block) -> Iterator[Block]:
-    """Cut a block into one for each period, which most often is one."""
-    periods = list(dict.fromkeys(entry.period for entry in one.entries))
-    named = np.asarray([entry.period for entry in one.entries]) if len(periods) > 1 else None
-    for period in periods:
-        part = whole if named is None else whole.take(named == period)
-        yield Block(period, part.tokens, part.keys, part.groups, part.rows, part.index)
+def _batches(campaign: Campaign, entries: Sequence[Entry]) -> tuple[Batch, ...]:
+    """Turn entries into a batch for each period."""
+    try:
+        rows = campaign.survey.rows([entry.report for entry in entries])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Refused(_impossible(campaign, entries)) from error
+    tokens = np.frombuffer(bytes.fromhex("".join([entry.token[:32] for entry in entries])), np.uint8).reshape(-1, 16)
+    keys = batches.key_digests(campaign.id, [entry.key for entry in entries])
+    groups = np.zeros(len(entries), dtype=np.uint16)
+    if campaign.public_group is not None:
+        codes = {value: code for code, value in enumerate(campaign.public_group.values)}
+        groups[:] = [codes[entry.group] for entry in entries if entry.group is not None]
+    signed = tuple(map(_signed, entries)) if campaign.tokens == "blind" else ()
+    index = np.arange(len(entries))
+    first = entries[0].period
+    whole = Batch(campaign, first, tokens, keys, groups, rows, index, signed)
+    if len(entries) == 1 or all(entry.period == first for entry in entries):
+        return (whole,)
+    named = np.asarray([entry.period for entry in entries])
+    return tuple(_of_period(whole, period, np.flatnonzero(named == period)) for period in dict.fromkeys(named.tolist()))
 
 
-def _misplaced(one: Arrived) -> list[Refusal]:
+def _of_period(whole: Batch, period: str, chosen: npt.NDArray[np.int64]) -> Batch:
+    signed = tuple(whole.signed[place] for place in chosen.tolist()) if whole.signed else ()
+    return replace(whole.take(chosen), period=period, signed=signed)
+
+
+def _signed(entry: Entry) -> tuple[bytes, bytes]:
+    """Return token and signature of a report; an empty signature where there is none that can be read."""
+    try:
+        signature = base64.b64decode(entry.signature or "", validate=True)
+    except binascii.Error:
+        signature = b""
+    return bytes.fromhex(entry.token), signature
+
+
+def _misplaced(campaign: Campaign, entries: Sequence[Entry]) -> list[Refusal]:
     """Return the reports of a wrong period or group."""
-    campaign = one.campaign
-    if one.block is not None:
-        return _wrong_period(campaign, one.block.period, 0) or _wrong_codes(campaign, one.block)
     found: list[Refusal] = []
     sound: set[tuple[str, str | None]] = set()
-    for index, entry in enumerate(one.entries):
+    for index, entry in enumerate(entries):
         if (entry.period, entry.group) in sound:
             continue
         wrong = _wrong_period(campaign, entry.period, index) or _wrong_group(campaign, entry.group, index)
@@ -202,33 +184,33 @@ def _wrong_group(campaign: Campaign, group: str | None, index: int) -> list[Refu
     return []
 
 
-def _wrong_codes(campaign: Campaign, block: Block) -> list[Refusal]:
-    known = campaign.public_group
+def _wrong_codes(batch: Batch) -> list[Refusal]:
+    known = batch.campaign.public_group
     if known is None:
         return []
-    wrong = np.flatnonzero(block.groups >= len(known.values)).tolist()
+    wrong = np.flatnonzero(batch.groups >= len(known.values)).tolist()
     detail = f"Expected the number of a group of {known.name!r}, below {len(known.values)}."
     return [Refusal(index, "wrong-group", detail) for index in wrong]
 
 
-def outside(submission: Submission) -> list[Refusal]:
+def outside(body: Sequence[Batch]) -> list[Refusal]:
     """Return the reports that the mechanisms cannot have sent, looking at one after the other."""
-    campaign, found = submission.campaign, []
-    for block in submission.blocks:
-        for place, index in enumerate(block.index.tolist()):
+    found = []
+    for batch in body:
+        for place, index in enumerate(batch.index.tolist()):
             try:
-                campaign.check(block.rows[place : place + 1])
+                batch.campaign.check(batch.rows[place : place + 1])
             except (TypeError, ValueError, OverflowError) as error:
                 found.append(Refusal(index, "out-of-support", str(error)))
     return found
 
 
-def _impossible(one: Arrived) -> list[Refusal]:
+def _impossible(campaign: Campaign, entries: Sequence[Entry]) -> list[Refusal]:
     """Return the entries that are not of the right shape or type."""
     found = []
-    for index, entry in enumerate(one.entries):
+    for index, entry in enumerate(entries):
         try:
-            one.campaign.rows([entry.report])
+            campaign.rows([entry.report])
         except (TypeError, ValueError, OverflowError) as error:
             found.append(Refusal(index, "out-of-support", str(error)))
     return found or [Refusal(0, "out-of-support", "Reports of different types in one batch. Send them apart.")]

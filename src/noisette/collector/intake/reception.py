@@ -1,12 +1,16 @@
 """The one route that is called for every report: it reads, hands over to the writer, and answers when all is stored.
 
 It is an ASGI application of its own, and `Lane` leads to it past FastAPI: looking through routes, parameters and
-dependencies took FastAPI longer than all that is done here.
+dependencies took FastAPI longer than all that is done here. The writer is one thread: whatever has arrived while it
+waited for the disk goes into the next transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -17,14 +21,18 @@ from starlette.routing import Route
 
 from noisette._service import read_body
 from noisette.collector.intake import reading as intake
-from noisette.collector.intake.reading import Arrived
-from noisette.collector.intake.writer import Writer
-from noisette.collector.web.telemetry import Metrics
+from noisette.collector.intake.reading import outside
+from noisette.collector.storage.store import Accepted, Refusal, Refused, Store
+from noisette.collector.telemetry import Metrics
+from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 
 PATH = "/campaigns/{campaign_id}/reports"
 
 _SMALL = 1 << 16  # bytes of a body that is read without another thread
+_MOST = 20_000  # reports in one transaction, unless a single batch has more
+
+Outcome = Accepted | Refused | BaseException
 
 
 class Reception:
@@ -36,7 +44,7 @@ class Reception:
         self,
         find: Callable[[str], Campaign],
         admit: Callable[[Request], None],
-        verify: Callable[[Arrived], None],
+        verify: Callable[[Sequence[Batch]], None],
         writer: Writer,
         metrics: Metrics,
         largest_body: int,
@@ -52,8 +60,8 @@ class Reception:
         campaign = self._find(scope["path_params"]["campaign_id"])
         body = await read_body(request, self._largest)
         small = len(body) <= _SMALL
-        arrived = self.read(campaign, body) if small else await run_in_threadpool(self.read, campaign, body)
-        done = await self._writer.write(arrived)
+        batches = self.read(campaign, body) if small else await run_in_threadpool(self.read, campaign, body)
+        done = await self._writer.write(batches)
         if done.accepted:
             self._metrics.accepted.labels(campaign.id).inc(done.accepted)
         if done.repeated:
@@ -63,11 +71,11 @@ class Reception:
         answer = Response(told, 201 if done.accepted else 200, media_type="application/json")
         await answer(scope, receive, send)
 
-    def read(self, campaign: Campaign, body: bytes) -> Arrived:
+    def read(self, campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
         """Return the reports of a body, or raise `Refused`."""
-        arrived = intake.parse(campaign, body)
-        self._verify(arrived)
-        return arrived
+        batches = intake.parse(campaign, body)
+        self._verify(batches)
+        return batches
 
 
 class Lane:
@@ -117,3 +125,68 @@ def add_reception(app: FastAPI, reception: Reception, described: dict[int | str,
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way of extending the document
+
+
+class Writer:
+    """Stores the batches of bodies, many bodies to a transaction, and answers when they are on the disk."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: queue.SimpleQueue[tuple[Sequence[Batch], asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="noisette-writer", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what has been submitted, and end."""
+        self._queue.put(None)
+        self._thread.join()
+
+    async def write(self, body: Sequence[Batch]) -> Accepted:
+        """Return when all of a body is on the disk; raise `Refused`, or what went wrong, when nothing is."""
+        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.put((body, waiting))
+        outcome: Accepted | BaseException = await waiting
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            taken, size, ended = [first], sum(map(len, first[0])), False
+            while size < _MOST and not ended:
+                try:
+                    more = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    ended = True
+                else:
+                    taken.append(more)
+                    size += sum(map(len, more[0]))
+            outcomes = store_all(self._store, [body for body, _ in taken])
+            loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Outcome]]] = {}
+            for (_, waiting), outcome in zip(taken, outcomes, strict=True):
+                loops.setdefault(waiting.get_loop(), []).append((waiting, outcome))
+            for loop, answers in loops.items():
+                loop.call_soon_threadsafe(_answer, answers)
+            if ended:
+                return
+
+
+def _answer(answers: list[tuple[asyncio.Future[Any], Outcome]]) -> None:
+    for waiting, outcome in answers:
+        if not waiting.done():  # whoever asked may have gone
+            waiting.set_result(outcome)
+
+
+def store_all(store: Store, bodies: Sequence[Sequence[Batch]]) -> list[Outcome]:
+    """Store bodies together and tell for each how it fared; one that cannot be summed is found by trying each alone."""
+    try:
+        return list(store.accept(bodies))
+    except (TypeError, ValueError, OverflowError):
+        if len(bodies) > 1:
+            return [outcome for one in bodies for outcome in store_all(store, [one])]
+        full = Refusal(0, "overflow", "The sums of this campaign no longer fit 64 bits. Ask again under another id.")
+        return [Refused(outside(bodies[0]) or [full])]
+    except Exception as error:  # the database: whoever asked is told, and the thread goes on
+        return [error] * len(bodies)

@@ -15,15 +15,15 @@ from noisette import _validate
 from noisette._service import Problem, answers, read_body
 from noisette._terminal import to_json
 from noisette.accounting import shuffled as amplified
-from noisette.collector.intake import reading as intake
-from noisette.collector.intake.writer import Writer
+from noisette.collector.intake.reception import Writer
 from noisette.collector.storage.store import Accepted, Refusal, Refused
-from noisette.collector.web.telemetry import Metrics
+from noisette.collector.telemetry import Metrics
 from noisette.guarantees import Guarantee
 from noisette.shuffler.clients import Clients, Forged
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.sealing import CannotOpen, ServerKey
 from noisette.shuffler.wire import Frame, Malformed
+from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 
 
@@ -81,7 +81,7 @@ def add_shuffled(
     shuffled: Shuffled,
     find: Callable[[str], Campaign],
     readers: Any,
-    read: Callable[[Campaign, bytes], intake.Arrived],
+    read: Callable[[Campaign, bytes], tuple[Batch, ...]],
     writer: Writer,
     metrics: Metrics,
     largest_body: int,
@@ -106,7 +106,7 @@ def add_shuffled(
             raise Problem(400, "malformed", str(error)) from error
         campaign = find(frame.round.context.partition("/")[0])
         opened = await run_in_threadpool(_opened, shuffled.key, campaign, frame, read)
-        writes = [writer.write(one) for one in opened if isinstance(one, intake.Arrived)]
+        writes = [writer.write(one) for one in opened if not isinstance(one, Refused)]
         outcomes = await asyncio.gather(*writes, return_exceptions=True)
         told = {"accepted": 0, "repeated": 0, "rejected": 0}
         for outcome in [*outcomes, *(one for one in opened if isinstance(one, Refused))]:
@@ -126,10 +126,10 @@ def add_shuffled(
 
 
 def _opened(
-    key: ServerKey, campaign: Campaign, frame: Frame, read: Callable[[Campaign, bytes], intake.Arrived]
-) -> list[intake.Arrived | Refused]:
+    key: ServerKey, campaign: Campaign, frame: Frame, read: Callable[[Campaign, bytes], tuple[Batch, ...]]
+) -> list[tuple[Batch, ...] | Refused]:
     """Return the report in each packet, or why there is none."""
-    found: list[intake.Arrived | Refused] = []
+    found: list[tuple[Batch, ...] | Refused] = []
     for block, sealed in frame.packets:
         try:
             found.append(read(campaign, key.open(sealed, frame.round.label(block)).rstrip()))

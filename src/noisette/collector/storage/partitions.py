@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ import sqlalchemy as sa
 
 from noisette.aggregation import Partitioned
 from noisette.collector.storage import tables
+from noisette.collector.storage.database import located, snapshot
 from noisette.survey.campaigns import Campaign, Rows
 from noisette.survey.sums import Sums
 
@@ -43,7 +42,7 @@ class BlockPartition:
     def batches(self) -> Iterator[Rows]:
         """Yield the reports, some 8 MB at a time."""
         kept: list[Rows] = []
-        with _reading(self.url) as connection:
+        with snapshot(self.url) as connection:
             for number, users, raw in connection.execute(self.query().execution_options(yield_per=1)):
                 if len(raw) != users * self.row.itemsize:
                     raise ValueError(f"block {number:,} is damaged: {len(raw):,} bytes for {users:,} reports.")
@@ -57,7 +56,7 @@ class BlockPartition:
     def query(self) -> sa.Select[Any]:
         """Return the query for the blocks."""
         block = tables.blocks.c
-        # No join: with one, the database would take the slower index on the campaign instead of the range of numbers.
+        # An empty text is added, so that the planner takes the range of numbers and not the index of campaigns.
         own = (block.campaign.concat("") == self.campaign) & (block.period.concat("") == self.period)
         query = sa.select(block.number, block.users, block.rows)
         return query.where(block.number.between(self.first, self.last), own)
@@ -69,8 +68,8 @@ def split_campaign(url: str, campaign: str, *, period: str | None = None, users:
     They add up, over all public groups, to the bits of the sums that the collector keeps; of these only the number of
     users is taken, which must come out. SQLite is read by processes of one machine, PostgreSQL by those of any number.
     """
-    url = _absolute(url)
-    with _reading(url) as connection:
+    url = located(url)
+    with snapshot(url) as connection:
         asked = _campaign(connection, campaign)
         period, total = _chosen(connection, campaign, period)
         block = tables.blocks.c
@@ -123,34 +122,3 @@ def _chosen(connection: sa.Connection, campaign: str, period: str | None) -> tup
     if chosen not in counts:
         raise ValueError(f"Campaign {campaign!r} has no reports of period {chosen!r}, but of {listed}.")
     return chosen, counts[chosen]
-
-
-def _absolute(url: str) -> str:
-    """Return a URL that means the same in any folder; SQLite is not to make a file that is not there."""
-    try:
-        parsed = sa.make_url(url)
-    except sa.exc.ArgumentError as error:
-        raise ValueError("Expected a database, sqlite:///FILE or postgresql://USER@HOST/NAME.") from error
-    if parsed.get_backend_name() == "sqlite" and parsed.database:
-        path = Path(parsed.database).resolve()
-        if not path.is_file():
-            raise FileNotFoundError(f"There is no file {path}. Check the name and the folder.")
-        parsed = parsed.set(database=str(path))
-    return parsed.render_as_string(hide_password=False)
-
-
-@contextmanager
-def _reading(url: str) -> Iterator[sa.Connection]:
-    """Connect for one transaction, which sees one state of the database."""
-    engine = tables.open_engine(url)
-    try:
-        with engine.connect() as connection:
-            if engine.dialect.name == "postgresql":
-                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            yield connection
-    except sa.exc.SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0].rstrip(".")
-        shown = engine.url.render_as_string(hide_password=True)
-        raise ValueError(f"{shown} cannot be read as a collector's database: {reason}.") from error
-    finally:
-        engine.dispose()

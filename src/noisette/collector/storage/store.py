@@ -7,20 +7,19 @@ that transaction is on the disk; when it raises, nothing of it is.
 from __future__ import annotations
 
 import json
-import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
-from noisette.collector.storage import seen, tables
-from noisette.collector.storage.fresh import Fresh
+from noisette.collector.storage import tables
+from noisette.collector.storage.database import open_database
 from noisette.collector.storage.migrations import migrate
-from noisette.device.batches import Block
+from noisette.survey.batches import Batch, identities, joined, pieces
 from noisette.survey.campaigns import Campaign, Rows
 from noisette.survey.sums import Layout, Sums
 
@@ -63,39 +62,32 @@ class Accepted:
     repeated: int
 
 
-@dataclass(frozen=True, eq=False)
-class Submission:
-    """A batch for one campaign, stored all or none; its reports are possible, whether they are new is still to see."""
-
-    campaign: Campaign
-    blocks: tuple[Block, ...]
-
-
 class Store:
     """Campaigns, reports and sums in the database at a URL: ``sqlite:///file`` or ``postgresql://host/name``.
 
-    Safe for several threads and processes. SQLite writes ahead and waits for the disk (``synchronous=FULL``);
-    PostgreSQL commits synchronously.
+    Safe for several threads and processes; a commit waits for the disk. ``database`` does what differs between the two.
     """
 
     def __init__(self, url: str) -> None:
-        self._engine = tables.open_engine(url)
-        # SQLite has one writer, and its own way of waiting is a sleep: threads of this process queue here instead.
-        embedded = self._engine.dialect.name == "sqlite"
-        self._writer = tables.open_engine(url, writes=True) if embedded else self._engine
-        self._turn: Any = threading.Lock() if embedded else nullcontext()
-        self._seen: Any = Fresh() if embedded else seen  # which digests are known, and how to add some
+        self.database = open_database(url)
         try:
             with self.writing() as connection:
-                migrate(connection)
+                migrate(self.database, connection)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Close all connections."""
-        for engine in (self._engine, self._writer):
-            engine.dispose()
+        self.database.close()
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        """Give a connection to read with."""
+        return self.database.reading()
+
+    def writing(self) -> AbstractContextManager[sa.Connection]:
+        """Give a transaction that commits at the end and rolls back on an error."""
+        return self.database.writing()
 
     def ping(self) -> None:
         """Raise unless the database answers and has our tables."""
@@ -136,82 +128,63 @@ class Store:
         other = (table.c.campaign == campaign.id) & (table.c.layout != layout.name)
         for period in connection.execute(sa.select(table.c.period).where(other).distinct()).scalars().all():
             totals: dict[int, Sums] = {}
-            for block in _stored_blocks(connection, campaign, period):
-                for group, added in self._tally(campaign, block).items():
+            for batch in _stored_batches(connection, campaign, period):
+                for group, added in batch.sums().items():
                     totals[group] = totals.get(group, layout.nothing()) + added
             connection.execute(sa.delete(table).where((table.c.campaign == campaign.id) & (table.c.period == period)))
             rows = [{"campaign": campaign.id, "period": period, "group": group} for group in totals]
             stored = [row | totals[row["group"]].stored() for row in rows]
             connection.execute(sa.insert(table), stored)
 
-    def accept(self, submissions: Sequence[Submission]) -> list[Accepted | Refused]:
-        """Store all that is new and add it to the sums in one transaction, and tell how each submission fared.
+    def accept(self, bodies: Sequence[Sequence[Batch]]) -> list[Accepted | Refused]:
+        """Store all that is new and add it to the sums in one transaction, and tell how each body fared.
 
-        A token or key that was stored with the same report is no news. A submission with one that came with another
-        report is refused as a whole, and does not hinder the others. Most often everything is new: that is tried first.
+        A token or key that was stored with the same report is no news. A body with one that came with another report is
+        refused as a whole, and does not hinder the others. Most often everything is new: that is tried first.
         """
-        every = _together([(one.campaign, block) for one in submissions for block in one.blocks])
+        every = [batch for body in bodies for batch in body]
         try:
-            self._commit(submissions, every)
+            batches = joined(every)
+            sums, digests = self._sums_of(batches), identities(batches)
+            with self._writing_to(every) as connection:
+                self._write(connection, batches, sums, digests)
         except _Known:
-            return self._accept_new(submissions)
-        return [Accepted(sum(map(len, one.blocks)), 0) for one in submissions]
+            return self._accept_new(bodies, every)
+        return [Accepted(sum(map(len, body)), 0) for body in bodies]
 
-    def _commit(self, submissions: Sequence[Submission], blocks: list[tuple[Campaign, Block]]) -> None:
-        """Write blocks in one transaction, or raise `_Known` and write nothing if a digest is there already."""
-        sums = [self._tally(campaign, block) for campaign, block in blocks]
-        identities = _identities(blocks)
-        with self.writing() as connection:
-            self._lock(connection, submissions)
-            self._write_all(connection, blocks, sums, identities)
-
-    def _accept_new(self, submissions: Sequence[Submission]) -> list[Accepted | Refused]:
+    def _accept_new(self, bodies: Sequence[Sequence[Batch]], every: list[Batch]) -> list[Accepted | Refused]:
         """Look every report up, and store those that are new."""
-        with self.writing() as connection:
-            self._lock(connection, submissions)
-            outcomes, news = _sift(submissions, self._known(connection, submissions))
-            blocks = _together(news)
-            if blocks:
-                sums = [self._tally(campaign, block) for campaign, block in blocks]
-                self._write_all(connection, blocks, sums, _identities(blocks))
+        with self._writing_to(every) as connection:
+            known = self.database.find_digests(connection, pieces(identities(every)[0]))
+            outcomes, news = _sift(bodies, known)
+            if batches := joined(news):
+                self._write(connection, batches, self._sums_of(batches), identities(batches))
         return outcomes
 
-    def _known(self, connection: sa.Connection, submissions: Sequence[Submission]) -> dict[bytes, int]:
-        """Return the marks of those digests of submissions that are stored."""
-        every = [(one.campaign, block) for one in submissions for block in one.blocks]
-        found: dict[bytes, int] = self._seen.lookup(connection, seen.pieces(_identities(every)[0]))
-        return found
+    @contextmanager
+    def _writing_to(self, batches: Sequence[Batch]) -> Iterator[sa.Connection]:
+        """Give a transaction that no other writer of these batches' campaigns comes between."""
+        with self.writing() as connection:
+            self.database.lock_campaigns(connection, [batch.campaign.id for batch in batches])
+            yield connection
 
-    def _write_all(
-        self, connection: sa.Connection, blocks: list[tuple[Campaign, Block]], sums: list[Any], identities: Any
+    def _sums_of(self, batches: Sequence[Batch]) -> list[dict[int, Sums]]:
+        return [batch.sums() for batch in batches]
+
+    def _write(
+        self, connection: sa.Connection, batches: list[Batch], sums: list[dict[int, Sums]], digests: tuple[Any, Any]
     ) -> None:
-        if not self._seen.insert(connection, *identities):
+        """Write batches and add to the sums of their periods, or raise `_Known` if a digest is there already."""
+        if not self.database.add_digests(connection, *digests):
             raise _Known
-        for (campaign, block), added in zip(blocks, sums, strict=True):
-            self._write(connection, campaign, block, added)
-
-    def _tally(self, campaign: Campaign, block: Block) -> dict[int, Sums]:
-        """Sum the reports of each public group."""
-        layout = self.layout(campaign)
-        if campaign.public_group is None:
-            return {0: layout.tally(block.rows)}
-        return {group: layout.tally(block.rows[block.groups == group]) for group in np.unique(block.groups).tolist()}
-
-    def _lock(self, connection: sa.Connection, submissions: Sequence[Submission]) -> None:
-        """Wait for other processes that write to these campaigns, always in one order; SQLite has a single writer."""
-        if connection.dialect.name == "postgresql":
-            names = sorted({one.campaign.id for one in submissions})
-            connection.exec_driver_sql("SELECT id FROM campaigns WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (names,))
-
-    def _write(self, connection: sa.Connection, campaign: Campaign, block: Block, added: dict[int, Sums]) -> None:
-        """Write the reports of a block, and add to the sums of its period."""
-        connection.execute(_INSERT_BLOCK, block.stored(campaign))
-        for group, sums in added.items():
-            place = {"campaign_": campaign.id, "period_": block.period, "group_": group}
-            row = connection.execute(_SELECT_SUMS, place).one_or_none()
-            total = sums if row is None else self._load(campaign, row) + sums
-            new = place | {f"{name}_": value for name, value in total.stored().items()}
-            connection.execute(_INSERT_SUMS if row is None else _UPDATE_SUMS, new)
+        for batch, added in zip(batches, sums, strict=True):
+            connection.execute(_INSERT_BLOCK, batch.columns)
+            for group, more in added.items():
+                place = {"campaign_": batch.campaign.id, "period_": batch.period, "group_": group}
+                row = connection.execute(_SELECT_SUMS, place).one_or_none()
+                total = more if row is None else self._load(batch.campaign, row) + more
+                new = place | {f"{name}_": value for name, value in total.stored().items()}
+                connection.execute(_INSERT_SUMS if row is None else _UPDATE_SUMS, new)
 
     def _load(self, campaign: Campaign, row: Any) -> Sums:
         """Return stored sums."""
@@ -240,118 +213,84 @@ class Store:
         with self.reading() as connection:
             return {name: int(count) for name, count in connection.execute(query)}
 
-    def blocks(self, campaign: Campaign, period: str) -> Iterator[Block]:
+    def batches(self, campaign: Campaign, period: str) -> Iterator[Batch]:
         """Yield the stored reports of a period in the order in which they came, without holding them all."""
         with self.reading() as connection:
-            yield from _stored_blocks(connection, campaign, period)
+            yield from _stored_batches(connection, campaign, period)
 
     def rows(self, campaign: Campaign, period: str) -> Rows:
         """Return all stored reports of a period; for checks, it holds them all."""
-        found = [block.rows for block in self.blocks(campaign, period)]
+        found = [batch.rows for batch in self.batches(campaign, period)]
         return np.concatenate(found) if found else np.zeros(0, dtype=campaign.row)
 
-    @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
-        """Give a connection to read with."""
-        with self._engine.connect() as connection:
-            yield connection
+    def signing_key(self, campaign: Campaign, period: str, make: Callable[[], bytes]) -> bytes:
+        """Return the key that signs the tokens of a period, which ``make`` makes when it is first asked for."""
+        table = tables.signing
+        query = sa.select(table.c.pem).where(table.c.campaign == campaign.id, table.c.period == period)
+        with self.writing() as connection:
+            found = connection.execute(query).scalar_one_or_none()
+            if found is None:
+                row = {"campaign": campaign.id, "period": period, "pem": make()}
+                self.database.insert_new(connection, table, row)  # another process may have been faster
+                found = connection.execute(query).scalar_one()
+        return bytes(found)
 
-    @contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
-        """Give a transaction that commits at the end and rolls back on an error."""
-        with self._turn, self._writer.connect() as connection, connection.begin():
-            yield connection
+    def issue(self, user: bytes, blinded: bytes) -> bytes:
+        """Note the digest of the blinded token that a user shows, and return that of the first one she has shown."""
+        query = sa.select(tables.issued.c.blinded).where(tables.issued.c.digest == user)
+        with self.writing() as connection:
+            self.database.insert_new(connection, tables.issued, {"digest": user, "blinded": blinded})
+            return bytes(connection.execute(query).scalar_one())
 
 
-def _stored_blocks(connection: sa.Connection, campaign: Campaign, period: str) -> Iterator[Block]:
-    """Yield the blocks of a period as they are stored, one at a time."""
+def _stored_batches(connection: sa.Connection, campaign: Campaign, period: str) -> Iterator[Batch]:
+    """Yield the batches of a period as they are stored, one at a time."""
     table = tables.blocks
     query = sa.select(table).where(table.c.campaign == campaign.id, table.c.period == period)
     for row in connection.execute(query.order_by(table.c.number), execution_options={"yield_per": 1}):
         tokens = np.frombuffer(row.tokens, dtype=np.uint8).reshape(row.users, -1)
         groups = np.frombuffer(row.groups or bytes(2 * row.users), dtype="<u2").astype(np.uint16)
         rows = np.frombuffer(row.rows, dtype=campaign.row)
-        yield Block(period, tokens, None, groups, rows, np.arange(row.users))
+        yield Batch(campaign, period, tokens, None, groups, rows, np.arange(row.users))
 
 
-def _together(blocks: list[tuple[Campaign, Block]]) -> list[tuple[Campaign, Block]]:
-    """Join the blocks of each campaign and period, those with keys apart from those without."""
-    joined: dict[tuple[str, str, bool], list[tuple[Campaign, Block]]] = defaultdict(list)
-    for campaign, block in blocks:
-        if len(block):
-            joined[campaign.id, block.period, block.keys is None].append((campaign, block))
-    return [(same[0][0], _joined([block for _, block in same])) for same in joined.values()]
-
-
-def _joined(blocks: list[Block]) -> Block:
-    first = blocks[0]
-    if len(blocks) == 1:
-        return first
-    keys = None if first.keys is None else np.concatenate([one.keys for one in blocks if one.keys is not None])
-    tokens, groups, rows = (
-        np.concatenate([getattr(one, name) for one in blocks]) for name in ("tokens", "groups", "rows")
-    )
-    return Block(first.period, tokens, keys, groups, rows, np.arange(len(rows)))
-
-
-def _identities(blocks: list[tuple[Campaign, Block]]) -> tuple[Any, Any]:
-    """Return all digests of tokens and keys with their marks, in order of their bytes, which a tree takes faster."""
-    digests, marks = [], []
-    for campaign, block in blocks:
-        own = block.marks
-        digests.append(seen.token_digests(campaign.id, block.period, block.tokens))
-        marks.append(own)
-        if block.keys is not None:
-            digests.append(block.keys)
-            marks.append(block.key_marks)
-    every, all_marks = np.concatenate(digests), np.concatenate(marks)
-    words = every.view(">u8").astype(np.uint64)
-    order = np.lexsort((words[:, 1], words[:, 0]))
-    return every[order], all_marks[order]
-
-
-def _sift(
-    submissions: Sequence[Submission], known: dict[bytes, int]
-) -> tuple[list[Accepted | Refused], list[tuple[Campaign, Block]]]:
-    """Look at every report, and return how each submission fares and the reports that are new."""
+def _sift(bodies: Sequence[Sequence[Batch]], known: dict[bytes, int]) -> tuple[list[Accepted | Refused], list[Batch]]:
+    """Look at every report, and return how each body fares and the reports that are new."""
     outcomes: list[Accepted | Refused] = []
-    news: list[tuple[Campaign, Block]] = []
-    for one in submissions:
-        here: dict[bytes, int] = {}  # what this submission adds; it counts only if nothing in it is refused
+    news: list[Batch] = []
+    for body in bodies:
+        here: dict[bytes, int] = {}  # what this body adds; it counts only if nothing in it is refused
         refusals: list[Refusal] = []
-        fresh = [(block, _fresh(one.campaign, block, known, here, refusals)) for block in one.blocks]
+        chosen = [_unknown(batch, known, here, refusals) for batch in body]
         if refusals:
             outcomes.append(Refused(sorted(refusals, key=lambda refusal: refusal.index)))
             continue
         known |= here
-        accepted = sum(int(chosen.sum()) for _, chosen in fresh)
-        outcomes.append(Accepted(accepted, sum(map(len, one.blocks)) - accepted))
-        news += [(one.campaign, block.take(chosen)) for block, chosen in fresh]
+        accepted = sum(int(one.sum()) for one in chosen)
+        outcomes.append(Accepted(accepted, sum(map(len, body)) - accepted))
+        news += [batch.take(one) for batch, one in zip(body, chosen, strict=True)]
     return outcomes, news
 
 
-def _fresh(
-    campaign: Campaign, block: Block, known: dict[bytes, int], here: dict[bytes, int], refusals: list[Refusal]
-) -> Any:
-    """Tell which reports of a block are new, and note those that contradict what is known."""
-    tokens = seen.pieces(seen.token_digests(campaign.id, block.period, block.tokens))
-    marks = block.marks.tolist()
-    keys = [None] * len(tokens) if block.keys is None else seen.pieces(block.keys)
-    key_marks = marks if block.keys is None else block.key_marks.tolist()
-    fresh = np.zeros(len(tokens), dtype=bool)
+def _unknown(batch: Batch, known: dict[bytes, int], here: dict[bytes, int], refusals: list[Refusal]) -> Any:
+    """Tell which reports of a batch are new, and note those that contradict what is known."""
+    tokens, marks = pieces(batch.token_digests), batch.marks.tolist()
+    keys = [None] * len(tokens) if batch.keys is None else pieces(batch.keys)
+    key_marks = marks if batch.keys is None else batch.key_marks.tolist()
+    new = np.zeros(len(tokens), dtype=bool)
     for place, (token, mark, key, key_mark) in enumerate(zip(tokens, marks, keys, key_marks, strict=True)):
-        index = int(block.index[place])
+        index = int(batch.index[place])
         key_before = None if key is None else here.get(key, known.get(key))
         before = here.get(token, known.get(token))
         if key_before is not None and key_before != key_mark:
             detail = "This key came before with another report. Give each report a key of its own."
             refusals.append(Refusal(index, "key-reused", detail))
         elif before is not None and (before != mark or (key is not None and key_before is None)):
-            detail = f"This user has already answered in period {block.period}."
+            detail = f"This user has already answered in period {batch.period}."
             refusals.append(Refusal(index, "already-answered", detail))
         elif before is None and key_before is None:
-            fresh[place] = True
+            new[place] = True
             here[token] = mark
             if key is not None:
                 here[key] = key_mark
-    return fresh
+    return new

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from noisette.collector.storage import tables
 from noisette.collector.storage.store import Store
-from noisette.collector.web.telemetry import log
+from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 
@@ -35,7 +35,7 @@ def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: boo
     if grow and users and (not points or users > points[-1][0] * _GROWTH):
         row = {"campaign": campaign.id, "period": period, "users": users}
         with store.writing() as connection:
-            tables.insert_new(connection, table, row | {"errors": np.asarray(errors, dtype="<f8").tobytes()})
+            store.database.insert_new(connection, table, row | {"errors": np.asarray(errors, dtype="<f8").tobytes()})
             if len(points) >= _LONGEST:
                 left_out = [count for count, _ in points[1::2]]
                 connection.execute(sa.delete(table).where(own, table.c.users.in_(left_out)))

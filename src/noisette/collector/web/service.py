@@ -13,24 +13,22 @@ from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from noisette._service import Observed, Problem, answers
 from noisette._terminal import to_json
 from noisette.collector.campaigns.issuing import Issuer, add_tokens
-from noisette.collector.intake.reception import Reception, add_reception
+from noisette.collector.intake.reception import Reception, Writer, add_reception
 from noisette.collector.intake.shuffled import Shuffled, add_shuffled, closed
-from noisette.collector.intake.writer import Writer
 from noisette.collector.results import exports
 from noisette.collector.results.estimates import Query, estimates
+from noisette.collector.storage.database import DatabaseFailure
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
-from noisette.collector.web.keys import Keys
-from noisette.collector.web.limits import RateLimit
+from noisette.collector.telemetry import Metrics, log
+from noisette.collector.web.access import Keys, RateLimit
 from noisette.collector.web.pages import add_pages
 from noisette.collector.web.planpage import HEADERS, plan_page
-from noisette.collector.web.telemetry import Metrics, log
 from noisette.enhancement import METHODS
 from noisette.survey.campaigns import Campaign
 from noisette.survey.distributions import Shapes
@@ -260,8 +258,8 @@ def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
             metrics.rejected.labels(one.reason).inc()
         return _refusals(error.refusals)
 
-    @app.exception_handler(SQLAlchemyError)
-    async def database(_: Request, error: SQLAlchemyError) -> Response:
+    @app.exception_handler(DatabaseFailure)
+    async def database(_: Request, error: DatabaseFailure) -> Response:
         log.error("database", extra={"told": {"error": type(error).__name__}})
         metrics.rejected.labels("unavailable").inc()
         told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}

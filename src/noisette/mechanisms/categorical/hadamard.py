@@ -19,7 +19,7 @@ from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism
 
 
 @dataclass(frozen=True)
-class Columns:
+class SylvesterColumns:
     """Columns of Sylvester's matrix of ``order``: ``own`` of 2^53 draws give one in which the category's row is +1."""
 
     order: int
@@ -85,9 +85,9 @@ class HadamardResponse(CountingMechanism):
         """The columns."""
         return Codes(self.order)
 
-    def law(self) -> Columns:
+    def law(self) -> SylvesterColumns:
         """Return the order of the matrix and the weight of columns with the own row +1."""
-        return Columns(self.order, int(self._support_law[0] * UNIT))
+        return SylvesterColumns(self.order, int(self._support_law[0] * UNIT))
 
     def table(self) -> dict[str, Any]:
         """Return the order of the matrix and the weight of columns with the own row +1, of 2^53 in all."""

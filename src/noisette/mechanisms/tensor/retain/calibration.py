@@ -26,7 +26,7 @@ _ROUNDED_DOWN = 1 - 2.0**-40  # keeps rounding on the private side
 
 
 @dataclass(frozen=True)
-class Choice:
+class NoiseChoice:
     """Noise, the chance to keep an entry of the least weight, and mean squared errors an entry, in squared steps.
 
     ``plain`` is the error of noise alone at the same guarantee.
@@ -104,10 +104,10 @@ class Request:
 
 
 @lru_cache(maxsize=256)
-def choose(request: Request) -> Choice:
+def choose(request: Request) -> NoiseChoice:
     """Return the noise of least mean squared error, with as much keeping as the budget leaves room for."""
     plain = _plain(request)
-    best = plain_choice = Choice(plain, 0.0, request.error(plain, 0.0), request.error(plain, 0.0))
+    best = plain_choice = NoiseChoice(plain, 0.0, request.error(plain, 0.0), request.error(plain, 0.0))
     for scale in np.geomspace(0.5, _WIDEST, _SCANNED):
         best = min(best, _at(request, plain, float(scale), plain_choice), key=lambda choice: choice.error)
     if best.helps:
@@ -167,7 +167,7 @@ def _least_sigma(request: Request, start: float) -> float:
     return high
 
 
-def _at(request: Request, plain: Law, scale: float, fallback: Choice) -> Choice:
+def _at(request: Request, plain: Law, scale: float, fallback: NoiseChoice) -> NoiseChoice:
     """Return the choice at noise of so many times the plain scale, or the fallback where none meets the budget."""
     law: Law
     if isinstance(plain, KeptLaplace):
@@ -177,10 +177,10 @@ def _at(request: Request, plain: Law, scale: float, fallback: Choice) -> Choice:
     kept = request.kept(law)
     if not kept:
         return fallback
-    return Choice(law, kept, request.error(law, kept), fallback.plain)
+    return NoiseChoice(law, kept, request.error(law, kept), fallback.plain)
 
 
-def _refined(request: Request, plain: Law, best: Choice, fallback: Choice) -> Choice:
+def _refined(request: Request, plain: Law, best: NoiseChoice, fallback: NoiseChoice) -> NoiseChoice:
     """Return the best choice near one that was scanned."""
     own, reference = (law.sigma if isinstance(law, KeptGaussian) else 1 / law.rate for law in (best.law, plain))
     width = (2 * _WIDEST) ** (1 / (_SCANNED - 1))

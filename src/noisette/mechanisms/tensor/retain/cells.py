@@ -13,7 +13,7 @@ import numpy as np
 from noisette._validate import FloatArray
 from noisette.cells import Cells, up
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
-from noisette.mechanisms.tensor.retain.laws import EntryNoise, RoundedLaplace
+from noisette.mechanisms.tensor.retain.laws import AddedNoise, RoundedLaplace
 from noisette.mechanisms.tensor.retain.published import RealLaplace
 
 _LISTED = 1 << 16  # combinations of cells of single entries that are listed one by one
@@ -21,7 +21,7 @@ _SHORT = 64  # places between two values that are listed one by one
 _DISTINCT = 256  # chances to keep that are looked at in exact arithmetic
 
 
-def spiked(noise: EntryNoise, away: FloatArray, kept: FloatArray) -> FloatArray:
+def spiked(noise: AddedNoise, away: FloatArray, kept: FloatArray) -> FloatArray:
     """Return the log mass of a whole number of steps, the spike at zero included."""
     mass = np.log1p(-kept) + noise.log_mass(away)
     with np.errstate(divide="ignore"):
@@ -36,7 +36,7 @@ class Cutter:
     first tensor being at position 0.
     """
 
-    noise: EntryNoise
+    noise: AddedNoise
     kept: FloatArray
     steps: int
     worst: int

@@ -25,7 +25,7 @@ def chance(log_odds: float) -> float:
     return min(1 - math.ceil(2**53 / (1 + math.exp(shy))) * ULP, LARGEST_KEPT)
 
 
-class EntryNoise(Protocol):
+class AddedNoise(Protocol):
     """Symmetric integer noise of an entry that is not kept."""
 
     @property

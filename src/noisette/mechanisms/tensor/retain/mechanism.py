@@ -20,9 +20,9 @@ from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import BLOCK, blocks, coarseness, power_of_two
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
 from noisette.mechanisms.tensor._whole import TensorGrid, WholeTensorMechanism, open_array
-from noisette.mechanisms.tensor.retain.calibration import Choice, Request, choose, group
+from noisette.mechanisms.tensor.retain.calibration import NoiseChoice, Request, choose, group
 from noisette.mechanisms.tensor.retain.cells import Cutter, spiked
-from noisette.mechanisms.tensor.retain.laws import EntryNoise, RoundedGaussian, RoundedLaplace
+from noisette.mechanisms.tensor.retain.laws import AddedNoise, RoundedGaussian, RoundedLaplace
 from noisette.mechanisms.tensor.retain.published import Published, RealGaussian, RealLaplace, published_law
 
 _NOISES, _UNITS, _RETENTIONS = ("laplace", "gaussian"), ("element", "record"), ("algorithm-1", "proof")
@@ -186,7 +186,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         return (self.domain.high - self.domain.low) / self._steps
 
     @cached_property
-    def choice(self) -> Choice:
+    def choice(self) -> NoiseChoice:
         """Noise and chance to keep an entry that this budget leads to, their error and that of noise alone."""
         shares, counts = group(self._weights, self.size)
         budget = self.epsilon - (self.weights_epsilon or 0.0)
@@ -205,7 +205,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         )
 
     @cached_property
-    def _noise(self) -> EntryNoise:
+    def _noise(self) -> AddedNoise:
         """Noise of an entry that is not kept, in steps."""
         return self._published.noise if self.as_published else self.choice.law.noise
 

@@ -1,4 +1,4 @@
-"""Reports on their way into the database, and the binary batch in which a gateway sends many at once.
+"""Reports on their way from the door to the sums, and the binary batch in which a gateway sends many at once.
 
 A binary batch, all numbers little-endian:
 
@@ -21,15 +21,19 @@ There is no key: the token is the key. A batch that is sent again is recognised 
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from noisette.survey.campaigns import Campaign, Rows
+from noisette.survey.sums import Sums
 
 MAGIC = b"NZRB"
 VERSION = 1
@@ -44,7 +48,7 @@ _MIXER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 Digests = npt.NDArray[np.uint8]  # of shape (reports, 16)
 
 
-class Malformed(ValueError):
+class MalformedBatch(ValueError):
     """Bytes that are no batch."""
 
 
@@ -53,29 +57,34 @@ class WrongCampaign(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Batch:
     """Reports of one campaign and one period: what makes each unique, its public group, and what was sent.
 
-    ``keys`` is None where the token is the key; ``index`` tells the place of each report in what arrived.
+    It is the one form of reports from the door to the sums: a body is read into it, the writer hands it on, the
+    database keeps its columns and `noisette.survey.sums` counts its rows. ``keys`` is None where the token is the key;
+    ``index`` tells the place of each report in the body; ``signed`` has the whole token and the signature of each
+    report, where tokens are signed.
     """
 
+    campaign: Campaign
     period: str
     tokens: Digests
     keys: Digests | None
     groups: npt.NDArray[np.uint16]
     rows: Rows
     index: npt.NDArray[np.int64]
-    signatures: tuple[tuple[bytes, bytes], ...] = ()
+    signed: tuple[tuple[bytes, bytes], ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, chosen: npt.NDArray[Any]) -> Block:
-        """Return some of the reports."""
+    def take(self, chosen: npt.NDArray[Any]) -> Batch:
+        """Return some of the reports, whose signatures have been checked."""
+        columns = {name: getattr(self, name)[chosen] for name in ("tokens", "groups", "rows", "index")}
         keys = None if self.keys is None else self.keys[chosen]
-        return Block(self.period, self.tokens[chosen], keys, self.groups[chosen], self.rows[chosen], self.index[chosen])
+        return Batch(self.campaign, self.period, keys=keys, **columns)
 
-    @property
+    @cached_property
     def marks(self) -> npt.NDArray[np.int64]:
         """A number for each report and group, by which a repeated report is told from another one."""
         raw = np.frombuffer(np.ascontiguousarray(self.rows).tobytes(), dtype=np.uint8).reshape(len(self.rows), -1)
@@ -93,16 +102,74 @@ class Block:
         """What each key stands for: the report, and the token that it came with."""
         return np.asarray(self.marks ^ self.tokens[:, :8].copy().view("<i8")[:, 0])
 
-    def stored(self, campaign: Campaign) -> dict[str, Any]:
-        """Return the row of the table of blocks."""
+    @property
+    def token_digests(self) -> Digests:
+        """The tokens, so masked that equal ones differ between campaigns and periods."""
+        mask = hashlib.sha256(f"token\n{self.campaign.id}\n{self.period}".encode()).digest()[:DIGEST_BYTES]
+        return self.tokens ^ np.frombuffer(mask, dtype=np.uint8)
+
+    def sums(self) -> dict[int, Sums]:
+        """Sum the reports of each public group, refusing those that the mechanisms cannot have sent."""
+        cells = None if self.campaign.public_group is None else self.groups
+        found: dict[int, Sums] = self.campaign.layout.by_cell(self.rows, cells)
+        return found
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The row of the table of blocks."""
         return {
-            "campaign": campaign.id,
+            "campaign": self.campaign.id,
             "period": self.period,
             "users": len(self),
             "tokens": self.tokens.tobytes(),
-            "groups": b"" if campaign.public_group is None else self.groups.astype("<u2").tobytes(),
+            "groups": b"" if self.campaign.public_group is None else self.groups.astype("<u2").tobytes(),
             "rows": np.ascontiguousarray(self.rows).tobytes(),
         }
+
+
+def joined(batches: Iterable[Batch]) -> list[Batch]:
+    """Join the batches of each campaign and period, those with keys apart from those without."""
+    alike: dict[tuple[str, str, bool], list[Batch]] = {}
+    for batch in batches:
+        if len(batch):
+            alike.setdefault((batch.campaign.id, batch.period, batch.keys is None), []).append(batch)
+    return [same[0] if len(same) == 1 else _concatenated(same) for same in alike.values()]
+
+
+def _concatenated(batches: list[Batch]) -> Batch:
+    first = batches[0]
+    keys = None if first.keys is None else np.concatenate([one.keys for one in batches if one.keys is not None])
+    tokens, groups, rows = (
+        np.concatenate([getattr(one, name) for one in batches]) for name in ("tokens", "groups", "rows")
+    )
+    return Batch(first.campaign, first.period, tokens, keys, groups, rows, np.arange(len(rows)))
+
+
+def identities(batches: Iterable[Batch]) -> tuple[Digests, npt.NDArray[np.int64]]:
+    """Return all digests of tokens and keys with their marks, in order of their bytes, which a tree takes faster."""
+    digests, marks = [], []
+    for batch in batches:
+        digests.append(batch.token_digests)
+        marks.append(batch.marks)
+        if batch.keys is not None:
+            digests.append(batch.keys)
+            marks.append(batch.key_marks)
+    every, all_marks = np.concatenate(digests), np.concatenate(marks)
+    words = every.view(">u8").astype(np.uint64)
+    order = np.lexsort((words[:, 1], words[:, 0]))
+    return every[order], all_marks[order]
+
+
+def key_digests(campaign: str, keys: Sequence[str]) -> Digests:
+    """Return a digest of each key of a campaign."""
+    found = [hashlib.sha256(f"key\n{campaign}\n{key}".encode()).digest()[:DIGEST_BYTES] for key in keys]
+    return np.frombuffer(b"".join(found), dtype=np.uint8).reshape(len(found), DIGEST_BYTES)
+
+
+def pieces(digests: Digests) -> list[bytes]:
+    """Return each digest as bytes."""
+    whole = digests.tobytes()
+    return [whole[start : start + DIGEST_BYTES] for start in range(0, len(whole), DIGEST_BYTES)]
 
 
 def pack(
@@ -126,30 +193,30 @@ def pack(
     return body + _TAIL.pack(zlib.crc32(body))
 
 
-def unpack(campaign: Campaign, body: bytes, *, most: int) -> Block:
+def unpack(campaign: Campaign, body: bytes, *, most: int) -> Batch:
     """Read a binary batch for a campaign; the reports' support is still to be checked."""
     if len(body) < _HEAD.size + _TAIL.size or body[:4] != MAGIC:
-        raise Malformed("Expected a binary batch that begins with NZRB.")
+        raise MalformedBatch("Expected a binary batch that begins with NZRB.")
     _, version, id_size, period_size, signed, count, width = _HEAD.unpack_from(body)
     if version != VERSION:
-        raise Malformed(f"Expected version {VERSION} of a binary batch, got {version}.")
+        raise MalformedBatch(f"Expected version {VERSION} of a binary batch, got {version}.")
     if _TAIL.unpack_from(body, len(body) - _TAIL.size)[0] != zlib.crc32(memoryview(body)[: -_TAIL.size]):
-        raise Malformed("The checksum does not match: the batch was cut or changed on its way. Send it again.")
+        raise MalformedBatch("The checksum does not match: the batch was cut or changed on its way. Send it again.")
     if not 0 < count <= most:
-        raise Malformed(f"Expected 1 to {most:,} reports in a batch, got {count:,}.")
+        raise MalformedBatch(f"Expected 1 to {most:,} reports in a batch, got {count:,}.")
     grouped = 2 if campaign.public_group is not None else 0
     wanted = _HEAD.size + id_size + period_size + count * (TOKEN_BYTES + grouped + signed + width) + _TAIL.size
     if len(body) != wanted:
-        raise Malformed(f"Expected {wanted} bytes for {count} reports, got {len(body)}.")
+        raise MalformedBatch(f"Expected {wanted} bytes for {count} reports, got {len(body)}.")
     start = _HEAD.size + id_size
     try:
         name, period = body[_HEAD.size : start].decode("ascii"), body[start : start + period_size].decode("ascii")
     except UnicodeDecodeError as error:
-        raise Malformed("Expected the campaign's id and the period in ASCII.") from error
+        raise MalformedBatch("Expected the campaign's id and the period in ASCII.") from error
     if name != campaign.id:
         raise WrongCampaign(f"This batch is for another campaign than {campaign.id!r}. Send it there.")
     if width != campaign.row.itemsize:
-        raise Malformed(f"Expected reports of {campaign.row.itemsize} bytes, got {width}.")
+        raise MalformedBatch(f"Expected reports of {campaign.row.itemsize} bytes, got {width}.")
     start += period_size
     whole = np.frombuffer(body, dtype=np.uint8, count=count * TOKEN_BYTES, offset=start).reshape(count, TOKEN_BYTES)
     start += count * TOKEN_BYTES
@@ -157,11 +224,11 @@ def unpack(campaign: Campaign, body: bytes, *, most: int) -> Block:
     if grouped:
         groups = np.frombuffer(body, dtype="<u2", count=count, offset=start).astype(np.uint16)
         start += 2 * count
-    signatures: tuple[tuple[bytes, bytes], ...] = ()
+    pairs: tuple[tuple[bytes, bytes], ...] = ()
     if signed:
-        pieces = [body[start + signed * place : start + signed * (place + 1)] for place in range(count)]
-        signatures = tuple(zip((one.tobytes() for one in whole), pieces, strict=True))
+        signatures = [body[start + signed * place : start + signed * (place + 1)] for place in range(count)]
+        pairs = tuple(zip((one.tobytes() for one in whole), signatures, strict=True))
         start += signed * count
     rows = np.frombuffer(body, dtype=campaign.row, count=count, offset=start)
     tokens = np.ascontiguousarray(whole[:, :DIGEST_BYTES])
-    return Block(period, tokens, None, groups, rows, np.arange(count), signatures)
+    return Batch(campaign, period, tokens, None, groups, rows, np.arange(count), pairs)

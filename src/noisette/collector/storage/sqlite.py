@@ -1,6 +1,7 @@
-"""Digests on their way into the index of SQLite, which takes many of one place at once far faster than one of each.
+"""SQLite behind the seam: one file with one writer, and a log before its index of digests.
 
-Tokens are random. Put into the tree as they come, each changes a page of its own, and a commit writes whole pages. So a
+The index takes many digests of one place at once far faster than one of each. Tokens are random. Put into the tree as
+they come, each changes a page of its own, and a commit writes whole pages. So a
 transaction appends its digests to a log, one row for all, and takes into the tree those of the next parts of the key
 space, which have gathered there since those parts' last turn. What is in the log and not yet in the tree is in memory
 too, sorted; it is read from the log, never from what this process believes to have written.
@@ -8,15 +9,21 @@ too, sorted; it is read from the log, never from what this process believes to h
 
 from __future__ import annotations
 
+import json
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
-from noisette.collector.storage import seen
-from noisette.device.batches import DIGEST_BYTES, Digests
+from noisette.collector.storage.database import Database, Marks
+from noisette.survey.batches import DIGEST_BYTES, Digests
 
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
 _GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
@@ -29,9 +36,19 @@ _STARTS = np.arange(_PARTS, dtype=np.uint64) << _SHIFT
 _INSERT = "INSERT INTO fresh (turn, digests, marks) VALUES (?, ?, ?)"
 _SINCE = "SELECT number, turn, digests, marks FROM fresh WHERE number > ? ORDER BY number"
 _UNTIL = "DELETE FROM fresh WHERE number <= ?"
+# One statement for all rows: between two rows Python would take its lock and give it back.
+_INSERT_IN_TREE = (
+    "INSERT OR IGNORE INTO seen (digest, mark) "
+    f"SELECT substr(?, key * {DIGEST_BYTES} + 1, {DIGEST_BYTES}), value FROM json_each(?)"
+)
+_ANY_IN_TREE = (
+    "SELECT 1 FROM json_each(?) AS place CROSS JOIN seen "
+    f"WHERE seen.digest = substr(?, place.key * {DIGEST_BYTES} + 1, {DIGEST_BYTES}) LIMIT 1"
+)
+_SETTINGS = ("page_size = 4096", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON")
+_TO_WRITE = ("cache_size = -65536", "wal_autocheckpoint = 16384")  # in KiB; in pages
 
 Words = npt.NDArray[np.uint64]
-Marks = npt.NDArray[np.int64]
 
 
 class _Sorted:
@@ -80,13 +97,82 @@ class _Sorted:
         return [slice(int(start), int(stop)) for start, stop in places]
 
 
-class Fresh:
-    """The digests of a database of SQLite: those in its tree, and those in the log before it.
+class SqliteDatabase(Database):
+    """A file of SQLite, which writes ahead and waits for the disk.
+
+    Its one writer has a connection of its own, whose transactions have the right to write from their beginning. The
+    cache of that connection stays: SQLite drops all pages that a connection holds when it sees that another one has
+    written. SQLite's own way of waiting is a sleep, so threads of this process queue at a lock instead.
+    """
+
+    insert = staticmethod(sqlite.insert)
+
+    @classmethod
+    def located(cls, url: sa.URL) -> sa.URL:
+        """Return the URL with the whole path; SQLite is not to make a file that is not there."""
+        path = Path(str(url.database)).resolve()
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {path}. Check the name and the folder.")
+        return url.set(database=str(path))
+
+    def __init__(self, url: sa.URL) -> None:
+        self.engine = _engine(url, _SETTINGS, "BEGIN")
+        self.writer = _engine(url, _SETTINGS + _TO_WRITE, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
+        self.digests = DigestLog(super().find_digests)
+        self._turn = threading.Lock()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.writer.dispose()
+        super().close()
+
+    def snapshot(self) -> Any:
+        """Give a connection to read with: a transaction of SQLite sees one state anyhow."""
+        return self.reading()
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Give the only transaction that writes."""
+        with self._turn, self.writer.begin() as connection:
+            yield connection
+
+    def lock_tables(self, connection: sa.Connection) -> None:
+        """Do nothing: there is one writer."""
+
+    def lock_campaigns(self, connection: sa.Connection, names: Sequence[str]) -> None:
+        """Do nothing: there is one writer."""
+
+    def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
+        """Write digests to the log, and some that wait there into the tree."""
+        return self.digests.insert(connection, digests, marks)
+
+    def find_digests(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the marks of those digests that are in the tree or in the log."""
+        return self.digests.lookup(connection, digests)
+
+
+def _engine(url: sa.URL, settings: Sequence[str], begin: str, **options: Any) -> sa.Engine:
+    """Return an engine whose connections are so set up, and whose transactions are ours to begin."""
+    engine = sa.create_engine(url, connect_args={"timeout": 30}, **options)
+
+    def prepare(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        for setting in settings:
+            connection.execute(f"PRAGMA {setting}")
+
+    sa.event.listen(engine, "connect", prepare)
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+class DigestLog:
+    """The digests of a database of SQLite: those in its tree, which ``in_tree`` looks up, and those in the log before.
 
     Use it in transactions that write, one at a time: what other processes did is then read from the log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, in_tree: Callable[[sa.Connection, Sequence[bytes]], dict[bytes, int]]) -> None:
+        self._in_tree = in_tree
         self._turn = 0  # how many parts have had theirs, over all time
         self._rows: deque[tuple[int, int]] = deque()  # number in the log, and the turn when it was written
         self._many, self._few = _Sorted(), _Sorted()
@@ -98,7 +184,8 @@ class Fresh:
         twice = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
         if twice.any() or any(one.find(high, low)[1].any() for one in (self._many, self._few)):
             return False
-        if seen.any_in_tree(connection, digests):
+        places = f"[{','.join('0' * len(digests))}]"
+        if connection.exec_driver_sql(_ANY_IN_TREE, (places, digests.tobytes())).first() is not None:
             return False
         turn = self._settle(connection, len(digests))
         connection.exec_driver_sql(_INSERT, (turn, digests.tobytes(), marks.astype("<i8").tobytes()))
@@ -107,7 +194,7 @@ class Fresh:
     def lookup(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
         """Return the marks of those digests that are known."""
         self._replay(connection)
-        found = seen.lookup(connection, digests)
+        found = self._in_tree(connection, digests)
         words = _words(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES))
         for one in (self._many, self._few):
             places, known = one.find(*words)
@@ -145,11 +232,17 @@ class Fresh:
         for one in (self._many, self._few):
             for part in one.of_parts(self._turn, turn):
                 digests = np.column_stack([one.high[part], one.low[part]]).astype(">u8").view(np.uint8)
-                seen.insert(connection, digests, one.marks[part])
+                insert_in_tree(connection, digests, one.marks[part])
         done = [number for number, written in self._rows if written + _PARTS <= turn]
         if done:
             connection.exec_driver_sql(_UNTIL, (done[-1],))
         return turn
+
+
+def insert_in_tree(connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
+    """Write digests into the tree itself; tell whether all were new."""
+    written = connection.exec_driver_sql(_INSERT_IN_TREE, (digests.tobytes(), json.dumps(marks.tolist())))
+    return bool(written.rowcount == len(digests))
 
 
 def _words(digests: Digests) -> tuple[Words, Words]:

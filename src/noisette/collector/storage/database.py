@@ -1,0 +1,131 @@
+"""The seam of the storage: what the collector asks of a database, which SQLite and PostgreSQL do each in its own way.
+
+Whatever differs between the two is in `noisette.collector.storage.sqlite` and `noisette.collector.storage.postgres`.
+All else here speaks SQLAlchemy's common language about the tables of `noisette.collector.storage.tables`, and nothing
+outside this folder speaks it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from noisette.collector.storage import tables
+from noisette.survey.batches import Digests
+
+DatabaseFailure = SQLAlchemyError  # what any of them raises when it does not answer, or cannot do what it is told
+
+Marks = npt.NDArray[np.int64]
+
+_AT_ONCE = 500  # digests looked up in one query
+
+
+class Database(ABC):
+    """A database whose commits wait for the disk; safe for several threads and processes."""
+
+    insert: Callable[[sa.Table], Any]  # SQLAlchemy's INSERT that can ignore what is there
+
+    @classmethod
+    @abstractmethod
+    def located(cls, url: sa.URL) -> sa.URL:
+        """Return a URL that means the same in any folder, or raise if there can be no such database."""
+
+    @abstractmethod
+    def __init__(self, url: sa.URL) -> None:
+        self.engine: sa.Engine
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Give a connection to read with."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[sa.Connection]:
+        """Give a connection that sees one state of the database for as long as it is open."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[sa.Connection]:
+        """Give a transaction that commits at the end and rolls back on an error."""
+
+    @abstractmethod
+    def lock_tables(self, connection: sa.Connection) -> None:
+        """Wait for others who look at the version of the tables, until the transaction ends."""
+
+    @abstractmethod
+    def lock_campaigns(self, connection: sa.Connection, names: Sequence[str]) -> None:
+        """Wait for others who write to these campaigns, until the transaction ends."""
+
+    @abstractmethod
+    def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
+        """Write digests in order of their bytes, or return False if one is known: the transaction must then end."""
+
+    def find_digests(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the marks of those digests that are known."""
+        found: dict[bytes, int] = {}
+        for start in range(0, len(digests), _AT_ONCE):
+            query = sa.select(tables.seen).where(tables.seen.c.digest.in_(digests[start : start + _AT_ONCE]))
+            found.update((bytes(digest), mark) for digest, mark in connection.execute(query))
+        return found
+
+    def insert_new(self, connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
+        """Insert a row unless one with its key is there."""
+        connection.execute(type(self).insert(table).values(**row).on_conflict_do_nothing())
+
+
+def open_database(url: str) -> Database:
+    """Open ``sqlite:///file`` or ``postgresql://host/name``."""
+    kind, parsed = _kind(url)
+    return kind(parsed)
+
+
+def located(url: str) -> str:
+    """Return a URL that means the same in any folder; a file of SQLite that is not there is an error."""
+    kind, parsed = _kind(url)
+    return kind.located(parsed).render_as_string(hide_password=False)
+
+
+@contextmanager
+def snapshot(url: str) -> Iterator[sa.Connection]:
+    """Open a database for one transaction that reads, and say what is wrong in words."""
+    database = open_database(url)
+    try:
+        with database.snapshot() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0].rstrip(".")
+        shown = database.engine.url.render_as_string(hide_password=True)
+        raise ValueError(f"{shown} cannot be read as a collector's database: {reason}.") from error
+    finally:
+        database.close()
+
+
+def _kind(url: str) -> tuple[type[Database], sa.URL]:
+    """Return which database a URL names."""
+    try:
+        parsed = sa.make_url(url)
+        backend = parsed.get_backend_name()
+        if backend == "postgresql":
+            from noisette.collector.storage.postgres import PostgresDatabase
+
+            return PostgresDatabase, parsed
+        if backend == "sqlite" and parsed.database:
+            from noisette.collector.storage.sqlite import SqliteDatabase
+
+            return SqliteDatabase, parsed
+        raise ArgumentError("unknown")
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise ValueError(
+            "Expected the database to be sqlite:///FILE or postgresql://USER@HOST/NAME, got another URL."
+        ) from error
