@@ -82,7 +82,7 @@ def _cut(mechanism: Mechanism, cells: Cells) -> Losses | None:
     places, tilt, weight = (array[possible] for array in (cells.places, cells.tilt, cells.log_weight))
     alone = places == 1
     chances, gap = np.exp(lines[:, 0, alone] + weight[alone]), lines[0, 0, alone] - lines[1, 0, alone]
-    parts = [(chances[0], chances[1], gap, gap)]
+    parts: list[tuple[FloatArray, ...]] = [(chances[0], chances[1], gap, gap)]
     for run in np.flatnonzero(~alone):
         parts.append(_along(lines[:, :, run], float(places[run]), float(tilt[run]), float(weight[run])))
     first, second, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))

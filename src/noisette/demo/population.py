@@ -90,4 +90,4 @@ def survey(users: int, epsilon: float) -> Survey:
     numbers = [
         Number(one.name, one.low, one.high, want="distribution" if one.name == PORTRAIT else "mean") for one in SIGNALS
     ]
-    return Survey([*numbers, Choice(SPORT, list(SPORTS))], epsilon=epsilon, users=users)
+    return Survey([*numbers, Choice(SPORT, tuple(SPORTS))], epsilon=epsilon, users=users)

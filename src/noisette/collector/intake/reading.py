@@ -210,7 +210,7 @@ def _impossible(campaign: Campaign, entries: Sequence[Entry]) -> list[Refusal]:
     found = []
     for index, entry in enumerate(entries):
         try:
-            campaign.rows([entry.report])
+            campaign.survey.rows([entry.report])
         except (TypeError, ValueError, OverflowError) as error:
             found.append(Refusal(index, "out-of-support", str(error)))
     return found or [Refusal(0, "out-of-support", "Reports of different types in one batch. Send them apart.")]
