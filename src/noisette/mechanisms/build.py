@@ -88,7 +88,7 @@ def build(
     ('sampled', 1, 2.0)
     >>> build("grr", Interval(0, 10), epsilon=1.0)
     Traceback (most recent call last):
-    ValueError: grr does not take [0, 10]: it takes categories. Choose one that does, such as laplace or staircase.
+    ValueError: grr does not take Interval(...): it takes categories. Choose one that does, such as laplace or ...
     """
     cls = by_name(name)
     found = fit(name, domain, **options)
