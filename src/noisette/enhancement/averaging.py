@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from noisette._validate import FloatArray
 from noisette.enhancement.bell import Bell, Ridge
 from noisette.enhancement.bounds import flat_posterior
-from noisette.enhancement.npmle import Fit, fit
+from noisette.enhancement.npmle import PriorFit, fit
 from noisette.enhancement.prior import Posterior
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
@@ -76,7 +76,7 @@ def bayes(observed: FloatArray, std_error: FloatArray, *, origin: float = 0.0, b
 
 def _learned(
     observed: FloatArray, std_error: FloatArray, origin: float, bounded: bool
-) -> tuple[Bell | Ridge | Fit, ...]:
+) -> tuple[Bell | Ridge | PriorFit, ...]:
     """Return the distributions that depend on data or noise, in the order of their weights."""
     bells = (Bell.fit(observed, std_error, origin=origin, tied=tied) for tied in (False, True))
     unit = float(np.quantile(std_error, 0.1))

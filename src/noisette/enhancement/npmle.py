@@ -21,7 +21,7 @@ _BLUR = 0.2  # deviations within which atoms stand for a spread of truths
 
 
 @dataclass(frozen=True)
-class Fit:
+class PriorFit:
     """The fitted distribution, and one for each fold that was fitted without it."""
 
     prior: Prior
@@ -83,7 +83,7 @@ def npmle(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True) 
     )
 
 
-def fit(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True, blur: float = 0.0) -> Fit:
+def fit(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True, blur: float = 0.0) -> PriorFit:
     """Fit the distribution of the truths, and again without each fold: coordinates 0, 5, 10, ..., then 1, 6, ...
 
     With ``blur`` it is a mixture of normals with at least this deviation.
@@ -99,7 +99,7 @@ def fit(observed: FloatArray, std_error: FloatArray, *, bounded: bool = True, bl
     if observed.size > 1:
         others = [maximise(kernel, everyone - fold, start=weights) for fold in cells.counts.T]
     priors = [_prior(grid, part, width) for part in (weights, *others)]
-    return Fit(priors[0], tuple(priors[1:]))
+    return PriorFit(priors[0], tuple(priors[1:]))
 
 
 def likelihood(observed: FloatArray, std_error: FloatArray, grid: FloatArray) -> FloatArray:

@@ -32,7 +32,7 @@ class Gathered(Protocol):
         """Return the sums of both batches."""
 
 
-class Channel(Protocol):
+class VectorChannel(Protocol):
     """A private way for vectors: what a device sends, what a server reads."""
 
     @property
@@ -118,7 +118,7 @@ def channel_of(
     radius: float,
     report: int | None = None,
     levels: Sequence[Sequence[float]] = graded.FIVE_LEVELS,
-) -> Channel:
+) -> VectorChannel:
     """Return the channel of a catalogue name for vectors with entries within ``bound`` and length up to ``radius``.
 
     ``"auto"`` is the candidate of least noise; ``"harmony"`` is Duchi on one entry drawn at random, as Nguyen et al.

@@ -15,7 +15,7 @@ from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Interval
 from noisette.guarantees import Guarantee
-from noisette.regression.channels import Channel, Gathered, channel_of
+from noisette.regression.channels import Gathered, VectorChannel, channel_of
 from noisette.regression.designs import BadValue, Design
 from noisette.regression.training import Model, Training
 
@@ -99,7 +99,7 @@ class OneShot:
         return math.sqrt(attributes * (attributes - 1) / 2 + numbers + attributes)
 
     @cached_property
-    def channel(self) -> Channel:
+    def channel(self) -> VectorChannel:
         """How the products leave a device."""
         epsilon = _validate.epsilon(self.epsilon)
         return channel_of(

@@ -17,7 +17,7 @@ from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
-from noisette.regression.channels import Channel, Gathered, channel_of, one_entry
+from noisette.regression.channels import Gathered, VectorChannel, channel_of, one_entry
 from noisette.regression.designs import BadValue, Design
 from noisette.regression.graded import FIVE_LEVELS
 from noisette.regression.losses import Logistic, Loss, Squared
@@ -124,7 +124,7 @@ class Training:
         return Logistic() if isinstance(self.target, Categorical) else Squared(self.bound)
 
     @cached_property
-    def channel(self) -> Channel:
+    def channel(self) -> VectorChannel:
         """How a gradient leaves a device."""
         bound, dims = self.loss.bound, self.design.width
         if not isinstance(self.mechanism, str):
