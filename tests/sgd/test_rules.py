@@ -73,6 +73,7 @@ def test_thresholds_follow_the_average_square_of_what_was_released():
     for lengths, squares in zip(((1.0, 2.0), (3.0, 1.0)), seen, strict=True):
         rule.learn(released(*lengths), noise)
         average = [0.9 * old + 0.1 * new for old, new in zip(average, squares, strict=True)]
+        assert rule.state()["curvature"] == pytest.approx(average, rel=1e-6)
         split = [0.9 * own / sum(average) + 0.1 / 2 for own in average]
         assert rule.thresholds == pytest.approx([2.0 * math.sqrt(part) for part in split], rel=1e-6)
     assert rule.thresholds != pytest.approx(before)
