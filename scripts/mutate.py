@@ -3,13 +3,15 @@
 make mutate                                   13 changes in each of six areas
 make mutate ARGS="--area accounting --sample 30 --seed 5"
 make mutate ARGS="--only src/noisette/mechanisms/tensor/gaussian/_loops.py:41"      every change of one line
+make mutate ARGS="--bare --sample 3"          record nothing: quicker where few changes are made
 
 Each change is one that a tired person might make: a comparison that is off by its edge, a guard dropped, a sign, a
 constant off by one, `.all` for `.any`, a default switched. It is made in a copy of the repository, where the tests run
 that execute the changed line. Which do is recorded once for each file of tests, with coverage, and kept in
 .venv/mutants until that file or the changed module is another. If none of them fails, the tests run that execute
 anything else of the module: coverage does not see compiled loops, and a constant is read at import. Every run is a fork
-of this process, which has imported the large packages, so that most changes cost a second or two.
+of this process, which has imported the large packages, so that most changes cost seconds. With --bare nothing is
+recorded: the files of tests that name the module run whole, then those of its folder and the attacks on it.
 
 A change that breaks nothing is printed: either a test is missing, or the change means nothing. Only a person can tell;
 who finds one of the second kind adds it with the reason to scripts/equivalent.toml, and it is drawn no more. The seed
@@ -270,7 +272,7 @@ class _Sites(ast.NodeVisitor):
             self.visit(part)
         self.inside -= 1
 
-    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for part in node.body:

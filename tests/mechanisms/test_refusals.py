@@ -19,10 +19,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "an interval as wide as all numbers": (lambda: nz.Laplace(1.0, domain=nz.Interval(-1e305, 1e305)), "rescale"),
     "an interval of no width to speak of": (lambda: nz.Laplace(1.0, domain=nz.Interval(0, 1e-305)), "rescale"),
     "categories from an interval": (
-        lambda: nz.GeneralizedRandomizedResponse(1.0, domain=nz.Interval()),  # type: ignore[arg-type]
+        lambda: nz.GeneralizedRandomizedResponse(1.0, domain=nz.Interval()),
         "to be Categorical",
     ),
-    "a ball for a box": (lambda: nz.DuchiBox(1.0, domain=nz.L2Ball(3)), "to be a"),  # type: ignore[arg-type]
+    "a ball for a box": (lambda: nz.DuchiBox(1.0, domain=nz.L2Ball(3)), "to be a"),
     "a huge ball": (lambda: nz.PrivUnitG(1.0, domain=nz.L2Ball(3, radius=1e120)), r"radius=1e\+120 in"),
     "a tiny ball": (lambda: nz.PrivUnitG(1.0, domain=nz.L2Ball(3, radius=1e-120)), "radius=1e-120 in"),
     "angles in a huge ball": (lambda: nz.AngleNoise(1.0, domain=nz.L2Ball(3, radius=1e120)), r"radius=1e\+120 in"),
@@ -47,7 +47,7 @@ def test_sums_just_within_64_bits_are_added() -> None:
 def test_aggregates_that_do_not_belong_together() -> None:
     one = nz.Laplace(1.0).aggregate(np.asarray(nz.Laplace(1.0).privatize(np.zeros(4), rng=1)))
     with pytest.raises(TypeError, match="Expected an Aggregate"):
-        one.merge(3)  # type: ignore[arg-type]
+        one.merge(3)
     with pytest.raises(ValueError, match="same dimension names"):
         one.merge(dataclasses.replace(one, names=("age",)))
     other = nz.Laplace(2.0).aggregate(np.asarray(nz.Laplace(2.0).privatize(np.zeros(4), rng=1)))
