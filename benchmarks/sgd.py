@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import subprocess
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from noisette import sgd
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
-from sgd_before import compare
+from sgd_before import CLOCKS, compare
 from sgd_memory import large_step, peak_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
@@ -134,9 +133,6 @@ def measure(name: str, repeats: int, clock: str, memory: dict[str, int]) -> Row:
     speed = {way: batch / seconds for way, seconds in times.items()}
     size = sum(parameter.numel() for parameter in build().parameters())
     return Row(name, size, speed.pop("plain"), speed.pop("ours"), speed, memory)
-
-
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def in_turn(jobs: dict[str, Callable[[], None]], repeats: int, clock: str) -> dict[str, float]:
@@ -306,7 +302,7 @@ def tables(
             f"There: a checkout of {commit}, before norms were proved and noise exact. Here: this version. The "
             "transformer has two blocks\nof width 64 and sees 64 texts of 40 words. By "
             "`python benchmarks/sgd_before.py PATH`, the path of the other checkout.\n\n"
-            + compare(before, threads=threads, repeats=repeats)
+            + compare(before, threads=threads, repeats=repeats, clock=clock)
         )
     return made
 
@@ -317,7 +313,7 @@ def page(made: dict[str, str], options: argparse.Namespace) -> str:
         "# Speed and memory of private training\n\n"
         "One training step: forward and backward pass, gradients of each example clipped to norm 1, noise, and a\n"
         "step of SGD. Opacus 1.6 counts with the fastest of its modes, or with the one that takes least memory.\n"
-        f"Medians of {options.repeats} steps in turn, {options.threads} threads, {options.clock} time, by\n"
+        f"Medians of {options.repeats} steps in turn, threads: {options.threads}, {options.clock} time, by\n"
         "`python benchmarks/sgd.py`.\n\n"
         + "\n\n".join(f"## {heading}\n\n{text}" for heading, text in made.items())
         + "\n"

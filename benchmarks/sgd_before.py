@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 HERE = Path(__file__).resolve().parent.parent
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 TURN = 0.1  # seconds of steps in a turn, so that what a clock and a switch cost is little
 
 
@@ -70,28 +71,28 @@ def jobs(threads: int) -> dict[str, Callable[[], None]]:
     return {name: job for name, job in made.items() if job is not None}
 
 
-def work(threads: int) -> None:
+def work(threads: int, clock: str) -> None:
     """Answer each model's name and number of steps with the seconds of a step, until there are no more."""
     import noisette
 
     warnings.simplefilter("ignore")
-    made = jobs(threads)
+    made, now = jobs(threads), CLOCKS[clock]
     print(noisette.__file__, *made, flush=True)
     for line in sys.stdin:
         name, steps = line.split()
-        start = time.perf_counter()
+        start = now()
         for _ in range(int(steps)):
             made[name]()
-        print((time.perf_counter() - start) / int(steps), flush=True)
+        print((now() - start) / int(steps), flush=True)
 
 
 class Worker:
     """A process with the package of one checkout."""
 
-    def __init__(self, checkout: Path, threads: int) -> None:
+    def __init__(self, checkout: Path, threads: int, clock: str) -> None:
         source = checkout.resolve() / "src"
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--work", "--threads", str(threads)],
+            [sys.executable, __file__, "--work", "--threads", str(threads), "--clock", clock],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -121,9 +122,9 @@ class Worker:
         self._process.wait()
 
 
-def compare(checkout: Path, *, threads: int, repeats: int) -> str:
+def compare(checkout: Path, *, threads: int, repeats: int, clock: str) -> str:
     """Time the steps of both checkouts in turn, and write them as Markdown."""
-    here, there = workers = Worker(HERE, threads), Worker(checkout, threads)
+    here, there = workers = Worker(HERE, threads, clock), Worker(checkout, threads, clock)
     lines = ["| model | there, ms | here, ms | here / there |", "| :-- | --: | --: | --: |"]
     for name in here.names:
         alone = max(worker.seconds(name, 3) for worker in workers)
@@ -143,12 +144,13 @@ def main() -> None:
     parser.add_argument("checkout", type=Path, nargs="?", default=HERE, help="path of the other checkout")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=41)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu, with one thread, for a machine in use")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.threads)
+        work(options.threads, options.clock)
     else:
-        print(compare(options.checkout, threads=options.threads, repeats=options.repeats))
+        print(compare(options.checkout, threads=options.threads, repeats=options.repeats, clock=options.clock))
 
 
 if __name__ == "__main__":
