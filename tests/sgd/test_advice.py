@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -165,3 +166,39 @@ def test_a_gradient_that_is_not_finite_counts_as_a_long_one():
     norms[7] = math.inf
     advice = sgd.advise_clip(start(norms=norms, batch=4000), answer)
     assert math.isfinite(advice.l2_clip_norm)
+
+
+@pytest.mark.parametrize(
+    ("loss", "refusal"),
+    [
+        (lambda made, _: made.sum() / (made.detach() > 0).sum(), "that other examples may decide"),
+        (lambda made, _: (made - made.mean(0)).square().mean(), "no gradient is one example's own"),
+    ],
+)
+def test_losses_that_mix_examples_are_refused_as_in_a_step(loss, refusal):
+    private = start()
+    with pytest.raises(ValueError, match=refusal):
+        sgd.advise_clip(private, loss)
+    assert private.optimizer.steps == 0
+
+
+def test_a_loss_that_is_divided_otherwise_than_before_is_refused():
+    private = start(advice_steps=2)
+    sgd.advise_clip(private, answer)
+    with pytest.raises(ValueError, match="not divided by the same as before"):
+        sgd.advise_clip(private, lambda made, _: made.sum())
+    assert private.optimizer.steps == 1
+
+
+def test_rows_that_are_not_the_sample_are_refused():
+    """A model that is called with half of the sample would let one example stand for two."""
+    private = start()
+    whole = private.model
+
+    class Half(nn.Module):
+        def forward(self, inputs):
+            return whole(inputs[: len(inputs) // 2])
+
+    with pytest.raises(RuntimeError, match="another number of rows"):
+        sgd.advise_clip(replace(private, model=Half()), answer)
+    assert private.optimizer.steps == 0

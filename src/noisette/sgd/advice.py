@@ -84,12 +84,16 @@ def _norms(private: Private, loss: Callable[[Any, Any], Tensor]) -> FloatArray:
     found = []
     training = private.model.training
     private.model.train()
-    for inputs, targets in private.loader.draw():
+    for examples, (inputs, targets) in private.loader.draw():
         recorder.clear()
         with torch.enable_grad():
             loss(private.model(inputs), targets).backward()  # type: ignore[no-untyped-call]
-        squares = total_squares(recorder.parts(), private.optimizer.scale)
-        found.append(squares.sqrt().double().cpu().numpy())
+        if recorder.examples != examples:
+            raise RuntimeError(
+                "Layers saw another number of rows than the sample has examples, so that a norm is not one example's. "
+                "Give model and loss the batch as it is, with examples along the first axis."
+            )
+        found.append(total_squares(*private.optimizer.recorded()).sqrt().double().cpu().numpy())
     recorder.clear()
     private.model.train(training)
     return np.concatenate(found)

@@ -257,10 +257,18 @@ class PrivateOptimizer(Optimizer):
         self._sums = None
         self.clip.forget()
 
-    def _collect(self) -> None:
+    def recorded(self) -> tuple[dict[str, Part], float]:
+        """Return the gradients of a backward pass and their scale, and forget them; refuse a loss that mixes examples.
+
+        The scale is what they are multiplied with to be those of one example's own loss.
+        """
         self.recorder.notes.check(self.recorder.examples, self._loss_reduction)
         parts, scale = self.recorder.parts(), self.scale
         self.recorder.clear()  # parts hold what they need
+        return parts, scale
+
+    def _collect(self) -> None:
+        parts, scale = self.recorded()
         if self.watcher is not None:
             self.watcher.collect(parts, scale)
         added = self.perturb.collect(self.clip, parts, scale)

@@ -117,10 +117,10 @@ class PoissonLoader:
                 return batch, complete
         return None
 
-    def draw(self) -> Iterator[Any]:
-        """Yield one more batch in its pieces, which is no part of the epoch."""
+    def draw(self) -> Iterator[tuple[int, Any]]:
+        """Yield one more batch in its pieces, each with its number of examples, which is no part of the epoch."""
         for piece in self._pieces():
-            yield self.fetch(piece)
+            yield len(piece), self.fetch(piece)
 
     def _pieces(self) -> list[npt.NDArray[np.intp]]:
         """Draw the examples of a batch, in pieces."""
