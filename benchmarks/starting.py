@@ -8,6 +8,7 @@ ratio of two best runs is that of a quiet machine, if there are quiet moments. P
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -24,8 +25,9 @@ PROMISES: dict[str, tuple[tuple[str, ...], float]] = {
 
 def measure(arguments: tuple[str, ...]) -> tuple[float, float]:
     """Return seconds by the clock and of the processor that one run of Python takes."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=kept)
     spent, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
