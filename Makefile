@@ -3,7 +3,6 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
 
 # Compiled modules are kept, whatever the environment says: the demo and the tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,8 +37,9 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh
 demo: $(VENV)/.stamp-demo
 	$(BIN)/noisette demo
 
-# What each tier runs is in conftest.py: --tier.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# What each tier runs is in conftest.py: --tier. WORKERS=n for other numbers of processes: three keep two cores busy
+# where tests wait for processes of their own.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist worksteal
 
 check: $(VENV)/.stamp-check
 	$(PYTEST) -q --tier=check -p no:schemathesis $(ARGS)
@@ -47,6 +47,7 @@ check: $(VENV)/.stamp-check
 test: $(VENV)/.stamp-test browser postgres
 	$(PYTEST) --tier=test $(ARGS)
 
+test-all: WORKERS ?= 3
 test-all: $(VENV)/.stamp-test browser postgres
 	$(PYTEST) --tier=all --junitxml=$(VENV)/durations.xml $(ARGS)
 

@@ -26,7 +26,7 @@ def table(seconds: dict[str, float]) -> str:
     total = sum(seconds.values())
     slowest = sorted(seconds.items(), key=lambda entry: -entry[1])[:SHOWN]
     rows = [f"| `{name}` | {spent:.1f} | {100 * spent / total:.1f} |" for name, spent in slowest]
-    head = f"{len(seconds)} tests took {total:.0f} s of one core, the slowest {SHOWN} of them:"
+    head = f"{len(seconds)} tests took {total:.0f} s by the clock of their processes, the slowest {SHOWN} of them:"
     return "\n".join([head, "", "| test, all its cases | seconds | % |", "| --- | ---: | ---: |", *rows])
 
 
