@@ -227,3 +227,16 @@ def test_the_auditor_finds_noise_that_is_too_small() -> None:
     m = nz.TensorGaussian(nz.TensorDomain((2, 2)), 0.9, 1e-3)
     m.__dict__["sigma"] = m.sigma / 4
     assert nz.audit(m, samples=20_000, confidence=1 - 1e-6, rng=3).verdict == "violated"
+
+
+def test_an_entry_that_has_to_do_with_no_other_adds_its_own() -> None:
+    """Beside thirty entries whose signs cannot all agree: too many to enumerate, and bounded from both sides."""
+    factor = np.random.default_rng(3).normal(size=(30, 30))
+    part = factor @ factor.T
+    whole = np.zeros((31, 31))
+    whole[:30, :30], whole[30, 30] = part, 2.0
+    alone, beside = largest_form(part), largest_form(whole)
+    assert np.isfinite(beside.upper)
+    assert beside.lower <= beside.upper
+    assert beside.upper == pytest.approx(alone.upper + 2.0, rel=1e-3)
+    assert beside.lower == pytest.approx(alone.lower + 2.0, rel=1e-2)
