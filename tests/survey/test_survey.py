@@ -345,6 +345,17 @@ def test_a_wanted_distribution_gets_a_mechanism_that_tells_it(epsilon: float, ot
         assert next(one for one in plain.layout.numbers if one.question.name == "hours").bins == 0
 
 
+def test_a_delta_lets_gaussian_noise_take_part_and_forces_nobody() -> None:
+    asked = [nz.Number("age", 18, 99), nz.Choice("diet", ["none", "vegan"])]
+    chosen = nz.Survey(asked, epsilon=1.0, delta=1e-6)
+    assert chosen.guarantee.delta <= 1e-6
+    named = nz.Survey(asked, epsilon=1.0, delta=1e-6, mechanism={"age": "gaussian", "diet": "grr"})
+    assert 0 < named.guarantee.delta <= 1e-6
+    people = {"age": [30.0] * 5000, "diet": ["none"] * 5000}
+    answer = named.estimate(named.privatize(people, rng=3))["age"]
+    assert abs(answer.mean - 30) < -ndtri(FALSE_ALARM / 2) * answer.std_error
+
+
 def test_a_mechanism_that_tells_no_distribution_is_refused() -> None:
     with pytest.raises(ValueError, match=r"reports of 'duchi' tell its mean alone\. Take 'auto'"):
         nz.Survey([nz.Number("hours", 0, 100, want="distribution")], epsilon=1.0, mechanism="duchi")

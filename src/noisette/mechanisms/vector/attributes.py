@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -163,7 +163,7 @@ class SampledAttributes(BaseMechanism):
     def _inner(self, cls: Any, part: Any, share: Fraction) -> Any:
         """Return one attribute's mechanism."""
         budget = {"epsilon": part_of(self.epsilon, share)}
-        if self.delta > 0:
+        if self.delta > 0 and any(own.name == "delta" for own in fields(cls)):  # beside some with a pure guarantee
             budget["delta"] = part_of(self.delta, share)
         if cls.kind not in ("mean", "frequency") or (cls.kind == "frequency") != isinstance(part, Categorical):
             raise ValueError(f"Expected a mechanism for {part}, got {cls.name!r}, which is for another kind of values.")
