@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from scipy.special import ndtri
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
 import noisette as nz
 from noisette import datasets
@@ -510,6 +510,27 @@ def test_groups_and_their_differences(survey: nz.Survey) -> None:
         results.by("town")
     with pytest.raises(KeyError, match="No value 'east'"):
         _ = by["east"]
+
+
+@pytest.mark.slow
+def test_where_nothing_differs_the_test_seldom_says_so() -> None:
+    """Both groups are alike: 5 % of p-values are below 0.05, within what chance allows but for one in a million.
+
+    The twin: a difference of a tenth is seen more often than that.
+    """
+    survey = nz.Survey([nz.Number("x", 0, 1), nz.Choice("c", ["a", "b"])], epsilon=2.0, groups={"g": ["one", "two"]})
+    rng = np.random.default_rng(4)
+    seen = {0.0: 0, 0.1: 0}
+    for moved in seen:
+        for seed in range(150):
+            groups = rng.choice(["one", "two"], 2000)
+            x = rng.uniform(0, 0.9, 2000) + moved * (groups == "two")
+            people = {"x": x, "c": rng.choice(["a", "b"], 2000), "g": groups}
+            found = survey.estimate(survey.privatize(people, rng=seed)).compare("g")
+            seen[moved] += found["p_value"][0] < 0.05
+    low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 150, 0.05)
+    assert low <= seen[0.0] <= high
+    assert seen[0.1] > high
 
 
 def test_holm_against_its_definition() -> None:

@@ -68,23 +68,7 @@ class ReportFile:
     def open(cls, path: str | Path) -> ReportFile:
         """Read a file's metadata, refusing what is no report file."""
         path = Path(path)
-        with naming(path, DAMAGED), open_parquet(path) as source:
-            schema, users = source.schema_arrow, source.metadata.num_rows
-        text = {
-            key.decode(errors="replace"): value.decode(errors="replace")
-            for key, value in (schema.metadata or {}).items()
-        }
-        if text.get("noisette.format") != _FORMAT:
-            raise ValueError(f"{path} is Parquet, but not a file of reports. {_OTHER}")
-        if text.get("noisette.version") != str(_VERSION):
-            raise ValueError(
-                f"{path} has version {text.get('noisette.version')} of the format, this noisette reads {_VERSION}. "
-                "Read it with the version that wrote it."
-            )
-        if users == 0:
-            raise ValueError(f"{path} holds no reports. {REMAKE}")
-        if text.pop("noisette.checksum", None) != checksum(text):
-            raise ValueError(f"{path} is damaged: its description does not match its checksum. {REMAKE}")
+        schema, users, text = description(path, _FORMAT, f"not a file of reports. {_OTHER}")
         try:
             mechanism = from_spec(text["noisette.mechanism"])
             listed = json.loads(text["noisette.names"])
@@ -120,6 +104,38 @@ class ReportFile:
                 on_progress(len(batch))
         assert total is not None  # a file without reports was refused when it was opened
         return named(total, self.names)
+
+
+def description(path: Path, kind: str, otherwise: str) -> tuple[Any, int, dict[str, str]]:
+    """Return the columns of a file of reports, their number, and what it says of itself, which must be of one kind."""
+    with naming(path, DAMAGED), open_parquet(path) as source:
+        schema, users = source.schema_arrow, source.metadata.num_rows
+    text = told_by(schema)
+    if text.get("noisette.format") != kind:
+        raise ValueError(f"{path} is Parquet, but {otherwise}")
+    if text.get("noisette.version") != str(_VERSION):
+        raise ValueError(
+            f"{path} has version {text.get('noisette.version')} of the format, this noisette reads {_VERSION}. "
+            "Read it with the version that wrote it."
+        )
+    if users == 0:
+        raise ValueError(f"{path} holds no reports. {REMAKE}")
+    if text.pop("noisette.checksum", None) != checksum(text):
+        raise ValueError(f"{path} is damaged: its description does not match its checksum. {REMAKE}")
+    return schema, users, text
+
+
+def told_by(schema: Any) -> dict[str, str]:
+    """Return what a file says of itself."""
+    pairs = (schema.metadata or {}).items()
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in pairs}
+
+
+def describing(kind: str, **fields: str) -> dict[str, str]:
+    """Return what a file is to say of itself, with a checksum."""
+    told = {"noisette.format": kind, "noisette.version": str(_VERSION)}
+    told |= {f"noisette.{name}": value for name, value in fields.items()}
+    return told | {"noisette.checksum": checksum(told)}
 
 
 def read_reports(path: Path, shape: tuple[int, ...], *, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
@@ -173,11 +189,12 @@ def _gap(one: Any, other: Any) -> str:
     """Say in which fields two descriptions differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = [key for key in one | other if one.get(key) != other.get(key)]
-        return ", ".join(f"{key} {_short(one.get(key))} and {_short(other.get(key))}" for key in keys)
-    return f"{_short(one)} and {_short(other)}"
+        return ", ".join(f"{key} {shown(one.get(key))} and {shown(other.get(key))}" for key in keys)
+    return f"{shown(one)} and {shown(other)}"
 
 
-def _short(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Write a value as JSON, shortened."""
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -227,14 +244,12 @@ def _to_table(columns: dict[str, npt.NDArray[Any]], mechanism: Any, names: Seque
     for array in columns.values():
         flat = pa.array(np.ascontiguousarray(array).reshape(-1))
         arrays.append(pa.FixedSizeListArray.from_arrays(flat, math.prod(shape)) if shape else flat)
-    metadata = {
-        "noisette.format": _FORMAT,
-        "noisette.version": str(_VERSION),
-        "noisette.mechanism": json.dumps(mechanism.spec()),
-        "noisette.names": json.dumps(None if names is None else list(map(str, names))),
-        "noisette.shape": json.dumps(shape),
-    }
-    described = metadata | {"noisette.checksum": checksum(metadata)}
+    described = describing(
+        _FORMAT,
+        mechanism=json.dumps(mechanism.spec()),
+        names=json.dumps(None if names is None else list(map(str, names))),
+        shape=json.dumps(shape),
+    )
     return pa.table(arrays, names=list(columns)).replace_schema_metadata(described)
 
 

@@ -27,6 +27,7 @@ _TWO_KINDS = (
 )
 _NO_REPORTS = "Nothing has been reported yet."
 _NO_INTERVAL = "The reports about {name} give no interval of a quantile that holds: they are counted by level."
+_POINTS = 5  # of a bin of values
 _TRIALS = 60  # times that a confidence band is doubled until some distribution lies in it
 
 
@@ -49,15 +50,18 @@ class Shape:
 
         Formula: with probability level the distribution function of the reports lies everywhere within
         d = sqrt(log(2 / (1 - level)) / (2 n)) of what was seen (Massart 1990). Of all distributions of true values
-        that allow this, linear programs find the extreme shares below each end of a bin. What a value within a bin
-        does to reports lies between what its ends do, as larger values make larger reports. No smoothness is assumed,
-        so the interval is wide: smooth distributions are known better.
+        that allow this, linear programs find the extreme shares below each end of a bin, a value within a bin doing to
+        reports whatever one of several points of the bin does. Larger values make larger reports, so that the ends of
+        a bin are the extremes, but for mechanisms made of tables. No smoothness is assumed, so the interval is wide:
+        smooth distributions are known better.
         """
         if self.binned is None or self.binned.edges is None:
             raise ValueError(_NO_INTERVAL.format(name=repr(self.question.name)))
         seen = np.cumsum(self.counts)[:-1] / self.counts.sum()
-        ends = np.cumsum(chances_at(self.binned.mechanism, self.edges, bins=BINS), axis=0)[:-1]
-        least, most = (np.asarray(of(ends[:, :-1], ends[:, 1:])) for of in (np.minimum, np.maximum))
+        inputs = np.linspace(self.edges[:-1], self.edges[1:], _POINTS, axis=1)
+        ends = np.cumsum(chances_at(self.binned.mechanism, inputs.ravel(), bins=BINS), axis=0)[:-1]
+        each = ends.reshape(-1, *inputs.shape)
+        least, most = each.min(axis=2), each.max(axis=2)
         radius = math.sqrt(math.log(2 / (1 - level)) / (2 * float(self.counts.sum())))
         for _ in range(_TRIALS):
             bounds = _Bounds(least, most, seen - radius, seen + radius)

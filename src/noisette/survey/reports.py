@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from noisette._files import whole_file
 from noisette.aggregation._arrow import naming
-from noisette.aggregation.files import DAMAGED, REMAKE, checksum, open_parquet
+from noisette.aggregation.files import DAMAGED, REMAKE, describing, description, open_parquet, shown, told_by
 from noisette.survey.survey import Rows, Survey
 
-FORMAT, _VERSION = "noisette-survey-reports", 1
+FORMAT = "noisette-survey-reports"
 _BYTES = 1 << 23  # of reports in a row group and in a batch
 
 
@@ -86,13 +86,8 @@ def check_same(own: Survey, other: Survey) -> None:
     mine, theirs = own.spec(), other.spec()
     wrong = [name for name in mine if name != "users" and mine[name] != theirs[name]]
     if wrong:
-        told = ", ".join(f"{name} {_short(mine[name])} and {_short(theirs[name])}" for name in wrong)
+        told = ", ".join(f"{name} {shown(mine[name])} and {shown(theirs[name])}" for name in wrong)
         raise ValueError(f"Expected reports of one survey; these differ in {told}. Estimate them apart.")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
@@ -100,14 +95,9 @@ def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    told = {
-        "noisette.format": FORMAT,
-        "noisette.version": str(_VERSION),
-        "noisette.survey": json.dumps(survey.spec()),
-    }
     fields = [pa.field(f"section{place}", _kind(dtype)) for place, dtype in enumerate(_fields(survey))]
     fields += [pa.field("cell", pa.uint16())] if survey.groups else []
-    schema = pa.schema(fields, metadata=told | {"noisette.checksum": checksum(told)})
+    schema = pa.schema(fields, metadata=describing(FORMAT, survey=json.dumps(survey.spec())))
     rows, users = max(1, _BYTES // survey.row.itemsize), 0
     with whole_file(path) as stream:
         with parquet.ParquetWriter(stream, schema, compression="zstd", write_page_checksum=True) as writer:
@@ -161,17 +151,8 @@ class ReportsFile:
     def open(cls, path: str | os.PathLike[str]) -> ReportsFile:
         """Read what a file says about itself, refusing what is no file of a survey's reports."""
         path = Path(path)
-        with naming(path, DAMAGED), open_parquet(path) as source:
-            schema, users = source.schema_arrow, source.metadata.num_rows
-        told = _told(schema)
-        if told.get("noisette.format") != FORMAT:
-            raise ValueError(f"{path} is Parquet, but not a file of a survey's reports. Give what survey.save wrote.")
-        if told.get("noisette.version") != str(_VERSION):
-            raise ValueError(
-                f"{path} has version {told.get('noisette.version')} of the format, this noisette reads {_VERSION}."
-            )
-        if told.pop("noisette.checksum", None) != checksum(told):
-            raise ValueError(f"{path} is damaged: its description does not match its checksum. {REMAKE}")
+        otherwise = "not a file of a survey's reports. Give what reports.save or survey.privatize_file wrote."
+        schema, users, told = description(path, FORMAT, otherwise)
         try:
             survey = Survey.from_spec(json.loads(told["noisette.survey"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -203,13 +184,7 @@ class ReportsFile:
 def is_survey_file(path: str | os.PathLike[str]) -> bool:
     """Tell whether a Parquet file says that it holds reports of a survey."""
     with naming(Path(path), DAMAGED), open_parquet(Path(path)) as source:
-        return _told(source.schema_arrow).get("noisette.format") == FORMAT
-
-
-def _told(schema: Any) -> dict[str, str]:
-    return {
-        key.decode(errors="replace"): value.decode(errors="replace") for key, value in (schema.metadata or {}).items()
-    }
+        return told_by(source.schema_arrow).get("noisette.format") == FORMAT
 
 
 def batches_of(survey: Survey, reports: Any) -> Iterator[SurveyReports]:
