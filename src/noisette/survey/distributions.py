@@ -183,7 +183,7 @@ def _attributes(sums: Sums, level: float) -> Iterator[dict[str, Any]]:
                 "quantiles": None,
                 "reason": None,
             }
-            if question.kind == "category" and sums.users:
+            if question.tells == "shares" and sums.users:
                 found = consistent_shares(piece(estimate, start, size))
                 labels = {"labels": list(question.estimated), "probabilities": found}
                 yield told | ({"reason": _NO_REPORTS} if found is None else {"distribution": labels})

@@ -33,13 +33,14 @@ _CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or 
 class Question(ABC):
     """One thing that is asked of a person.
 
-    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``forms`` are
-    the sets of fields that describe such a question in a file.
+    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``tells`` says
+    what is estimated, a "mean" or "shares"; ``forms`` are the sets of fields that describe such a question in a file.
     """
 
     name: str
     kind: ClassVar[str]
     plain: ClassVar[bool] = False
+    tells: ClassVar[str] = "mean"
     forms: ClassVar[tuple[frozenset[str], ...]]
 
     def __post_init__(self) -> None:
@@ -194,6 +195,7 @@ class Choice(Question):
     labels: tuple[str, ...]
     kind: ClassVar[str] = "category"
     plain: ClassVar[bool] = True
+    tells: ClassVar[str] = "shares"
     forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "categories"}),)
 
     def __post_init__(self) -> None:

@@ -305,12 +305,12 @@ class Answer:
     @property
     def std_error(self) -> Any:
         """The standard error of the mean, or of each share."""
-        if self.question.kind == "category":
+        if self.question.tells == "shares":
             return self._series(self.estimate.std_error)
         return self._shaped(self.estimate.std_error)
 
     def _shaped(self, values: FloatArray) -> Any:
-        if self.question.kind == "category":
+        if self.question.tells == "shares":
             raise AttributeError(f"A choice such as {self.question.name!r} has no mean. Take its shares.")
         shape = self.question.domain.shape
         return values.reshape(shape) if shape else float(values[0])
@@ -318,7 +318,7 @@ class Answer:
     @property
     def shares(self) -> pd.Series:
         """The share of each label, unbiased: a rare one may come out below zero."""
-        if self.question.kind != "category":
+        if self.question.tells != "shares":
             raise AttributeError(f"{self.question.name!r} is no choice: it has a mean.")
         return self._series(self.estimate.value)
 
@@ -330,7 +330,7 @@ class Answer:
     def interval(self, level: float | None = None) -> Any:
         """Return both ends of the interval of the mean, or a table of those of the shares by label."""
         low, high = self.estimate.interval(self.results.level if level is None else level)
-        if self.question.kind != "category":
+        if self.question.tells != "shares":
             return self._shaped(low), self._shaped(high)
         import pandas as pd
 
