@@ -305,6 +305,10 @@ def test_collector(name: str, tmp_path: Path) -> None:
     assert np.all(np.abs(estimate.value - WANTED[name]) <= 6 * estimate.std_error + 0.01)
 
 
+def test_listed() -> None:
+    assert set(NAMES) <= {entry["name"] for entry in _run("mechanisms", "--json")["mechanisms"]}
+
+
 def test_regression() -> None:
     from noisette.regression import Design, Training
     from noisette.regression.channels import candidates

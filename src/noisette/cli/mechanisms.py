@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import sys
 import warnings
 from dataclasses import fields, replace
 from pathlib import Path
@@ -24,13 +25,15 @@ def mechanisms(as_json: bool) -> None:
 
     Each stands at a budget of epsilon = 1 on its example domain.
     """
+    listed = _listed()
+    from noisette._terminal import console, table, to_json
+
     if as_json:
-        click.echo(STORED.read_text(encoding="utf-8"), nl=False)
+        click.echo(to_json(listed))
         return
-    from noisette._terminal import console, table
 
     shown = table("name", "estimates", "δ", "unit", "model", "relation", "claim", "holds?")
-    for entry in json.loads(STORED.read_text(encoding="utf-8"))["mechanisms"]:
+    for entry in listed["mechanisms"]:
         guarantee, published = entry["guarantee"], entry["published"]
         proved = math.inf if published["proved"]["epsilon"] is None else published["proved"]["epsilon"]
         verdict = "[green]yes[/]" if published["holds"] else f"[red]no: {proved:.3g}[/]"
@@ -50,6 +53,15 @@ def mechanisms(as_json: bool) -> None:
         "as_published=True builds the printed form, whose true epsilon stands beside the no.",
         style="dim",
     )
+
+
+def _listed() -> Any:
+    """Return what is stored of the catalogue, and what was registered since; that has imported the catalogue."""
+    listed = json.loads(STORED.read_text(encoding="utf-8"))
+    known = {entry["name"] for entry in listed["mechanisms"]}
+    catalogue = sys.modules["noisette.mechanisms"].CATALOGUE if "noisette.mechanisms" in sys.modules else {}
+    listed["mechanisms"] += [_entry(name, cls) for name, cls in catalogue.items() if name not in known]
+    return listed
 
 
 def describe() -> str:
