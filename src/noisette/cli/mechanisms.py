@@ -26,11 +26,10 @@ def mechanisms(as_json: bool) -> None:
     Each stands at a budget of epsilon = 1 on its example domain.
     """
     listed = _listed()
-    from noisette._terminal import console, table, to_json
-
     if as_json:
-        click.echo(to_json(listed))
+        click.echo(json.dumps(listed, indent=2, ensure_ascii=False, allow_nan=False))
         return
+    from noisette._terminal import console, table
 
     shown = table("name", "estimates", "δ", "unit", "model", "relation", "claim", "holds?")
     for entry in listed["mechanisms"]:
@@ -60,7 +59,11 @@ def _listed() -> Any:
     listed = json.loads(STORED.read_text(encoding="utf-8"))
     known = {entry["name"] for entry in listed["mechanisms"]}
     catalogue = sys.modules["noisette.mechanisms"].CATALOGUE if "noisette.mechanisms" in sys.modules else {}
-    listed["mechanisms"] += [_entry(name, cls) for name, cls in catalogue.items() if name not in known]
+    added = [_entry(name, cls) for name, cls in catalogue.items() if name not in known]
+    if added:
+        from noisette._terminal import to_json
+
+        listed["mechanisms"] += json.loads(to_json({"added": added}))["added"]
     return listed
 
 
