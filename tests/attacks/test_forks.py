@@ -143,9 +143,9 @@ def test_a_regression_that_is_stored_while_it_learns():
 
     def halves(seed):
         model = PrivateLinearRegression(epsilon=1.0, batch=20, random_state=seed)
-        model._learn(rows[:30], rows[:30, 0], fresh=True)
+        model._learn(rows[:30], rows[:30, 0], restart=True)
         copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model)), pickle.loads(pickle.dumps(model))
-        return [one._learn(rows[30:], rows[30:, 0], fresh=False)._end().coef_.tobytes() for one in copies]
+        return [one._learn(rows[30:], rows[30:, 0], restart=False)._end().coef_.tobytes() for one in copies]
 
     assert len(set(halves(None))) == 3
     assert len(set(halves(7))) == 1
