@@ -299,10 +299,9 @@ def tables(
             ["git", "-C", str(before), "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True
         ).stdout.strip()
         made["A private step beside an earlier commit"] = (
-            f"There: a checkout of {commit}, before norms were proved and noise exact. Here: this version. The "
-            "transformer has two blocks\nof width 64 and sees 64 texts of 40 words. By "
-            "`python benchmarks/sgd_before.py PATH`, the path of the other checkout.\n\n"
-            + compare(before, threads=threads, repeats=repeats, clock=clock)
+            f"There: a checkout of {commit}. Here: this version. The transformer has two blocks of width 64 and sees\n"
+            "64 texts of 40 words. By `python benchmarks/sgd_before.py PATH`, with the path of the other checkout and\n"
+            "the options above.\n\n" + compare(before, threads=threads, repeats=repeats, clock=clock)
         )
     return made
 
@@ -313,8 +312,8 @@ def page(made: dict[str, str], options: argparse.Namespace) -> str:
         "# Speed and memory of private training\n\n"
         "One training step: forward and backward pass, gradients of each example clipped to norm 1, noise, and a\n"
         "step of SGD. Opacus 1.6 counts with the fastest of its modes, or with the one that takes least memory.\n"
-        f"Medians of {options.repeats} steps in turn, threads: {options.threads}, {options.clock} time, by\n"
-        "`python benchmarks/sgd.py`.\n\n"
+        f"Medians of {options.repeats} steps in turn, {options.clock} time, by `python benchmarks/sgd.py "
+        f"--threads {options.threads} --clock\n{options.clock} --repeats {options.repeats}`.\n\n"
         + "\n\n".join(f"## {heading}\n\n{text}" for heading, text in made.items())
         + "\n"
     )
