@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -192,7 +192,7 @@ class Choice(Question):
     ('diet=none', 'diet=vegan')
     """
 
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     kind: ClassVar[str] = "category"
     plain: ClassVar[bool] = True
     tells: ClassVar[str] = "shares"
@@ -205,7 +205,7 @@ class Choice(Question):
     @cached_property
     def domain(self) -> Categorical:
         """The labels."""
-        return Categorical(labels=self.labels)
+        return Categorical(labels=tuple(self.labels))
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Choice:
@@ -219,7 +219,7 @@ class Choice(Question):
     @property
     def estimated(self) -> tuple[str, ...]:
         """The labels, whose shares are estimated."""
-        return self.labels
+        return tuple(self.labels)
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ class Tensor(Question):
     784
     """
 
-    shape: tuple[int, ...]
+    shape: Sequence[int]
     low: float
     high: float
     kind: ClassVar[str] = "tensor"
@@ -348,7 +348,7 @@ class Graded(_OneNumber):
     Interval(low=0.0, high=100.0)
     """
 
-    levels: tuple[tuple[float, float, float], ...]
+    levels: Sequence[tuple[float, float, float]]
     kind: ClassVar[str] = "graded"
     forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "levels"}),)
 

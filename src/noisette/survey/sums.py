@@ -115,7 +115,7 @@ class Layout:
         if column is None:
             return np.arange(len(rows)), values
         record: SampledAttributes = self.survey.sections[place].mechanism
-        found = np.flatnonzero(values[..., 0].ravel() == column)
+        found = np.flatnonzero(values[..., 0].reshape(-1) == column)
         sent = values.reshape(-1, values.shape[-1])[found, 1:]
         return found // values.shape[1], record.unpack(record.inner_mechanisms[column], sent)
 

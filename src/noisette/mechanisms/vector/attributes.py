@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -163,7 +163,7 @@ class SampledAttributes(BaseMechanism):
     def _inner(self, cls: Any, part: Any, share: Fraction) -> Any:
         """Return one attribute's mechanism."""
         budget = {"epsilon": part_of(self.epsilon, share)}
-        if self.delta > 0 and any(own.name == "delta" for own in fields(cls)):  # beside some with a pure guarantee
+        if self.delta > 0 and cls.capabilities.delta != "none":  # others may be pure
             budget["delta"] = part_of(self.delta, share)
         if cls.kind not in ("mean", "frequency") or (cls.kind == "frequency") != isinstance(part, Categorical):
             raise ValueError(f"Expected a mechanism for {part}, got {cls.name!r}, which is for another kind of values.")
@@ -406,8 +406,9 @@ class SampledAttributes(BaseMechanism):
 def by_attribute(index: npt.NDArray[Any], dims: int) -> tuple[IntArray, IntArray]:
     """Return the places of reports in the order of their attributes, and where those of each attribute end."""
     with np.errstate(invalid="ignore"):  # what is no whole number is refused below
-        codes = index.ravel().astype(np.min_scalar_type(dims))  # of few bits, which numpy sorts at once
-    if not np.array_equal(codes, index.ravel()) or codes.max(initial=0) >= dims:
+        flat = index.reshape(-1)
+        codes = flat.astype(np.min_scalar_type(dims))  # of few bits, which numpy sorts at once
+    if not np.array_equal(codes, flat) or codes.max(initial=0) >= dims:
         raise ValueError(f"Expected attributes below {dims}.")
     order = np.argsort(codes, kind="stable")
     return order, np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=dims))])
