@@ -71,7 +71,7 @@ def categories(epsilon: float, size: int) -> list[Any]:
 def reports(mechanism: Any, x: Any, size: int, rng: np.random.Generator) -> np.ndarray:
     """Draw reports; of local hashing what they support, which all audits may look at."""
     drawn = mechanism.privatize(np.full(size, x), rng=rng)
-    return mechanism.shown(drawn, np.arange(mechanism.domain.size)) if mechanism.name == "olh" else drawn
+    return mechanism.readable(drawn, np.arange(mechanism.domain.size)) if mechanism.kind == "frequency" else drawn
 
 
 def sniper(mechanism: Any, samples: int, seed: int) -> float:

@@ -154,7 +154,7 @@ def _sampler(mechanism: Mechanism, tried: list[Any]) -> Sampler:
 
     def sampler(x: Any, size: int, rng: np.random.Generator) -> Any:
         reports = mechanism.privatize(np.broadcast_to(x, (size, *np.shape(x))).copy(), rng=rng)
-        return mechanism.shown(reports, np.asarray(tried)) if isinstance(mechanism, BaseMechanism) else reports
+        return mechanism.readable(reports, np.asarray(tried)) if isinstance(mechanism, BaseMechanism) else reports
 
     return sampler
 

@@ -194,8 +194,8 @@ class BaseMechanism(ABC):
         """Return what each report estimates: the report itself, unless the class declares that it is ``decoded``."""
         return reports
 
-    def shown(self, reports: Any, inputs: Any) -> Any:
-        """Return reports as one who tells some ``inputs`` apart reads them: as they are, unless in a code."""
+    def readable(self, reports: Any, inputs: Any) -> Any:
+        """Return reports as an auditor who tells some ``inputs`` apart reads them: decoded where they are a code."""
         return reports
 
     def worst_variance(self) -> float:

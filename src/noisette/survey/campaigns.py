@@ -117,8 +117,9 @@ class Campaign:
         if not isinstance(fields, Mapping) or fields.get("version") != VERSION:
             raise ValueError(f"Expected a campaign of version {VERSION}. Update noisette on the older side.")
         terms = {key: value for key, value in fields.items() if key not in _MADE}
+        asked = _asked(terms)
         life = _life(terms)
-        survey = Survey.from_spec(_asked(terms) | {"spec": fields.get("spec", {})})
+        survey = Survey.from_spec(asked | {"spec": fields.get("spec", {})})
         for own in (section.mechanism.guarantee for section in survey.sections):
             if (own.unit, own.model, own.relation) != _OWN:
                 raise ValueError(

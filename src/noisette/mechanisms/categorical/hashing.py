@@ -197,10 +197,14 @@ class LocalHashing(CountingMechanism):
         seeds, values = reports.astype(np.int64, copy=False).T
         return self._hash.count(seeds, values, self.domain.size)
 
-    def shown(self, reports: Any, inputs: Any) -> BoolArray:
-        """Tell for each report which of some categories it supports: what a pair of a seed and a bucket says."""
+    def supports(self, reports: Any, categories: Any) -> BoolArray:
+        """Tell for each report which of ``categories`` it supports: what a pair of a seed and a bucket says."""
         seeds, values = self._reports(reports).astype(np.int64, copy=False).T
-        return np.asarray(self._hash.bucket(seeds[:, None], self._inputs(inputs)) == values[:, None])
+        return np.asarray(self._hash.bucket(seeds[:, None], self._inputs(categories)) == values[:, None])
+
+    def readable(self, reports: Any, inputs: Any) -> BoolArray:
+        """Return which of the inputs each report supports."""
+        return self.supports(reports, inputs)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
         """Return the exact log mass of a report: that of its seed, and of its bucket given the seed."""
