@@ -37,3 +37,9 @@ def test_the_benchmark_prints_its_tables():
     for heading in ("Examples a second", "Memory, MiB", "GeoDP on the CNN", "Spherical coordinates"):
         assert heading in shown
     assert "| logistic | 7,850 |" in shown
+
+
+def test_two_checkouts_are_put_side_by_side():
+    shown = run("sgd_before.py", "--threads", "1", "--repeats", "1")  # this one beside itself
+    assert "| model | there, ms | here, ms | here / there |" in shown
+    assert "| transformer |" in shown
