@@ -136,7 +136,7 @@ def test_angles_of_noise_that_differs_are_those_of_integrals_and_simulations(mon
     assert worst > 10 * level  # the twin: whose noise is whose counts
     g, variances = unit(500), np.repeat(rng.uniform(0.1, 1.0, 5), 100)
     usual = normal_turns(g, variances)
-    monkeypatch.setattr(turning, "_MANY", 16)
+    monkeypatch.setattr(turning, "_OTHER_NODES", 16)
     assert normal_turns(g, variances) == pytest.approx(usual, rel=1e-6)  # nodes enough
     single = normal_turns(g, variances * rng.uniform(1 - 1e-9, 1 + 1e-9, 500))  # no stretches at all
     assert single == pytest.approx(usual, rel=1e-5)
