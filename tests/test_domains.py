@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ EXAMPLES: list[Any] = [
     nz.Sphere(4),
     nz.Categorical(7),
     nz.Categorical(labels=("no", "yes", "perhaps")),
+    nz.Selection(7, 3),
+    nz.Selection(5),
+    nz.Selection(most=2, labels=("phone", "tablet", "watch")),
     nz.TensorDomain((2, 3), 0, 1),
     nz.TensorBall((2, 3), 2.0),
     nz.TensorBall((2, 3, 1), 0.5, mode=0),
@@ -45,6 +49,9 @@ def test_diameter_is_the_largest_distance(domain: Any) -> None:
     """No two elements of a sample are farther apart, and some are nearly so far."""
     if isinstance(domain, nz.Categorical):
         points = np.eye(domain.size)
+    elif isinstance(domain, nz.Selection):
+        every = [row for row in product((0.0, 1.0), repeat=domain.size) if sum(row) <= domain.most]
+        points = np.asarray(every)
     else:
         raw = 1e6 * np.random.default_rng(1).standard_normal((200, *domain.shape))
         elements = domain.clip(np.concatenate([raw, -raw]))
@@ -219,3 +226,38 @@ def test_empty_and_foreign_arrays_are_refused() -> None:
             domain.contains([])
         with pytest.raises(TypeError, match="Expected x to hold real numbers, got dtype"):
             domain.contains(["a"])
+
+
+def test_selections_name_each_option_once() -> None:
+    domain = nz.Selection(4, 3)
+    rows = [[0, 1, 2], [3, -1, -1], [-1, -1, -1], [2, -1, 0], [1, 1, -1], [4, -1, -1], [-2, 0, 1]]
+    assert domain.contains(rows).tolist() == [True] * 4 + [False] * 3
+    assert domain.clip(rows[:4]).tolist() == rows[:4]
+    with pytest.raises(ValueError, match="Selections cannot be clipped"):
+        domain.clip(rows)
+    with pytest.raises(ValueError, match=r"Expected x of shape \(..., 3\), got \(2,\)"):
+        domain.contains([0, 1])
+    assert domain.members(rows[:4]).astype(int).tolist() == [[1, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0], [1, 0, 1, 0]]
+    assert domain.members(rows[1]).tolist() == [False, False, False, True]
+
+
+def test_labels_of_selections_are_read() -> None:
+    domain = nz.Selection(most=2, labels=("phone", "tablet", "watch"))
+    assert domain.shape == (2,)
+    assert nz.Selection(5).most == 5
+    assert domain.encode([["watch", "phone"], "tablet", ()]).tolist() == [[0, 2], [1, -1], [-1, -1]]
+    assert domain.encode([]).shape == (0, 2)
+    with pytest.raises(ValueError, match=r"Expected at most 2 options, got \['phone', 'tablet', 'watch'\]"):
+        domain.encode([["phone"], ["phone", "tablet", "watch"]])
+    with pytest.raises(ValueError, match=r"Expected each option once, got \['watch', 'watch'\]"):
+        domain.encode([["phone"], ["watch", "watch"]])
+    with pytest.raises(ValueError, match="Unknown category 'radio'"):
+        domain.encode([["radio"]])
+    with pytest.raises(ValueError, match="Expected labels to encode by name"):
+        nz.Selection(3).encode([["0"]])
+
+
+@pytest.mark.parametrize("most", [-1, 4])
+def test_more_options_than_there_are_cannot_be_chosen(most: int) -> None:
+    with pytest.raises(ValueError, match=f"Expected 0 <= most <= 3, got most={most}"):
+        nz.Selection(3, most)

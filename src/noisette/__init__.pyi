@@ -16,6 +16,7 @@ from .domains import Categorical as Categorical
 from .domains import Grid as Grid
 from .domains import Interval as Interval
 from .domains import L2Ball as L2Ball
+from .domains import Selection as Selection
 from .domains import Sphere as Sphere
 from .domains import TensorBall as TensorBall
 from .domains import TensorDomain as TensorDomain

@@ -13,7 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette.core import Mechanism
-from noisette.domains import Attributes, Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorBall, TensorDomain
+from noisette.domains import (
+    Attributes,
+    Box,
+    Categorical,
+    Grid,
+    Interval,
+    L2Ball,
+    Selection,
+    Sphere,
+    TensorBall,
+    TensorDomain,
+)
 
 _PAIR = 2
 _CATEGORIES = 24  # all of them are tried up to here, beyond it the ends and some others
@@ -30,6 +41,10 @@ def drawn(domain: Any, rng: np.random.Generator, count: int = 6) -> list[npt.NDA
         if domain.size > _CATEGORIES:
             codes = np.unique(np.concatenate([codes[:2], codes[-2:], rng.integers(0, domain.size, count)]))
         return list(codes)
+    if isinstance(domain, Selection):
+        every = [rng.permutation(domain.size)[: domain.most] for _ in range(count)]
+        few = [np.where(np.arange(domain.most) < rng.integers(0, domain.most + 1), row, -1) for row in every]
+        return [np.full(domain.most, -1), np.arange(domain.most), *every[: count // 2], *few[count // 2 :]]
     if isinstance(domain, Interval):
         return [np.asarray(x) for x in (domain.low, domain.high, *rng.uniform(domain.low, domain.high, count))]
     if isinstance(domain, Grid):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from noisette.domains._base import BoolArray, Domain, read
-from noisette.domains.categories import Categorical
+from noisette.domains.categories import Categorical, Selection
 from noisette.domains.records import Attributes
 from noisette.domains.scalars import Grid, Interval
 from noisette.domains.tensors import TensorBall, TensorDomain
@@ -22,6 +22,7 @@ __all__ = [
     "Grid",
     "Interval",
     "L2Ball",
+    "Selection",
     "Sphere",
     "TensorBall",
     "TensorDomain",
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 DOMAINS: dict[str, type[Any]] = {
-    cls.kind: cls for cls in (Interval, Grid, Box, L2Ball, Sphere, Categorical, TensorDomain, TensorBall, Attributes)
+    cls.kind: cls
+    for cls in (Interval, Grid, Box, L2Ball, Sphere, Categorical, Selection, TensorDomain, TensorBall, Attributes)
 }
 
 

@@ -15,7 +15,18 @@ import numpy as np
 
 from noisette import _validate
 from noisette.core import Capabilities
-from noisette.domains import Attributes, Box, Categorical, Grid, Interval, L2Ball, Sphere, TensorBall, TensorDomain
+from noisette.domains import (
+    Attributes,
+    Box,
+    Categorical,
+    Grid,
+    Interval,
+    L2Ball,
+    Selection,
+    Sphere,
+    TensorBall,
+    TensorDomain,
+)
 from noisette.guarantees import gaussian_delta
 from noisette.mechanisms import CATALOGUE, by_name
 from noisette.mechanisms.vector.attributes import SampledAttributes
@@ -29,6 +40,7 @@ _WORDS = {
     Interval: "numbers of an interval",
     Grid: "numbers of a grid",
     Categorical: "categories",
+    Selection: "selections of several options",
     Attributes: "records of attributes",
     Box: "vectors of a box",
     L2Ball: "vectors of a ball",
