@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
 _FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -28,17 +30,35 @@ if _DATA.is_dir():
 settings.register_profile("noisette", derandomize=True, deadline=None)
 settings.load_profile("noisette")
 
+# Seconds that a page, or the answer to a request, may take before a test gives up: httpx's and Playwright's own five
+# are too few beside busy processes.
+_PATIENCE = 300.0
+with suppress(ModuleNotFoundError):
+    import httpx
+
+    _default = inspect.signature(httpx.get).parameters["timeout"].default
+    _default.connect = _default.read = _default.write = _default.pool = _PATIENCE
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A real browser: Debian's chromium, driven by Playwright. `make test` installs it, or says how to."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     names = (os.environ.get("NOISETTE_BROWSER"), "chromium", "chromium-browser")
     found = next(filter(None, map(shutil.which, filter(None, names))), None)
     if found is None:
         pytest.skip("needs chromium: scripts/browser.sh installs it")
+    expect.set_options(timeout=_PATIENCE * 1000)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=found, args=_FLAGS.split())
+        make = chromium.new_context
+
+        def patient(**options: Any) -> BrowserContext:
+            context = make(**options)
+            context.set_default_timeout(_PATIENCE * 1000)
+            return context
+
+        chromium.new_context = patient  # type: ignore[method-assign]
         yield chromium
         chromium.close()

@@ -141,7 +141,7 @@ write_reports(sys.argv[1], m, batches())
     time.sleep(0.1)
     process.send_signal(kill)
     try:
-        process.wait(20)
+        process.wait(600)
     finally:
         process.kill()
         process.stdout.close()

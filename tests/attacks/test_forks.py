@@ -118,7 +118,7 @@ def test_a_fork_while_another_thread_draws():
 
         thread = threading.Thread(target=elsewhere)
         thread.start()
-        thread.join(60)
+        thread.join(600)
     finally:
         rng.bit_generator.lock.release()
     assert len({*drawn.values(), b""}) == 3

@@ -282,7 +282,7 @@ def test_training_is_spread_over_two_processes(tmp_path):
         [sys.executable, "-W", "ignore", "-c", SPREAD, str(tmp_path / "meeting")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )

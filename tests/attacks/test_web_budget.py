@@ -301,7 +301,7 @@ def test_a_campaign_by_the_name_of_something_else(page: Page, name: str) -> None
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
     )
     first, *others, again = json.loads(done.stdout)
     assert first is True, first

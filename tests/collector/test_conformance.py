@@ -84,7 +84,7 @@ def page(browser: Browser) -> Iterator[Page]:
         else:
             route.fulfill(body=STATIC.joinpath(name).read_text(encoding="utf-8"), content_type="text/javascript")
 
-    shown = browser.new_page()
+    shown = browser.new_context().new_page()
     shown.route("**/*", serve)
     shown.goto(f"{HOST}/")
     for name in ("bytes", "random", "laws", "blind", "seal", "noisette"):

@@ -66,7 +66,7 @@ def test_the_first_campaign(tmp_path: Path, browser: Browser, monkeypatch: pytes
                     assert subprocess.run(command, capture_output=True, check=True, **run).stdout == told
                 assert _noisette(report.replace("http://127.0.0.1:8000", url)) == reported
                 site.page = page.replace("http://127.0.0.1:8000", url)
-                visitor = browser.new_page()
+                visitor = browser.new_context().new_page()
                 visitor.goto(site.url)
                 expect(visitor.locator("#state")).to_have_text("Sent 1, left 0.", timeout=120_000)
                 visitor.close()

@@ -26,10 +26,14 @@ for name in ("_run_id", "_node_id", "_task_id"):
 from noisette.federated import LocalPrivacy, PrivateFedAvg, Norm
 from tests.federated.flower import LocalGrid, model, moving_app
 
-folder, pause = sys.argv[1], float(sys.argv[2])
+folder, replies, stop = sys.argv[1], 0, int(sys.argv[2])
 
 def slow(reply, node):
-    time.sleep(pause)
+    global replies
+    replies += 1
+    if replies == stop:
+        open(f"{folder}/stopped", "w").close()
+        time.sleep(3600)
     return reply
 
 app = moving_app([LocalPrivacy(12.0, ledger=f"{folder}/budget.db")])
@@ -38,28 +42,28 @@ strategy.start(LocalGrid(app, [1, 2, 3], slow), model(), num_rounds=4)
 """
 
 
-def serve(folder, pause):
+def serve(folder, stop):
+    """Start a server of three clients; it comes to a stop at a reply, by its number."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
-    command = [sys.executable, "-W", "ignore", "-c", SERVER, str(folder), str(pause)]
+    command = [sys.executable, "-W", "ignore", "-c", SERVER, str(folder), str(stop)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def test_a_killed_server_goes_on(tmp_path):
     state = tmp_path / "run.npz"
-    server = serve(tmp_path, 0.3)
+    server = serve(tmp_path, 8)  # the second of the third round
     try:
         deadline = time.monotonic() + 600
-        while not (state.exists() and History.load(state).done >= 2):
+        while not (tmp_path / "stopped").exists():
             assert time.monotonic() < deadline
             assert server.poll() is None
             time.sleep(0.05)
-        time.sleep(0.4)  # some clients of the third round have answered
     finally:
         server.send_signal(signal.SIGKILL)
         server.wait()
     before = History.load(state)
-    assert before.done in (2, 3)
-    second = serve(tmp_path, 0.0)
+    assert before.done == 2
+    second = serve(tmp_path, 0)
     assert second.wait(timeout=600) == 0
     after = History.load(state)
     assert [entry["round"] for entry in after.rounds] == [1, 2, 3, 4]

@@ -307,7 +307,7 @@ def test_every_word_can_be_read(show: Any, many: Path, scheme: str) -> None:
     """Contrast of at least 4.5 to 1, in both schemes, and a name for every control."""
     shown = show(many)
     shown.emulate_media(color_scheme=scheme)
-    shown.wait_for_timeout(400)
+    shown.evaluate("() => Promise.allSettled(document.getAnimations().map(each => each.finished)).then(() => 0)")
     assert not shown.evaluate(CONTRAST)
     unnamed = shown.evaluate(
         """() => [...document.querySelectorAll("input, select")]

@@ -76,6 +76,6 @@ def test_a_child_process_has_threads_of_its_own():
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_convert, args=(sender,))
     process.start()
-    assert receiver.poll(60)
+    assert receiver.poll(600)
     assert receiver.recv() == 512.0
-    process.join(60)
+    process.join(600)
