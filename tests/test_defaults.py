@@ -1,7 +1,8 @@
-"""Defaults are promises: what every exported function and class does when it is not told otherwise, in one table.
+"""Defaults and named numbers are promises: what exported functions and classes do when they are not told otherwise.
 
-A default that changes changes what people run, so it is changed here too: python tests/test_defaults.py writes the
-table anew. Names that are not there any more, or not yet, are left alone.
+So are limits, slacks and tolerances, the capital names of a module, on which bounds rest. One that changes changes what
+people run, so it is changed in the table too: python tests/test_defaults.py writes it anew. Names that are not there
+any more, or not yet, are left alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def exported() -> set[str]:
 
 
 def defaults() -> dict[str, str]:
-    """Return the plain defaults of exported functions, and of fields and methods of exported classes."""
+    """Return the named numbers, and the plain defaults of exported functions, fields and methods."""
     found: dict[str, set[str]] = defaultdict(set)
     shown = exported()
 
@@ -43,6 +44,11 @@ def defaults() -> dict[str, str]:
 
     for path in SOURCE.rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
+                names = "".join(target.id for target in node.targets)
+                numbers = [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+                if names.isupper() and any(isinstance(part.value, int | float) for part in numbers):
+                    found[f"{path.relative_to(SOURCE).as_posix()}: {names}"].add(ast.unparse(node.value))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in shown:
                 function(node)
             elif isinstance(node, ast.ClassDef) and node.name in shown:
@@ -64,9 +70,10 @@ def test_defaults_are_the_ones_in_the_table() -> None:
 
 
 def test_a_switched_default_would_show() -> None:
-    """The twin: defaults of every kind are in the table."""
+    """The twin: defaults of every kind are in the table, and the slack of a bound."""
     promised = json.loads(TABLE.read_text(encoding="utf-8"))
-    kinds = {type(ast.literal_eval(value)) for value in promised.values()}
+    assert promised["auditing/claims.py: _SUMMED"] == "1e-06"
+    kinds = {type(ast.literal_eval(value)) for name, value in promised.items() if ": " not in name}
     assert {bool, int, float, str, type(None)} <= kinds
 
 
