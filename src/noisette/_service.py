@@ -1,23 +1,66 @@
-"""What every HTTP service of ours does: listen, end gracefully, count and log requests, bound their bodies."""
+"""What every HTTP service of ours does: listen, end gracefully, count and log requests, bound what a client may cost.
+
+A client owes bytes: the head of a request, its body. `Guarded` gives it a stated time for each, sheds the connection
+that has owed for longest when there are too many, and drops who does not read. `read_body` bounds one body and, over
+all requests of the process, the bytes that bodies hold; `off_loop` parses what is large in two threads of its own.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import math
+import resource
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _PATIENCE = 10  # seconds that requests have to end once a service is told to stop
+_OTHERS = 256  # open files that are no connections: databases, logs
+_PIPELINED = 16  # requests of one connection that wait for the one before
+_LINGER = 2.0  # seconds in which the rest of a body is thrown away that was answered before its end
+_FREE = 1 << 14  # bytes of every body that do not count as held: most reports are smaller
+SMALL = 1 << 16  # bytes of a body that is parsed without another thread
+_HELD = "noisette.held"  # bytes that a request holds, in its scope
+
+_parsers = ThreadPoolExecutor(2, thread_name_prefix="noisette-parser")
+_Result = TypeVar("_Result")
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What clients may cost one process: open connections, time, and bytes that wait in memory.
+
+    A body has ``body_seconds`` in all, and has to come at ``slowest`` bytes a second after ``grace`` seconds.
+    """
+
+    connections: int = 1000
+    head_bytes: int = 1 << 16
+    head_seconds: float = 10.0
+    idle_seconds: float = 75.0
+    body_seconds: float = 60.0
+    grace: float = 10.0
+    slowest: int = 1 << 14
+    held_bytes: int = 1 << 26
+
+
+LIMITS = Limits()
+_held = 0  # bytes of bodies in this process; changed on event loops alone
 
 
 class Problem(Exception):
@@ -49,7 +92,9 @@ def address(host: str, bound: socket.socket, tls: Tls | None = None) -> str:
     return f"{'https' if tls else 'http'}://{host}:{bound.getsockname()[1]}"
 
 
-def run(app: FastAPI, bound: socket.socket, log: logging.Logger, *, tls: Tls | None = None) -> None:
+def run(
+    app: FastAPI, bound: socket.socket, log: logging.Logger, *, tls: Tls | None = None, limits: Limits = LIMITS
+) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests that have begun."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
@@ -58,7 +103,7 @@ def run(app: FastAPI, bound: socket.socket, log: logging.Logger, *, tls: Tls | N
         own.propagate = False
     log.setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    serving = server(app, tls=tls)
+    serving = server(app, tls=tls, limits=fitting(limits))
     try:
         serving.run(sockets=[bound])
     except SystemExit:  # uvicorn raises the signal once more when it has ended as it should
@@ -66,10 +111,13 @@ def run(app: FastAPI, bound: socket.socket, log: logging.Logger, *, tls: Tls | N
             raise
 
 
-def server(app: FastAPI, *, tls: Tls | None = None) -> uvicorn.Server:
-    """Return what will serve: HTTP or HTTPS alone, with our own log."""
+def server(app: FastAPI, *, tls: Tls | None = None, limits: Limits = LIMITS) -> uvicorn.Server:
+    """Return what will serve: HTTP or HTTPS alone, within limits, with our own log."""
+    owing: dict[Guarded, None] = {}
     settings = uvicorn.Config(
         app,
+        http=partial(Guarded, limits, owing),  # type: ignore[arg-type]  # anything that makes a protocol
+        timeout_keep_alive=math.ceil(limits.idle_seconds),
         ws="none",
         lifespan="on",
         access_log=False,
@@ -79,7 +127,155 @@ def server(app: FastAPI, *, tls: Tls | None = None) -> uvicorn.Server:
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
     )
-    return uvicorn.Server(settings)
+    return _Server(settings)
+
+
+class _Server(uvicorn.Server):
+    """A server that gives handshakes as little time as the heads of requests."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        if self.config.ssl_certfile:
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=LIMITS.head_seconds)
+        await super().startup(sockets)
+
+
+class Guarded(HttpToolsProtocol):
+    """One connection, whose client has to send in time what it owes, and to read what it asked for."""
+
+    def __init__(self, limits: Limits, owing: dict[Guarded, None], **given: Any) -> None:
+        super().__init__(**given)
+        self._limits, self._owing = limits, owing  # those who owe bytes, the oldest debt first
+        self._deadline, self._idle = math.inf, False
+        self._head = self._loose = self._received = 0
+        self._began = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect a request; where there are too many connections, end the one that has owed for longest."""
+        super().connection_made(transport)
+        self._expect(self._limits.head_seconds)
+        if len(self.connections) > self._limits.connections:
+            oldest = next(iter(self._owing))
+            del self._owing[oldest]
+            oldest.transport.abort()
+        self._timer = self.loop.call_later(1.0, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._timer.cancel()
+        self._owing.pop(self, None)
+        super().connection_lost(exc)
+
+    def _expect(self, seconds: float) -> None:
+        """Note that the client owes bytes, and until when."""
+        self._deadline = self.loop.time() + seconds
+        self._owing.pop(self, None)
+        self._owing[self] = None
+
+    def _look(self) -> None:
+        """End the connection if it is late; a request that was not answered is told so first."""
+        if self.loop.time() >= self._deadline:
+            if self.transport.is_closing() or (self.cycle is not None and self.cycle.response_started):
+                self.transport.abort()
+                return
+            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+            self._deadline = self.loop.time() + _LINGER
+        self._timer = self.loop.call_later(1.0, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, no more of them than a head may have where no body comes."""
+        if self._idle:
+            self._idle = False
+            self._expect(self._limits.head_seconds)
+        self._loose += len(data)
+        super().data_received(data)
+        if self._loose > self._limits.head_bytes and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+
+    def on_message_begin(self) -> None:
+        """Begin to count the head."""
+        self._head = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the address."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, before the body or after it."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        self._head += size
+        if self._head > self._limits.head_bytes:  # the parser stops, and the answer is 400
+            raise ValueError("The head of the request is too long.")
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, and give the body its time."""
+        if len(self.pipeline) >= _PIPELINED:
+            raise ValueError("Too many requests at once on one connection.")
+        self._loose = self._received = 0
+        self._began = self.loop.time()
+        self._expect(self._limits.grace)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body, and give the rest as much time as the part has earned."""
+        self._loose = 0
+        self._received += len(body)
+        if not self.cycle.response_complete:
+            earned = self._limits.grace + self._received / self._limits.slowest
+            self._deadline = self._began + min(self._limits.body_seconds, earned)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note that it is our turn, or that the client may ask the next thing."""
+        super().on_message_complete()
+        self._loose = 0
+        if self.cycle.response_complete:
+            self._rest()
+        else:
+            self._owing.pop(self, None)
+            self._deadline = math.inf
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the client to read to the end where none can come."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._deadline = self.loop.time() + self._limits.idle_seconds
+        elif self.cycle.response_complete and self.cycle.more_body:
+            self._expect(_LINGER)
+        elif self.cycle.response_complete:
+            self._rest()
+
+    def _rest(self) -> None:
+        self._idle = True
+        self._expect(self._limits.idle_seconds)
+
+    def pause_writing(self) -> None:
+        """Give the client time to read."""
+        self._deadline = self.loop.time() + self._limits.idle_seconds
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._deadline = self.loop.time() + self._limits.idle_seconds if self._idle else math.inf
+        super().resume_writing()
+
+
+def fitting(limits: Limits) -> Limits:
+    """Return limits whose connections fit the files that this process may open, which are raised where they can be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + _OTHERS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        limits = replace(limits, connections=min(limits.connections, max(1, soft - _OTHERS)))
+    return limits
 
 
 def admit_pages(app: FastAPI, origins: Sequence[str], headers: Sequence[str]) -> None:
@@ -90,18 +286,67 @@ def admit_pages(app: FastAPI, origins: Sequence[str], headers: Sequence[str]) ->
         )
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """Return the body of a request, giving up as soon as it is too large."""
+async def read_body(request: Request, most: int, *, limits: Limits = LIMITS) -> bytes:
+    """Return the body of a request, giving up as soon as it is too large, or all bodies together are.
+
+    Call it when the client is known. What it holds is given back when `Observed` sees the request end.
+    """
+    declared = request.headers.get("content-length", "0")
+    large = Problem(413, "too-large", f"Expected a body of at most {most} bytes. Send smaller batches.")
+    if declared.isdecimal() and int(declared[:20]) > most:
+        raise large
     parts, size = [], 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > most:
-                raise Problem(413, "too-large", f"Expected a body of at most {most} bytes. Send smaller batches.")
+                raise large
+            _hold(request.scope, size - _FREE, limits)
             parts.append(part)
     except ClientDisconnect as error:
         raise Problem(400, "cut-short", "The connection ended before the body did. Send it again.") from error
     return b"".join(parts)
+
+
+def _hold(scope: Any, size: int, limits: Limits) -> None:
+    """Count so many bytes as held by a request, or refuse it where the process would hold too many."""
+    global _held
+    more = max(0, size) - scope.get(_HELD, 0)
+    if more > 0 and _held + more > limits.held_bytes:
+        raise Problem(503, "busy", "Too many large bodies are on their way. Nothing was stored; try again.")
+    _held += more
+    scope[_HELD] = scope.get(_HELD, 0) + more
+
+
+def _give_back(scope: Any) -> None:
+    global _held
+    _held -= scope.pop(_HELD, 0)
+
+
+async def off_loop(work: Callable[..., _Result], *given: Any) -> _Result:
+    """Return what a function makes of a large body; two of them at a time are worked on, beside the event loop."""
+    return await asyncio.get_running_loop().run_in_executor(_parsers, partial(work, *given))
+
+
+async def read_model(request: Request, model: type[_Model], most: int) -> _Model:
+    """Return a JSON body as a model, or say what is wrong without repeating what was sent.
+
+    FastAPI itself would read and parse the whole body before it looks at the key.
+    """
+    body = await read_body(request, most)
+    try:
+        return (
+            model.model_validate_json(body) if len(body) <= SMALL else await off_loop(model.model_validate_json, body)
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Problem(422, "bad-query", f"{place}: {first['msg']}." if place else f"{first['msg']}.") from error
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe the body that `read_model` reads, for the OpenAPI document."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
 
 
 def answers(*codes: int) -> dict[int | str, dict[str, Any]]:
@@ -150,6 +395,7 @@ class Observed:
         try:
             await self._app(scope, receive, watch)
         finally:
+            _give_back(scope)
             seconds = time.perf_counter() - started
             route = getattr(scope.get("route"), "path", "unknown")
             method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"

@@ -11,14 +11,17 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
-from noisette._service import Problem
+from noisette._service import Problem, body_of, read_model
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.device import blind
 from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import check_period
+
+_LARGEST = 4096  # bytes of a request for a signature
 
 
 class Asked(BaseModel):
@@ -110,10 +113,13 @@ def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any
     @app.post(
         "/campaigns/{campaign_id}/tokens",
         dependencies=[needs("device")],
-        responses=answers(401, 403, 404, 409, 422, 429, 503),
+        openapi_extra=body_of(Asked),
+        responses=answers(400, 401, 403, 404, 409, 413, 422, 429, 503),
     )
-    def sign(campaign_id: str, asked: Asked, request: Request) -> dict[str, str]:
+    async def sign(campaign_id: str, request: Request) -> dict[str, str]:
         """Sign a blinded token for a user who has not had one in this period."""
-        signed = issuer.sign(blinding(campaign_id), asked)
+        campaign = blinding(campaign_id)
+        asked = await read_model(request, Asked, _LARGEST)
+        signed = await run_in_threadpool(issuer.sign, campaign, asked)
         request.state.told = {"campaign": campaign_id}
         return {"signed": base64.b64encode(signed).decode("ascii")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -91,6 +92,9 @@ def parse(campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
     """
     if body[:4] == batches.MAGIC:
         return (_unpacked(campaign, body),)
+    if overgrown(campaign, body):
+        detail = f"Expected 1 to {LARGEST_BATCH:,} reports with the lists and numbers of this campaign's, got more."
+        raise Refused([Refusal(0, "malformed", detail)])
     model = SeveralEntries if b'"reports"' in body else One
     try:
         found: Any = model.model_validate_json(body)
@@ -103,6 +107,24 @@ def parse(campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
     if refusals := _misplaced(campaign, entries):
         raise Refused(refusals)
     return _batches(campaign, entries)
+
+
+def overgrown(campaign: Campaign, body: bytes) -> bool:
+    """Tell whether JSON has more lists or values than so many reports can have, before anything is made of it.
+
+    A parser and numpy take seconds over millions of empty lists, and let nothing else run meanwhile.
+    """
+    reports = body.count(b'"report"') + 2
+    lists, values = 3, 16  # of all that is beside the report itself
+    for name in campaign.row.names or ():
+        shape = campaign.row[name].shape
+        lists += sum(math.prod(shape[:level]) for level in range(len(shape)))
+        values += math.prod(shape)
+    labels = [] if campaign.public_group is None else campaign.public_group.values
+    lists += max((one.count("[") + one.count("{") for one in labels), default=0)
+    values += max((one.count(",") for one in labels), default=0)
+    opened = body.count(b"[") + body.count(b"{")
+    return reports > LARGEST_BATCH + 2 or opened > reports * lists or body.count(b",") > reports * values
 
 
 def _unpacked(campaign: Campaign, body: bytes) -> Batch:

@@ -15,11 +15,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.routing import Route
 
-from noisette._service import read_body
+from noisette._service import SMALL, off_loop, read_body
 from noisette.collector.intake import reading as intake
 from noisette.collector.intake.reading import outside
 from noisette.collector.storage.store import Accepted, Refusal, Refused, Store
@@ -29,7 +28,6 @@ from noisette.survey.campaigns import Campaign
 
 PATH = "/campaigns/{campaign_id}/reports"
 
-_SMALL = 1 << 16  # bytes of a body that is read without another thread
 _MOST = 20_000  # reports in one transaction, unless a single batch has more
 
 Outcome = Accepted | Refused | BaseException
@@ -59,8 +57,8 @@ class Reception:
         self._admit(request)
         campaign = self._find(scope["path_params"]["campaign_id"])
         body = await read_body(request, self._largest)
-        small = len(body) <= _SMALL
-        batches = self.read(campaign, body) if small else await run_in_threadpool(self.read, campaign, body)
+        small = len(body) <= SMALL
+        batches = self.read(campaign, body) if small else await off_loop(self.read, campaign, body)
         done = await self._writer.write(batches)
         if done.accepted:
             self._metrics.accepted.labels(campaign.id).inc(done.accepted)
