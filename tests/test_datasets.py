@@ -18,7 +18,7 @@ def source(tmp_path, monkeypatch):
 
     def publish(name, content):
         (tmp_path / name).write_bytes(content)
-        return datasets._Source((tmp_path / name).as_uri(), hashlib.md5(content, usedforsecurity=False).hexdigest())
+        return datasets._DataFile((tmp_path / name).as_uri(), hashlib.md5(content, usedforsecurity=False).hexdigest())
 
     return publish
 
@@ -72,7 +72,7 @@ def test_svhn_writes_zero_as_ten(source, monkeypatch, tmp_path):
 
 
 def test_a_damaged_file_is_refused_and_not_kept(source, tmp_path):
-    wrong = datasets._Source(source("labels.gz", b"what came").url, "0" * 32)
+    wrong = datasets._DataFile(source("labels.gz", b"what came").url, "0" * 32)
     with pytest.raises(ValueError, match="expected 00000000"):
         datasets._fetched(wrong)
     assert list((tmp_path / "cache" / "noisette").iterdir()) == []
@@ -80,7 +80,7 @@ def test_a_damaged_file_is_refused_and_not_kept(source, tmp_path):
 
 def test_what_cannot_be_fetched_says_what_to_do(source, tmp_path):
     with pytest.raises(FileNotFoundError, match="name it in NOISETTE_DATA"):
-        datasets._fetched(datasets._Source((tmp_path / "absent").as_uri(), "0" * 32))
+        datasets._fetched(datasets._DataFile((tmp_path / "absent").as_uri(), "0" * 32))
 
 
 @pytest.mark.parametrize(

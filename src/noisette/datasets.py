@@ -38,7 +38,7 @@ class Images:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _DataFile:
     """A file at its official address, with the checksum that its publisher or its users give."""
 
     url: str
@@ -54,9 +54,9 @@ _IDX = (
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _SVHN = "http://ufldl.stanford.edu/housenumbers/"
-_SOURCES: dict[str, tuple[_Source, ...]] = {
+_SOURCES: dict[str, tuple[_DataFile, ...]] = {
     "mnist": tuple(
-        _Source(_MNIST + name, md5)
+        _DataFile(_MNIST + name, md5)
         for name, md5 in zip(
             _IDX,
             (
@@ -69,7 +69,7 @@ _SOURCES: dict[str, tuple[_Source, ...]] = {
         )
     ),
     "fashion-mnist": tuple(
-        _Source(_FASHION + name, md5)
+        _DataFile(_FASHION + name, md5)
         for name, md5 in zip(
             _IDX,
             (
@@ -82,11 +82,11 @@ _SOURCES: dict[str, tuple[_Source, ...]] = {
         )
     ),
     "cifar10": (
-        _Source("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
+        _DataFile("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
     ),
     "svhn": (
-        _Source(_SVHN + "train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-        _Source(_SVHN + "test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+        _DataFile(_SVHN + "train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+        _DataFile(_SVHN + "test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
     ),
 }
 
@@ -230,7 +230,7 @@ _DECODE: dict[str, Callable[[list[Path]], Images]] = {
 }
 
 
-def _fetched(source: _Source) -> Path:
+def _fetched(source: _DataFile) -> Path:
     """Return a file from the cache, fetched first if it is not there; what fails its checksum is not kept."""
     from urllib.error import URLError
     from urllib.request import urlopen

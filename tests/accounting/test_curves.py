@@ -103,7 +103,7 @@ def test_losses_are_a_law_and_have_the_curve(name: str) -> None:
 
 
 def test_a_part_collapsed_to_its_mean_would_understate() -> None:
-    """The twin of `Losses.atoms`: merging the outputs of a part instead of spreading them loses privacy loss."""
+    """The twin of `PairLosses.atoms`: merging the outputs of a part instead of spreading them loses privacy loss."""
     pairs = pair_losses(nz.Laplace(epsilon=4.0))
     assert pairs is not None
     first, second = (np.add.reduceat(mass, np.arange(0, mass.size, 700)) for mass in (pairs[0].first, pairs[0].second))

@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
-from noisette.sgd._angles import Rows, clipped_angle_sums
+from noisette.sgd._angles import WeightedRows, clipped_angle_sums
 from noisette.sgd._lattice import noisy_count
 
 FALSE_ALARM = 1e-6
@@ -162,7 +162,7 @@ def test_an_example_changes_the_angles_of_others_by_nothing(low, outer):
     weights = (1 / np.linalg.norm(whole.reshape(150, -1), axis=1)).astype(np.float32)
 
     def sums(chosen):
-        part = Rows(left[chosen], weights[chosen], None if right is None else right[chosen])
+        part = WeightedRows(left[chosen], weights[chosen], None if right is None else right[chosen])
         return clipped_angle_sums([part], low)[0][:-1]
 
     together = sums(np.arange(150))

@@ -93,7 +93,7 @@ def test_what_needs_delta_or_categories_has_no_law() -> None:
 
 def test_a_variance_that_is_no_quadratic_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has two numbers for a variance; more would be needed for one with a corner, and plan has it."""
-    monkeypatch.setattr(tables._Source, "moments", lambda self, epsilon: np.asarray([0.0, 0.0, 0.0, 0.01]))
+    monkeypatch.setattr(tables._AnyBudget, "moments", lambda self, epsilon: np.asarray([0.0, 0.0, 0.0, 0.01]))
     assert law("laplace", low=0.5, high=4.0, dims=1, most=10) is None
 
 

@@ -15,7 +15,7 @@ from noisette import sgd
 from noisette.accounting import gdp_epsilon
 from noisette.guarantees import PrivacyWarning
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
-from noisette.sgd._angles import Rows, clipped_angle_sums
+from noisette.sgd._angles import WeightedRows, clipped_angle_sums
 from noisette.sgd._lattice import add_exactly
 
 # most steps here are on batches of our own making, so that what comes of them is known
@@ -93,10 +93,10 @@ def test_angles_in_single_precision_are_those_of_the_definition(widths, low):
     lengths = np.linalg.norm(rows, axis=1)
     weights = np.divide(1.0, lengths, out=np.zeros(70), where=lengths > 0).astype(np.float32)
     cut = np.split(rows.astype(np.float32), np.cumsum(widths)[:-1], axis=1)
-    found = np.concatenate(clipped_angle_sums([Rows(np.ascontiguousarray(part), weights) for part in cut], low))
+    found = np.concatenate(clipped_angle_sums([WeightedRows(np.ascontiguousarray(part), weights) for part in cut], low))
     expected = np.maximum(to_spherical(rows)[1], low).sum(0)
     np.testing.assert_allclose(found[:-2], expected[:-1], rtol=0, atol=70 * 3e-6)
-    none = clipped_angle_sums([Rows(np.zeros((0, 5), np.float32), np.zeros(0, np.float32))], low)
+    none = clipped_angle_sums([WeightedRows(np.zeros((0, 5), np.float32), np.zeros(0, np.float32))], low)
     assert [part.tolist() for part in none] == [[0.0] * 5]
 
 
@@ -113,8 +113,10 @@ def test_one_example_whose_angle_is_above_the_limit_is_not_passed_over(angle, ap
     rows = np.concatenate([formed, np.ones((70, 1))], axis=1)
     weights = (1 / np.linalg.norm(rows, axis=1)).astype(np.float32)
     singles = [part.astype(np.float32) for part in (left, right, formed)]
-    front = Rows(singles[0], weights, singles[1]) if apart else Rows(singles[2], weights)
-    found = np.concatenate(clipped_angle_sums([front, Rows(np.ones((70, 1), np.float32), weights)], 0.9 * math.pi))
+    front = WeightedRows(singles[0], weights, singles[1]) if apart else WeightedRows(singles[2], weights)
+    found = np.concatenate(
+        clipped_angle_sums([front, WeightedRows(np.ones((70, 1), np.float32), weights)], 0.9 * math.pi)
+    )
     expected = np.full(6, 70 * 0.9 * math.pi)
     expected[2] += max(angle - 0.9, 0) * math.pi
     np.testing.assert_allclose(found[:-1], expected, rtol=0, atol=2e-5)
@@ -127,7 +129,7 @@ def test_angles_of_outer_products_are_those_of_the_products(widths, low):
     left, right = (rng.normal(size=(50, width)).astype(np.float32) for width in widths)
     formed = np.einsum("ri,rj->rij", left, right).reshape(50, -1)
     weights = (1 / np.linalg.norm(formed, axis=1)).astype(np.float32)
-    apart, whole = Rows(left, weights, right), Rows(formed, weights)
+    apart, whole = WeightedRows(left, weights, right), WeightedRows(formed, weights)
     for seen, expected in zip(clipped_angle_sums([apart], low), clipped_angle_sums([whole], low), strict=True):
         np.testing.assert_allclose(seen, expected, rtol=0, atol=50 * 3e-6)
     np.testing.assert_allclose(apart.last(), whole.last(), rtol=1e-5)
@@ -137,7 +139,7 @@ def test_columns_may_lie_in_another_order():
     rng = np.random.default_rng(1)
     rows, order = rng.normal(size=(50, 21)).astype(np.float32), rng.permutation(21)
     weights = (1 / np.linalg.norm(rows, axis=1)).astype(np.float32)
-    laid, plain = Rows(rows, weights, order=order), Rows(np.ascontiguousarray(rows[:, order]), weights)
+    laid, plain = WeightedRows(rows, weights, order=order), WeightedRows(np.ascontiguousarray(rows[:, order]), weights)
     np.testing.assert_array_equal(clipped_angle_sums([laid], 0.5), clipped_angle_sums([plain], 0.5))
     np.testing.assert_array_equal(laid.last(), plain.last())
 

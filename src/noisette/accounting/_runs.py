@@ -20,7 +20,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 
 @dataclass(frozen=True)
-class Losses:
+class PairLosses:
     """All reports of a pair of inputs in small parts: their chances under both, and the least and largest loss."""
 
     first: FloatArray
@@ -28,14 +28,14 @@ class Losses:
     low: FloatArray
     high: FloatArray
 
-    def swapped(self) -> Losses:
+    def swapped(self) -> PairLosses:
         """Return the same seen from the other input."""
-        return Losses(self.second, self.first, -self.high, -self.low)
+        return PairLosses(self.second, self.first, -self.high, -self.low)
 
-    def below(self, limit: float) -> tuple[Losses, float]:
+    def below(self, limit: float) -> tuple[PairLosses, float]:
         """Return the parts whose losses are at most ``limit``, and the chance of the others under the first input."""
         near = self.high <= limit
-        kept = Losses(self.first[near], self.second[near], self.low[near], self.high[near])
+        kept = PairLosses(self.first[near], self.second[near], self.low[near], self.high[near])
         return kept, float(self.first[~near].sum())
 
     def atoms(self) -> tuple[FloatArray, FloatArray]:
@@ -54,7 +54,7 @@ class Losses:
         return np.concatenate([self.low, self.high])[kept], chances[kept]
 
 
-def pair_losses(mechanism: Mechanism) -> list[Losses] | None:
+def pair_losses(mechanism: Mechanism) -> list[PairLosses] | None:
     """Return the losses of the worst pairs of inputs, or None if the mechanism does not cut up all of its reports.
 
     If the chances found do not add up to one, some report was missed and None is returned: nothing is built on a guess.
@@ -70,7 +70,7 @@ def pair_losses(mechanism: Mechanism) -> list[Losses] | None:
     return found or None
 
 
-def _cut(mechanism: Mechanism, cells: Cells) -> Losses | None:
+def _cut(mechanism: Mechanism, cells: Cells) -> PairLosses | None:
     """Evaluate the log masses at the nodes of the runs, and sum or integrate along them."""
     values = np.stack(
         [[np.asarray(mechanism.log_prob(node, np.asarray(x)[None])) for node in cells.nodes] for x in cells.pair]
@@ -89,7 +89,7 @@ def _cut(mechanism: Mechanism, cells: Cells) -> Losses | None:
     total = first.sum(), second.sum()
     if max(abs(total[0] - 1), abs(total[1] - 1)) > _TOLERANCE:
         return None
-    return Losses(first / total[0], second / total[1], low, high)
+    return PairLosses(first / total[0], second / total[1], low, high)
 
 
 def _polynomials(values: FloatArray, span: FloatArray) -> FloatArray:

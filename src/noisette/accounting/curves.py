@@ -11,7 +11,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.accounting._runs import Losses, pair_losses
+from noisette.accounting._runs import PairLosses, pair_losses
 from noisette.core import EventDeclared, Mechanism, PrivacyEvent, RepeatedEvent
 from noisette.guarantees import Guarantee
 
@@ -160,7 +160,7 @@ def _repeated(split: RepeatedEvent, worst: Curve, dots: int) -> Curve:
     return Curve.through(inner.interval, np.minimum(deltas, worst.delta(grid)))
 
 
-def _integrated(found: list[Losses], stated: Guarantee, worst: Curve, dots: int) -> Curve:
+def _integrated(found: list[PairLosses], stated: Guarantee, worst: Curve, dots: int) -> Curve:
     """Return the largest delta over pairs of inputs, both ways, at each dot."""
     near = [losses.below(_FLOATS) for pair in found for losses in (pair, pair.swapped())]
     if any(missing > _SMALLEST / 2 for _, missing in near):  # else what is added to delta covers it

@@ -13,7 +13,7 @@ from noisette.domains import Categorical
 
 
 @dataclass
-class Rows:
+class DesignRows:
     """Rows of a table for a design: numbers in one pass, each column of text in one beside it."""
 
     path: Path

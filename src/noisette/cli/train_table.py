@@ -13,7 +13,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette.cli._options import parse_column_categories, parse_ranges, split_list
-from noisette.cli._rows import Rows
+from noisette.cli._rows import DesignRows
 from noisette.domains import Categorical, Interval
 
 _PUBLIC = "It must be known beforehand, from what the numbers mean, not read off the data."
@@ -125,7 +125,7 @@ def command(
         )
     trainer: Any = (OneShot if one_shot else Training)(design, goal, epsilon, **options, **given)
     declared = dict(zip(chosen, design.attributes, strict=True)) | {target: goal}
-    source = Rows(file, tuple(chosen), target, declared, header)
+    source = DesignRows(file, tuple(chosen), target, declared, header)
     started = time.monotonic()
     with progress(f"Training on {file.name}") as advance:
 
@@ -193,7 +193,7 @@ def _level(text: str) -> tuple[float, float, float]:
     return low, high, budget
 
 
-def _tested(trainer: Any, model: Any, source: Rows, *, clip: bool) -> dict[str, Any]:
+def _tested(trainer: Any, model: Any, source: DesignRows, *, clip: bool) -> dict[str, Any]:
     """Return errors of a model on a file that is at hand: they are computed without noise."""
     count, squares, total, spread, right = 0, 0.0, 0.0, 0.0, 0
     numeric = isinstance(trainer.target, Interval)

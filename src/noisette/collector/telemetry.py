@@ -11,7 +11,7 @@ from noisette import _service
 log = logging.getLogger("noisette.collector")
 
 
-class Metrics(_service.Metrics):
+class CollectorMetrics(_service.Metrics):
     """Counters of one collector."""
 
     def __init__(self) -> None:

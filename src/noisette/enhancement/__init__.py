@@ -15,7 +15,7 @@ from noisette.core import Estimate
 from noisette.enhancement import averaging, bounds, hdr4me, shrinkage, simplex
 from noisette.enhancement import npmle as nonparametric
 from noisette.enhancement.automatic import automatic
-from noisette.enhancement.problem import Problem, Scale
+from noisette.enhancement.problem import NormalMeans, Scale
 from noisette.enhancement.reconstruction import Reconstruction, expectation_maximization, reconstruct
 from noisette.enhancement.records import by_kind
 from noisette.enhancement.shrinkage import Target
@@ -74,7 +74,7 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
         raise TypeError(f"Method {method!r} takes no option {unknown[0]!r}; its options: {takes}.")
     if estimate.kind == "attributes":
         return by_kind(estimate, bias, lambda part, shift: _by_kind(part, method, shift, options))
-    problem = Problem.of(estimate, bias, scale=chosen.scale)
+    problem = NormalMeans.of(estimate, bias, scale=chosen.scale)
     if chosen.needs_domain and not problem.bounded:
         raise ValueError(f"Method {method!r} needs the domain. Give the Estimate finite low and high, or use 'auto'.")
     if method == "none" and not np.any(bias):
@@ -90,45 +90,45 @@ def _by_kind(part: Estimate, method: str, bias: FloatArray, options: dict[str, A
     return enhance(part, method, bias=bias, **options)
 
 
-def _none(problem: Problem) -> Enhanced:
+def _none(problem: NormalMeans) -> Enhanced:
     slope = np.ones_like(problem.observed)
     return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan)
 
 
-def _box(problem: Problem) -> Enhanced:
+def _box(problem: NormalMeans) -> Enhanced:
     return bounds.box(problem.debiased, problem.std_error)
 
 
-def _uniform_prior(problem: Problem) -> Enhanced:
+def _uniform_prior(problem: NormalMeans) -> Enhanced:
     return bounds.uniform_prior(problem.debiased, problem.std_error)
 
 
 def _hdr4me(rule: Callable[..., Enhanced]) -> Callable[..., Enhanced]:
-    def run(problem: Problem, confidence: float = 0.95) -> Enhanced:
+    def run(problem: NormalMeans, confidence: float = 0.95) -> Enhanced:
         return rule(problem.observed, problem.std_error, bias=problem.bias, confidence=confidence)
 
     return run
 
 
-def _james_stein(problem: Problem, target: Target = "grand-mean") -> Enhanced:
+def _james_stein(problem: NormalMeans, target: Target = "grand-mean") -> Enhanced:
     return problem.about_origin(lambda y, s: shrinkage.james_stein(y, s, target=target))
 
 
-def _sure(problem: Problem) -> Enhanced:
+def _sure(problem: NormalMeans) -> Enhanced:
     return problem.about_origin(shrinkage.sure)
 
 
-def _npmle(problem: Problem) -> Enhanced:
+def _npmle(problem: NormalMeans) -> Enhanced:
     return problem.inside(nonparametric.npmle(problem.debiased, problem.std_error, bounded=problem.bounded))
 
 
-def _bayes(problem: Problem) -> Enhanced:
+def _bayes(problem: NormalMeans) -> Enhanced:
     return problem.inside(
         averaging.bayes(problem.debiased, problem.std_error, origin=problem.origin, bounded=problem.bounded)
     )
 
 
-def _simplex(problem: Problem) -> Enhanced:
+def _simplex(problem: NormalMeans) -> Enhanced:
     _check_frequencies(problem)
     y, s = problem.debiased, problem.std_error
     return problem.each_attribute(
@@ -136,13 +136,13 @@ def _simplex(problem: Problem) -> Enhanced:
     )
 
 
-def _base_cut(problem: Problem, significance: float = 0.05) -> Enhanced:
+def _base_cut(problem: NormalMeans, significance: float = 0.05) -> Enhanced:
     _check_frequencies(problem)
     y, s = problem.debiased, problem.std_error
     return problem.each_attribute(lambda here, *_: simplex.base_cut(y[here], s[here], significance=significance))
 
 
-def _check_frequencies(problem: Problem) -> None:
+def _check_frequencies(problem: NormalMeans) -> None:
     """Refuse quantities that can be negative."""
     low = problem.estimate.low
     if low is not None and np.any(np.asarray(low) != 0):

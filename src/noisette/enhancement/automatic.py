@@ -10,7 +10,7 @@ import numpy as np
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray
 from noisette.enhancement import averaging, bounds, shrinkage
-from noisette.enhancement.problem import Problem
+from noisette.enhancement.problem import NormalMeans
 from noisette.enhancement.simplex import on_simplex, simplex
 from noisette.enhancement.stein import Enhanced, clipped, unbiased_risk
 
@@ -19,7 +19,7 @@ _NOISY = 0.8  # noise, in radii of the domain, from which the domain tells more 
 _WORTHWHILE = 0.01  # of the raw risk: a smaller gain is not worth the chance of a loss
 
 
-def automatic(problem: Problem) -> Enhanced:
+def automatic(problem: NormalMeans) -> Enhanced:
     """Return the enhancement that suits the problem.
 
     With thirty dimensions or more: averaged priors, unless their estimated risk is above that of the flat prior (raw,
@@ -46,24 +46,24 @@ def automatic(problem: Problem) -> Enhanced:
     return replace(_projected(problem), blank_value=best.blank_value, blank_error=best.blank_error)
 
 
-def _average(problem: Problem) -> Enhanced:
+def _average(problem: NormalMeans) -> Enhanced:
     result = averaging.bayes(problem.debiased, problem.std_error, origin=problem.origin, bounded=problem.bounded)
     return replace(problem.inside(result), name="bayes")
 
 
-def _raw(problem: Problem) -> Enhanced:
+def _raw(problem: NormalMeans) -> Enhanced:
     slope = np.ones_like(problem.observed)
     return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan, name="none")
 
 
-def _projected(problem: Problem) -> Enhanced:
+def _projected(problem: NormalMeans) -> Enhanced:
     """Return the raw values, moved into the domain where there is one."""
     if not problem.bounded:
         return _raw(problem)
     return replace(bounds.box(problem.debiased, problem.std_error), name="box")
 
 
-def _few(problem: Problem) -> Enhanced:
+def _few(problem: NormalMeans) -> Enhanced:
     """Return methods whose risk is at most the raw one at every truth, chosen by the noise alone."""
     observed, std_error = problem.debiased, problem.std_error
     if not problem.bounded:
@@ -110,7 +110,7 @@ def _merge(first: BoolArray, inside: FloatArray, outside: FloatArray) -> FloatAr
     return result
 
 
-def _frequencies(problem: Problem) -> Enhanced:
+def _frequencies(problem: NormalMeans) -> Enhanced:
     """Return points of the simplex, worked out on the scale of frequencies: twice as fine as [-1, 1]."""
     observed, std_error = (problem.debiased + 1) / 2, problem.std_error / 2
 

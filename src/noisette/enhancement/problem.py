@@ -18,7 +18,7 @@ _LUCKY_COUNT = 10  # reports: equal ones are luck, not certainty
 
 
 @dataclass(frozen=True)
-class Problem:
+class NormalMeans:
     """Coordinates with a finite, positive standard error, where the domain is [-1, 1].
 
     ``origin`` is the value that shrinkage may take for nothing: the middle of a domain, zero for frequencies and
@@ -48,7 +48,7 @@ class Problem:
         return self.estimate.kind == "frequency"
 
     @classmethod
-    def of(cls, estimate: Estimate, bias: Any, *, scale: Scale = "common") -> Problem:
+    def of(cls, estimate: Estimate, bias: Any, *, scale: Scale = "common") -> NormalMeans:
         """Check an estimate and put it on a scale.
 
         ``"common"`` maps every dimension's domain on [-1, 1], and without a domain the data's reach. ``"thesis"`` does

@@ -105,7 +105,7 @@ def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Int
     """
     sampled = _offer(name, 2)
     samples = sampled is not None and sampled.samples
-    source = _Source(name, 1 if samples else dims)
+    source = _AnyBudget(name, 1 if samples else dims)
     offer = _offer(name, source.dims, domain=domain)
     if offer is None or not source.is_quadratic(math.sqrt(low * high)):
         return None
@@ -157,7 +157,7 @@ def _panel(function: Callable[[float], FloatArray], low: float, high: float, cou
 
 
 @dataclass(frozen=True)
-class _Source:
+class _AnyBudget:
     """A mechanism of the catalogue for a number of dimensions, to be built at any budget."""
 
     name: str

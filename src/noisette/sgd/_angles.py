@@ -45,7 +45,7 @@ _A, _B, _C, _D, _E, _F, _G, _H = (
 
 
 @dataclass(frozen=True)
-class Rows:
+class WeightedRows:
     """Rows of numbers with a weight each; with ``right`` each is the outer product of a row here and a row there.
 
     ``order`` tells where in a row each column lies; as they are, by default.
@@ -155,7 +155,7 @@ _add = compiled(_add_angles, fastmath=True)
 _add_outer = compiled(_add_outer_angles, fastmath=True)
 
 
-def clipped_angle_sums(parts: Sequence[Rows], low: float) -> list[FloatArray]:
+def clipped_angle_sums(parts: Sequence[WeightedRows], low: float) -> list[FloatArray]:
     """Return the sums over rows of the angles, each at least ``low``, at every column of parts that lie side by side.
 
     The last angle of all is left to the caller: it is signed. Weights that make rows of length one keep the squares

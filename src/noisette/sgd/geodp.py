@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
-from noisette.sgd._angles import Rows, clipped_angle_sums
+from noisette.sgd._angles import WeightedRows, clipped_angle_sums
 from noisette.sgd._lattice import add_exactly
 from noisette.sgd._rows import widened
 from noisette.sgd.clipping import Clip, Sums
@@ -107,7 +107,7 @@ class Geo(Perturbation):
             longest = 1.0 if entry.right is None else entry.left.abs().amax(1).double().clamp(min=1.0)
             whole = torch.where(row * whole * longest < _LARGEST, whole, 0.0)
         rows = [
-            Rows(
+            WeightedRows(
                 entry.left.numpy(),
                 (row * whole).float().numpy(),  # angles know no length
                 None if entry.right is None else entry.right.numpy(),

@@ -17,7 +17,7 @@ class Full(OSError):
     """The file has reached the size it may have; nothing was stored."""
 
 
-class Database:
+class PacketDatabase:
     """One connection that threads take in turns; ``path`` may be ``":memory:"`` for simulations.
 
     ``largest`` is the size in bytes that the file may reach. What is deleted is overwritten.

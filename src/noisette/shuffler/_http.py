@@ -22,7 +22,7 @@ from noisette.shuffler.wire import Malformed
 LARGEST_BODY = 4 * 2**20
 
 
-class Metrics(_service.Metrics):
+class PacketMetrics(_service.Metrics):
     """Counters of a service that takes packets."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Metrics(_service.Metrics):
         self.rejected = self.make(Counter, "posts_rejected", "Posts refused.", "reason")
 
 
-def new_app(title: str, metrics: Metrics, log: logging.Logger, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
+def new_app(title: str, metrics: PacketMetrics, log: logging.Logger, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
     """Return an app that logs and counts, tells its health, and turns what goes wrong into answers with a reason."""
     app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Observed, metrics=metrics, log=log)
@@ -75,7 +75,11 @@ def new_app(title: str, metrics: Metrics, log: logging.Logger, lifespan: Callabl
 
 
 async def take(
-    request: Request, clients: Clients, metrics: Metrics, most: int, store: Callable[[str, str, bytes], PostAccepted]
+    request: Request,
+    clients: Clients,
+    metrics: PacketMetrics,
+    most: int,
+    store: Callable[[str, str, bytes], PostAccepted],
 ) -> Response:
     """Check a signed post and store it; the answer comes when it is on the disk."""
     body = await read_body(request, most)

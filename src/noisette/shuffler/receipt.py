@@ -13,7 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from noisette import _validate
-from noisette.shuffler._database import Database
+from noisette.shuffler._database import PacketDatabase
 from noisette.shuffler.layout import PacketLayout
 from noisette.shuffler.sealing import OVERHEAD, CannotOpen, ServerKey
 from noisette.shuffler.store import LARGEST_STORE, PostAccepted
@@ -70,7 +70,7 @@ class Receipt:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, largest: int = LARGEST_STORE) -> None:
-        self._database = Database(path, _SCHEMA, _APPLICATION, largest=largest)
+        self._database = PacketDatabase(path, _SCHEMA, _APPLICATION, largest=largest)
 
     def close(self) -> None:
         """Close the file."""

@@ -11,7 +11,7 @@ from threading import Thread
 from fastapi import FastAPI, Request, Response
 
 from noisette._service import Tls, address, listen, server
-from noisette.shuffler._http import LARGEST_BODY, Metrics, new_app, take
+from noisette.shuffler._http import LARGEST_BODY, PacketMetrics, new_app, take
 from noisette.shuffler.clients import Clients
 from noisette.shuffler.receipt import Receipt
 
@@ -22,7 +22,7 @@ log = logging.getLogger("noisette.receiver")
 
 def create_receiver(receipt: Receipt, shufflers: Clients, *, largest_body: int = LARGEST_BODY) -> FastAPI:
     """Return the service that takes batches from a shuffler which knows a secret of ``shufflers``."""
-    metrics = Metrics()
+    metrics = PacketMetrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

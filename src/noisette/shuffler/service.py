@@ -10,7 +10,7 @@ from prometheus_client import Counter, Gauge
 from starlette.concurrency import run_in_threadpool
 
 from noisette._service import admit_pages
-from noisette.shuffler._http import LARGEST_BODY, Metrics, new_app, take
+from noisette.shuffler._http import LARGEST_BODY, PacketMetrics, new_app, take
 from noisette.shuffler.clients import CLIENT, POST, SIGNATURE, Clients
 from noisette.shuffler.forwarding import Forwarder, log
 from noisette.shuffler.sender import PATH, Http
@@ -29,7 +29,7 @@ def create_app(
 
     ``origins`` are the sites whose web pages may send to it.
     """
-    metrics = Metrics()
+    metrics = PacketMetrics()
     forwarded = metrics.make(Counter, "packets_forwarded", "Packets that the server has acknowledged.")
     failed = metrics.make(Counter, "forwarding_failed", "Times that the server took nothing.")
     stored = metrics.make(Gauge, "packets_stored", "Packets on the disk.", "state")

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
-from noisette.shuffler._database import Database
+from noisette.shuffler._database import PacketDatabase
 from noisette.shuffler.wire import Frame, Round, record_bytes
 
 LARGEST_STORE = 16 * 2**30
@@ -129,7 +129,7 @@ class Shuffler:
             raise ValueError(f"Expected patience={patience!r} >= 0 and finite.")
         self._forward_bytes = _validate.integer(forward_bytes, "forward_bytes", low=1)
         self._clock = clock
-        self._database = Database(path, _SCHEMA, _APPLICATION, largest=largest)
+        self._database = PacketDatabase(path, _SCHEMA, _APPLICATION, largest=largest)
 
     def close(self) -> None:
         """Close the file."""

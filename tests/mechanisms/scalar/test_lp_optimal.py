@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 import noisette as nz
 from noisette.mechanisms.scalar import _lp_cache, _lp_shapes, _lp_solve
-from noisette.mechanisms.scalar._lp_table import POSITIONS, Table
+from noisette.mechanisms.scalar._lp_table import POSITIONS, WindowTable
 
 DOMAINS = (nz.Interval(), nz.Interval(0, 100), nz.Interval(5, 5.1), nz.Interval(-1e9, 1e9), nz.Interval(1e6, 1e6 + 1))
 SOLVED = (1.0, 2.0, 4.0, 6.0)  # budgets in the programme's range, each solved once for all tests
@@ -256,7 +256,7 @@ def test_variance_falls_with_the_budget() -> None:
     assert np.all(np.diff([worst_variance(nz.LpOptimal(e)) for e in budgets]) <= 0)
 
 
-def law(table: Table, place: int) -> list[Fraction]:
+def law(table: WindowTable, place: int) -> list[Fraction]:
     """Return the exact chance of every output when the window is at ``place``."""
     chance = Fraction(table.p_window)
     masses, start = [], 0
@@ -458,7 +458,7 @@ class Solver:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, epsilon: float, outputs: np.ndarray) -> _lp_solve.Solution:
+    def __call__(self, epsilon: float, outputs: np.ndarray) -> _lp_solve.MassSolution:
         self.calls += 1
         coarse = _lp_solve.solve(epsilon, outputs[::10])
         masses = np.zeros(outputs.size)
@@ -472,7 +472,7 @@ def solver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Solver:
     solve = _lp_solve.solve
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path / "cache"))
 
-    def once(epsilon: float, outputs: np.ndarray) -> _lp_solve.Solution:
+    def once(epsilon: float, outputs: np.ndarray) -> _lp_solve.MassSolution:
         monkeypatch.setattr(_lp_solve, "solve", solve)
         try:
             return counter(epsilon, outputs)
@@ -483,7 +483,7 @@ def solver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Solver:
     return counter
 
 
-def same(first: Table, second: Table) -> bool:
+def same(first: WindowTable, second: WindowTable) -> bool:
     return np.array_equal(first.counts, second.counts) and first.p_window == second.p_window
 
 

@@ -17,7 +17,7 @@ from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise, build_
 FALSE_ALARM = 1e-6
 
 
-def parts_of(table: _normal.Table) -> dict[int, Fraction]:
+def parts_of(table: _normal.AliasTable) -> dict[int, Fraction]:
     """Return the probability of each part that the alias table gives."""
     capacity = Fraction(1, len(table.alias))
     masses: dict[int, Fraction] = {}

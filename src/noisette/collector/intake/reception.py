@@ -22,7 +22,7 @@ from noisette._service import SMALL, off_loop, read_body
 from noisette.collector.intake import reading as intake
 from noisette.collector.intake.reading import outside
 from noisette.collector.storage.store import Accepted, Refusal, Refused, Store
-from noisette.collector.telemetry import Metrics
+from noisette.collector.telemetry import CollectorMetrics
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
 
@@ -44,7 +44,7 @@ class Reception:
         admit: Callable[[Request], None],
         verify: Callable[[Sequence[Batch]], None],
         writer: Writer,
-        metrics: Metrics,
+        metrics: CollectorMetrics,
         largest_body: int,
     ) -> None:
         self._find, self._admit, self._verify, self._writer = find, admit, verify, writer

@@ -17,7 +17,7 @@ from noisette._terminal import to_json
 from noisette.accounting import shuffled as amplified
 from noisette.collector.intake.reception import Writer
 from noisette.collector.storage.store import Accepted, Refusal, Refused
-from noisette.collector.telemetry import Metrics
+from noisette.collector.telemetry import CollectorMetrics
 from noisette.guarantees import Guarantee
 from noisette.shuffler.clients import Clients, Forged
 from noisette.shuffler.receiver import PATH
@@ -83,7 +83,7 @@ def add_shuffled(
     readers: Any,
     read: Callable[[Campaign, bytes], tuple[Batch, ...]],
     writer: Writer,
-    metrics: Metrics,
+    metrics: CollectorMetrics,
     largest_body: int,
 ) -> None:
     """Add the door for the shuffler, and the statement of what it gains."""

@@ -25,7 +25,7 @@ from noisette.collector.results.estimates import Query, estimates
 from noisette.collector.storage.database import DatabaseFailure
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
-from noisette.collector.telemetry import Metrics, log
+from noisette.collector.telemetry import CollectorMetrics, log
 from noisette.collector.web.access import Keys, RateLimit
 from noisette.collector.web.pages import add_pages
 from noisette.collector.web.planpage import HEADERS, plan_page
@@ -55,7 +55,7 @@ class Service:
     store: Store
     keys: Keys
     limit: RateLimit | None
-    metrics: Metrics
+    metrics: CollectorMetrics
     shapes: Shapes
     sealed: bool
 
@@ -125,7 +125,7 @@ def create_app(
     if keys.enrolment is None and any(one.tokens == "blind" for one in known.values()):
         raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
     limit = None if rate is None else RateLimit(rate)
-    service = Service(known, store, keys, limit, Metrics(), Shapes(), shuffled is not None)
+    service = Service(known, store, keys, limit, CollectorMetrics(), Shapes(), shuffled is not None)
     writer, tracker = Writer(store), Tracker(store, known.values())
 
     @asynccontextmanager
@@ -234,7 +234,7 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
         return Response(content, media_type=exports.FORMATS[shape], headers=headers)
 
 
-def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
+def _handle_errors(app: FastAPI, metrics: CollectorMetrics) -> None:
     """Turn what goes wrong into answers with a reason, and count it."""
 
     @app.exception_handler(Problem)

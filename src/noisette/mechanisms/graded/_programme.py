@@ -26,7 +26,7 @@ _USED = 1e-9  # a chance that is not rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class ChannelSolution:
     """Chances by point (row) and output (column), their objective, and what no channel with these outputs is below."""
 
     outputs: FloatArray
@@ -37,7 +37,7 @@ class Solution:
 
 def solve(
     points: FloatArray, levels: IntArray, matrix: FloatArray, outputs: FloatArray, weights: FloatArray | None
-) -> Solution:
+) -> ChannelSolution:
     """Solve the programme; ``weights`` of the points make it minimise their average variance, not the largest."""
     from scipy.optimize import linprog
     from scipy.sparse import bmat, csr_array, identity, kron
@@ -79,10 +79,10 @@ def solve(
     chances /= chances.sum(axis=1, keepdims=True)
     excess = np.maximum((rows @ found.x).reshape(variables, count), 0.0)
     bound = float(gain @ found.x) - _repair(excess, size)
-    return Solution(outputs, chances, objective(chances, points, outputs, weights), bound * unit**2)
+    return ChannelSolution(outputs, chances, objective(chances, points, outputs, weights), bound * unit**2)
 
 
-def best(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> Solution:
+def best(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> ChannelSolution:
     """Solve for outputs of our choice: a coarse grid, then finer ones about the outputs in use while that is quick."""
     apart = points[:, None] != points
     least = float(matrix[np.ix_(levels, levels)][apart].min())

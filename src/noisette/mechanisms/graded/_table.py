@@ -21,7 +21,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class CountTable:
     """Outputs on [-1, 1]'s scale and, for each point (row), how many of 2^53 draws give each of them (column).
 
     No channel with these outputs, before they were rounded, has an objective below ``bound``.
@@ -35,7 +35,7 @@ class Table:
     @classmethod
     def build(
         cls, outputs: FloatArray, chances: FloatArray, levels: IntArray, matrix: FloatArray, bound: float
-    ) -> Table:
+    ) -> CountTable:
         """Round chances that keep the matrix nearly to integers that keep it exactly.
 
         A small share of one law for all points is mixed in, the smallest that leaves room for rounding; the outputs
@@ -84,7 +84,7 @@ class Table:
         return np.asarray(first + share[..., None] * (second - first))
 
 
-def solved(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> Table:
+def solved(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> CountTable:
     """Return the table of the programme on [-1, 1], from the cache if it was solved before."""
     from noisette.mechanisms.graded import _programme
     from noisette.mechanisms.scalar import _lp_cache
@@ -95,10 +95,10 @@ def solved(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: Fl
         bound, count = float(stored[0]), (stored.size - 1) // (1 + points.size)
         if stored.size == 1 + count * (1 + points.size):
             outputs, chances = stored[1 : 1 + count], stored[1 + count :].reshape(points.size, count)
-            return Table.build(outputs, chances, levels, matrix, bound)
+            return CountTable.build(outputs, chances, levels, matrix, bound)
     found = _programme.best(points, levels, matrix, weights)
     _lp_cache.store(key, np.concatenate([[found.bound], found.outputs, found.chances.reshape(-1)]))
-    return Table.build(found.outputs, found.chances, levels, matrix, found.bound)
+    return CountTable.build(found.outputs, found.chances, levels, matrix, found.bound)
 
 
 def is_stored(points: FloatArray, levels: IntArray, matrix: FloatArray, weights: FloatArray | None) -> bool:

@@ -20,7 +20,7 @@ from noisette.guarantees import Guarantee
 from noisette.mechanisms._base import BaseMechanism, Points, admit, blocks
 from noisette.mechanisms.graded import _levels, _table
 from noisette.mechanisms.graded._levels import Levels, Matrix
-from noisette.mechanisms.graded._table import Table
+from noisette.mechanisms.graded._table import CountTable
 
 RULES: dict[str, Callable[[float, float], float]] = {"min": min, "max": max, "mean": lambda a, b: (a + b) / 2}
 _LEAST, _LARGEST = 0.01, 20.0
@@ -184,7 +184,7 @@ class OptimalGraded(BaseMechanism):
         return points, self._owners, np.minimum(np.asarray(self.asked), _LARGEST), weights
 
     @cached_property
-    def _solved(self) -> Table:
+    def _solved(self) -> CountTable:
         return _table.solved(*self._programme)
 
     @property

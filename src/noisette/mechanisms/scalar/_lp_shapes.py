@@ -10,7 +10,7 @@ import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.mechanisms._search import golden_section
-from noisette.mechanisms.scalar._lp_table import Table
+from noisette.mechanisms.scalar._lp_table import WindowTable
 
 PROGRAMME_ABOVE = 0.75  # up to it `exponential` solves the programme
 PROGRAMME_BELOW = 8.0  # here `sine` is 0.1 % above the programme (0.4 % at 6), which grows with the budget
@@ -23,7 +23,7 @@ _WINDOW_CELLS = 24  # outputs in the narrowest window of the sine table
 
 
 @lru_cache(maxsize=64)
-def table(epsilon: float) -> Table:
+def table(epsilon: float) -> WindowTable:
     """Return the table that spends at most ``epsilon``."""
     if epsilon <= PROGRAMME_ABOVE:
         return exponential(epsilon)
@@ -32,7 +32,7 @@ def table(epsilon: float) -> Table:
     return sine(min(epsilon, LARGEST))
 
 
-def exponential(epsilon: float) -> Table:
+def exponential(epsilon: float) -> WindowTable:
     """Return the optimum for small budgets: outputs +-exp(s)/sinh(T), s uniform on [-T, T], T = tanh(epsilon/2).
 
     The window holds half of all positions. At equal variance for every x the edges a, b of its window have
@@ -47,7 +47,7 @@ def exponential(epsilon: float) -> Table:
     return _fit(epsilon, codes, masses, 0.5)
 
 
-def programme(epsilon: float) -> Table:
+def programme(epsilon: float) -> WindowTable:
     """Return the solution of the linear programme, from the cache if it was solved before."""
     from noisette.mechanisms.scalar import _lp_cache, _lp_solve  # only here, to keep `import noisette` quick
 
@@ -62,10 +62,10 @@ def programme(epsilon: float) -> Table:
     total = 2 * float(masses.sum())
     share = (1 - total) / (math.expm1(epsilon) * total)
     # a millionth of room, so that the ends of the interval stay within reach after rounding to integers
-    return Table.build(epsilon, step * (1 + 2.0**-20), codes, masses, share)
+    return WindowTable.build(epsilon, step * (1 + 2.0**-20), codes, masses, share)
 
 
-def sine(epsilon: float) -> Table:
+def sine(epsilon: float) -> WindowTable:
     """Return the table of outputs a sin(k u), u uniform: the smooth mechanism of equal variance for every x.
 
     For every u the window from u to u + w has edges a sin(k u) and a sin(k (u + w)) that add up to twice its mean if
@@ -103,9 +103,9 @@ def _sine_angle(epsilon: float) -> float:
     return golden_section(lambda angle: _sine(angle, epsilon)[0], 0.7 * high, high)
 
 
-def _fit(epsilon: float, codes: IntArray, masses: FloatArray, share: float) -> Table:
+def _fit(epsilon: float, codes: IntArray, masses: FloatArray, share: float) -> WindowTable:
     """Return the table whose step lets the mean reach the ends of [-1, 1], and no farther."""
-    draft = Table.build(epsilon, 1.0, codes, masses, share)
+    draft = WindowTable.build(epsilon, 1.0, codes, masses, share)
     return replace(draft, step=_round_up(1 / draft.reach))
 
 

@@ -33,7 +33,7 @@ class Cuts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Response:
+class WindowResponse:
     """What the best windows make of given masses: the worst variance, and the windows that decide it."""
 
     worst: float
@@ -43,7 +43,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Solution:
+class MassSolution:
     """Masses of the outputs y >= 0 (those of -y are equal), their worst variance, and the programme's lower bound."""
 
     masses: FloatArray
@@ -51,7 +51,7 @@ class Solution:
     bound: float
 
 
-def solve(epsilon: float, outputs: FloatArray, *, gap: float = 1e-6) -> Solution:
+def solve(epsilon: float, outputs: FloatArray, *, gap: float = 1e-6) -> MassSolution:
     """Return masses on ``outputs`` (0, h, 2h, ...) whose worst variance is within ``gap`` of the programme's optimum.
 
     Kelley's cutting planes; each round also cuts halfway to the best masses so far, which saves most of the rounds.
@@ -88,13 +88,13 @@ def solve(epsilon: float, outputs: FloatArray, *, gap: float = 1e-6) -> Solution
             if response.worst < worst:
                 best, worst = trial, response.worst
         if worst - bound <= gap * bound:
-            return Solution(best, worst, bound)
+            return MassSolution(best, worst, bound)
         near = result.slack[:-2] <= np.quantile(result.slack[:-2], 0.6)
         cuts = _stack([Cuts(*(part[near] for part in cuts)), *added])
     raise RuntimeError(f"The linear programme at epsilon={epsilon} did not converge: gap {worst / bound - 1:.1e}.")
 
 
-def respond(outputs: FloatArray, masses: FloatArray, ratio: float) -> Response:
+def respond(outputs: FloatArray, masses: FloatArray, ratio: float) -> WindowResponse:
     """Return the worst variance over [0, 1] for these masses, each input taking its best window."""
     used = masses > 0
     atoms = np.concatenate([-outputs[used][::-1], outputs[used]])
@@ -122,7 +122,7 @@ def respond(outputs: FloatArray, masses: FloatArray, ratio: float) -> Response:
     reached = means[-1] >= 1 - 1e-12
     worst = float(variance[means[:-1] <= 1].max()) if reached else math.inf
     last = atoms[min(int(np.searchsorted(ends, top, side="right")) - 1, atoms.size - 1)]
-    return Response(worst, left, right, float(last))
+    return WindowResponse(worst, left, right, float(last))
 
 
 def window_cuts(outputs: FloatArray, left: FloatArray, right: FloatArray, ratio: float) -> Cuts:

@@ -25,7 +25,7 @@ POSITIONS = 1 << 48
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class WindowTable:
     """Outputs ``codes`` in rising order, symmetric about zero, each with its number of positions."""
 
     step: float
@@ -35,7 +35,7 @@ class Table:
     p_window: float
 
     @classmethod
-    def build(cls, epsilon: float, step: float, codes: IntArray, masses: FloatArray, share: float) -> Table:
+    def build(cls, epsilon: float, step: float, codes: IntArray, masses: FloatArray, share: float) -> WindowTable:
         """Return the table of outputs ``codes`` >= 0, of masses that need not sum to 1, and of their mirror images.
 
         ``share`` is the part of all positions that the window holds; the chance of the window is the largest that

@@ -16,7 +16,7 @@ from noisette.core import Capabilities, Moments, Readout
 from noisette.domains import Interval
 from noisette.mechanisms._base import Lattice, Points, TableMechanism, check_step, power_of_two
 from noisette.mechanisms.scalar import _lp_shapes
-from noisette.mechanisms.scalar._lp_table import Table
+from noisette.mechanisms.scalar._lp_table import WindowTable
 from noisette.mechanisms.scalar._window import Window, bounded_readout
 from noisette.mechanisms.scalar.piecewise import PiecewiseOptimal, log_worst_variance, optimal_log_t
 
@@ -46,7 +46,7 @@ class Rungs(Lattice):
 class Outputs:
     """The table of positions that outputs own, and the outputs on the domain."""
 
-    table: Table
+    table: WindowTable
     rungs: Rungs
 
     @property
@@ -114,7 +114,7 @@ class LpOptimal(TableMechanism):
         return _lp_shapes.PROGRAMME_ABOVE < self.epsilon <= _lp_shapes.PROGRAMME_BELOW
 
     @cached_property
-    def _table(self) -> Table:
+    def _table(self) -> WindowTable:
         return _lp_shapes.table(min(self.epsilon, _lp_shapes.LARGEST))
 
     @cached_property
@@ -181,7 +181,7 @@ class LpOptimal(TableMechanism):
         return inputs, self._rungs.value(codes[some])
 
     def dissect(self) -> Iterator[Cells]:
-        """Return all outputs, for the few pairs of inputs among which the worst one is: see `Table.farthest`."""
+        """Return all outputs, for the few pairs of inputs among which the worst one is: see `WindowTable.farthest`."""
         if self._wide is not None:
             yield from self._wide.dissect()
             return

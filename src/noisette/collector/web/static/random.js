@@ -137,7 +137,7 @@ const expMinus = (times, rate, precision) => { // exp(-times rate), times 2^prec
 };
 
 /** A real number uniform on [0, 1): its first 53 bits, and as many more as a decision needs. */
-class Bits {
+class RandomBits {
   constructor(words, uniform) {
     [this.words, this.digits, this.count] = [words, BigInt(uniform * 2 ** 53), 53n];
   }
@@ -187,7 +187,7 @@ function geometric(words, rate, count) {
     if (low !== high) unsure.push(at);
     return low;
   });
-  for (const at of unsure) found[at] = new Bits(words, uniforms[at]).geometric(rate);
+  for (const at of unsure) found[at] = new RandomBits(words, uniforms[at]).geometric(rate);
   return found;
 }
 
@@ -200,7 +200,7 @@ function splitGeometric(words, rate, count) { // high and low bits apart, which 
     const uniforms = words.uniforms(pending.length);
     const kept = low.map((k, i) => {
       const chance = Math.exp(-(k * rate)), exact = precision => expMinus(BigInt(k), rate, precision);
-      return near(uniforms[i], chance) ? new Bits(words, uniforms[i]).below(exact) : uniforms[i] < chance;
+      return near(uniforms[i], chance) ? new RandomBits(words, uniforms[i]).below(exact) : uniforms[i] < chance;
     });
     pending.forEach((at, i) => { if (kept[i]) found[at] += low[i]; });
     pending = pending.filter((_, i) => !kept[i]);
@@ -215,7 +215,7 @@ export function discreteLaplace(words, rate, count) {
   return uniforms.map((uniform, at) => {
     let sign = uniform < zero ? 0 : uniform < half ? 1 : -1;
     if (near(uniform, zero) || near(uniform, half)) {
-      const bits = new Bits(words, uniform), exact = tanhHalf(rate);
+      const bits = new RandomBits(words, uniform), exact = tanhHalf(rate);
       const middle = precision => ((1n << precision) + exact(precision)) >> 1n;
       sign = bits.below(exact) ? 0 : bits.below(middle) ? 1 : -1;
     }

@@ -31,7 +31,7 @@ Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Table:
+class AliasTable:
     """Alias table: column c is its own part below ``thresholds[c]``, else part ``alias[c]``."""
 
     thresholds: tuple[int, ...]  # of 2^(256 - 9)
@@ -65,7 +65,7 @@ def _words(rng: np.random.Generator, size: int) -> Words:
 
 
 @lru_cache(maxsize=1)
-def build_table() -> Table:
+def build_table() -> AliasTable:
     """Return the alias table of the strips' rectangles, their wedges and the tail."""
     import mpmath
 
@@ -80,7 +80,7 @@ def build_table() -> Table:
     return _alias(masses + [0] * (_COLUMNS - len(masses)))
 
 
-def _alias(masses: list[int]) -> Table:
+def _alias(masses: list[int]) -> AliasTable:
     """Fill equal columns with two parts each, exactly (Walker 1977)."""
     capacity = sum(masses) // len(masses)
     rest, alias = list(masses), list(range(len(masses)))
@@ -94,10 +94,10 @@ def _alias(masses: list[int]) -> Table:
         if rest[donor] < capacity:
             small.append(large.pop())
     shown = [threshold >> (capacity.bit_length() - 1 - _SHOWN) for threshold in thresholds]
-    return Table(tuple(thresholds), np.asarray(alias, dtype=np.int64), np.asarray(shown, dtype=np.int64))
+    return AliasTable(tuple(thresholds), np.asarray(alias, dtype=np.int64), np.asarray(shown, dtype=np.int64))
 
 
-def _settle(rng: np.random.Generator, table: Table, word: int, part: int, first: int, second: int) -> int:
+def _settle(rng: np.random.Generator, table: AliasTable, word: int, part: int, first: int, second: int) -> int:
     """Return the cell of a draw that the quick path left open: which part, which point of a wedge, or the tail.
 
     ``part`` is 512 where the threshold is a tie. A wedge comes with the words it was tried with, or with zeros.
