@@ -17,7 +17,7 @@ from noisette.core import Moments, Readout, Tail, Tally
 from noisette.guarantees import Guarantee
 from noisette.mechanisms.graded import _table
 from noisette.mechanisms.graded._levels import Levels, Matrix, sorted_levels
-from noisette.mechanisms.graded._table import Table
+from noisette.mechanisms.graded._table import CountTable
 from noisette.mechanisms.graded.laplace import GradedLaplace
 from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.mechanisms.graded.optimal import OptimalGraded
@@ -79,7 +79,7 @@ class ChosenLevelOptimal:
         return np.tile(_POINTS, size), np.repeat(np.arange(size), _POINTS.size)
 
     @cached_property
-    def _solved(self) -> Table:
+    def _solved(self) -> CountTable:
         points, levels = self._rows
         return _table.solved(points, levels, np.asarray(self.matrix), np.full(points.size, 1 / points.size))
 
