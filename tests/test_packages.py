@@ -46,21 +46,35 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("pattern", "extras"), [("*.whl", "[collector,plot]"), ("*.tar.gz", "")])
-def test_an_empty_environment_is_enough(built: Path, pattern: str, extras: str, tmp_path: Path) -> None:
-    [package] = built.glob(pattern)
+def test_an_empty_environment_is_enough(built: Path, tmp_path: Path) -> None:
+    """The wheel alone, then with the extras of the demo, then the sdist in its place."""
+    ([wheel], [sdist]) = built.glob("*.whl"), built.glob("*.tar.gz")
     _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    _run(*pip, "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt", f"{package}{extras}", cwd=tmp_path)
-    assert str(tmp_path) in _run(python, "-c", "import noisette; print(noisette.__file__)", cwd=tmp_path)
+    install = (*pip, "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt")
     examples = _examples((ROOT / "README.md").read_text(encoding="utf-8"))
-    _run(python, "-c", PROGRAM, input=examples, cwd=tmp_path)
-    assert "laplace" in _run(python.with_name("noisette"), "mechanisms", cwd=tmp_path)
-    if extras:
+
+    def works() -> None:
+        assert str(tmp_path) in _run(python, "-c", "import noisette; print(noisette.__file__)", cwd=tmp_path)
+        _run(python, "-c", PROGRAM, input=examples, cwd=tmp_path)
+        assert "laplace" in _run(python.with_name("noisette"), "mechanisms", cwd=tmp_path)
+
+    def shows() -> None:
         told = _run(python.with_name("noisette"), "demo", "--users", 1000, "--json", cwd=tmp_path)
         assert json.loads(told)["accepted"] == 1000
-        assert (tmp_path / "noisette-demo.html").stat().st_size > 10_000
+        shown = tmp_path / "noisette-demo.html"
+        assert shown.stat().st_size > 10_000
+        shown.unlink()
+
+    _run(*install, wheel, cwd=tmp_path)
+    works()
+    _run(*install, f"{wheel}[collector,plot]", cwd=tmp_path)
+    shows()
+    _run(*pip, "uninstall", "--quiet", "--yes", "noisette", cwd=tmp_path)
+    _run(*install, sdist, cwd=tmp_path)
+    works()
+    shows()
 
 
 def test_the_wheel_has_what_the_package_reads(built: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import shutil
 import subprocess
 from decimal import Decimal
 from importlib.resources import as_file, files
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attacks.web_tables import FINE, KINDS, UNIT, Page, honest, mutated, refused, shown, spent
+from tests.attacks.web_tables import FINE, KINDS, NODE, UNIT, Page, honest, mutated, refused, shown, spent
 
 import noisette as nz
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("node") is None, reason="node, in which the scripts run, is not installed"),
+    pytest.mark.skipif(NODE is None, reason="node, in which the scripts run, is not installed"),
 ]
 
 CHECK = """import { check } from "./noisette.js";
@@ -296,7 +295,7 @@ def test_a_campaign_by_the_name_of_something_else(page: Page, name: str) -> None
         shows.append(shown(table, [{"name": "x", "range": [low, high]}], 0.1) | {"id": name, "answers": "fresh"})
     (page.folder / "device.js").write_text(DEVICE, encoding="utf-8")
     done = subprocess.run(
-        ["node", str(page.folder / "device.js")],
+        [str(NODE), str(page.folder / "device.js")],
         input="\n".join(map(json.dumps, [*shows, shows[0]])),
         capture_output=True,
         text=True,

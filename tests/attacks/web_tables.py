@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ import noisette as nz
 from noisette.domains import Attributes, Categorical, Interval
 from noisette.mechanisms.vector.attributes import SampledAttributes
 
+# node, in which the scripts of the page run: this machine's, or the one that Playwright brings
+_PLAYWRIGHT = find_spec("playwright")
+NODE = shutil.which("node") or (
+    shutil.which(Path(_PLAYWRIGHT.origin).parent / "driver" / "node") if _PLAYWRIGHT and _PLAYWRIGHT.origin else None
+)
 UNIT, FINE = 2**53, 2**61
 KINDS = (
     "two-point",
@@ -498,7 +504,7 @@ class Page:
         source = self.folder / "probe.js"
         source.write_text(script + _REVIVE, encoding="utf-8")
         told = "\n".join(map(json.dumps, things))
-        command = ["node", str(source)]
+        command = [str(NODE), str(source)]
         done = subprocess.run(command, input=told, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
