@@ -550,7 +550,7 @@ class Copy:
     def noticed(self, change: Change, area: str) -> str | None:
         """Return the test that fails under a change, or None; tests of other folders run if none nearer executes it."""
         near, folder, others = tests_of(change.path, area)
-        if change.at_import and DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
+        if DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
             return by
         near = [test for test in near if test != DEFAULTS]
         if self.bare:

@@ -1,8 +1,9 @@
 """Defaults and named numbers are promises: what exported functions and classes do when they are not told otherwise.
 
-So are limits, slacks and tolerances, the capital names of a module, on which bounds rest. One that changes changes what
-people run, so it is changed in the table too: python tests/test_defaults.py writes it anew. Names that are not there
-any more, or not yet, are left alone.
+So are limits, slacks and tolerances, on which bounds rest: the capital names of a module, and which way each function
+rounds, e.g. ``1 + 2.0**-40``. One that changes changes what people run and shows in few results, so it is changed
+in the table too: python tests/test_defaults.py writes it anew. Names that are not there any more, or not yet, are left
+alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,17 @@ def exported() -> set[str]:
         path.read_text(encoding="utf-8") for path in SOURCE.rglob("__init__.py*") if path.suffix in (".py", ".pyi")
     ]
     return {name for text in texts for name in re.findall(r"\b[A-Za-z]\w+", text)}
+
+
+def slacks(node: ast.AST) -> str:
+    """Return the sums and products with a tiny number that a function or a class has, in their order."""
+
+    def is_tiny(one: ast.expr) -> bool:
+        power = isinstance(one, ast.BinOp) and isinstance(one.op, ast.Pow) and isinstance(one.right, ast.UnaryOp)
+        return power or (isinstance(one, ast.Constant) and isinstance(one.value, float) and 0 < one.value < 1e-5)
+
+    sums = (part for part in ast.walk(node) if isinstance(part, ast.BinOp) and not isinstance(part.op, ast.Pow))
+    return "; ".join(ast.unparse(part) for part in sums if is_tiny(part.left) or is_tiny(part.right))
 
 
 def defaults() -> dict[str, str]:
@@ -49,6 +61,8 @@ def defaults() -> dict[str, str]:
                 numbers = [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
                 if names.isupper() and any(isinstance(part.value, int | float) for part in numbers):
                     found[f"{path.relative_to(SOURCE).as_posix()}: {names}"].add(ast.unparse(node.value))
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (rounded := slacks(node)):
+                found[f"{path.relative_to(SOURCE).as_posix()}: {node.name} rounds"].add(rounded)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in shown:
                 function(node)
             elif isinstance(node, ast.ClassDef) and node.name in shown:
@@ -73,6 +87,8 @@ def test_a_switched_default_would_show() -> None:
     """The twin: defaults of every kind are in the table, and the slack of a bound."""
     promised = json.loads(TABLE.read_text(encoding="utf-8"))
     assert promised["auditing/claims.py: _SUMMED"] == "1e-06"
+    assert slacks(ast.parse("def f(x): return x * (1 + 2.0**-40)")) == "1 + 2.0 ** (-40)"
+    assert slacks(ast.parse("def f(x): return x * (1 - 1e-9) + y")) == "1 - 1e-09"
     kinds = {type(ast.literal_eval(value)) for name, value in promised.items() if ": " not in name}
     assert {bool, int, float, str, type(None)} <= kinds
 
