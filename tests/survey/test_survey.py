@@ -624,3 +624,63 @@ def test_surveys_are_kept_in_files(survey: nz.Survey, every: nz.Survey, tmp_path
 def test_a_wrong_survey_is_named(make: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         make()
+
+
+# --- one section drawn for each person
+
+
+def test_where_it_is_better_each_person_answers_one_section(tmp_path: Path) -> None:
+    asked = [nz.Number("age", 0, 100), nz.Choice("diet", ["none", "vegan"]), nz.Vector("week", 2, 0, 24)]
+    survey = nz.Survey(asked, epsilon=1.0, groups={"region": ["north", "south"]})
+    assert survey.draw == (2, 1)
+    assert survey.guarantee.epsilon <= 1.0
+    assert all(one.mechanism.guarantee.epsilon > 0.99 for one in survey.sections)
+    rng = np.random.default_rng(3)
+    people = {
+        "age": rng.uniform(0, 100, 30_000),
+        "diet": rng.choice(["none", "vegan"], 30_000, p=[0.7, 0.3]),
+        "week": rng.uniform(0, 12, (30_000, 2)),
+        "region": rng.choice(["north", "south"], 30_000),
+    }
+    reports = survey.privatize(people, rng=5)
+    drawn = int((reports.rows["drawn"] == 0).sum())
+    assert abs(drawn - 20_000) < -ndtri(FALSE_ALARM / 2) * np.sqrt(30_000 * 2 / 9)
+    reports.save(tmp_path / "r.parquet")
+    assert SurveyReports.read(tmp_path / "r.parquet") == reports
+    results = survey.estimate(tmp_path / "r.parquet")
+    limit = -ndtri(FALSE_ALARM / 8)
+    assert abs(results["age"].mean - people["age"].mean()) < limit * results["age"].std_error
+    assert abs(results["diet"].shares["none"] - 0.7) < limit * results["diet"].std_error["none"]
+    assert np.all(np.abs(results["week"].mean - 6) < limit * results["week"].std_error)
+    told = [survey.written(row) for row in reports.rows[:50]]
+    assert np.array_equal(survey.decode(told), reports.rows[:50])
+    assert nz.Survey.from_spec(json.loads(json.dumps(survey.spec()))) == survey
+    predicted = dict(zip(survey.quantities, survey.predict(30_000), strict=True))
+    for name in ("age", "week[0]"):
+        seen = results.table()
+        seen = seen[(seen["group"] == "all") & (seen["question"] == name.partition("[")[0])]["std_error"].iloc[0]
+        assert seen == pytest.approx(predicted[name], rel=0.2)
+
+
+@pytest.mark.parametrize("bad", [[2, [0.0, 0.0]], [-1, 0], [True, 0], 0, [0], ["0", 0]])
+def test_reports_on_a_section_that_there_is_none_of_are_refused(bad: Any) -> None:
+    survey = nz.Survey([nz.Number("age", 0, 100), nz.Vector("week", 2, 0, 24)], epsilon=1.0)
+    assert survey.draw == (1, 1)
+    with pytest.raises(ValueError, match=r"number of a section below 2"):
+        survey.decode([bad])
+    rows = survey.privatize({"age": [3.0] * 50, "week": [[1.0, 2.0]] * 50}, rng=3).rows
+    wrong = rows.copy()
+    wrong["part1"][rows["drawn"] == 0] = 1
+    for refuse in (survey.check, survey.layout.tally):
+        with pytest.raises(ValueError, match="zeros for the others"):
+            refuse(wrong)
+    wrong = rows.copy()
+    wrong["drawn"] = 2
+    for refuse in (survey.check, survey.layout.tally):
+        with pytest.raises(ValueError, match="one of 2 sections"):
+            refuse(wrong)
+
+
+def test_a_large_budget_is_split() -> None:
+    survey = nz.Survey([nz.Number("age", 0, 100), nz.Vector("week", 2, 0, 24)], epsilon=20.0)
+    assert survey.draw == ()

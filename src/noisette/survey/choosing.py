@@ -16,8 +16,9 @@ from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import Plan, combine, compare, plan
 from noisette.prediction.planning import Candidate
+from noisette.survey.items import Direct, Item
 from noisette.survey.questions import Graded, Question
-from noisette.survey.sections import Section, domain_of, flat, grouped
+from noisette.survey.sections import Section, Together, domain_of, flat, grouped
 from noisette.survey.sums import BINS, edges_of
 
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
@@ -43,44 +44,78 @@ class Allowance:
 
 
 def choose(
-    questions: Sequence[Question],
+    items: Sequence[Item],
     budget: Allowance,
     asked: str | Mapping[str, str],
     report: int | None,
     breakdown: Sequence[str],
-) -> tuple[Section, ...]:
+) -> Together:
     """Return the sections of a survey with their mechanisms.
 
-    Each section gets the share of the budget that its questions are of all. ``asked`` is "auto", one name for all
-    questions that it fits, or a name for each question; ``breakdown`` names choices that others are broken down by,
-    which must be reported together with them.
+    Where there are several, a person answers all of them, each with the share of the budget that its answers are of
+    all, or one that is drawn for her with the whole budget: whichever has the least predicted error, each question's
+    taken relative to what one could say without asking. ``asked`` is "auto", one name for all questions that it fits,
+    or a name for each question; ``breakdown`` names choices that others are broken down by, which must be reported
+    together with them.
     """
-    names = {one.name for one in questions}
+    names = {one.name for item in items for one in item.questions}
     if isinstance(asked, Mapping) and set(asked) != names:
-        raise ValueError(
-            f"Expected a mechanism for each of {', '.join(one.name for one in questions)}, got {sorted(asked)}."
-        )
-    made = []
-    for own in grouped(questions):
-        share = budget.share(len(own), len(questions))
-        if own[0].plain:
-            mechanism = _plain(own, share, asked, report, [name for name in breakdown if name in names])
-        else:
-            wanted = asked if isinstance(asked, str) else asked[own[0].name]
-            mechanism = _whole(own[0], share, wanted, report)
-        made.append(Section(own, mechanism))
-        for place, one in enumerate(own):
-            if one.kind == "number" and one.wants_distribution and edges_of(made[-1].inner(place)) is None:
-                name = made[-1].inner(place).name
-                raise ValueError(
-                    f"Expected a mechanism that tells the distribution of {one.name!r}: reports of {name!r} tell its "
-                    "mean alone. Take 'auto' or 'piecewise', or ask for want='mean'."
-                )
-    return tuple(made)
+        told = ", ".join(one.name for item in items for one in item.questions)
+        raise ValueError(f"Expected a mechanism for each of {told}, got {sorted(asked)}.")
+    groups, whole_weight = grouped(items), sum(item.weight for item in items)
+    weights = tuple(sum(item.weight for item in own) for own in groups)
+
+    def built(drawn: bool) -> Together:
+        shares = (budget if drawn else budget.share(weight, whole_weight) for weight in weights)
+        made = [_section(own, share, asked, report, breakdown) for own, share in zip(groups, shares, strict=True)]
+        return Together(tuple(made), weights if drawn else ())
+
+    if len(groups) == 1:
+        return built(drawn=False)
+    return min((built(drawn) for drawn in (False, True)), key=lambda made: _risk(made, budget.users))
+
+
+def _risk(made: Together, users: int) -> float:
+    """Return the mean over questions of the predicted squared error relative to the square of the question's signal."""
+    asked = [one for own in made.sections for one in own.questions]
+    ends = np.cumsum([len(one.quantities) for one in asked])[:-1]
+    each = np.split(made.predict(users) ** 2, ends)
+    return float(np.mean([errors.mean() / one.signal**2 for errors, one in zip(each, asked, strict=True)]))
+
+
+def _section(
+    own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
+) -> Section:
+    """Return a section with its mechanism."""
+    if own[0].plain:
+        made = Section(own, _plain(own, budget, asked, report, [name for name in by if name in {i.name for i in own}]))
+    else:
+        made = Section(own, own[0].choose(budget, _wanted(own[0], asked), report))
+    for place, one in enumerate(own):
+        inner = made.inner(place)
+        if one.wants_distribution and edges_of(inner) is None:
+            raise ValueError(
+                f"Expected a mechanism that tells the distribution of {one.name!r}: reports of {inner.name!r} tell its "
+                "mean alone. Take 'auto' or 'piecewise', or ask for want='mean'."
+            )
+        if not one.suits(inner):
+            raise ValueError(f"Expected another mechanism than {inner.name!r} for {one.name!r}. Take 'auto'.")
+    return made
+
+
+def _wanted(item: Item, asked: str | Mapping[str, str]) -> str:
+    """Return the mechanism that is asked for one item: that of all its questions."""
+    if isinstance(asked, str):
+        return asked
+    names = {asked[one.name] for one in item.questions}
+    if len(names) > 1:
+        told = ", ".join(one.name for one in item.questions)
+        raise ValueError(f"Expected one mechanism for {told}, which are asked together, got {sorted(names)}.")
+    return names.pop()
 
 
 def _plain(
-    own: tuple[Question, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
+    own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
 ) -> Any:
     """Choose for numbers and choices.
 
@@ -92,19 +127,17 @@ def _plain(
     if by:
         asked, report = _reported_together(own, asked, report, by, budget)
     if isinstance(asked, Mapping):
-        inner = tuple(asked[one.name] for one in own)
+        inner = tuple(_wanted(one, asked) for one in own)
         if len(own) > 1:
             return SampledAttributes(inner, domain=domain, report=report, **budget.spent)  # type: ignore[arg-type]  # None chooses
         asked = inner[0]
     unit: Any = Attributes(tuple(one.unit for one in own), names=domain.names) if len(own) > 1 else own[0].unit
     if asked == "auto" and len(own) > 1:
-        kinds = {(one.unit, one.wants_distribution): one for one in own}
-        fitting = {kind: _fitting(one, budget) for kind, one in kinds.items()}
-        quick = [fitting[one.unit, one.wants_distribution] for one in own]
+        quick = [_fitting(one, budget) for one in own]
         spec = combine(unit, users=budget.users, report=report, mechanisms=quick, **budget.spent).mechanism.spec()
     else:
         wanted = None if asked == "auto" else [str(asked)]
-        if wanted is None and own[0].wants_distribution:
+        if wanted is None and not (isinstance(own[0], Direct) and not own[0].wants_distribution):
             wanted = _fitting(own[0], budget)
         made = plan(users=budget.users, domain=unit, report=report, mechanisms=wanted, **budget.spent)
         if made.best_unbiased is None:
@@ -117,7 +150,7 @@ def _plain(
 
 
 def _reported_together(
-    own: tuple[Question, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Allowance
+    own: tuple[Item, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Allowance
 ) -> tuple[dict[str, str], int]:
     """Return a mechanism for each question, randomised response for those that others are broken down by.
 
@@ -146,19 +179,24 @@ def unit_plan(question: Question, epsilon: float, delta: float, users: int) -> P
     return plan(users=users, domain=question.unit, epsilon=epsilon, delta=delta)
 
 
-def _fitting(question: Question, budget: Allowance) -> list[str]:
-    """Return the mechanisms for a plain question whose averages are unbiased and which are quick to build, best first.
+def _fitting(item: Item, budget: Allowance) -> list[str]:
+    """Return the mechanisms for a plain item whose averages are unbiased and which are quick to build, best first.
 
     Where a distribution is wanted it is the one that tells it best.
     """
-    unit: Any = question.unit
-    found = _unbiased(unit, budget)
-    if question.wants_distribution:
-        telling = [one for one in found if edges_of(one.build()) is not None]
-        if not telling:
-            raise ValueError(f"No mechanism tells the distribution of {question.name!r}. Ask for its mean.")
-        found = (min(telling, key=lambda one: blur(one.build())),)
-    return [one.mechanism for one in found]
+    if item.wants_distribution:
+        found = _told_best(item.unit, budget)
+        if not found:
+            raise ValueError(f"No mechanism tells the distribution of {item.name!r}. Ask for its mean.")
+        return list(found)
+    return [one.mechanism for one in _unbiased(item.unit, budget) if item.suits(one.build())]
+
+
+@lru_cache(maxsize=64)
+def _told_best(unit: Any, budget: Allowance) -> tuple[str, ...]:
+    """Return the mechanism that tells the distribution of a number best, none where no mechanism tells it."""
+    telling = [one for one in _unbiased(unit, budget) if edges_of(one.build()) is not None]
+    return (min(telling, key=lambda one: blur(one.build())).mechanism,) if telling else ()
 
 
 @lru_cache(maxsize=64)
@@ -185,7 +223,7 @@ def blur(mechanism: Any) -> float:
         return float((1 / information).sum())
 
 
-def _whole(question: Question, budget: Allowance, asked: str, report: int | None) -> Any:
+def whole(question: Question, budget: Allowance, asked: str, report: int | None) -> Any:
     """Choose for a vector, a tensor or a graded number."""
     if isinstance(question, Graded):
         return _graded(question, budget, asked)

@@ -17,6 +17,7 @@ from noisette.enhancement.channel import chances_at
 from noisette.mechanisms.graded.estimation import maximum_likelihood
 from noisette.survey.questions import Question
 from noisette.survey.sums import BINS, Binned, Sums
+from noisette.survey.survey import Survey
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _AGAIN = 60  # resamples behind an interval
@@ -168,50 +169,38 @@ class Shapes:
 
 
 def _attributes(sums: Sums, level: float) -> Iterator[dict[str, Any]]:
-    first = 0
-    for section, estimate in zip(sums.layout.survey.sections, sums.estimates(), strict=True):
-        start = 0
-        for column, question in enumerate(section.questions):
-            size = len(question.quantities)
-            told = {
-                "name": question.name,
-                "kind": question.kind,
-                "mechanism": str(section.inner(column).name),
-                "first": first + start,
-                "size": size,
-                "distribution": None,
-                "quantiles": None,
-                "reason": None,
-            }
-            if question.tells == "shares" and sums.users:
-                found = consistent_shares(piece(estimate, start, size))
-                labels = {"labels": list(question.estimated), "probabilities": found}
-                yield told | ({"reason": _NO_REPORTS} if found is None else {"distribution": labels})
-            else:
-                shape = shape_of(sums, question)
-                yield told | ({"reason": shape} if isinstance(shape, str) else _told(shape, level))
-            start += size
-        first += start
+    first, survey = 0, sums.layout.survey
+    found, answered = sums.told(), mechanisms(survey)
+    for question in (one for section in survey.sections for one in section.questions):
+        size = len(question.quantities)
+        told = {
+            "name": question.name,
+            "kind": question.kind,
+            "mechanism": answered[question.name],
+            "first": first,
+            "size": size,
+            "distribution": None,
+            "quantiles": None,
+            "reason": None,
+        }
+        if question.tells == "shares" and sums.users:
+            shares = consistent_shares(found[question.name])
+            labels = {"labels": list(question.estimated), "probabilities": shares}
+            yield told | ({"reason": _NO_REPORTS} if shares is None else {"distribution": labels})
+        else:
+            shape = shape_of(sums, question)
+            yield told | ({"reason": shape} if isinstance(shape, str) else _told(shape, level))
+        first += size
 
 
-def piece(estimate: Estimate, start: int, size: int) -> Estimate:
-    """Return some consecutive quantities of an estimate."""
-    own = slice(start, start + size)
-
-    def cut(of: Any) -> Any:
-        return of[own] if np.ndim(of) else of
-
-    return replace(
-        estimate,
-        value=estimate.value[own],
-        std_error=estimate.std_error[own],
-        count=np.broadcast_to(estimate.count, estimate.value.shape)[own],
-        names=None if estimate.names is None else estimate.names[own],
-        low=cut(estimate.low),
-        high=cut(estimate.high),
-        tail=None,
-        groups=None,
-    )
+def mechanisms(survey: Survey) -> dict[str, str]:
+    """Return the name of the mechanism of each question."""
+    return {
+        one.name: str(section.inner(place).name)
+        for section in survey.sections
+        for place, item in enumerate(section.items)
+        for one in item.questions
+    }
 
 
 def _told(shape: Shape, level: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from noisette import _validate
 from noisette.guarantees import Guarantee
 from noisette.prediction.targets import DOUBTFUL, NOT_WORTH, WORTH, verdict
+from noisette.survey.distributions import mechanisms
 from noisette.survey.results import ALL
 from noisette.survey.survey import Survey
 
@@ -117,15 +118,6 @@ class SurveyPlan:
         from noisette.survey.charts import page
 
         return page(f"Plan for {self.users:,} users", self.table(), f"{self.verdict} {self.guarantee}.")
-
-
-def mechanisms(survey: Survey) -> dict[str, str]:
-    """Return the name of the mechanism of each question."""
-    return {
-        one.name: str(section.inner(place).name)
-        for section in survey.sections
-        for place, one in enumerate(section.questions)
-    }
 
 
 def _shares(name: str, values: Any, given: Mapping[str, float] | None) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """What a survey may ask: numbers, choices, vectors, tensors, and numbers of graded sensitivity.
 
 A question says which values it takes (`domain`), which quantities are estimated from the answers (`quantities`), how
-an answer or a whole column of answers becomes what a mechanism takes (`code`, `column`), and how it is written in a
-file. A new kind of question is a new class here; its mechanism is found by its domain.
+an answer or a whole column of answers is read (`code`, `column`), how it is asked (`item`), and how it is written in a
+file. A new kind of question is a new class here. Where its answer is what a mechanism takes, the mechanism is found by
+its domain; where it has to be coded first, it has an item of its own, see `noisette.survey.items`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from noisette import _validate
 from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain
+from noisette.survey.items import Direct, Item
 
 if TYPE_CHECKING:
     from noisette.survey.columns import Columns
@@ -60,6 +62,11 @@ class Question(ABC):
     @abstractmethod
     def written(self) -> dict[str, Any]:
         """Return the fields that describe the question in a file."""
+
+    @property
+    def item(self) -> Item:
+        """How it is asked: as it is, unless the answer has to be coded before a mechanism takes it."""
+        return Direct(self)
 
     @property
     def wants_distribution(self) -> bool:

@@ -95,7 +95,8 @@ def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    fields = [pa.field(f"section{place}", _kind(dtype)) for place, dtype in enumerate(_fields(survey))]
+    kinds = [_kind(survey.row[name]) for name in survey.row.names or ()]
+    fields = [pa.field(name, kind) for name, kind in zip(_names(survey), kinds, strict=True)]
     fields += [pa.field("cell", pa.uint16())] if survey.groups else []
     schema = pa.schema(fields, metadata=describing(FORMAT, survey=json.dumps(survey.spec())))
     rows, users = max(1, _BYTES // survey.row.itemsize), 0
@@ -111,9 +112,9 @@ def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
     return users
 
 
-def _fields(survey: Survey) -> list[Any]:
-    """Return the types of the sections."""
-    return [survey.row[name] for name in survey.row.names or ()]
+def _names(survey: Survey) -> list[str]:
+    """Return the columns of the sections, and of which one was drawn."""
+    return [name.replace("part", "section") for name in survey.row.names or ()]
 
 
 def _kind(dtype: Any) -> Any:
@@ -157,7 +158,7 @@ class ReportsFile:
             survey = Survey.from_spec(json.loads(told["noisette.survey"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not say well which survey it is of: {error} {REMAKE}") from error
-        names = [f"section{place}" for place in range(len(survey.sections))] + (["cell"] if survey.groups else [])
+        names = _names(survey) + (["cell"] if survey.groups else [])
         if schema.names != names:
             raise ValueError(f"{path} has columns {schema.names}, expected {names}. {REMAKE}")
         return cls(path, survey, users)
@@ -170,7 +171,7 @@ class ReportsFile:
                 rows = np.zeros(batch.num_rows, dtype=self.survey.row)
                 for place, name in enumerate(self.survey.row.names or ()):
                     rows[name] = self._array(batch.column(place), rows[name])
-                cells = batch.column(len(self.survey.sections)).to_numpy() if self.survey.groups else None
+                cells = batch.column("cell").to_numpy() if self.survey.groups else None
                 yield SurveyReports(self.survey, rows, cells)
 
     def _array(self, column: Any, like: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,9 +14,9 @@ from scipy.special import ndtr, ndtri
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Estimate
-from noisette.enhancement import METHODS, enhance
+from noisette.enhancement import METHODS
 from noisette.survey.breakdowns import broken_down
-from noisette.survey.distributions import Shape, piece, quantiles, shape_of
+from noisette.survey.distributions import Shape, quantiles, shape_of
 from noisette.survey.questions import Question
 from noisette.survey.reports import SurveyReports, check_same
 from noisette.survey.sums import Sums
@@ -111,15 +111,8 @@ class Results(Mapping[str, "Answer"]):
 
     @cached_property
     def _answers(self) -> dict[str, Answer]:
-        found = {}
-        for section, raw in zip(self.survey.sections, self.sums.estimates(), strict=True):
-            made = enhance(raw, method=self.method) if self.method != "none" and self.users else raw
-            start = 0
-            for question in section.questions:
-                size = len(question.quantities)
-                found[question.name] = Answer(question, piece(made, start, size), self)
-                start += size
-        return {one.name: found[one.name] for one in self.survey.questions}
+        found = self.sums.told(self.method)
+        return {one.name: Answer(one, found[one.name], self) for one in self.survey.questions}
 
     def __getitem__(self, name: str) -> Answer:
         if name not in self._answers:

@@ -1,36 +1,38 @@
-"""Sections of a survey: the questions that one mechanism answers together, and the reports about them.
+"""Sections of a survey: the items that one mechanism answers together, and the reports about them.
 
-All numbers and choices are one section; each vector, tensor and graded number is one by itself.
+All numbers and categories are one section, a record; each other item is one by itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from noisette._random import Rng
-from noisette.core import Aggregate
+from noisette import _validate
+from noisette._random import Rng, generator
+from noisette._validate import FloatArray, IntArray
+from noisette.core import Aggregate, Estimate
 from noisette.domains import Attributes, Box, TensorDomain
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
-from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Reports, Sampled
+from noisette.survey.items import Answers, Item
 from noisette.survey.questions import Question
 
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """Some questions and the mechanism that answers them together; its reports are arrays of one shape and type.
+    """Some items and the mechanism that answers them together; its reports are arrays of one shape and type.
 
     A report of `Sampled` becomes rows of a dimension and its value. A tensor may be collected as a long vector.
     """
 
-    questions: tuple[Question, ...]
+    items: tuple[Item, ...]
     mechanism: Any
 
     def __post_init__(self) -> None:
@@ -40,23 +42,32 @@ class Section:
 
     @property
     def domain(self) -> Any:
-        """What the mechanism is asked about: the one question, or the record of all."""
-        return domain_of(self.questions)
+        """What the mechanism is asked about: the one item, or the record of all."""
+        return domain_of(self.items)
 
     @property
     def _flat_spec(self) -> Any:
-        first = self.questions[0].domain
+        first = self.items[0].domain
         return flat(first).spec() if isinstance(first, TensorDomain) else None
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What is read from the section's reports."""
+        return tuple(one for item in self.items for one in item.questions)
 
     @property
     def quantities(self) -> tuple[str, ...]:
         """Names of what is estimated."""
         return tuple(name for one in self.questions for name in one.quantities)
 
+    @property
+    def weight(self) -> int:
+        """How many answers of a person the section holds."""
+        return sum(item.weight for item in self.items)
+
     def inner(self, place: int) -> Any:
-        """Return the mechanism of one question: that of the section, or its own in a record."""
-        own = self.mechanism
-        return own.inner_mechanisms[place] if isinstance(own, SampledAttributes) else own
+        """Return the mechanism of one item: that of the section, or its own in a record."""
+        return self.mechanism.inner_mechanisms[place] if len(self.items) > 1 else self.mechanism
 
     @property
     def _layout(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -76,12 +87,13 @@ class Section:
         """Type of the numbers in a report, little-endian."""
         return self._layout[1]
 
-    def privatize(self, coded: Sequence[npt.NDArray[Any]], *, rng: Rng = None) -> npt.NDArray[Any]:
-        """Return a report for each user; each question has its coded values along a first axis."""
-        users = len(coded[0])
-        alone = len(self.questions) == 1
-        values = coded[0].reshape(users, *self.mechanism.domain.shape) if alone else np.stack(coded, axis=1)
-        sent = self.mechanism.privatize(values, rng=rng)
+    def privatize(self, answers: Answers, *, rng: Rng = None) -> npt.NDArray[Any]:
+        """Return a report for each user from the coded answers to all questions."""
+        source = generator(rng)
+        coded = [item.coded(answers, source) for item in self.items]
+        alone = len(coded) == 1
+        values = coded[0].reshape(-1, *self.mechanism.domain.shape) if alone else np.stack(coded, axis=1)
+        sent = self.mechanism.privatize(values, rng=source)
         if isinstance(sent, Reports):
             sent = np.stack([sent.indices, sent.values], axis=-1)
         return np.asarray(sent)
@@ -95,59 +107,158 @@ class Section:
             raise ValueError(f"Report is outside the support: {self.mechanism.support}.")
         return Reports(index.astype(np.int32), np.ascontiguousarray(rows[..., 1]))
 
-    def aggregate(self, rows: npt.NDArray[Any]) -> Aggregate:
-        """Sum reports, refusing those that the mechanism cannot have sent."""
-        made: Aggregate = self.mechanism.aggregate(self.reports(rows))
-        return made
+    @property
+    def counted(self) -> bool:
+        """Whether reports add up to count, total and squares of what the mechanism estimates."""
+        return self.items[0].counted
 
     @property
-    def sums(self) -> int:
-        """How many sums of each kind an aggregate has: one for each quantity, or for each kind of report."""
-        weights = self.mechanism.readout.weights
-        return len(self.quantities) if weights is None else int(weights.size)
+    def size(self) -> int:
+        """How many sums the section has."""
+        return sum(item.size(self.inner(place)) for place, item in enumerate(self.items))
+
+    def tally(self, rows: npt.NDArray[Any]) -> IntArray:
+        """Sum reports, refusing those that the mechanism cannot have sent."""
+        return self.items[0].tally(self.mechanism, self.reports(rows))  # of a record all items are counted alike
+
+    def aggregate(self, sums: IntArray, users: int) -> Aggregate:
+        """Return the mechanism's own aggregate from the sums of a section that is counted."""
+        names = tuple(name for item in self.items for name in item.cells)
+        count, total, squares = sums.reshape(3, -1)
+        return Aggregate(self.mechanism, users, count, total, squares, names)
+
+    def read(self, sums: IntArray, users: int, method: str) -> list[Estimate]:
+        """Return an estimate for each of the questions, enhanced by ``method`` where the mechanism's own is."""
+        from noisette.enhancement import enhance
+
+        if not self.counted:
+            return list(self.items[0].read(self.mechanism, sums, None))
+        made = self.aggregate(sums, users).estimate()
+        if method != "none" and users:
+            made = enhance(made, method=method)
+        if len(self.items) == 1:
+            return list(self.items[0].read(self.mechanism, sums.reshape(3, -1), made))
+        found: list[Estimate] = []
+        start = 0
+        for place, item in enumerate(self.items):
+            own = slice(start, start + len(item.cells))
+            # the gain is that of the whole section: its first estimate tells it
+            cut = replace(piece(made, own), expected_gain=None if place else made.expected_gain)
+            found += item.read(self.inner(place), sums.reshape(3, -1)[:, own], cut)
+            start = own.stop
+        return found
+
+    def predict(self, users: int) -> FloatArray:
+        """Return the standard error of each quantity for so many users who answer the section."""
+        if len(self.items) == 1:
+            return self.items[0].predict(self.mechanism, users)
+        from noisette.prediction import deviation
+
+        std = np.asarray(deviation(self.mechanism, users=users).std, dtype=np.float64)
+        found, start, share = [], 0, self.mechanism.report / self.mechanism.dims
+        for place, item in enumerate(self.items):
+            own = slice(start, start + len(item.cells))
+            direct = len(item.questions) == 1 and item.cells == item.questions[0].quantities
+            asked = max(1, round(users * share))
+            found.append(std[own] if direct else item.predict(self.inner(place), asked))
+            start = own.stop
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Several sections that every user answers, each with a budget of its own; the budgets add up."""
+    """Several sections: every user answers all, each with a budget of its own, or one of them with the whole budget.
+
+    ``draw`` has a whole number for each section where one is drawn: its chance is that number divided by their sum.
+    Which one it is does not depend on what she would answer.
+    """
 
     sections: tuple[Section, ...]
+    draw: tuple[int, ...] = ()
 
     name = "together"
+
+    def total(self, each: Sequence[float]) -> float:
+        """Return what sections spend together: the sum of what each spends, or the most where one is drawn."""
+        return max(each) if self.draw else math.fsum(each)
 
     @property
     def guarantee(self) -> Guarantee:
         """Return the guarantee of one user's whole answer, by composition."""
         each = [own.mechanism.guarantee for own in self.sections]
-        return Guarantee(math.fsum(one.epsilon for one in each), math.fsum(one.delta for one in each))
+        return Guarantee(self.total([one.epsilon for one in each]), self.total([one.delta for one in each]))
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description."""
-        return {"mechanism": self.name, "parts": [own.mechanism.spec() for own in self.sections]}
+        parts = [own.mechanism.spec() for own in self.sections]
+        return {"mechanism": self.name, "parts": parts} | ({"draw": list(self.draw)} if self.draw else {})
+
+    def predict(self, users: int) -> FloatArray:
+        """Return the standard error of each quantity for so many users.
+
+        Where one section is drawn, fewer people answer each, and who they are adds the scatter of a sample: its
+        variance is taken to be at most the square of the question's ``signal``.
+        """
+        if not self.draw:
+            return np.concatenate([own.predict(users) for own in self.sections])
+        found = []
+        for own, weight in zip(self.sections, self.draw, strict=True):
+            share = weight / sum(self.draw)
+            signal = np.repeat([one.signal for one in own.questions], [len(one.quantities) for one in own.questions])
+            scatter = signal**2 * (1 / share - 1) / users
+            found.append(np.sqrt(own.predict(max(1, round(users * share))) ** 2 + scatter))
+        return np.concatenate(found)
+
+    def drawn(self, tickets: IntArray) -> IntArray:
+        """Return the section of each ticket, a whole number below the sum of ``draw``."""
+        return np.searchsorted(np.cumsum(self.draw), tickets, side="right")
 
 
-def grouped(questions: Sequence[Question]) -> list[tuple[Question, ...]]:
-    """Return the questions that share a mechanism: all plain ones first, then each other one by itself."""
-    plain = tuple(one for one in questions if one.plain)
-    return ([plain] if plain else []) + [(one,) for one in questions if not one.plain]
+def grouped(items: Sequence[Item]) -> list[tuple[Item, ...]]:
+    """Return the items that share a mechanism: all plain ones first, then each other one by itself."""
+    plain = tuple(one for one in items if one.plain)
+    return ([plain] if plain else []) + [(one,) for one in items if not one.plain]
 
 
-def read_sections(questions: Sequence[Question], spec: Any) -> tuple[Section, ...]:
+def read_sections(items: Sequence[Item], spec: Any) -> Together:
     """Build the sections again from the description of their mechanisms."""
-    asked = grouped(questions)
-    specs = spec.get("parts") if isinstance(spec, Mapping) and spec.get("mechanism") == Together.name else [spec]
+    asked = grouped(items)
+    together = isinstance(spec, Mapping) and spec.get("mechanism") == Together.name
+    specs, draw = (spec.get("parts"), spec.get("draw", [])) if together else ([spec], [])
     if not isinstance(specs, list) or len(specs) != len(asked):
         raise ValueError(f"Expected the mechanisms of {len(asked)} sections, got another number.")
-    return tuple(Section(own, from_spec(one)) for own, one in zip(asked, specs, strict=True))
+    if not isinstance(draw, list) or (draw and len(draw) != len(asked)):
+        raise ValueError(f"Expected draw={draw!r} to have a whole number for each of {len(asked)} sections.")
+    chances = tuple(_validate.integer(one, "draw", low=1, high=2**31) for one in draw)
+    return Together(tuple(Section(own, from_spec(one)) for own, one in zip(asked, specs, strict=True)), chances)
 
 
-def domain_of(questions: tuple[Question, ...]) -> Any:
-    """Return the domain of one question, or of the record of several."""
-    if len(questions) == 1:
-        return questions[0].domain
-    return Attributes(tuple(one.domain for one in questions), names=tuple(one.name for one in questions))
+def domain_of(items: tuple[Item, ...]) -> Any:
+    """Return the domain of one item, or of the record of several."""
+    if len(items) == 1:
+        return items[0].domain
+    return Attributes(tuple(one.domain for one in items), names=tuple(one.name for one in items))
 
 
 def flat(domain: TensorDomain) -> Box:
     """Return tensors as vectors of their entries, row by row."""
     return Box(math.prod(domain.dims), domain.low, domain.high)
+
+
+def piece(estimate: Estimate, own: slice) -> Estimate:
+    """Return some consecutive quantities of an estimate."""
+
+    def cut(of: Any) -> Any:
+        return of[own] if np.ndim(of) else of
+
+    return replace(
+        estimate,
+        value=estimate.value[own],
+        std_error=estimate.std_error[own],
+        count=np.broadcast_to(estimate.count, estimate.value.shape)[own],
+        names=None if estimate.names is None else estimate.names[own],
+        low=cut(estimate.low),
+        high=cut(estimate.high),
+        tail=None,
+        groups=None,
+    )

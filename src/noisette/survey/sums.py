@@ -1,7 +1,8 @@
 """What reports add up to: one vector of integers, the same bits in whatever order and by whomever it was summed.
 
-For each section count, total and sum of squares of every quantity; for each number whose distribution can be found, how
-many reports fell into each bin; for each breakdown the same sums of the number among the reports of each category.
+For each section what its items count, most often count, total and sum of squares of every quantity; for each number
+whose distribution can be found, how many reports fell into each bin; for each breakdown the same sums of the number
+among the reports of each category.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
 from noisette.enhancement.channel import BinnedChannel, places_of, report_edges
 from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.survey.items import Direct
 from noisette.survey.questions import Question
-from noisette.survey.sections import Section
 from noisette.survey.survey import Rows, Survey
 
 BINS = 32  # of a number's range
@@ -31,7 +32,7 @@ _LEAST_BINS = 3  # reports of fewer kinds tell a mean and no more
 class Binned:
     """A number that is asked by itself or in a record, and the bins that its reports are counted in.
 
-    ``place`` is that of its section, ``column`` its own among the section's questions, None where it is alone.
+    ``place`` is that of its section, ``column`` its own among the section's items, None where it is alone.
     """
 
     question: Question
@@ -61,7 +62,7 @@ class Layout:
             (category, number) for category in survey.breakdown for number in self.numbers if number.column is not None
         )
         self._end = 0
-        self.sections = [self._take((3, section.sums)) for section in survey.sections]
+        self.sections = [self._take((section.size,)) for section in survey.sections]
         self.histograms = [self._take((number.bins,)) for number in self.numbers]
         self.crossed = [self._take((self.categories(category), 3)) for category, _ in self.pairs]
         self.size = self._end
@@ -79,11 +80,11 @@ class Layout:
 
     def _numbers(self) -> Iterator[Binned]:
         for place, section in enumerate(self.survey.sections):
-            for column, question in enumerate(section.questions):
-                if question.kind == "number":
+            for column, item in enumerate(section.items):
+                if isinstance(item, Direct) and item.question.kind == "number":
                     inner = section.inner(column)
-                    alone = inner is section.mechanism
-                    yield Binned(question, place, None if alone else column, inner, edges_of(inner))
+                    alone = len(section.items) == 1
+                    yield Binned(item.question, place, None if alone else column, inner, edges_of(inner))
 
     def categories(self, name: str) -> int:
         """Return how many values a category has."""
@@ -92,15 +93,17 @@ class Layout:
 
     def column(self, name: str) -> int:
         """Return the place of a question in its record."""
-        asked = self.survey.sections[0].questions
+        asked = self.survey.sections[0].items
         return next(place for place, one in enumerate(asked) if one.name == name)
 
     def tally(self, rows: Rows) -> Sums:
         """Sum rows, refusing those that the mechanisms cannot have sent."""
+        self.survey.check_drawn(rows)
         vector = np.zeros(self.size, dtype=np.int64)
-        for place, (section, (own, shape)) in enumerate(zip(self.survey.sections, self.sections, strict=True)):
-            made = section.aggregate(rows[f"part{place}"])
-            vector[own] = np.stack([made.count, made.total, made.squares]).reshape(shape).ravel()
+        for place, (section, (own, _)) in enumerate(zip(self.survey.sections, self.sections, strict=True)):
+            sent = self.survey.part(rows, place)
+            if len(sent):
+                vector[own] = section.tally(sent)
         for number, (own, _) in zip(self.numbers, self.histograms, strict=True):
             if number.edges is not None:
                 values = self._values(rows, number.place, number.column)[1]
@@ -111,9 +114,9 @@ class Layout:
 
     def _values(self, rows: Rows, place: int, column: int | None) -> tuple[IntArray, npt.NDArray[Any]]:
         """Return who reported about a question, and the reports about it."""
-        values = rows[f"part{place}"]
+        values = self.survey.part(rows, place)
         if column is None:
-            return np.arange(len(rows)), values
+            return np.arange(len(values)), values
         record: SampledAttributes = self.survey.sections[place].mechanism
         found = np.flatnonzero(values[..., 0].reshape(-1) == column)
         sent = values.reshape(-1, values.shape[-1])[found, 1:]
@@ -170,16 +173,21 @@ class Sums:
 
     @cached_property
     def aggregates(self) -> tuple[Aggregate, ...]:
-        """The aggregate of each section."""
+        """The aggregate of each section that is counted by its mechanism's quantities."""
         each = zip(self.layout.survey.sections, self.layout.sections, strict=True)
-        return tuple(self._aggregate(section, *self._read(where)) for section, where in each)
-
-    def _aggregate(self, section: Section, count: IntArray, total: IntArray, squares: IntArray) -> Aggregate:
-        return Aggregate(section.mechanism, self.users, count, total, squares, section.quantities)
+        return tuple(own.aggregate(self._read(where), self.users) for own, where in each if own.counted)
 
     def estimates(self) -> tuple[Estimate, ...]:
-        """Return the estimate of each section."""
+        """Return what the mechanism of each such section estimates."""
         return tuple(replace(one.estimate(), names=one.names) for one in self.aggregates)
+
+    def told(self, method: str = "none") -> dict[str, Estimate]:
+        """Return the estimate of each question by its name, enhanced where asked, in the order of the quantities."""
+        found: dict[str, Estimate] = {}
+        for section, where in zip(self.layout.survey.sections, self.layout.sections, strict=True):
+            made = section.read(self._read(where), self.users, method)
+            found |= zip((one.name for one in section.questions), made, strict=True)
+        return found
 
     def histogram(self, number: Binned) -> IntArray:
         """Return how many reports about a number fell into each of its bins."""

@@ -18,6 +18,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.guarantees import Guarantee
+from noisette.survey.items import Item
 from noisette.survey.questions import Question, read_question, text, texts
 from noisette.survey.sections import Section, Together, read_sections
 
@@ -65,7 +66,7 @@ class Survey:
     mechanism: str | Mapping[str, str] = "auto"
     report: int | None = None
     users: int | None = None
-    sections: tuple[Section, ...] = ()
+    answering: Together = None  # type: ignore[assignment]  # __post_init__ chooses the mechanisms
 
     def __post_init__(self) -> None:
         questions = _questions(self.questions)
@@ -84,12 +85,12 @@ class Survey:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if not self.sections:
+        if self.answering is None:
             from noisette.survey.choosing import Allowance, choose  # a device chooses nothing
 
             budget = Allowance(self.epsilon, self.delta, self.users or _USUAL_USERS)
-            made = choose(questions, budget, checked["mechanism"], checked["report"], checked["breakdown"])
-            object.__setattr__(self, "sections", made)
+            made = choose(self.items, budget, checked["mechanism"], checked["report"], checked["breakdown"])
+            object.__setattr__(self, "answering", made)
 
     # --- what is asked, in a file and for another process
 
@@ -136,7 +137,7 @@ class Survey:
         if not isinstance(fields, Mapping):
             raise TypeError(f"Expected the description of a survey, got {fields!r:.60}.")
         terms = _terms({name: value for name, value in fields.items() if name != "spec"})
-        return cls(**terms, sections=read_sections(terms["questions"], fields.get("spec", {})))
+        return cls(**terms, answering=read_sections(items_of(terms["questions"]), fields.get("spec", {})))
 
     def __eq__(self, other: object) -> bool:
         return self.spec() == other.spec() if isinstance(other, Survey) else NotImplemented
@@ -146,9 +147,24 @@ class Survey:
     # --- what answers
 
     @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """What is really asked: the questions, coded where they need it."""
+        return items_of(self.questions)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """The items that are answered together, with their mechanisms."""
+        return self.answering.sections
+
+    @property
+    def draw(self) -> tuple[int, ...]:
+        """Weights of the sections where each person answers one of them; none where she answers all."""
+        return self.answering.draw
+
+    @property
     def randomizer(self) -> Any:
         """The one mechanism, or those of all sections together."""
-        return self.sections[0].mechanism if len(self.sections) == 1 else Together(self.sections)
+        return self.sections[0].mechanism if len(self.sections) == 1 else self.answering
 
     @property
     def guarantee(self) -> Guarantee:
@@ -220,10 +236,7 @@ class Survey:
         It is that of the worst distribution: of the numbers, or of the choices on average. A single label that many
         users share can have a somewhat larger error, the others then have a smaller one.
         """
-        from noisette.prediction import deviation
-
-        found = [(deviation(one.mechanism, users=users).std, len(one.quantities)) for one in self.sections]
-        return np.concatenate([np.broadcast_to(np.asarray(std, dtype=np.float64), (size,)) for std, size in found])
+        return self.answering.predict(users)
 
     # --- on the device
 
@@ -242,6 +255,9 @@ class Survey:
 
     def written(self, row: Any) -> Any:
         """Return the row of one report as JSON has it."""
+        if self.draw:
+            drawn = int(row["drawn"])
+            return [drawn, row[f"part{drawn}"].tolist()]
         sent = [row[name].tolist() for name in self.row.names or ()]
         return sent[0] if len(sent) == 1 else sent
 
@@ -293,28 +309,53 @@ class Survey:
     def privatize_coded(self, coded: Mapping[str, npt.NDArray[Any]], *, rng: Rng = None) -> Rows:
         """Return the reports of many users as rows; each question has its values, labels as codes, along one axis."""
         source = _random.generator(rng)
-        sent = [own.privatize([coded[one.name] for one in own.questions], rng=source) for own in self.sections]
-        found = np.zeros(len(sent[0]), dtype=self.row)
-        for name, reports in zip(self.row.names or (), sent, strict=True):
-            found[name] = reports
+        found = np.zeros(len(next(iter(coded.values()))), dtype=self.row)
+        if self.draw:
+            found["drawn"] = self.answering.drawn(source.integers(sum(self.draw), size=len(found)))
+        for place, section in enumerate(self.sections):
+            if not self.draw:
+                found[f"part{place}"] = section.privatize(coded, rng=source)
+            elif (own := np.flatnonzero(found["drawn"] == place)).size:
+                answers = {name: values[own] for name, values in coded.items()}
+                found[f"part{place}"][own] = section.privatize(answers, rng=source)
         return found
+
+    def part(self, rows: Rows, place: int) -> npt.NDArray[Any]:
+        """Return the reports about one section: those of all people, or of those who drew it."""
+        sent: npt.NDArray[Any] = rows[f"part{place}"]
+        return sent[rows["drawn"] == place] if self.draw else sent
 
     # --- reports
 
     @cached_property
     def row(self) -> np.dtype[Any]:
         """The type of one user's report in memory, in a file, in a binary batch and in the database."""
-        return np.dtype([(f"part{place}", own.dtype, own.shape) for place, own in enumerate(self.sections)])
+        parts: list[Any] = [(f"part{place}", own.dtype, own.shape) for place, own in enumerate(self.sections)]
+        return np.dtype(parts + ([("drawn", np.min_scalar_type(len(parts)).newbyteorder("<"))] if self.draw else []))
 
     def rows(self, reports: Sequence[Any]) -> Rows:
         """Return reports that were JSON as rows, refusing what has another shape or type."""
         found = np.zeros(len(reports), dtype=self.row)
+        if self.draw:
+            return self._drawn_rows(reports, found)
         several = len(self.sections) > 1
         if several and not all(isinstance(one, list) and len(one) == len(self.sections) for one in reports):
             raise ValueError(f"Expected a report to be a list of {len(self.sections)}, one for each section.")
         for place, section in enumerate(self.sections):
             own = [one[place] for one in reports] if several else reports
             found[f"part{place}"] = _array(section, own)
+        return found
+
+    def _drawn_rows(self, reports: Sequence[Any], found: Rows) -> Rows:
+        """Fill in reports of which each is about the section that its person drew."""
+        known = range(len(self.sections))
+        if not all(type(one) is list and len(one) == 2 and type(one[0]) is int and one[0] in known for one in reports):
+            raise ValueError(f"Expected a report to be the number of a section below {len(known)} and a report on it.")
+        found["drawn"] = [one[0] for one in reports]
+        for place, section in enumerate(self.sections):
+            own = np.flatnonzero(found["drawn"] == place)
+            if own.size:
+                found[f"part{place}"][own] = _array(section, [reports[row][1] for row in own.tolist()])
         return found
 
     def decode(self, reports: Sequence[Any]) -> Rows:
@@ -325,11 +366,21 @@ class Survey:
 
     def check(self, rows: Rows) -> None:
         """Refuse rows that the mechanisms cannot have sent."""
+        self.check_drawn(rows)
         for place, section in enumerate(self.sections):
-            values = rows[f"part{place}"]
+            values = self.part(rows, place)
             if values.dtype.kind == "f" and not np.isfinite(values).all():
                 raise ValueError("Expected the numbers of a report to be finite.")
-            section.aggregate(values)
+            if len(values):
+                section.tally(values)
+
+    def check_drawn(self, rows: Rows) -> None:
+        """Refuse rows that are not about one section alone, where each person answers one."""
+        if self.draw and rows["drawn"].max(initial=0) >= len(self.sections):
+            raise ValueError(f"Expected a report on one of {len(self.sections)} sections.")
+        for place in range(len(self.draw)):
+            if np.any(rows[f"part{place}"][rows["drawn"] != place]):
+                raise ValueError("Expected a report on the section that was drawn, and zeros for the others.")
 
     def aggregate(self, reports: Any) -> SurveyAggregate:
         """Sum reports, a file of them, or several of either; the sums of any cut into batches add up to the same bits.
@@ -407,6 +458,11 @@ def _terms(fields: Any) -> dict[str, Any]:
     if not isinstance(told.get("breakdown", []), list):
         raise ValueError(f"Expected breakdown={told['breakdown']!r} to be a list.")
     return {name: value for name, value in told.items() if name in FIELDS}
+
+
+def items_of(questions: Sequence[Question]) -> tuple[Item, ...]:
+    """Return what is really asked."""
+    return tuple(one.item for one in questions)
 
 
 def _questions(asked: Any) -> tuple[Question, ...]:

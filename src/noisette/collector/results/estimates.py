@@ -12,7 +12,6 @@ from scipy.special import chdtrc
 
 from noisette._validate import FloatArray
 from noisette.core import Estimate
-from noisette.enhancement import enhance
 from noisette.survey.breakdowns import broken_down
 from noisette.survey.campaigns import Campaign
 from noisette.survey.distributions import Shapes
@@ -63,7 +62,7 @@ def total(layout: Layout, parts: Iterable[Sums]) -> Sums:
 def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[str, Any]], str, float | None]:
     """Return one row for each quantity, the enhancement that was used, and what it is expected to gain."""
     expected = campaign.predict(sums.users) if sums.users else np.full(len(campaign.quantities), np.nan)
-    found = [_enhanced(one, query.method) if sums.users else one for one in sums.estimates()]
+    found = list(sums.told(query.method).values())
     rows = []
     for one in found:
         with np.errstate(invalid="ignore"):  # at no confidence at all an interval of infinite error has no ends
@@ -77,10 +76,6 @@ def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[
 def _each(one: Estimate) -> list[int]:
     counts: list[int] = np.broadcast_to(one.count, one.value.shape).tolist()
     return counts
-
-
-def _enhanced(one: Estimate, method: str) -> Estimate:
-    return one if method == "none" else enhance(one, method=method)
 
 
 def _groups(
@@ -110,7 +105,7 @@ def drift(campaign: Campaign, layout: Layout, sums: dict[str, dict[int, Sums]]) 
     """
     names = list(sums)
     each = [total(layout, groups.values()) for groups in sums.values()]
-    found = [_joined(one.estimates()) for one in each]
+    found = [_joined(tuple(one.told().values())) for one in each]
     values = np.asarray([value for value, _ in found]).reshape(len(names), len(campaign.quantities))
     errors = np.asarray([error for _, error in found]).reshape(values.shape)
     rows = []

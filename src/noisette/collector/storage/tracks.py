@@ -78,7 +78,7 @@ class Tracker:
         if users <= self._known.get((campaign.id, period), 0) * _GROWTH:
             return
         sums = self._store.aggregate(campaign, period)
-        errors = np.concatenate([one.std_error for one in sums.estimates()])[_followed(campaign)]
+        errors = np.concatenate([one.std_error for one in sums.told().values()])[_followed(campaign)]
         rows = [{"std_error": error} for error in errors.tolist()]
         follow(self._store, campaign, {"period": period, "users": sums.users, "dimensions": rows}, grow=True)
         self._known[campaign.id, period] = sums.users

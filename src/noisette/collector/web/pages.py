@@ -153,7 +153,7 @@ class Watched:
         except Exception as error:  # whatever it is, it is no reason to show nothing else
             self._audit = found | {"verdict": "unknown", "reason": f"{type(error).__name__}: {error}"}
             return
-        exact = float(np.sum(each))
+        exact = self._campaign.survey.answering.total(each)
         self._audit = found | {"exact": exact, "verdict": "holds" if exact <= stated.epsilon * _SLACK else "violated"}
 
 

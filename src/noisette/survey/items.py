@@ -1,0 +1,154 @@
+"""What is really asked of a person: an item codes answers into what a mechanism takes, and reads sums of reports back.
+
+Most questions are asked as they are. Others are coded first: several answers into one cell of all their combinations, a
+number into one of two signs, a value into one level of a hierarchy. Whoever carries reports, in a file, over HTTP or in
+a database, knows nothing of that: there is a mechanism, a row of numbers, and a vector of integers that adds up.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette._validate import FloatArray, IntArray
+from noisette.core import Estimate
+from noisette.domains import Categorical, Interval
+
+if TYPE_CHECKING:
+    from noisette.survey.choosing import Allowance
+    from noisette.survey.questions import Question
+
+Answers = Mapping[str, npt.NDArray[Any]]  # of each question by its name, coded, with people along the first axis
+
+
+class Item(ABC):
+    """One thing that is asked through a mechanism.
+
+    ``questions`` are those whose quantities are read from it. Items that are ``plain``, a number or a category, are
+    sampled and planned together in one record; each other one is a section by itself. What reports add up to is, for
+    each of the mechanism's quantities, count, total and sum of squares, unless ``counted`` is False: then the item has
+    ``size`` sums of its own, made by ``tally``.
+    """
+
+    questions: tuple[Question, ...]
+    counted: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def domain(self) -> Any:
+        """What the mechanism is asked about."""
+
+    @abstractmethod
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the values that the mechanism takes, people along the first axis; a coding may draw at random."""
+
+    @abstractmethod
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return an estimate for each of the questions.
+
+        ``sums`` has rows of counts, totals and squares, and ``made`` is what the mechanism's own estimate is, enhanced
+        where that was asked for; where the item counts by itself they are its own sums, and None.
+        """
+
+    @property
+    def plain(self) -> bool:
+        """Whether the item is a number or a category, which a record takes."""
+        return isinstance(self.domain, Interval | Categorical)
+
+    @property
+    def unit(self) -> Any:
+        """The domain with its range scaled to one, in which plain items are weighed against each other."""
+        return self.domain
+
+    @property
+    def name(self) -> str:
+        """What the item is called in messages and in records."""
+        return self.questions[-1].name
+
+    @property
+    def weight(self) -> int:
+        """How many answers of a person it holds: it gets the share of the people, or of the budget, that they are."""
+        return 1
+
+    @property
+    def wants_distribution(self) -> bool:
+        """Whether the mechanism of the domain has to tell more than a mean."""
+        return False
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Names of what the mechanism itself estimates."""
+        return tuple(name for one in self.questions for name in one.quantities)
+
+    def suits(self, mechanism: Any) -> bool:
+        """Tell whether sums of this mechanism's reports can be read."""
+        return True
+
+    def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
+        """Return the mechanism of an item that is not plain: the one that was asked for, or the best one."""
+        from noisette.survey.choosing import whole
+
+        return whole(self.questions[0], budget, asked, report)
+
+    def size(self, mechanism: Any) -> int:
+        """Return how many sums the item has."""
+        weights = mechanism.readout.weights
+        return 3 * (len(self.cells) if weights is None else int(weights.size))
+
+    def tally(self, mechanism: Any, reports: Any) -> IntArray:
+        """Sum reports, refusing those that the mechanism cannot have sent; of a counted item only to check them."""
+        made = mechanism.aggregate(reports)
+        return np.stack([made.count, made.total, made.squares]).ravel()
+
+    def predict(self, mechanism: Any, users: int) -> FloatArray:
+        """Return the standard error of each quantity of the questions, for so many users who answer this item."""
+        from noisette.prediction import deviation
+
+        std = np.asarray(deviation(mechanism, users=users).std, dtype=np.float64)
+        return np.broadcast_to(std, (sum(len(one.quantities) for one in self.questions),))
+
+
+@dataclass(frozen=True)
+class Direct(Item):
+    """A question that is asked as it is: its answer is what the mechanism takes."""
+
+    question: Question
+
+    @property
+    def questions(self) -> tuple[Question, ...]:  # type: ignore[override]  # a property is as good
+        """The question."""
+        return (self.question,)
+
+    @property
+    def domain(self) -> Any:
+        """The domain of the question."""
+        return self.question.domain
+
+    @property
+    def plain(self) -> bool:
+        """Whether the question is plain: a graded number is not, though it is one."""
+        return self.question.plain
+
+    @property
+    def unit(self) -> Any:
+        """The unit of the question."""
+        return self.question.unit
+
+    @property
+    def wants_distribution(self) -> bool:
+        """Whether the question wants a distribution."""
+        return self.question.wants_distribution and self.question.kind == "number"
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the answers."""
+        return answers[self.question.name]
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return the mechanism's own estimate."""
+        assert made is not None  # the item is counted
+        return (replace(made, names=self.question.quantities, count=np.broadcast_to(made.count, made.value.shape)),)
