@@ -554,8 +554,8 @@ class Copy:
             return by
         near = [test for test in near if test != DEFAULTS]
         if self.bare:
-            found = ((test, self.fails(change, None, [test])) for test in near + folder)
-            return next((by for test, by in found if by and self.sound(change, test, by)), None)
+            found = (self.fails(change, None, tests) for tests in (near, folder) if tests)
+            return next((by for by in found if by and self.sound(change, by)), None)
         executed = False
         for tests in (near, folder, others):
             if tests is others and executed:
@@ -567,13 +567,14 @@ class Copy:
                     return by
         return None
 
-    def sound(self, change: Change, test: str, by: str) -> bool:
+    def sound(self, change: Change, by: str) -> bool:
         """Tell whether a test that fails under a change passes without it."""
         name = by.partition(" (")[0]
-        if name not in self.known:
+        path = name.partition("::")[0]
+        if name not in self.known and (self.folder / path).is_file():
             nothing = replace(change, start=0, end=0, new="")
-            self.known[name] = self.fails(nothing, {name: UNKNOWN} if "::" in name else None, [test]) is None
-        return self.known[name]
+            self.known[name] = self.fails(nothing, {name: UNKNOWN} if "::" in name else None, [path]) is None
+        return self.known.get(name, True)
 
     def fails(self, change: Change, tests: dict[str, float] | None, paths: list[str]) -> str | None:
         """Return the test that fails under a change, or None; of some files all tests, or the given ones."""

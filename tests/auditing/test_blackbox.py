@@ -119,7 +119,7 @@ def plain_laplace(epsilon: float) -> Any:
     return lambda x, n, rng: x + rng.laplace(scale=2 / epsilon, size=n), (-1.0, 0.0, 1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 @pytest.mark.parametrize("build", [plain_response, plain_duchi, plain_piecewise, plain_laplace])
 def test_a_million_samples_of_any_function_come_near_too(build: Any, epsilon: float) -> None:
@@ -197,7 +197,7 @@ def test_noise_of_half_the_scale_is_caught() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
-@pytest.mark.parametrize("dims", [2, 4, 8])
+@pytest.mark.parametrize("dims", [2, pytest.param(4, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.long)])
 def test_ties_in_both_halves_are_caught(dims: int) -> None:
     audit = nz.audit(nz.DuchiBox(0.5, dims, as_published=True), samples=200_000, rng=7)
     assert (audit.claimed, audit.verdict) == (0.5, "violated")

@@ -138,7 +138,7 @@ def test_the_table_of_claims(tmp_path: Path) -> None:
     assert all(row["method"] in shown for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_in_the_documentation_is_of_this_catalogue() -> None:
     """`make docs` writes it anew; until then it must at least name every form, its claim and what holds exactly."""
     committed = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").splitlines()

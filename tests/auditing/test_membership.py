@@ -44,7 +44,7 @@ def test_intervals_cover():
     assert binom.ppf(FALSE_ALARM, 1000, 0.94) <= covered <= binom.ppf(1 - FALSE_ALARM, 1000, 0.965)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_the_bound_stays_below_the_truth_and_comes_near(epsilon):
     """Randomised response: scores are 0 or 1, the truth is known."""

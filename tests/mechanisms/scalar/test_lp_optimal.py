@@ -175,7 +175,7 @@ def test_no_mechanism_has_a_lower_worst_case(epsilon: float, reach: float, parts
         assert worst_variance(other(epsilon)) > bound * (1 + 1e-2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_bound_rejects_a_table_that_is_not_optimal() -> None:
     """The twin: the closed form of small budgets is not the optimum at 1, and a bound for 1.1 is not one for 1."""
     bound = lower_bound(1.0, 3.1, parts=24, rounds=2)
