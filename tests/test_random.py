@@ -198,6 +198,23 @@ def test_below_compares_real_numbers() -> None:
     assert rng.used == 0
 
 
+def test_what_rounding_could_move_is_settled_by_neither_side() -> None:
+    """A value that is on an edge, as far as mpmath's digits tell, is not taken for one beside it."""
+    assert _random._Bits(Scripted([], []), 0.5).ends(lambda mp, u: mp.mpf(5)) == (4, 5)
+    first = 2**52  # the 53 bits of one half
+    for edge in (first, first + 1):  # the ends of what they leave open
+        rng = Scripted([], [2**63])
+        assert _random._Bits(rng, 0.5).below(lambda mp, edge=edge: mp.ldexp(edge, -53)) is (edge > first)
+        assert rng.used == 1
+
+
+def test_uniforms_on_either_side_of_a_probability_are_settled_exactly() -> None:
+    near, far = 0.5 * _random._LOG_ERROR, 2 * _random._LOG_ERROR
+    uniforms = np.asarray([0.25 - far, 0.25 - near, 0.25, 0.25 + near, 0.25 + far, 0.75 - near, 0.75 + near])
+    assert _random._near(uniforms, 0.25) == [1, 2, 3]
+    assert _random._near(uniforms, 0.25, np.full(7, 0.75)) == [1, 2, 3, 5, 6]
+
+
 @pytest.mark.slow
 def test_rare_path_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []

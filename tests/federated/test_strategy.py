@@ -323,6 +323,8 @@ def test_mixed_reports_come_without_senders(tmp_path):
     assert np.all(np.abs(flat(result.arrays)) < 0.3)
     lines = strategy.guarantee()
     assert lines.shuffled.epsilon <= lines.local.epsilon
+    with strategy.mixer.process.receipt._database.transaction() as connection:  # what was read is not kept
+        assert connection.execute("SELECT count(*) FROM packets").fetchone() == (0,)
 
 
 def test_fewer_reports_than_the_shuffler_mixes_are_not_released(tmp_path):

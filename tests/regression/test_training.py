@@ -9,6 +9,7 @@ from scipy.special import ndtri
 
 import noisette as nz
 from noisette import Categorical, Interval
+from noisette.mechanisms.build import fits
 from noisette.regression import Design, Model, Training
 from noisette.regression.channels import WholeVector, candidates, channel_of
 
@@ -70,6 +71,15 @@ def test_stated_noise_is_the_noise(name: str) -> None:
     measured, error = squares.mean(), squares.std() / np.sqrt(len(squares))
     low = 0.8 if name == "hybrid" else 1.0  # whose worst second moment is at the ends, not at zero
     assert low * channel.noise * (1 - 1e-9) - 5 * error <= measured <= channel.noise * (1 + 1e-9) + 5 * error
+
+
+def test_auto_chooses_among_unbiased_mechanisms_that_are_quick_to_build() -> None:
+    able = {one.name: one.able for one in fits(nz.Box(30)) if one}
+    chosen = [able[name] for name in candidates(30)]
+    assert chosen
+    assert all(one.unbiased and not one.slow_start for one in chosen)
+    assert not all(one.unbiased for one in able.values())
+    assert any(one.slow_start for one in able.values())
 
 
 @pytest.mark.slow
