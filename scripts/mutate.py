@@ -19,7 +19,7 @@ decides the sample, so a result can be repeated; a new seed draws new changes.
 
 A test that takes five times as much processor time as it took without a change, and ten seconds more, has noticed it:
 the change has made an endless loop. So has a run that takes twenty minutes. The result goes to .venv/mutants.json, and
-with --write into the table of CONTRIBUTING.md.
+with --write into the table of CONTRIBUTING.md, beside those of other areas that the same seed has given there.
 """
 
 from __future__ import annotations
@@ -649,6 +649,17 @@ def draw(arguments: argparse.Namespace) -> Iterator[tuple[str, Change]]:
         yield from ((area, change) for change in islice(filter(is_program, every), arguments.sample))
 
 
+def joined(results: list[dict[str, object]], seed: int) -> list[dict[str, object]]:
+    """Keep results, and return them with those of other areas that were measured before with the same seed."""
+    kept = ROOT / ".venv" / "mutants.json"
+    before = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    own = {result["area"] for result in results}
+    results = [result for result in before.get(str(seed), []) if result["area"] not in own] + results
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps({str(seed): results}, indent=1), encoding="utf-8")
+    return results
+
+
 def page(results: list[dict[str, object]], seed: int) -> str:
     """Return the result as Markdown."""
     lines = ["| area | changes | noticed | % |", "| --- | ---: | ---: | ---: |"]
@@ -687,9 +698,9 @@ def main() -> None:
             spent = f"{time.monotonic() - start:.1f} s"
             print(f"noticed by {by}" if by else "NOT NOTICED", spent, where, sep="   ", flush=True)
             results.append({"area": area, "by": by} | asdict(change))
+    if results and not arguments.only:
+        results = joined(results, arguments.seed)
     if results:
-        Path(ROOT / ".venv").mkdir(exist_ok=True)
-        (ROOT / ".venv" / "mutants.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
         print(page(results, arguments.seed))
     if results and arguments.write:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)

@@ -6,6 +6,7 @@ the clipped sum really receives.
 """
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -261,5 +262,10 @@ def test_more_examples_leave_more_room_to_rounding_and_too_many_are_refused():
     assert rule.kept == 1 - 2.0**-16
     rule.leave_room(10**8, 1024)
     assert 0.99 < rule.kept < 1 - 2.0**-16
+    for examples, piece in ((10**8, 1024), (10**8 + 1, 1000), (10**7, 10**5), (10**7 + 1, 10**5)):
+        rule.leave_room(examples, piece)
+        # twice two ulps of each rounding: within pieces, of their sums, and eight more
+        sums = piece + (examples + piece - 1) // piece + 8
+        assert Fraction(rule.kept) == Fraction(float(1 - Fraction(4 * examples * sums, 2**53)))
     with pytest.raises(ValueError, match="physical_batch"):
         rule.leave_room(10**12, 16)

@@ -176,6 +176,17 @@ def test_clipping_bounds_what_the_mechanism_sees_and_says_how_much_it_took():
     assert taken == pytest.approx(np.abs(10 * UPDATE - inside).sum() / np.abs(10 * UPDATE).sum())
 
 
+@pytest.mark.parametrize("place", range(6))
+def test_one_entry_that_is_no_number_is_in_the_middle_and_the_others_stay(place):
+    vector = 0.1 * UPDATE
+    usual = vector.copy()
+    RANGES.inward(usual, LAYOUT)
+    vector[place] = np.nan
+    RANGES.inward(vector, LAYOUT)
+    assert vector[place] == 0.0
+    assert np.delete(vector, place).tolist() == np.delete(usual, place).tolist()
+
+
 def test_a_short_update_with_one_large_entry_is_clipped_in_that_entry():
     layout = ModelLayout.of(np.zeros(100))
     spike = np.zeros(100)

@@ -58,6 +58,9 @@ def test_logistic_at_extreme_scores() -> None:
     score = np.asarray([-1e3, 1e3])
     assert Logistic().slope(score, np.asarray([0.0, 0.0])).tolist() == [0.0, 1.0]
     assert Logistic().value(score, np.asarray([1.0, 1.0])).tolist() == [1e3, 0.0]
+    assert Logistic().value(np.asarray([0.0, 0.5]), np.asarray([1.0, 0.0])) == pytest.approx(
+        [np.log(2), np.log(1 + np.exp(0.5))]
+    )
 
 
 @pytest.mark.parametrize("bound", [0.0, -1.0, np.inf, np.nan])

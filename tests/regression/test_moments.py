@@ -99,9 +99,13 @@ def test_approaches_the_ridge_solution(mechanism: str) -> None:
 
 def test_repair_keeps_the_solution_finite_where_noise_rules() -> None:
     rows, target = _people(300)
-    solution = OneShot(DESIGN, Interval(), 0.01).run([(rows, target)], rng=1)
+    shot = OneShot(DESIGN, Interval(), 0.01)
+    solution = shot.run([(rows, target)], rng=1)
     assert np.isfinite(solution.model.average).all()
     assert np.abs(solution.model.average).max() < 50
+    # the penalty is twice the deviation of the largest eigenvalue that noise alone has
+    deviation = np.sqrt(shot.channel.noise / len(shot.pairs) / 300 * DESIGN.width)
+    assert solution.ridge == pytest.approx(2 * deviation)
     assert solution.ridge > 1
 
 
