@@ -1,4 +1,4 @@
-"""Defaults and named numbers are promises: what exported functions and classes do when they are not told otherwise.
+"""Defaults and named numbers are promises: what functions and classes do when they are not told otherwise.
 
 So are limits, slacks and tolerances, on which bounds rest: the capital names of a module, and which way each function
 rounds, e.g. ``1 + 2.0**-40``. One that changes changes what people run and shows in few results, so it is changed
@@ -10,20 +10,11 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections import defaultdict
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "noisette"
 TABLE = Path(__file__).with_name("defaults.json")
-
-
-def exported() -> set[str]:
-    """Return all names that some package shows."""
-    texts = [
-        path.read_text(encoding="utf-8") for path in SOURCE.rglob("__init__.py*") if path.suffix in (".py", ".pyi")
-    ]
-    return {name for text in texts for name in re.findall(r"\b[A-Za-z]\w+", text)}
 
 
 def slacks(node: ast.AST) -> str:
@@ -38,9 +29,8 @@ def slacks(node: ast.AST) -> str:
 
 
 def defaults() -> dict[str, str]:
-    """Return the named numbers, and the plain defaults of exported functions, fields and methods."""
+    """Return the named numbers, the slacks, and the plain defaults of functions, fields and methods."""
     found: dict[str, set[str]] = defaultdict(set)
-    shown = exported()
 
     def note(name: str, value: ast.expr | None) -> None:
         sign = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub)
@@ -63,13 +53,13 @@ def defaults() -> dict[str, str]:
                     found[f"{path.relative_to(SOURCE).as_posix()}: {names}"].add(ast.unparse(node.value))
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and (rounded := slacks(node)):
                 found[f"{path.relative_to(SOURCE).as_posix()}: {node.name} rounds"].add(rounded)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in shown:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 function(node)
-            elif isinstance(node, ast.ClassDef) and node.name in shown:
+            elif isinstance(node, ast.ClassDef):
                 for part in node.body:
                     if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
                         note(f"{node.name}.{part.target.id}", part.value)
-                    elif isinstance(part, ast.FunctionDef) and (part.name == "__init__" or part.name[0] != "_"):
+                    elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                         function(part, f"{node.name}.")
     return {name: ", ".join(sorted(values)) for name, values in sorted(found.items())}
 
