@@ -1,7 +1,7 @@
-"""HDR4ME, the thesis's re-calibration: soft threshold, ridge, and the mixture of Algorithm 4.
+"""HDR4ME, the re-calibration of Duan 2024: soft threshold, ridge, and the mixture of Algorithm 4.
 
 Kept as printed, to be compared: all three shrink toward zero by rules that do not look at the data, and lose to the
-raw estimate where that is good. Paper 004, section 4.2.
+raw estimate where that is good. Duan 2024, section 4.2.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def l2(
 ) -> Enhanced:
     """Divide every value by one plus the likely size of its error (equation 4.60).
 
-    theta* = y / (2 lambda + 1), lambda = sup |y - theta| / (2 bound), bound = 1: the domain's radius. The thesis
+    theta* = y / (2 lambda + 1), lambda = sup |y - theta| / (2 bound), bound = 1: the domain's radius. Duan 2024
     divides by the unknown truth in place of its bound (lemma 5).
 
     *Utility.* A bounded error under any noise; loses to raw where the noise is small. The standard error counts the

@@ -13,7 +13,7 @@ from noisette.core import Estimate
 from noisette.domains import BoolArray
 from noisette.enhancement.stein import Enhanced, clipped
 
-Scale = Literal["common", "thesis", "own"]
+Scale = Literal["common", "canonical", "own"]
 _LUCKY_COUNT = 10  # reports: equal ones are luck, not certainty
 
 
@@ -51,8 +51,8 @@ class NormalMeans:
     def of(cls, estimate: Estimate, bias: Any, *, scale: Scale = "common") -> NormalMeans:
         """Check an estimate and put it on a scale.
 
-        ``"common"`` maps every dimension's domain on [-1, 1], and without a domain the data's reach. ``"thesis"`` does
-        so for means with a domain and leaves other quantities as they are, ``"own"`` leaves all as they are.
+        ``"common"`` maps every dimension's domain on [-1, 1], and without a domain the data's reach. ``"canonical"``
+        does so for means with a domain and leaves other quantities as they are, ``"own"`` leaves all as they are.
         """
         value = np.ravel(np.asarray(estimate.value, dtype=np.float64))
         low, high = _bounds(estimate)
@@ -66,7 +66,7 @@ class NormalMeans:
         active = np.isfinite(error) & (error > 0)
         bounded = bool(np.all(np.isfinite(low)) and np.all(np.isfinite(high)))
         frequency = estimate.kind == "frequency"
-        if bounded and (scale == "common" or (scale == "thesis" and not frequency)):
+        if bounded and (scale == "common" or (scale == "canonical" and not frequency)):
             centre, radius = (low + high) / 2, (high - low) / 2
         else:
             reach = np.abs(value[active] - shift[active]) + 3 * error[active]

@@ -1,6 +1,6 @@
 """What private reports do to a round of federated learning: the noise of the mean, and how far one step ends up.
 
-Thesis chapter 6, mended. Its Lemma 8 puts one mean weight in place of all: true for equal weights only, since the
+Duan 2024, chapter 6, mended. Its Lemma 8 puts one mean weight in place of all: true for equal weights only, since the
 variance of a weighted sum is the sum of p_k^2 sigma^2. Its Theorem 13 forgets the rate in the terms that are linear in
 the noise.
 """
@@ -92,7 +92,7 @@ def aggregated_noise(
 
 @dataclass(frozen=True)
 class RoundCost:
-    """What one round with a mechanism costs: `AggregatedNoise.difference` in the limit, and as the thesis prints it."""
+    """What one round with a mechanism costs: `AggregatedNoise.difference` in the limit, and as Duan 2024 prints it."""
 
     mechanism: str
     difference: float

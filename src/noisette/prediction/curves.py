@@ -120,7 +120,7 @@ def crossing(first: Known | WorstCase, second: Known | WorstCase) -> float | Non
     if first.unbiased and second.unbiased:
         return None  # both are proportional to 1 / users
     if isinstance(first, Known) and isinstance(second, Known):
-        # thesis, equation 4.14, with the reports of both mechanisms counted in users
+        # Duan 2024, equation 4.14, with the reports of both mechanisms counted in users
         gap = first.square - second.square
         users = (second.noise - first.noise) / gap if gap != 0 else 0.0
         return users if users > 0 else None

@@ -37,12 +37,12 @@ class Deviation:
 
     @property
     def mse(self) -> Real:
-        """Mean squared error bias^2 + std^2 (thesis, equation 4.10)."""
+        """Mean squared error bias^2 + std^2 (Duan 2024, equation 4.10)."""
         return self.bias**2 + self.std**2
 
     @property
     def berry_esseen(self) -> Real:
-        """Largest error of the Gaussian model's distribution function (thesis, Theorem 2; Shevtsova 2011).
+        """Largest error of the Gaussian model's distribution function (Duan 2024, Theorem 2; Shevtsova 2011).
 
         0.33554 (rho + 0.415 s^3) / (s^3 sqrt(r)), s = std sqrt(r) the standard deviation of one report.
         """
@@ -90,7 +90,7 @@ def deviation(
 
     Formula: N(delta, sigma^2), delta = E[bias(t)], sigma^2 = (E[variance(t)] + (1 - m/d) Var[t + bias(t)]) / r over
     the distribution of t, with r = n m / d reports. The second term is the spread of the users who happen to report a
-    dimension; the thesis drops it. It is Var(t) (1/r - 1/n) for an unbiased mechanism.
+    dimension; Duan 2024 drops it. It is Var(t) (1/r - 1/n) for an unbiased mechanism.
 
     The distribution is a histogram (``values`` and ``probs``), a sample (``values``), a named family
     (``distribution``, see `noisette.prediction.named`), or unknown: then the result is that of the distribution of the

@@ -53,13 +53,13 @@ class JointDeviation:
 
     @property
     def mse(self) -> float:
-        """Mean squared error averaged over the quantities (thesis, equation 4.10)."""
+        """Mean squared error averaged over the quantities (Duan 2024, equation 4.10)."""
         return float(np.mean(self.bias**2 + self.std**2))
 
     def probability_within(self, xi: Any) -> float:
         """Return the probability that every deviation is at most its ``xi`` in absolute value.
 
-        Of independent quantities it is the product of their probabilities (thesis, Theorem 1). Else the multivariate
+        Of independent quantities it is the product of their probabilities (Duan 2024, Theorem 1). Else the multivariate
         normal integral is computed by separation of variables, on 8,192 points of a lattice: it errs by some 1e-3 at
         most. Where the dependence is unknown the product is returned, a lower bound for unbiased quantities (Sidak
         1967).
@@ -138,7 +138,7 @@ def joint(
     Formula: N(delta, Sigma); the diagonal as for `deviation`. A user who reports m of d dimensions leaves others out:
     Sigma_jk = -C_jk (d - m) / ((d - 1) m n), C the covariance of the mean reports among users. A report about a whole
     vector has Sigma_jk = c E[x_j x_k] / n with the mechanism's own c, and one about a category the covariances of its
-    supported categories. The thesis takes all of them for zero.
+    supported categories. Duan 2024 takes all of them for zero.
 
     The true values are given as for `deviation`. Rows that are whole vectors, or records, show how dimensions hang
     together; one distribution for all of them takes dimensions for independent; nothing takes each at its worst.

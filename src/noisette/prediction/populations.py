@@ -117,11 +117,11 @@ def named(text: str, domain: Domain, *, dims: int = 1) -> Population:
     Parameters are in units of the domain mapped on [-1, 1], save those of beta and Poisson, which are their own:
 
     - ``uniform``: every value alike;
-    - ``gaussian[:mean,std]``: clipped to the domain; without parameters the thesis's data, std 1/16 and mean 0, or 0.9
+    - ``gaussian[:mean,std]``: clipped to the domain; without parameters the data of Duan 2024: std 1/16, mean 0, or 0.9
       in every tenth dimension;
     - ``beta[:a,b]``: from the lower end to the upper one, 2,5 without parameters;
     - ``poisson[:rate]``: 0 is the lower end, the count that one user in a million exceeds the upper one; without a
-      parameter the thesis's data, rates spread evenly over 1 to 99 among the dimensions.
+      parameter the data of Duan 2024, rates spread evenly over 1 to 99 among the dimensions.
 
     >>> population = named("uniform", Interval())
     >>> round(float(population.pooled @ population.points**2), 9)

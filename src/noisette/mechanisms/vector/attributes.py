@@ -63,7 +63,7 @@ class SampledAttributes(BaseMechanism):
 
     Formula: a uniform subset of m attributes out of d; each through the mechanism that ``inner`` names, one for all or
     one for each attribute, with budget e/m. ``inner="histogram"`` adds noise of budget e/(2m) to every entry of the
-    encoded categories, as the thesis does. ``report=None`` takes the m of least worst-case error. When all attributes
+    encoded categories, as Duan 2024 does. ``report=None`` takes the m of least worst-case error. When all attributes
     are reported ``shares`` may split the budget unevenly among them. Budgets are rounded down, so that their exact sum
     is never above epsilon.
 

@@ -2,7 +2,7 @@
 
 `VectorNoise` adds normal noise to every entry (DP-SGD), `EntryNoise` more to some than to others, and `SphericalNoise`
 adds it to the magnitude and to the angles (GeoDP). `predicted` gives the expected errors of each, `measured`
-those of a sample of noisy gradients, and `efficiency_difference` the thesis's measure of one step.
+those of a sample of noisy gradients, and `efficiency_difference` the measure of one step in Duan 2024.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class EntryNoise:
 class SphericalNoise:
     """Normal noise on the magnitude and on each angle, after a share ``beta`` of the angles' range was kept.
 
-    GeoDP as printed (thesis, Algorithm 5) has C sigma / B and sqrt(d + 2) beta pi sigma / B; the standard deviations
+    GeoDP as printed (Duan 2024, Algorithm 5) has C sigma / B and sqrt(d + 2) beta pi sigma / B; the standard deviations
     of a sound one are the ``sigmas`` of `noisette.AngleGaussian`. ``centre`` is a magnitude and angles to which the
     noise is added in place of the gradient's own: means over examples, for one.
     """

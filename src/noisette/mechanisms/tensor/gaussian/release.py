@@ -53,7 +53,7 @@ def release_data(
     *Guarantee*: (epsilon, delta)-DP, unit record, in the local model.
     *Utility*: the noise of an entry grows with the square root of the number of entries; say with ``subspaces``, public
     matrices, what of the tensor will be used.
-    Paper 002's private testing data; Balle, Wang 2018, Theorem 8.
+    Private testing data in Yang 2021; Balle, Wang 2018, Theorem 8.
 
     >>> image = np.full((28, 28), 0.5)
     >>> release = release_data(image, TensorDomain((28, 28), 0, 1), epsilon=8.0, delta=1e-5, rng=7)
@@ -83,7 +83,7 @@ def release_features(
     *Guarantee*: (epsilon, delta)-DP, unit record, in the central model: replacing one slice.
     *Utility*: the noise of an entry grows with the square root of one person's features; a public bound on their
     length, ``TensorBall(shape, radius, mode=0)``, often is far below that of a box.
-    Paper 002's private training features, there with the whole batch as the unit; Balle, Wang 2018, Theorem 8.
+    Private training features in Yang 2021, there with the whole batch as the unit; Balle, Wang 2018, Theorem 8.
 
     >>> batch = np.zeros((256, 16, 5, 5))
     >>> release = release_features(batch, TensorDomain(batch.shape), epsilon=1.0, delta=1e-5, rng=7)
@@ -111,7 +111,7 @@ def release_covariance(
 
     *Guarantee*: (epsilon, delta)-DP, unit record, in the central model: replacing a row; with ``method="jl"`` adding
     or removing one.
-    *Utility*: the default is the better one. Paper 002 takes 2 B^2 / n for the sensitivity, and noise that is not
+    *Utility*: the default is the better one. Yang 2021 takes 2 B^2 / n for the sensitivity, and noise that is not
     symmetric: four times the power, and twice that off the diagonal.
     Dwork, Talwar, Thakurta, Zhang 2014, Algorithm 1; Balle, Wang 2018, Theorem 8.
 
