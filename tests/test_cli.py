@@ -361,7 +361,7 @@ def test_distribution(tmp_path: Path) -> None:
 def test_distribution_needs_single_numbers(people: Path, tmp_path: Path) -> None:
     output = tmp_path / "r.parquet"
     _json("privatize", people, "-m", "oue", "-e", 1, *INPUTS["categorical"][0], "-o", output)
-    _fails(2, "use --enhance simplex", "estimate", output, "--distribution")
+    _fails(2, "enhance them by simplex", "estimate", output, "--distribution")
     _json("privatize", people, "-m", "duchi-box", "-e", 1, *INPUTS["box"][0], "-o", output)
     _fails(2, "mixes all dimensions", "estimate", output, "--distribution")
 
@@ -450,7 +450,7 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
         (["-m", "oue", "-e", "1", "--columns", "colour", "--categories", "2", "--report", "1"], "leave --report 1 out"),
         (["-m", "privunit", "-e", "1", "--columns", "age", "--range", "0,100"], "one range -R,R for all entries"),
         (["-m", "discrete-laplace", "-e", "1", "--columns", "count"], "give --range LOW,HIGH"),
-        (["-m", "sampled", "-e", "1", "--columns", "score"], "name that one, e.g. --mechanism hybrid"),
+        (["-m", "sampled", "-e", "1", "--columns", "score"], "is built from a mechanism for one value: name that one"),
         (["-m", "duchi", "-e", "1", "--columns", "score", "--seed", "-1"], "Expected rng=-1 >= 0"),
     ],
 )

@@ -18,7 +18,7 @@ import noisette as nz
 from noisette.auditing.exact import NotALaw
 from noisette.cells import Cells, log_above
 from noisette.guarantees import gaussian_delta
-from noisette.mechanisms._base import Lattice
+from noisette.mechanisms._base import Lattice, Points
 from noisette.mechanisms.categorical.hashing import AffineHash
 from noisette.mechanisms.scalar._additive import LaplaceNoise
 from noisette.mechanisms.scalar._lp_table import POSITIONS
@@ -539,7 +539,7 @@ class Plain:
 
 
 def test_a_mechanism_without_cells_is_enumerated_where_its_reports_are_few() -> None:
-    few = Plain(type("Two", (), {"values": (-1.0, 1.0)})())
+    few = Plain(Points((-1.0, 1.0)))
     assert nz.exact_epsilon(few) == pytest.approx(math.log(7 / 3), rel=1e-12)
     assert nz.exact_delta(few, 0.2) == pytest.approx(0.7 - math.exp(0.2) * 0.3, rel=1e-12)
     many = Plain(Lattice(0.0, 2.0, -1.0, 1.0))

@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism
+from noisette.domains import Categorical
+from noisette.mechanisms._base import Lattice, Points
+from noisette.mechanisms.categorical._base import Codes
 
 _MOST_POINTS = 1 << 20  # reports that are evaluated one by one
 _MOST_SPACED = 1 << 18  # the same on a lattice, where stretches can be integrated instead
@@ -25,36 +28,6 @@ _TOLERANCE = 1e-7  # of the total mass; more is missing where some report was no
 _GAUSS = np.polynomial.legendre.leggauss(5)
 _NODES = np.concatenate([[0.0], (1 + _GAUSS[0]) / 2, [1.0]])
 _WEIGHTS = np.concatenate([[0.0], _GAUSS[1] / 2, [0.0]])
-
-
-@runtime_checkable
-class Listed(Protocol):
-    """A support that lists its reports."""
-
-    @property
-    def values(self) -> tuple[float, ...]: ...
-
-
-@runtime_checkable
-class Spaced(Protocol):
-    """A support of evenly spaced reports."""
-
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def step(self) -> float: ...
-    def index(self, reports: Any) -> FloatArray: ...
-    def value(self, index: Any) -> FloatArray: ...
-
-
-@runtime_checkable
-class Numbered(Protocol):
-    """A support of the integers below a size."""
-
-    @property
-    def size(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -88,13 +61,14 @@ def likelihoods(mechanism: Mechanism) -> Likelihoods | None:
     if not (isinstance(reports, np.ndarray) and reports.ndim == 1):
         return None
     if np.asarray(inputs).dtype.kind in "iu":
-        inputs = np.union1d(inputs, np.arange(min(_CATEGORIES, getattr(mechanism.domain, "size", 0))))
+        size = mechanism.domain.size if isinstance(mechanism.domain, Categorical) else 0
+        inputs = np.union1d(inputs, np.arange(min(_CATEGORIES, size)))
     support = mechanism.support
-    if isinstance(support, Listed):
+    if isinstance(support, Points):
         return _summed(mechanism, np.asarray(support.values), inputs)
-    if isinstance(support, Spaced):
+    if isinstance(support, Lattice):
         return _laid_out(mechanism, support, reports, inputs)
-    if isinstance(support, Numbered) and support.size <= _MOST_POINTS:
+    if isinstance(support, Codes) and support.size <= _MOST_POINTS:
         return _summed(mechanism, np.arange(support.size), inputs)
     return None
 
@@ -106,10 +80,11 @@ def _summed(mechanism: Mechanism, points: Any, inputs: Any) -> Likelihoods | Non
         return None
     logs = mechanism.log_prob(points[:, None], inputs)[:, None, :]
     floor = mechanism.log_prob(points[:, None], some).min(axis=1, keepdims=True)
-    return _checked(np.ones((points.size, 1)), logs, floor, getattr(mechanism.support, "step", 1.0))
+    step = mechanism.support.step if isinstance(mechanism.support, Lattice) else 1.0
+    return _checked(np.ones((points.size, 1)), logs, floor, step)
 
 
-def _laid_out(mechanism: Mechanism, support: Spaced, reports: FloatArray, inputs: FloatArray) -> Likelihoods | None:
+def _laid_out(mechanism: Mechanism, support: Lattice, reports: FloatArray, inputs: FloatArray) -> Likelihoods | None:
     """Evaluate the witnesses and the stretches between them, or every report where they are few."""
     first, last = _ends(mechanism, support, reports, inputs)
     if last - first < _MOST_SPACED:
@@ -132,7 +107,7 @@ def _laid_out(mechanism: Mechanism, support: Spaced, reports: FloatArray, inputs
     return _checked(_WEIGHTS * counts[:, None], logs, floor, support.step)
 
 
-def _ends(mechanism: Mechanism, support: Spaced, reports: FloatArray, inputs: Any) -> tuple[int, int]:
+def _ends(mechanism: Mechanism, support: Lattice, reports: FloatArray, inputs: Any) -> tuple[int, int]:
     """Return the first and last lattice point whose chance is not negligible."""
     known = support.index(reports)
     ends = []

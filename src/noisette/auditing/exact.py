@@ -16,7 +16,7 @@ from noisette._validate import FloatArray
 from noisette.auditing.inputs import groups
 from noisette.cells import Cells, Dissected
 from noisette.core import Mechanism
-from noisette.mechanisms._base import BaseMechanism
+from noisette.mechanisms._base import BaseMechanism, Lattice, Points
 
 _DOUBLINGS = 48  # as far as float64 holds lattice positions exactly
 _DIRECT = 1 << 20  # reports up to which a run is summed one by one
@@ -316,9 +316,8 @@ def _checked(mechanism: Mechanism) -> Iterator[_Laws]:
 def _complete(mechanism: Mechanism) -> list[_Laws]:
     """Return the laws of the worst pairs over all reports; a few reports are enumerated."""
     laws = list(_laws(mechanism))
-    reports = getattr(mechanism.support, "values", None)
-    if not laws and reports is not None:
-        every, weights = np.asarray(reports), np.zeros(len(reports))
+    if not laws and isinstance(mechanism.support, Points):
+        every, weights = np.asarray(mechanism.support.values), np.zeros(len(mechanism.support.values))
         pairs = combinations(mechanism.witnesses()[0], 2)
         laws = [_Laws.build(mechanism, Cells.constant(pair, every, weights)) for pair in pairs]
     if not laws or not all(pair.cells.complete for pair in laws):
@@ -356,10 +355,10 @@ def _witnessed(mechanism: Mechanism) -> tuple[float, float]:
     """Return the largest log ratio among the witnesses and along both tails of a lattice without ends, +- rounding."""
     inputs, reports = mechanism.witnesses()
     gap, rounding = _spread(mechanism, reports, inputs)
-    step, low, high = (getattr(mechanism.support, name, math.nan) for name in ("step", "low", "high"))
-    if np.array_equal(low, -math.inf) and np.array_equal(high, math.inf):
+    lattice = mechanism.support
+    if isinstance(lattice, Lattice) and (lattice.low, lattice.high) == (-math.inf, math.inf):
         for sign in (-1.0, 1.0):
-            tail = sign * np.max(np.abs(reports)) + sign * step * 2.0 ** np.arange(_DOUBLINGS)
+            tail = sign * np.max(np.abs(reports)) + sign * lattice.step * 2.0 ** np.arange(_DOUBLINGS)
             along, error = _spread(mechanism, tail, inputs)
             if along[-1] - error[-1] > 1.5 * max(along[-4], float(gap.max())):
                 return math.inf, 0.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from noisette.core import Capabilities
-from noisette.domains import Box, Categorical, Grid, Interval
+from noisette.domains import Attributes, Box, Categorical, Grid, Interval
 
 Ranges = Mapping[str, tuple[float, float]]
 _DEFAULT = (-1.0, 1.0)
@@ -128,16 +128,18 @@ def build(
 
     ``categories`` are those of the only column, ``levels`` edges and budgets, where the mechanism has levels.
     """
+    from noisette.mechanisms import CATALOGUE
     from noisette.mechanisms import build as builder
 
     able = find(name).capabilities
     if able.composite:
         raise ValueError(
-            f"{name} needs a mechanism for one number: name that one, e.g. --mechanism hybrid. For categories in "
-            "several columns give --categories COLUMN=A,B,... for each, and --mechanism oue."
+            f"{name} is built from a mechanism for one value: name that one. For categories in several columns give "
+            "--categories COLUMN=A,B,... for each, and --mechanism one for categories."
         )
     if levels is not None and not able.levels:
-        raise ValueError(f"{name} has no levels: leave --levels and --budgets out, or use levelled or optimal-graded.")
+        graded = " or ".join(own for own, cls in CATALOGUE.items() if cls.capabilities.levels)
+        raise ValueError(f"{name} has no levels: leave --levels and --budgets out, or use {graded}.")
     if able.levels and (len(columns) > 1 or report is not None):
         raise ValueError(f"{name} has levels of one number: choose a column with --columns, leave --report out.")
     if levels is not None and ranges:
@@ -153,6 +155,26 @@ def build(
     if report is not None and not found.sampled:
         raise ValueError(f"{name} reports its input as a whole: leave --report {report} out.")
     return builder.build(name, domain, epsilon=epsilon, delta=delta, report=report, **options)
+
+
+def build_record(
+    names: Sequence[str],
+    columns: Sequence[str],
+    *,
+    ranges: Ranges,
+    categories: Mapping[str, Categorical],
+    **budget: Any,
+) -> Any:
+    """Return the mechanism for rows that hold categories beside other categories or numbers."""
+    from noisette.mechanisms.build import build_record as made
+
+    for name in sorted(set(categories) & set(ranges)):
+        if len(ranges) < len(columns):  # a range for all columns is meant for those that hold numbers
+            raise ValueError(f"Column {name!r} has --categories and a --range: leave one of them out.")
+    for name in names:
+        find(name)
+    parts = (categories[name] if name in categories else Interval(*ranges.get(name, _DEFAULT)) for name in columns)
+    return made(names, Attributes(tuple(parts), names=tuple(columns)), **budget)
 
 
 def _domain(

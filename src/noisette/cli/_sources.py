@@ -26,7 +26,7 @@ def aggregate_here(files: Sequence[str], shape: bool) -> tuple[Aggregate, Distri
         aggregate = aggregate_files(files, on_progress=count)
         if not shape:
             return aggregate, ()
-        from noisette.cli._distribution import distributions
+        from noisette.enhancement.reconstruction import distributions
 
         return aggregate, distributions(opened, on_progress=count)
 

@@ -121,7 +121,7 @@ def _one(
 
     mechanism = build(name, epsilon, params)
     if as_published:
-        if not hasattr(mechanism, "as_published"):
+        if "as_published" not in {field.name for field in fields(mechanism)}:
             raise ValueError(f"The published form of {name} is the sound one: leave --as-published out.")
         mechanism = claims.published_form(mechanism)
     return claims.examine(mechanism, samples=samples, confidence=confidence, rng=seed)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
-from noisette.cli._options import build, parse_column_categories, parse_levels, parse_ranges, split_list
+from noisette.cli._options import build, build_record, parse_column_categories, parse_levels, parse_ranges, split_list
 from noisette.cli._survey import only_survey, privatize_survey, required
 from noisette.domains import Categorical
 
@@ -149,8 +149,6 @@ def _mechanism(
 ) -> Any:
     """Return the mechanism for the columns: one for all of them, or one for each kind where some hold categories."""
     if categories and len(columns) > 1:
-        from noisette.cli._records import build_record
-
         if levels is not None:
             raise ValueError("Levels are those of one number: choose a column with --columns.")
         return build_record(names, columns, categories=categories, **options)
@@ -238,7 +236,7 @@ class _Source:
             row = int(np.argmin(whole))
             raise ValueError(
                 f"{self._place(row, 0)}: {batch[row, 0]:g} is not a whole number, which {self.mechanism.name} takes. "
-                "Use --clip to round such numbers, or a mechanism such as laplace."
+                "Use --clip to round such numbers, or a mechanism for numbers between."
             )
 
     def _place(self, row: int, column: int) -> str:

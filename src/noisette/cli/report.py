@@ -63,7 +63,7 @@ def report(
     if (shuffler is None) != (secret_file is None):
         raise ValueError("Give --shuffler and --secrets together.")
     from noisette._terminal import progress, to_json
-    from noisette.cli._source import Source
+    from noisette.device.files import Source
     from noisette.device.gateway import Gateway
 
     folder = state or file.with_name(f"{file.name}.noisette")

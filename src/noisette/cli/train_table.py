@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from noisette import _validate
 from noisette.cli._options import parse_column_categories, parse_ranges, split_list
-from noisette.cli._rows import DesignRows
 from noisette.domains import Categorical, Interval
 
 _PUBLIC = "It must be known beforehand, from what the numbers mean, not read off the data."
@@ -98,6 +96,7 @@ def command(
     from noisette._terminal import progress, to_json
     from noisette.aggregation import Table
     from noisette.regression import BadValue, Design, OneShot, Training, coding_for
+    from noisette.regression.rows import DesignRows
 
     header = not no_header
     known = Table.open(file, header=header).columns
@@ -159,7 +158,7 @@ def command(
         "training": protocol.spec() | {"one_shot": one_shot},
         "seed": seed,
         "seconds": seconds,
-        "test": None if test is None else _tested(protocol, fitted, replace(source, path=test), clip=clip),
+        "test": None if test is None else replace(source, path=test).errors(protocol, fitted, clip=clip),
     }
     if as_json:
         click.echo(to_json(record))
@@ -191,28 +190,6 @@ def _level(text: str) -> tuple[float, float, float]:
     except ValueError:
         raise ValueError(f"Expected --level LOW,HIGH,E, got {text!r}. Write e.g. --level -1,0,2.") from None
     return low, high, budget
-
-
-def _tested(trainer: Any, model: Any, source: DesignRows, *, clip: bool) -> dict[str, Any]:
-    """Return errors of a model on a file that is at hand: they are computed without noise."""
-    count, squares, total, spread, right = 0, 0.0, 0.0, 0.0, 0
-    numeric = isinstance(trainer.target, Interval)
-    for rows, values, _ in source.batches():
-        exact = trainer.encode_target(values, clip=clip)
-        exact = trainer.target.from_canonical(exact) if numeric else exact
-        predicted = trainer.predict(model, rows)
-        count += len(exact)
-        squares += float(np.square(predicted - exact).sum())
-        total += float(exact.sum())
-        spread += float(np.square(exact).sum())
-        right += int(((predicted > 0.5) == (exact > 0.5)).sum())
-    mean = total / count
-    variance = spread / count - mean**2
-    common = {"file": str(source.path), "rows": count, "private": False}
-    if not numeric:
-        return common | {"accuracy": right / count, "largest_class": max(mean, 1 - mean), "brier": squares / count}
-    error = squares / count
-    return common | {"mse": error, "rmse": error**0.5, "r2": 1 - error / variance if variance > 0 else float("nan")}
 
 
 def _show(record: Mapping[str, Any], guarantee: Any) -> None:

@@ -14,6 +14,9 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism
 from noisette.domains import Categorical, Grid, Interval
+from noisette.mechanisms._base import Points
+from noisette.mechanisms.categorical._base import Codes
+from noisette.mechanisms.graded.levelled import Pairs
 
 _HALVINGS, _AGREED = 14, 2e-6  # of a bin of inputs; change of a chance that is small enough
 _LISTED, _SEPARATE = 1 << 16, 1 << 10  # reports up to these numbers are listed, and get a bin each
@@ -73,12 +76,12 @@ class BinnedChannel:
 
     @classmethod
     def _of_codes(cls, mechanism: Any, domain: Categorical) -> BinnedChannel:
-        size = getattr(mechanism.support, "size", None)
-        if mechanism.report_shape != () or size is None:
+        if not isinstance(mechanism.support, Codes):
             raise TypeError(
                 f"The reports of {mechanism.name} are vectors and cannot be counted in bins. "
                 "Give the reports themselves to reconstruct."
             )
+        size = mechanism.support.size
         check_size(size * domain.size)
         codes = np.arange(domain.size)
         matrix = np.exp(mechanism.log_prob(np.arange(size)[:, None], codes))
@@ -101,8 +104,8 @@ class BinnedChannel:
                 "Was it made by another mechanism, budget or domain?"
             )
         size = self.matrix.shape[0]
-        if _kinds(self.mechanism) is not None:
-            return np.asarray(self.mechanism.tally(array).total)  # type: ignore[attr-defined]  # who lists kinds counts them
+        if isinstance(self.mechanism.support, Pairs):
+            return np.asarray(self.mechanism.tally(array).total)  # type: ignore[attr-defined]  # pairs are counted by kind
         if self.edges is None:
             return np.bincount(array.ravel().astype(np.int64), minlength=size)
         return np.bincount(places_of(self.edges, array.ravel()), minlength=size)
@@ -186,20 +189,14 @@ def _averaged(columns: Callable[[FloatArray], FloatArray], inputs: FloatArray) -
     return matrix
 
 
-def _kinds(mechanism: Any) -> Any:
-    """Return the kinds of report that a mechanism counts, if it lists them."""
-    return getattr(mechanism.support, "all", None)
-
-
 def _report_bins(
     mechanism: Mechanism, inputs: FloatArray, bins: int
 ) -> tuple[FloatArray | None, Callable[[FloatArray], FloatArray]]:
     """Return the ends of report bins, and the function that gives the chance of each bin for inputs, by column."""
     support: Any = mechanism.support
-    kinds = _kinds(mechanism)
-    if kinds is not None:
-        return None, lambda nodes: np.exp(mechanism.log_prob(kinds[:, None], nodes))
-    if hasattr(support, "values"):
+    if isinstance(support, Pairs):
+        return None, lambda nodes: np.exp(mechanism.log_prob(support.all[:, None], nodes))
+    if isinstance(support, Points):
         points = np.asarray(support.values, dtype=np.float64)
         return _between(points), lambda nodes: np.exp(mechanism.log_prob(points[:, None], nodes))
     moments = mechanism.moments(inputs)

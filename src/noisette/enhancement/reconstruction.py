@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +15,12 @@ from noisette.core import Estimate, Mechanism
 from noisette.domains import Categorical
 from noisette.enhancement.channel import BinnedChannel, check_size
 from noisette.mechanisms.categorical._base import CategoricalMechanism
+from noisette.mechanisms.vector.sampled import Reports, Sampled
+
+if TYPE_CHECKING:
+    from noisette.aggregation import ReportFile
+
+FILE_BINS = 64  # of the range of each dimension in report files
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,3 +254,66 @@ def _checked(transition: Any, counts: Any) -> tuple[FloatArray, FloatArray]:
     if reports.sum() == 0:
         raise ValueError("Expected at least one report, got counts that are all zero.")
     return table, reports
+
+
+def distributions(
+    files: Sequence[ReportFile], *, on_progress: Callable[[int], None]
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return for each dimension of report files the edges of bins, and how likely a true value is in each.
+
+    The files are read once, in constant memory.
+    """
+    mechanism = files[0].mechanism
+    sampled = isinstance(mechanism, Sampled)
+    inner = mechanism.inner_mechanism if sampled else mechanism
+    if inner.domain.kind not in ("interval", "grid"):
+        raise ValueError(
+            f"A distribution needs a mechanism for numbers one by one; {mechanism.name} {_why(mechanism)}."
+        )
+    channel = BinnedChannel.of(inner, bins=FILE_BINS)
+    dims = mechanism.dims if sampled else 1
+    counts = np.zeros((dims, channel.matrix.shape[0]), dtype=np.int64)
+    for file in files:
+        for batch in file.batches():
+            for dimension, reports in _by_dimension(batch):
+                counts[dimension] += channel.count(reports)
+            on_progress(len(batch))
+    edges, found = _edges(channel), []
+    for dimension in range(dims):
+        own = edges if inner is mechanism else _in_own_range(edges, mechanism.domain, dimension)
+        if counts[dimension].any():
+            found.append((own, reconstruct(inner, counts=counts[dimension], bins=FILE_BINS).probabilities))
+        else:
+            found.append((own, np.full(edges.size - 1, np.nan)))
+    return found
+
+
+def _why(mechanism: Any) -> str:
+    if mechanism.kind in ("frequency", "attributes"):
+        return "gives the frequencies of categories, which are the distribution: enhance them by simplex"
+    return "mixes all dimensions in a report"
+
+
+def _by_dimension(batch: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the reports about each dimension that a batch has any of."""
+    if not isinstance(batch, Reports):
+        yield 0, batch
+        return
+    flat = batch.indices.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    present, starts = np.unique(flat[order], return_index=True)
+    yield from zip(present.tolist(), np.split(batch.values.reshape(-1)[order], starts[1:]), strict=True)
+
+
+def _edges(channel: Any) -> FloatArray:
+    """Return the ends of the bins of inputs; separate inputs get a bin each."""
+    inputs: FloatArray = channel.inputs
+    if inputs.size > channel.matrix.shape[1]:
+        return inputs
+    half = np.diff(inputs) / 2
+    return np.concatenate([inputs[:1] - half[:1], inputs[:-1] + half, inputs[-1:] + half[-1:]])
+
+
+def _in_own_range(edges: FloatArray, box: Any, dimension: int) -> FloatArray:
+    low, high = box.lows[dimension], box.highs[dimension]
+    return np.asarray(low + (edges + 1) / 2 * (high - low))

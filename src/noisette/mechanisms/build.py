@@ -6,7 +6,7 @@ Nothing here names a mechanism: what each can do is declared on its class, see `
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -122,6 +122,50 @@ def build(
     if isinstance(domain, Box):
         return Sampled(name, domain=domain, report=report, options=options, **budget)
     return SampledAttributes(name, domain=domain, report=report, **budget, **options)  # type: ignore[arg-type]  # None chooses
+
+
+def build_record(
+    names: Sequence[str], domain: Attributes, *, epsilon: float, delta: float = 0.0, report: int | None = None
+) -> Any:
+    """Return the mechanism for records whose attributes are each answered by the one of ``names`` that takes them.
+
+    >>> record = Attributes((Categorical(3), Interval(0, 10)), names=("colour", "size"))
+    >>> build_record(["oue", "hybrid"], record, epsilon=2.0).inner
+    ('oue', 'hybrid')
+    """
+    columns = domain.names or tuple(map(str, range(domain.dims)))
+    held = " and ".join(dict.fromkeys(map(_held, domain.parts)))
+    inner: dict[str, str] = {}
+    for name in names:
+        able = by_name(name).capabilities
+        own = [(column, part) for column, part in zip(columns, domain.parts, strict=True) if able.takes(part)]
+        if not own or able.levels:
+            raise ValueError(f"{name} does not go with columns of {held} in one row. Name a mechanism for each kind.")
+        for column, part in own:
+            if column in inner:
+                raise ValueError(f"{inner[column]} and {name} are both for {_held(part)}: leave one of them out.")
+            inner[column] = name
+        if delta and able.delta == "none":
+            raise ValueError(f"{name} has a pure guarantee: leave the delta of {delta:g} out, or another mechanism.")
+    for column, part in zip(columns, domain.parts, strict=True):
+        if column not in inner:
+            raise ValueError(
+                f"Column {column!r} holds {_held(part)}, which {' and '.join(names)} does not take. "
+                f"Leave it out, or add a mechanism for it.{_instead(part)}"
+            )
+    chosen = tuple(inner[column] for column in columns)
+    return SampledAttributes(
+        chosen[0] if len(set(chosen)) == 1 else chosen,
+        epsilon=epsilon,
+        delta=delta,
+        domain=domain,
+        report=report,  # type: ignore[arg-type]  # None chooses
+    )
+
+
+def _held(part: Any) -> str:
+    """Say what a column holds."""
+    return "numbers" if isinstance(part, Interval) else _WORDS[type(part)]
 
 
 def fits(domain: Any, *, delta: float = 0.0) -> list[Fit]:

@@ -17,7 +17,7 @@ from noisette._validate import FloatArray
 from noisette.core import Aggregate, Moments
 from noisette.domains import Interval
 from noisette.mechanisms.graded.estimation import hiera, maximum_likelihood
-from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.levelled import LevelledResponse, Pairs
 from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.prediction import populations
@@ -220,7 +220,8 @@ def _simulated(
     held = np.floor(users * weights).astype(np.int64)
     rest = np.argsort(held - users * weights, kind="stable")[: users - held.sum()]
     held[rest] += 1
-    kinds = mechanism.support.all if hasattr(mechanism.support, "all") else np.asarray(mechanism.support.values)
+    support = mechanism.support
+    kinds = support.all if isinstance(support, Pairs) else np.asarray(support.values)
     law = np.exp(mechanism.log_prob(kinds, points[:, None]))
     law /= law.sum(axis=1, keepdims=True)
     source = _random.generator(rng)

@@ -21,6 +21,7 @@ from noisette.core import Aggregate, Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import Attributes, BoolArray, Categorical
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BaseMechanism, blocks
+from noisette.mechanisms.categorical.hashing import SeededBuckets
 from noisette.mechanisms.vector import _attribute_cells
 from noisette.mechanisms.vector.sampled import choose, least_cost, part_of, total_of
 
@@ -113,7 +114,8 @@ class SampledAttributes(BaseMechanism):
         if self.shares is not None and report != self.dims:
             raise ValueError(f"Expected report={report} to be {self.dims}: only whole records share a budget unevenly.")
         if np.dtype(self.report_dtype).kind == "f" and any(
-            getattr(inner.support, "seeds", 0) > _EXACT_INTEGERS for inner in self.distinct
+            isinstance(inner.support, SeededBuckets) and inner.support.seeds > _EXACT_INTEGERS
+            for inner in self.distinct
         ):
             raise ValueError(
                 "Expected no 'olh' beside reports that are real numbers. Take 'oue' or 'subset-selection'."

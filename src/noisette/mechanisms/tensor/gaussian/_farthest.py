@@ -90,8 +90,8 @@ def _search(
             return np.where(inside, width * np.where(rows < 0, -1.0, 1.0), 0.0)
         flat = np.where(inside, rows, 0.0)
         if distance is not None or domain.mode is None:
-            norms, reach = _norm(flat, range(1, order + 1)), 2 * getattr(domain, "radius", 0.0)
-            reach = reach if distance is None else distance
+            norms = _norm(flat, range(1, order + 1))
+            reach = 2 * domain.radius if distance is None else distance
         else:  # each slice has a length of its own
             norms = _norm(flat, [k + 1 for k in range(order) if k != domain.mode])
             reach = 2 * domain.radius
