@@ -85,6 +85,11 @@ def test_bad_guarantees_are_refused(options: dict[str, Any], message: str) -> No
         nz.Guarantee(**options)
 
 
+def test_the_ends_are_guarantees_too() -> None:
+    assert nz.Guarantee(0.0).epsilon == 0.0
+    assert nz.Guarantee(math.inf, 1.0).delta == 1.0
+
+
 def test_text() -> None:
     assert str(nz.Guarantee(1.0)) == "1-DP, unit record, model local, relation any-pair"
     central = nz.Guarantee(0.5, 1e-6, unit="example", model="central", relation="add-remove")

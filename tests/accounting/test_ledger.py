@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import pickle
@@ -14,7 +15,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from noisette.accounting import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from noisette.accounting.budgets import PLACES, in_units
 
 
 @pytest.fixture
@@ -505,3 +507,33 @@ def test_commits_reach_the_disk(ledger: Ledger) -> None:
     connection = ledger._connect()
     assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert connection.execute("PRAGMA synchronous").fetchone()[0] == 2
+
+
+@pytest.mark.parametrize("rounding", [ROUND_CEILING, ROUND_FLOOR])
+@pytest.mark.parametrize("name", ["epsilon", "delta", "rho"])
+def test_costs_are_rounded_to_the_safe_side_exactly(name: str, rounding: str) -> None:
+    """Debits up, limits down, by rationals; texts of floats count as what Python prints."""
+    scale = 10 ** PLACES[name]
+    toward = math.ceil if rounding == ROUND_CEILING else math.floor
+    for value in (0, 1, 3, 0.1, 1e-30, 2.5e-13, Decimal("0.1234567890123456789"), Fraction(1, 3), 1 / 3, 5e-19):
+        exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+        assert in_units(value, name, rounding) == toward(exact * scale)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.inf, "finite, and small enough"),
+        (-math.inf, "finite, and small enough"),
+        (math.nan, "finite, and small enough"),
+        (1e31, "finite, and small enough"),
+        (Decimal("1e1000000"), "finite, and small enough"),
+        (1e30, "the largest that a ledger holds"),
+        (10**7, "the largest that a ledger holds"),
+        (-1e-3, ">= 0"),
+        (Fraction(-1, 3), ">= 0"),
+    ],
+)
+def test_costs_that_no_ledger_holds_are_refused(value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        in_units(value, "epsilon", ROUND_CEILING)
