@@ -18,7 +18,7 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 from noisette.demo import devices, population
-from noisette.demo.collector import serving
+from noisette.demo.devices import serving
 from noisette.planner import page
 from noisette.survey.campaigns import Campaign
 

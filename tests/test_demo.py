@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from scipy.special import bdtr, ndtri
 
 from noisette.cli import verbs
-from noisette.demo import charts, population
+from noisette.demo import population
 from noisette.demo.devices import Reported
 from noisette.demo.outcome import LEVEL, Outcome, chosen, plans
 from noisette.demo.page import page
@@ -154,7 +154,7 @@ def test_a_page_that_loads_something_would_be_seen() -> None:
 def test_axes_are_labelled(campaign: Campaign, monkeypatch: pytest.MonkeyPatch, tells: bool, drawn: int) -> None:
     """Where reports tell no distribution the page says so instead of drawing one."""
     figures: list[Any] = []
-    monkeypatch.setattr(charts, "figure_html", lambda figure, **_: figures.append(figure) or "")
+    monkeypatch.setattr("noisette.demo.page.figure_html", lambda figure, **_: figures.append(figure) or "")
     text = page(_outcome(campaign, tells=tells), plans(campaign))
     assert ("they tell the mean and no distribution" in text) == (not tells)
     assert len(figures) == drawn

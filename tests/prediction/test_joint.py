@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 import noisette as nz
 from noisette.prediction import Deviation, JointDeviation, deviation, joint
-from noisette.prediction.orthants import box_probability
+from noisette.prediction.joint import box_probability
 
 FALSE_ALARM = 1e-6
 RNG = np.random.default_rng(17)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noisette.demo.collector import Collector
+    from noisette.demo.devices import Collector
 
 __all__ = ["run"]
 
@@ -29,7 +29,7 @@ def run(
     from noisette import _random, _validate
     from noisette._files import whole_file
     from noisette.demo import devices, population, story
-    from noisette.demo.collector import serving
+    from noisette.demo.devices import serving
     from noisette.demo.outcome import Outcome, plans, summary
     from noisette.demo.page import page
     from noisette.survey.campaigns import Campaign

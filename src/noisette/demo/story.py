@@ -19,7 +19,7 @@ from noisette.prediction import Plan
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from noisette.demo.collector import Collector
+    from noisette.demo.devices import Collector
     from noisette.survey.campaigns import Campaign
 
 _SHOWN = 6  # mechanisms of a plan

@@ -5,10 +5,10 @@ from noisette.prediction.curves import break_even
 from noisette.prediction.deviations import Deviation, deviation
 from noisette.prediction.graded import Reused, plan_levels, predicted_hiera, simulated
 from noisette.prediction.joint import JointDeviation, joint
+from noisette.prediction.offers import best_report, report_rules
 from noisette.prediction.personalised import Personalised, PersonalisedAggregate
 from noisette.prediction.planning import BreakEven, Candidate, Plan, compare, plan
 from noisette.prediction.populations import named
-from noisette.prediction.reporting import best_report, report_rules
 from noisette.prediction.sweeps import BreakEvenCurve, break_even_curve
 from noisette.prediction.targets import population_needed, power, verdict
 

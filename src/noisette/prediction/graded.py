@@ -22,9 +22,9 @@ from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.scalar.duchi import Duchi
 from noisette.prediction import populations
 from noisette.prediction.curves import curve
+from noisette.prediction.offers import report_rules
 from noisette.prediction.planning import Candidate, Plan, candidate_of
 from noisette.prediction.populations import Population
-from noisette.prediction.reporting import report_rules
 from noisette.prediction.targets import signal_of, verdict
 
 _DRAWS = 400  # collections that a simulated error averages over

@@ -17,10 +17,9 @@ from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
 from noisette.prediction.combining import combination
 from noisette.prediction.curves import Known, crossing, curve
-from noisette.prediction.offers import Offer, Setting
+from noisette.prediction.offers import Offer, Setting, best_report, report_rules
 from noisette.prediction.populations import Population
 from noisette.prediction.records import Group, groups, record_curve
-from noisette.prediction.reporting import best_report, report_rules
 from noisette.prediction.responses import scalar_domain
 from noisette.prediction.targets import (
     DOUBTFUL,

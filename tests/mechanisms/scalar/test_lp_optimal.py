@@ -21,7 +21,7 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 import noisette as nz
-from noisette.mechanisms.scalar import _lp_cache, _lp_shapes, _lp_solve
+from noisette.mechanisms.scalar import _lp_cache, _lp_solve, _lp_table
 from noisette.mechanisms.scalar._lp_table import POSITIONS, WindowTable
 
 DOMAINS = (nz.Interval(), nz.Interval(0, 100), nz.Interval(5, 5.1), nz.Interval(-1e9, 1e9), nz.Interval(1e6, 1e6 + 1))
@@ -179,7 +179,7 @@ def test_no_mechanism_has_a_lower_worst_case(epsilon: float, reach: float, parts
 def test_the_bound_rejects_a_table_that_is_not_optimal() -> None:
     """The twin: the closed form of small budgets is not the optimum at 1, and a bound for 1.1 is not one for 1."""
     bound = lower_bound(1.0, 3.1, parts=24, rounds=2)
-    assert _lp_shapes.exponential(1.0).worst_variance > bound * (1 + 5e-3)
+    assert _lp_table.exponential(1.0).worst_variance > bound * (1 + 5e-3)
     assert worst_variance(nz.LpOptimal(1.0)) < lower_bound(0.9, 3.4, parts=24, rounds=1)
 
 
@@ -216,7 +216,7 @@ def test_the_programme_is_the_one_of_the_spec() -> None:
 @pytest.mark.parametrize("epsilon", [2e-3, 0.1, 0.5, 0.75])
 def test_small_budgets_have_the_closed_form(epsilon: float) -> None:
     t = math.tanh(epsilon / 2)
-    table = _lp_shapes.table(epsilon)
+    table = _lp_table.table(epsilon)
     assert math.isclose(table.worst_variance, 1 / math.tanh(t) / t - 1, rel_tol=5e-6)
     assert abs(table.worst_variance - (1 / math.tanh(t) / t - 1)) < 1e-4
     outputs = table.step * table.codes[table.codes > 0]
@@ -285,7 +285,7 @@ def within(ratio: Fraction, epsilon: float) -> bool:
 @pytest.mark.parametrize("epsilon", [1e-6, 2e-3, 0.5, *SOLVED, 9.0])
 def test_the_table_spends_the_budget_exactly(epsilon: float) -> None:
     """By enumeration in fractions: every row adds up to one, and no column's ratio exceeds exp(epsilon)."""
-    table = _lp_shapes.table(epsilon)
+    table = _lp_table.table(epsilon)
     last = POSITIONS - table.width
     places = [0, last // 3, last // 2, last - 12345, last]
     laws = [law(table, place) for place in places]
@@ -302,7 +302,7 @@ def test_the_table_spends_the_budget_exactly(epsilon: float) -> None:
 
 def test_a_perturbed_table_is_rejected() -> None:
     """The twin: the same enumeration fails for one more 2^-40 of the window, and for one output moved in one row."""
-    table = _lp_shapes.table(0.5)
+    table = _lp_table.table(0.5)
     last = POSITIONS - table.width
     bold = replace(table, p_window=table.p_window + 2.0**-40)
     assert not within(exact_ratio([law(bold, place) for place in (0, last)]), 0.5)
@@ -356,7 +356,7 @@ def test_moments_are_sums_over_the_law(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 6.0, 12.0])
 def test_variance_of_a_row_without_rounding(epsilon: float) -> None:
     """Against fractions at places between and on the ends of outputs."""
-    table = _lp_shapes.table(epsilon)
+    table = _lp_table.table(epsilon)
     codes = table.codes.tolist()
     last = POSITIONS - table.width
     for place in (0, last // 2, last // 2 + 987654321, last):
@@ -374,7 +374,7 @@ def test_variance_of_a_row_without_rounding(epsilon: float) -> None:
 def test_worst_variance_is_between_the_rows() -> None:
     for epsilon in (0.5, 1.0, 12.0):
         seen = worst_variance(nz.LpOptimal(epsilon), points=200_001)
-        stated = _lp_shapes.table(epsilon).worst_variance
+        stated = _lp_table.table(epsilon).worst_variance
         assert seen <= stated * (1 + 1e-12)
         assert seen > stated * (1 - 1e-7)
 
@@ -488,17 +488,17 @@ def same(first: WindowTable, second: WindowTable) -> bool:
 
 
 def test_a_solved_programme_is_kept(solver: Solver) -> None:
-    first = _lp_shapes.programme(1.3)
-    assert same(first, _lp_shapes.programme(1.3))
+    first = _lp_table.programme(1.3)
+    assert same(first, _lp_table.programme(1.3))
     assert solver.calls == 1
     assert [path.suffix for path in _lp_cache.directory().iterdir()] == [".bin"]  # and no draft left behind
-    _lp_shapes.programme(1.4)
+    _lp_table.programme(1.4)
     assert solver.calls == 2
 
 
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "empty", "foreign", "directory"])
 def test_a_damaged_cache_is_solved_again(damage: str, solver: Solver) -> None:
-    first = _lp_shapes.programme(1.3)
+    first = _lp_table.programme(1.3)
     (path,) = _lp_cache.directory().iterdir()
     content = path.read_bytes()
     if damage == "flipped":
@@ -508,16 +508,16 @@ def test_a_damaged_cache_is_solved_again(damage: str, solver: Solver) -> None:
     elif damage == "empty":
         path.write_bytes(b"")
     elif damage == "foreign":  # whole, but the solution of another budget
-        _lp_shapes.programme(1.4)
+        _lp_table.programme(1.4)
         (other,) = set(_lp_cache.directory().iterdir()) - {path}
         shutil.copy(other, path)
     else:
         path.unlink()
         path.mkdir()
     solver.calls = 0
-    assert same(first, _lp_shapes.programme(1.3))
+    assert same(first, _lp_table.programme(1.3))
     assert solver.calls == 1
-    assert same(first, _lp_shapes.programme(1.3))
+    assert same(first, _lp_table.programme(1.3))
     assert solver.calls == (2 if damage == "directory" else 1)
 
 
@@ -536,8 +536,8 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path / "file" / "below"))
-    first = _lp_shapes.programme(1.3)
-    assert same(first, _lp_shapes.programme(1.3))
+    first = _lp_table.programme(1.3)
+    assert same(first, _lp_table.programme(1.3))
     assert solver.calls == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import ndtri
 
 import noisette as nz
-from noisette.mechanisms.tensor.gaussian import _noise, _slices
+from noisette.mechanisms.tensor.gaussian import _noise
 from noisette.mechanisms.tensor.gaussian.modes import Mode, dense, multiply
 
 FALSE_ALARM = 1e-6
@@ -166,8 +166,7 @@ MIDDLE = nz.TensorDomain((300, 40, 100))
 def test_extra_memory_is_a_block(domain: Any, covariances: Any, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import tracemalloc
 
-    for module in (_noise, _slices):
-        monkeypatch.setattr(module, "SLICES", _noise._UNIT)
+    monkeypatch.setattr(_noise, "SLICES", _noise._UNIT)
 
     m = nz.TensorGaussian(domain, 1.0, covariances=covariances)
     values = np.zeros(domain.dims, dtype=kind)
@@ -209,8 +208,7 @@ def test_cut_into_slices_a_tensor_has_the_same_law(
     dims: Any, covariances: Any, in_place: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slices along the longest mode: the report less the input is white after whitening, about the input."""
-    for module in (_noise, _slices):
-        monkeypatch.setattr(module, "SLICES", 2_500)
+    monkeypatch.setattr(_noise, "SLICES", 2_500)
     m = nz.TensorGaussian(nz.TensorDomain(dims, 3.0, 5.0), 30.0, covariances=covariances)
     x = np.random.default_rng(1).uniform(2, 6, (20, *dims)).astype(np.float32)
     inside = np.clip(x, 3, 5).astype(np.float64)
@@ -231,8 +229,7 @@ def test_cut_into_slices_a_tensor_has_the_same_law(
 
 def test_sums_of_slices_are_exact_to_the_places_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """With next to no noise the report is the input, whose whitening and colouring cancel."""
-    for module in (_noise, _slices):
-        monkeypatch.setattr(module, "SLICES", 500)
+    monkeypatch.setattr(_noise, "SLICES", 500)
     m = nz.TensorGaussian(nz.TensorDomain((30, 40)), 1e9, 1e-5, covariances=(spd(30, 1), spd(40, 2)))
     x = np.random.default_rng(1).uniform(-1, 1, (30, 40)).astype(np.float32)
     assert np.abs(m.privatize(x, rng=1) - x).max() < 8 * math.sqrt(m.variances.max()) + 1e-5

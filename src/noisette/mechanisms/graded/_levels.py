@@ -1,10 +1,12 @@
-"""Levels: the parts of an interval, each with a budget of its own."""
+"""Levels, the parts of an interval that have a budget each, and the exact log ratios between laws of their reports."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -13,8 +15,10 @@ import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray
+from noisette.cells import log_above
 from noisette.domains import Interval
 
+_TIES = 1e-11  # of a log ratio; those nearer to the largest are compared as fractions
 Matrix = tuple[tuple[float, ...], ...]
 
 BUDGETS = (1e-7, 1e6)
@@ -166,3 +170,25 @@ def _listed(values: Any, name: str) -> list[Any]:
         return list(values.tolist() if isinstance(values, np.ndarray) else values)
     except TypeError:
         raise TypeError(f"Expected {name} to be a list of numbers, got {values!r}.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Laws:
+    """The chance of every report (column) under extreme inputs (rows), none of them zero."""
+
+    masses: Sequence[Sequence[Fraction]]
+
+    @cached_property
+    def _logs(self) -> FloatArray:
+        return np.log(np.asarray(self.masses, dtype=np.float64))
+
+    def ratio_above(self, pairs: Iterable[tuple[int, int]]) -> float:
+        """Return the largest log ratio of the first law's chances to the second's over these pairs, rounded up."""
+        found = [(self._logs[i] - self._logs[j], i, j) for i, j in pairs]
+        limit = max(float(gap.max()) for gap, _, _ in found) - _TIES
+        near = ((i, j, c) for gap, i, j in found for c in np.flatnonzero(gap >= limit).tolist())
+        return log_above(max(self.masses[i][c] / self.masses[j][c] for i, j, c in near))
+
+    def matrix(self, groups: Sequence[Sequence[int]]) -> Matrix:
+        """Return the largest log ratio between the laws of each two groups."""
+        return tuple(tuple(self.ratio_above((i, j) for i in own for j in other) for other in groups) for own in groups)

@@ -12,8 +12,7 @@ import numpy as np
 
 from noisette import _random
 from noisette._validate import FloatArray, IntArray
-from noisette.mechanisms.graded._laws import Laws
-from noisette.mechanisms.graded._levels import Matrix
+from noisette.mechanisms.graded._levels import Laws, Matrix
 
 _UNIT = 1 << 53
 _LEAST_SHARE, _LARGEST_SHARE = 2.0**-46, 2.0**-8

@@ -21,8 +21,7 @@ from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import BaseMechanism, admit, blocks
 from noisette.mechanisms.graded import _levels
-from noisette.mechanisms.graded._laws import Laws
-from noisette.mechanisms.graded._levels import Levels, Matrix
+from noisette.mechanisms.graded._levels import Laws, Levels, Matrix
 from noisette.mechanisms.scalar.duchi import TwoPoint
 
 _UNIT = 1 << 53

@@ -15,7 +15,7 @@ from noisette.cells import Cells
 from noisette.core import Capabilities, Moments, Readout
 from noisette.domains import Interval
 from noisette.mechanisms._base import Lattice, Points, TableMechanism, check_step, power_of_two
-from noisette.mechanisms.scalar import _lp_shapes
+from noisette.mechanisms.scalar import _lp_table
 from noisette.mechanisms.scalar._lp_table import WindowTable
 from noisette.mechanisms.scalar._window import Window, bounded_readout
 from noisette.mechanisms.scalar.piecewise import PiecewiseOptimal, log_worst_variance, optimal_log_t
@@ -101,21 +101,21 @@ class LpOptimal(TableMechanism):
     @cached_property
     def _wide(self) -> PiecewiseOptimal | None:
         """PiecewiseOptimal, where its variance is below that of the largest table."""
-        if self.epsilon <= _lp_shapes.LARGEST:
+        if self.epsilon <= _lp_table.LARGEST:
             return None
         variance = math.exp(log_worst_variance(optimal_log_t(self.epsilon), self.epsilon))
-        if variance > _lp_shapes.table(_lp_shapes.LARGEST).worst_variance:
+        if variance > _lp_table.table(_lp_table.LARGEST).worst_variance:
             return None
         return PiecewiseOptimal(epsilon=self.epsilon, domain=self.domain)
 
     @property
     def slow_start(self) -> bool:
         """Whether the first use of this budget waits some seconds for the programme: plans leave it out then."""
-        return _lp_shapes.PROGRAMME_ABOVE < self.epsilon <= _lp_shapes.PROGRAMME_BELOW
+        return _lp_table.PROGRAMME_ABOVE < self.epsilon <= _lp_table.PROGRAMME_BELOW
 
     @cached_property
     def _table(self) -> WindowTable:
-        return _lp_shapes.table(min(self.epsilon, _lp_shapes.LARGEST))
+        return _lp_table.table(min(self.epsilon, _lp_table.LARGEST))
 
     @cached_property
     def _rungs(self) -> Rungs:
