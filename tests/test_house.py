@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
         (r"os\.replace\(|\b(?:partial|draft|part)\.replace\(|O_TMPFILE|mkstemp", {"_files.py"}),
         (r"sqlite3\.connect\(", {"_sqlite.py"}),
         (r"BEGIN IMMEDIATE", {"_sqlite.py", "collector/storage/sqlite.py"}),  # SQLAlchemy begins its own
-        (r"\b408\b|random\.uniform\(0\.5, 1", {"_retry.py"}),
+        (r"\b408, |random\.uniform\(0\.5, 1", {"_retry.py"}),
     ],
 )
 def test_one_place(written: str, homes: set[str]) -> None:
