@@ -24,6 +24,7 @@ from noisette.shuffler import Round, ServerKey, new_secret
 from noisette.shuffler.clients import sign
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.wire import Frame
+from noisette.survey.batches import pack
 from noisette.survey.campaigns import Campaign
 
 USERS = 12
@@ -179,6 +180,30 @@ def test_what_the_shuffler_may_bring(both: Both, campaign: Campaign) -> None:
     assert (forged.status_code, forged.json()["reason"]) == (401, "forged")
     malformed = httpx.post(both.collector + PATH, content=b"x", headers=sign(both.own, PATH, "shuffler", "p", b"x"))
     assert (malformed.status_code, malformed.json()["reason"]) == (400, "malformed")
+
+
+def test_one_sealed_packet_holds_one_report(both: Both, campaign: Campaign) -> None:
+    """Sixty votes in one packet are none, in JSON and as a binary batch."""
+    context, rng = label(campaign, "once"), np.random.default_rng(1)
+    votes = [entry(campaign.privatize(PERSON, rng=rng)) for _ in range(60)]
+    rows = campaign.survey.rows([one["report"] for one in votes])
+    packed = pack(campaign, "once", b"".join(bytes.fromhex(one["token"]) for one in votes), rows)
+    for body in (json.dumps({"version": 1, "reports": votes}).encode(), packed):
+        sealed = both.shuffled.key.public.seal(body, context.label(0))
+        answer = deliver(both, [sealed], context)
+        assert (answer.status_code, answer.json()) == (200, {"accepted": 0, "repeated": 0, "rejected": 1})
+    assert not both.store.periods(campaign)
+
+
+def test_a_signature_that_is_no_text_of_base64_is_refused(tmp_path: Path) -> None:
+    campaign = Campaign.from_dict(COMMUTE | {"tokens": "blind"})
+    context = label(campaign, "once")
+    with behind_a_shuffler(tmp_path, campaign, 2) as both:
+        for signature in ("é", "=", "AAAA"):
+            body = {"version": 1} | entry(campaign.privatize(PERSON, rng=1), signature=signature)
+            sealed = both.shuffled.key.public.seal(pad(campaign, body), context.label(0))
+            answer = deliver(both, [sealed], context)
+            assert (answer.status_code, answer.json()["rejected"]) == (200, 1)
 
 
 def test_all_reports_have_one_length(campaign: Campaign) -> None:

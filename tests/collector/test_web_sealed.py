@@ -67,7 +67,7 @@ def shuffler_process(folder: Path, secret_of: dict[str, str], own: str, collecto
 
 
 def test_pages_and_devices_are_mixed(browser: Browser, tmp_path: Path, sites: list[str]) -> None:
-    """Two pages and Python's client, tokens signed unseen, a shuffler of its own process: one wave, each counted."""
+    """Two pages and Python's client, tokens signed unseen, a shuffler of its own process: one batch, each counted."""
     campaign = Campaign.from_dict(COMMUTE | {"tokens": "blind"})
     own, secret_of = new_secret(), {name: new_secret() for name in ("anna", "ben", "python")}
     store, key = Store(f"sqlite:///{tmp_path / 'reports.db'}"), ServerKey.generate()

@@ -101,7 +101,7 @@ def test_reports_keep_their_compact_form_through_a_shuffler(name, clip, size):
     with InProcess(minimum=4) as process:
         for client, payload in enumerate(sent):
             process.sender(str(client)).send(channel.codes(payload), packets, context="run", number=1)
-        stored = process.shuffler.next_batch() if process.shuffler.release() else None
+        stored = process.shuffler.next_part() if process.shuffler.release() else None
         assert stored.frame.packet_bytes == size + OVERHEAD
         process.deliver()
         for one in process.receipt.read("run", 1, packets, process.key):

@@ -10,9 +10,11 @@ import pytest
 from tests.shuffler.helpers import KEY, LAYOUT, values_of
 
 from noisette.shuffler import Clients, Receipt, Sender, Shuffler, create_app, create_receiver, new_secret, receiving
+from noisette.shuffler._http import Operators
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.sender import Http
 
+OPERATOR = {"Authorization": "Bearer key-of-olga-in-tests"}
 collect_ignore = ["quickstart"]  # a Flower app, which Flower imports
 
 
@@ -38,10 +40,10 @@ class Running:
 def running(tmp_path: Path) -> Iterator[Running]:
     secret_of = {f"client-{number}": new_secret() for number in range(5)}
     own = {"shuffler": new_secret()}
-    receipt = Receipt(tmp_path / "receipt.db")
-    with receiving(create_receiver(receipt, Clients(own))) as receiver:
+    receipt, operators = Receipt(tmp_path / "receipt.db"), Operators({"olga": "key-of-olga-in-tests"})
+    with receiving(create_receiver(receipt, Clients(own), operators=operators)) as receiver:
         shuffler = Shuffler(tmp_path / "shuffler.db", minimum=3)
         to = Http(receiver, client="shuffler", secret=own["shuffler"], path=PATH, attempts=1)
-        with receiving(create_app(shuffler, Clients(secret_of), to, largest_body=100_000)) as url:
+        with receiving(create_app(shuffler, Clients(secret_of), to, largest_body=100_000, operators=operators)) as url:
             yield Running(url, receiver, receipt, secret_of, own)
     receipt.close()

@@ -121,7 +121,7 @@ def test_below_the_minimum_nothing_leaves_even_after_a_restart(folder: Path, sta
         time.sleep(0.5)
         front.stop(signal.SIGKILL)
     receipt = Receipt(folder / "receipt.db")
-    assert receipt.waves("run", 0) == 0
+    assert receipt.batches("run", 0) == 0
     _send_one(folder, front.start(), 2)
     assert receipt.wait("run", 0, timeout=300)
     assert [one.values.shape[0] for one in receipt.read("run", 0, LAYOUT, KEY)] == [3] * LAYOUT.blocks
@@ -142,7 +142,7 @@ def _megabytes(pid: int) -> float:
 
 @pytest.mark.long
 def test_memory_is_bounded(folder: Path, started: list[Process]) -> None:
-    """After a wave of 25 MB one of 50 passes, and memory grows by less than half of that."""
+    """After a batch of 25 MB one of 50 passes, and memory grows by less than half of that."""
     layout = PacketLayout(dims=2**19, batch=2**13)
     behind = receiver(folder)
     front = shuffler(folder, behind.start(), "--minimum", str(CLIENTS))

@@ -19,7 +19,18 @@ from tests.shuffler.by_hand import open_by_hand
 from tests.shuffler.helpers import KEY, LAYOUT, post_of
 
 from noisette.shuffler import Clients, PacketLayout, PublicKey, Round, ServerKey, new_secret
-from noisette.shuffler.clients import CLIENT, POST, SIGNATURE, Forged, enrol, read_credentials, sign
+from noisette.shuffler.clients import (
+    CLIENT,
+    MARK,
+    MINIMUM,
+    POST,
+    SIGNATURE,
+    Forged,
+    enrol,
+    entry_of,
+    read_credentials,
+    sign,
+)
 from noisette.shuffler.layout import KINDS
 from noisette.shuffler.sealing import OVERHEAD, CannotOpen
 from noisette.shuffler.wire import Frame, Malformed
@@ -143,7 +154,9 @@ def test_only_an_enrolled_client_can_sign() -> None:
     secret = new_secret()
     clients = Clients({"phone": secret, "other": new_secret()})
     good = sign(secret, "/posts", "phone", "post-1", b"body")
-    assert clients.verify("/posts", good, b"body") == ("phone", "post-1")
+    found = clients.verify("/posts", good, b"body")
+    assert (found.name, found.post, found.minimum) == ("phone", "post-1", 0)
+    assert clients.admit(good) == found  # known before a body is read
     forgeries = [
         ("/posts", good, b"Body"),
         ("/other", good, b"body"),
@@ -152,6 +165,11 @@ def test_only_an_enrolled_client_can_sign() -> None:
         ("/posts", good | {POST: "post-2"}, b"body"),
         ("/posts", good | {SIGNATURE: "0" * 64}, b"body"),
         ("/posts", good | {SIGNATURE: "é"}, b"body"),
+        ("/posts", good | {MARK: "0" * 64}, b"body"),
+        ("/posts", good | {MARK: "é"}, b"body"),
+        ("/posts", good | {MINIMUM: "1"}, b"body"),
+        ("/posts", good | {MINIMUM: "-1"}, b"body"),
+        ("/posts", good | {MINIMUM: "1" * 5000}, b"body"),
         ("/posts", sign(new_secret(), "/posts", "phone", "post-1", b"body"), b"body"),
         ("/posts", sign("0" * 64, "/posts", "nobody", "post-1", b"body"), b"body"),
         ("/posts", sign(secret, "/posts", "phone", "post\n1", b"body"), b"body"),
@@ -177,9 +195,41 @@ def test_enrolling(tmp_path: Path) -> None:
     enrol(path, ["c"], folder=tmp_path / "own")
     stored = json.loads(path.read_text(encoding="utf-8"))
     assert list(stored) == ["a", "b", "c"]
-    assert read_credentials(made[1]) == ("b", stored["b"])
+    name, secret = read_credentials(made[1])
+    assert (name, entry_of(secret)) == ("b", stored["b"])
+    assert secret not in path.read_text(encoding="utf-8")
     assert {stat.S_IMODE(one.stat().st_mode) for one in (path, *made)} == {0o600}
     with pytest.raises(ValueError, match="enrolled already"):
         enrol(path, ["a"], folder=tmp_path)
     with pytest.raises(ValueError, match="expected one name"):
         read_credentials(path)
+    (tmp_path / "one.json").write_text(json.dumps({"b": stored["b"]}), encoding="utf-8")
+    with pytest.raises(ValueError, match="this is what the shuffler keeps"):
+        read_credentials(tmp_path / "one.json")
+    path.write_text(json.dumps({name: secret}), encoding="utf-8")  # as an older version left it
+    enrol(path, [], folder=tmp_path)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"b": stored["b"]}
+
+
+def test_a_list_follows_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients come and go while a service runs, from its own list or from the file; a broken file changes nothing."""
+    monkeypatch.setattr("noisette.shuffler.clients._LOOK", 0.0)
+    path = tmp_path / "clients.json"
+    enrol(path, ["a"], folder=tmp_path)
+    clients = Clients.read(path)
+    made = clients.enrol(["b"])
+    good = sign(made["b"], "/posts", "b", "post-1", b"body")
+    assert clients.verify("/posts", good, b"body").name == "b"
+    enrol(path, ["c"], folder=tmp_path)
+    assert clients.names == ["a", "b", "c"]
+    path.write_text("broken", encoding="utf-8")
+    assert clients.names == ["a", "b", "c"]
+    clients.revoke("b")
+    assert Clients.read(path).names == ["a", "c"]
+    with pytest.raises(Forged):
+        clients.verify("/posts", good, b"body")
+    for wrong in ("b", "nobody"):
+        with pytest.raises(ValueError, match="enrolled client"):
+            clients.revoke(wrong)
+    with pytest.raises(ValueError, match="enrolled already"):
+        clients.enrol(["a"])

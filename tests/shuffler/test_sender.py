@@ -23,7 +23,7 @@ class _Notebook:
         self.posts: list[tuple[float, str, Frame]] = []
         self.now = 0.0
 
-    def post(self, number: str, body: bytes) -> None:
+    def post(self, number: str, body: bytes, *, minimum: int = 0) -> None:
         self.posts.append((self.now, number, Frame.decode(body)))
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import time
 import httpx
 import numpy as np
 import pytest
-from tests.shuffler.conftest import Running
+from tests.shuffler.conftest import OPERATOR, Running
 from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of
 
 from noisette.shuffler import Round, Shuffler, new_secret
@@ -23,7 +23,7 @@ def _post(url: str, path: str, client: str, secret: str, body: bytes, number: st
 
 
 def _counter(url: str, line: str) -> float:
-    text = httpx.get(url + "/metrics").text
+    text = httpx.get(url + "/metrics", headers=OPERATOR).text
     return next((float(one.rsplit(" ", 1)[1]) for one in text.splitlines() if one.startswith(line + " ")), 0.0)
 
 
@@ -95,7 +95,7 @@ def test_anything_signed_is_answered_with_a_reason(running: Running) -> None:
 
 
 def test_a_store_that_fails_asks_to_try_again(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(Shuffler, "accept", broken)
@@ -105,7 +105,7 @@ def test_a_store_that_fails_asks_to_try_again(running: Running, monkeypatch: pyt
 
 def test_health(running: Running) -> None:
     assert httpx.get(running.shuffler + "/health").json() == {"status": "ok"}
-    assert httpx.get(running.shuffler + "/ready").json() == {"status": "ready"}
+    assert httpx.get(running.shuffler + "/ready").json() == {"status": "ready", "batches_aside": 0}
     assert httpx.get(running.receiver + "/health").json() == {"status": "ok"}
 
 
@@ -124,6 +124,6 @@ def test_logs_and_metrics_tell_no_origin(running: Running, caplog: pytest.LogCap
         posts = [one for one in told if one.get("route") == "/posts"]
     assert [one["status"] for one in posts] == [201, 201, 201, 400]
     assert {"context": "run", "round": 1, "smallest_set": 3} in told
-    written = json.dumps(told) + httpx.get(running.shuffler + "/metrics").text
+    written = json.dumps(told) + httpx.get(running.shuffler + "/metrics", headers=OPERATOR).text
     for secret in ("client-", "number-of-the-post", headers[SIGNATURE], *running.secret_of.values()):
         assert secret not in written

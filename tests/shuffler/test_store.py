@@ -17,8 +17,8 @@ from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of, values_of
 
 from noisette.shuffler import InProcess, PacketLayout, Receipt, Round, ServerKey, Shuffler
 from noisette.shuffler._database import Full
-from noisette.shuffler.forwarding import forward
-from noisette.shuffler.store import PostRefused, WavePart
+from noisette.shuffler.forwarding import Undelivered, forward
+from noisette.shuffler.store import BatchPart, PostRefused
 from noisette.shuffler.wire import Frame, Malformed
 
 
@@ -46,21 +46,21 @@ def test_a_round_below_the_minimum_is_not_released(tmp_path: Path) -> None:
         shuffler.accept(f"c{client}", fresh(), post_of(client))
     shuffler.accept("c3", fresh(), post_of(3, blocks=[0, 1]))
     assert deliver() == 0  # two blocks have company, the third has not
-    assert receipt.waves("run", 1) == 0
+    assert receipt.batches("run", 1) == 0
     assert not _bags(receipt)
     shuffler.accept("c4", fresh(), post_of(4, number=2))
     assert deliver() == 0
     shuffler.accept("c3", fresh(), post_of(3, blocks=[2]))
     assert deliver() == 9
     assert _bags(receipt) == _expected([1, 2, 3])
-    assert receipt.waves("run", 1) == 1
-    for client in (5, 6):  # who comes later waits for a wave of its own
+    assert receipt.batches("run", 1) == 1
+    for client in (5, 6):  # who comes later waits for a batch of its own
         shuffler.accept(f"c{client}", fresh(), post_of(client))
         assert deliver() == 0
     shuffler.accept("c7", fresh(), post_of(7))
     assert deliver() == 9
     assert _bags(receipt) == _expected([1, 2, 3, 5, 6, 7])
-    assert shuffler.waiting() == {"waiting": 3, "released": 0}
+    assert shuffler.waiting() == {"waiting": 3, "released": 0, "aside": 0}
     shuffler.close()
     receipt.close()
 
@@ -96,9 +96,9 @@ def test_replays_are_refused(tmp_path: Path) -> None:
         with pytest.raises(PostRefused) as caught:
             shuffler.accept("a", post, content)
         assert (caught.value.reason, caught.value.blocks) == (reason, blocks)
-    assert shuffler.waiting() == {"waiting": 2, "released": 0}
+    assert shuffler.waiting() == {"waiting": 2, "released": 0, "aside": 0}
     shuffler.accept("a", fresh(), post_of(1, number=2))  # another round is no replay
-    shuffler.accept("b", number, body)  # nor another client's post of the same number
+    shuffler.accept("b", number, post_of(2, blocks=[0, 2]))  # nor another client's post of the same number
     shuffler.accept("b", fresh(), post_of(2, blocks=[1]))
     shuffler.accept("a", fresh(), post_of(1, blocks=[1]))
     forward(shuffler, lambda _: None)
@@ -107,13 +107,128 @@ def test_replays_are_refused(tmp_path: Path) -> None:
     shuffler.close()
 
 
-def test_a_copy_of_another_clients_packet_counts_once() -> None:
+def test_a_copy_of_another_clients_packet_is_no_company() -> None:
+    """It is refused while the packet waits, and is stored once at the server when it comes later."""
     with InProcess(minimum=2, key=KEY) as simulated:
         simulated.shuffler.accept("a", fresh(), post_of(1))
+        copy = _copy_of(simulated.shuffler)
+        with pytest.raises(PostRefused) as caught:
+            simulated.shuffler.accept("thief", fresh(), copy)
+        assert caught.value.reason == "copied"
+        assert simulated.deliver() == 0
         simulated.shuffler.accept("b", fresh(), post_of(2))
-        simulated.shuffler.accept("thief", fresh(), _copy_of(simulated.shuffler))
+        assert simulated.deliver() == 6
+        simulated.shuffler.accept("thief", fresh(), copy)  # a refusal leaves no trace, and a new batch has begun
+        simulated.shuffler.accept("c", fresh(), post_of(3))
         simulated.deliver()
-        assert _bags(simulated.receipt) == _expected([1, 2])
+        assert _bags(simulated.receipt) == _expected([1, 2, 3])
+
+
+def test_a_client_asks_for_more_company(tmp_path: Path) -> None:
+    """Who asks for four waits for four who ask so; who asks for less than the minimum is with all others."""
+    shuffler, receipt = Shuffler(tmp_path / "s.db", minimum=2), Receipt(tmp_path / "r.db")
+
+    def deliver() -> int:
+        return forward(shuffler, lambda part: receipt.accept(part.post, part.frame.encode()))
+
+    for client in (1, 2, 3):
+        shuffler.accept(f"c{client}", fresh(), post_of(client), minimum=4)
+        assert deliver() == 0
+    shuffler.accept("c4", fresh(), post_of(4), minimum=1)
+    shuffler.accept("c5", fresh(), post_of(5))
+    assert deliver() == 6
+    with pytest.raises(PostRefused):  # another wish makes no other round
+        shuffler.accept("c1", fresh(), post_of(1))
+    shuffler.accept("c6", fresh(), post_of(6), minimum=4)
+    assert deliver() == 12
+    assert _bags(receipt) == _expected([1, 2, 3, 4, 5, 6])
+    shuffler.accept("c7", fresh(), post_of(7), minimum=3)
+    shuffler.accept("c8", fresh(), post_of(8), minimum=3)
+    shuffler.close()
+    shuffler = Shuffler(tmp_path / "s.db", minimum=4)  # a restart with more: what waits has to wait for as many
+    shuffler.accept("c9", fresh(), post_of(9))
+    assert deliver() == 0
+    shuffler.close()
+    receipt.close()
+
+
+def test_a_batch_that_is_refused_is_set_aside_and_hinders_no_other() -> None:
+    """What the server refuses for good waits for an operator, what it fails over is tried again by itself."""
+    now = [0.0]
+    shuffler = Shuffler(":memory:", minimum=2, clock=lambda: now[0])
+    for number in (1, 2, 3):
+        for client in ("a", "b"):
+            shuffler.accept(client, fresh(), post_of(ord(client), number=number))
+    errors = {1: Undelivered("404 no such campaign", final=True), 2: Undelivered("500 bug", fault=True)}
+    taken: list[int] = []
+
+    def deliver(part: BatchPart) -> None:
+        if (number := part.frame.round.number) in errors:
+            raise errors[number]
+        taken.append(number)
+
+    assert forward(shuffler, deliver) == 6
+    assert taken == [3]
+    states = {one["round"]: (one["state"], one["reason"], one["packets"]) for one in shuffler.batches()}
+    assert states == {1: ("aside", "404 no such campaign", 6), 2: ("released", "500 bug", 6)}
+    for _ in range(30):  # a fault that stays is set aside as well
+        now[0] += 100.0
+        forward(shuffler, deliver)
+    assert shuffler.waiting() == {"waiting": 0, "released": 0, "aside": 12}
+    first, second = (one["name"] for one in shuffler.batches())
+    errors.clear()
+    shuffler.operate(second, "retry")
+    shuffler.operate(first, "drop")
+    assert forward(shuffler, deliver) == 6
+    assert taken == [3, 2]
+    assert shuffler.batches() == []
+    with pytest.raises(PostRefused):  # what was dropped does not come again
+        shuffler.accept("a", fresh(), post_of(1, number=1))
+    shuffler.accept("a", fresh(), post_of(1, number=4))
+    (waiting,) = (one["name"] for one in shuffler.batches())
+    for action in ("retry", "skip"):
+        with pytest.raises(ValueError, match="has not reached its minimum"):
+            shuffler.operate(waiting, action)
+    with pytest.raises(LookupError):
+        shuffler.operate("nothing", "drop")
+    shuffler.operate(waiting, "drop")
+    shuffler.close()
+
+
+def test_while_the_server_is_away_nothing_is_set_aside() -> None:
+    shuffler = Shuffler(":memory:", minimum=2)
+    for client in ("a", "b"):
+        shuffler.accept(client, fresh(), post_of(ord(client)))
+
+    def away(_: BatchPart) -> None:
+        raise Undelivered("no answer")
+
+    for _ in range(40):
+        with pytest.raises(Undelivered):
+            forward(shuffler, away)
+    assert shuffler.waiting() == {"waiting": 0, "released": 6, "aside": 0}
+    shuffler.close()
+
+
+def test_a_round_is_over_after_a_time() -> None:
+    """Who sent to it is forgotten then, and nothing comes twice: the round takes nothing more."""
+    now = [0.0]
+    shuffler = Shuffler(":memory:", minimum=2, keep=10, clock=lambda: now[0])
+    for client in ("a", "b"):
+        shuffler.accept(client, fresh(), post_of(ord(client)))
+    shuffler.accept("a", fresh(), post_of(1, number=2))  # waits for company, and is not forgotten
+    forward(shuffler, lambda _: None)
+    now[0] = 9 * 86_400.0
+    assert shuffler.forget() == 0
+    now[0] = 11 * 86_400.0
+    assert shuffler.forget() == 1
+    with pytest.raises(PostRefused) as caught:
+        shuffler.accept("a", fresh(), post_of(1))
+    assert caught.value.reason == "round-over"
+    with shuffler._database.transaction() as connection:
+        assert connection.execute("SELECT count(*) FROM seen").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM posts").fetchone() == (1,)
+    shuffler.close()
 
 
 def _copy_of(shuffler: Shuffler) -> bytes:
@@ -197,7 +312,7 @@ def test_nothing_on_the_disk_joins_a_packet_to_its_client(tmp_path: Path) -> Non
     shuffler.close()
     connection = sqlite3.connect(tmp_path / "s.db")
     columns = [row[1] for row in connection.execute("PRAGMA table_info(packets)")]
-    assert columns == ["wave", "key", "block", "sealed"]
+    assert columns == ["batch", "key", "block", "sealed"]
     keys = [row[0] for row in connection.execute("SELECT key FROM packets")]
     assert keys == sorted(keys)  # stored by random key, not in the order of arrival
     assert {len(one) for one in keys} == {16}
@@ -209,14 +324,14 @@ class _Died(Exception):
 
 
 @pytest.mark.parametrize("after", range(7))
-def test_a_wave_that_is_interrupted_arrives_once(tmp_path: Path, after: int) -> None:
+def test_a_batch_that_is_interrupted_arrives_once(tmp_path: Path, after: int) -> None:
     """Stop at each step between releasing, delivering and erasing; go on with other settings: the same values."""
     shuffler, receipt = Shuffler(tmp_path / "s.db", minimum=3, forward_bytes=300), Receipt(tmp_path / "r.db")
     for client in (1, 2, 3):
         shuffler.accept(f"c{client}", fresh(), post_of(client))
     steps = 0
 
-    def deliver(batch: WavePart) -> None:
+    def deliver(batch: BatchPart) -> None:
         nonlocal steps
         for act in (lambda: None, lambda: receipt.accept(batch.post, batch.frame.encode())):
             act()
@@ -227,16 +342,16 @@ def test_a_wave_that_is_interrupted_arrives_once(tmp_path: Path, after: int) -> 
     if after:
         with pytest.raises(_Died):
             forward(shuffler, deliver)
-        assert shuffler.waiting() == {"waiting": 0, "released": 9 - 3 * ((after - 1) // 2)}
+        assert shuffler.waiting() == {"waiting": 0, "released": 9 - 3 * ((after - 1) // 2), "aside": 0}
         whole = after == 6  # the third and last batch was stored, and not yet erased
-        assert receipt.waves("run", 1) == whole
-        assert _bags(receipt) == (_expected([1, 2, 3]) if whole else {})  # nothing of a wave that is not whole
+        assert receipt.batches("run", 1) == whole
+        assert _bags(receipt) == (_expected([1, 2, 3]) if whole else {})  # nothing of a batch that is not whole
     shuffler.close()
-    shuffler = Shuffler(tmp_path / "s.db", minimum=9, forward_bytes=10_000)
+    shuffler = Shuffler(tmp_path / "s.db", minimum=9 if after else 3, forward_bytes=10_000)
     forward(shuffler, deliver)
     assert _bags(receipt) == _expected([1, 2, 3])
-    assert shuffler.next_batch() is None
-    assert shuffler.waiting() == {"waiting": 0, "released": 0}
+    assert shuffler.next_part() is None
+    assert shuffler.waiting() == {"waiting": 0, "released": 0, "aside": 0}
     shuffler.close()
     receipt.close()
 
@@ -249,21 +364,21 @@ def test_bad_numbers_of_batches(post: str) -> None:
     receipt.close()
 
 
-def test_a_wave_keeps_its_terms() -> None:
+def test_a_batch_keeps_its_terms() -> None:
     receipt = Receipt(":memory:")
-    wave = "a" * 32
-    assert receipt.accept(f"{wave}.0.2", post_of(1)).accepted == 3
-    assert receipt.accept(f"{wave}.0.2", post_of(1)).repeated == 3
-    for post, body in ((f"{wave}.1.3", post_of(2)), (f"{wave}.1.2", post_of(2, number=2))):
+    batch = "a" * 32
+    assert receipt.accept(f"{batch}.0.2", post_of(1)).accepted == 3
+    assert receipt.accept(f"{batch}.0.2", post_of(1)).repeated == 3
+    for post, body in ((f"{batch}.1.3", post_of(2)), (f"{batch}.1.2", post_of(2, number=2))):
         with pytest.raises(Malformed, match="another round"):
             receipt.accept(post, body)
     assert not receipt.wait("run", 1, timeout=0)
-    receipt.accept(f"{wave}.1.2", post_of(2))
+    receipt.accept(f"{batch}.1.2", post_of(2))
     assert receipt.wait("run", 1, timeout=0)
     assert _bags(receipt) == _expected([1, 2])
     receipt.forget("run", 2)
     assert not _bags(receipt)
-    assert receipt.accept(f"{wave}.0.2", post_of(1)).repeated == 3
+    assert receipt.accept(f"{batch}.0.2", post_of(1)).repeated == 3
     receipt.close()
 
 
@@ -283,7 +398,9 @@ def test_a_full_store_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
     receipt.close()
 
 
-@pytest.mark.parametrize("wrong", [{"minimum": 1}, {"minimum": 2.5}, {"patience": -1.0}, {"patience": math.nan}])
+@pytest.mark.parametrize(
+    "wrong", [{"minimum": 1}, {"minimum": 2.5}, {"patience": -1.0}, {"patience": math.nan}, {"keep": 0}]
+)
 def test_bad_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError), match="Expected"):
         Shuffler(":memory:", **({"minimum": 2} | wrong))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from noisette.cli.federate_run import run
-from noisette.cli.shuffler import enrol, key, shuffler
+from noisette.cli.shuffler import enrol, key, run_shuffler
 
 
 class _RunByDefault(click.Group):
@@ -26,5 +26,6 @@ def federate() -> None:
     """
 
 
-for _command in (run, shuffler, enrol, key):
+for _command in (run, enrol, key):
     federate.add_command(_command)
+federate.add_command(run_shuffler, "shuffler")

@@ -1,10 +1,11 @@
-"""`noisette federate shuffler`, and the keys that it needs."""
+"""`noisette shuffler`: run one, and operate one that runs; and the keys that it needs."""
 
 from __future__ import annotations
 
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,14 +13,25 @@ _PACKAGES = ("cryptography", "fastapi", "httpx", "prometheus_client", "uvicorn")
 _FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@click.group()
+def shuffler() -> None:
+    """Run a service that hides from the server which client sent what, and operate it.
+
+    `run` starts it. The other commands ask a shuffler that runs, at --url with the key of an operator, and are also
+    its HTTP routes.
+    """
+
+
+@click.command("run")
 @click.option("--clients", "client_file", type=_FILE, required=True, help="JSON: names and secrets, as enrol makes it.")
-@click.option("--server", required=True, help="URL of the server that receives the waves.")
+@click.option("--server", required=True, help="URL of the server that receives the batches.")
 @click.option("--credentials", type=_FILE, required=True, help="JSON: the shuffler's name and secret at the server.")
-@click.option("--minimum", type=click.IntRange(min=2), required=True, help="Clients that a wave must have.")
+@click.option("--minimum", type=click.IntRange(min=2), required=True, help="Clients that a batch must have.")
 @click.option("--patience", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Seconds for more.")
 @click.option("--store", type=_FILE, default=Path("shuffler.db"), show_default=True, help="File of accepted packets.")
 @click.option("--max-store", type=click.IntRange(min=1), default=16384, show_default=True, help="Its limit in MiB.")
+@click.option("--keep", type=click.FloatRange(min=1), default=400.0, show_default=True, help="Days to know a round.")
+@click.option("--operators", "operator_file", type=_FILE, help="JSON: names and keys of who may operate it.")
 @click.option("--max-body", type=click.IntRange(min=1), help="Largest post in bytes; 4 MiB by default.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 takes a free one.")
@@ -28,7 +40,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--key", "private_key", type=_FILE, help="PEM file: the certificate's private key.")
 @click.option("--authority", type=_FILE, help="PEM file: who signed the server's certificate.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
-def shuffler(
+def run_shuffler(
     client_file: Path,
     server: str,
     credentials: Path,
@@ -36,6 +48,8 @@ def shuffler(
     patience: float,
     store: Path,
     max_store: int,
+    keep: float,
+    operator_file: Path | None,
     max_body: int | None,
     host: str,
     port: int,
@@ -54,7 +68,7 @@ def shuffler(
     _need_packages()
     from noisette._service import Tls, address, listen, run
     from noisette._terminal import console, literal, to_json
-    from noisette.shuffler._http import LARGEST_BODY
+    from noisette.shuffler._http import LARGEST_BODY, Operators
     from noisette.shuffler.clients import Clients, read_credentials
     from noisette.shuffler.forwarding import log
     from noisette.shuffler.receiver import PATH
@@ -70,29 +84,32 @@ def shuffler(
         raise ValueError(f"Expected --minimum {minimum} <= {len(clients)}, the number of clients in {client_file}.")
     name, secret = read_credentials(credentials)
     target = Http(server, client=name, secret=secret, path=PATH, attempts=1, authority=authority)
-    opened = Shuffler(store, minimum=minimum, patience=patience, largest=max_store * 2**20)
-    app = create_app(opened, clients, target, largest_body=max_body or LARGEST_BODY, origins=origins)
+    operators = Operators.read(operator_file) if operator_file else None
+    opened = Shuffler(store, minimum=minimum, patience=patience, largest=max_store * 2**20, keep=keep)
+    largest = max_body or LARGEST_BODY
+    app = create_app(opened, clients, target, largest_body=largest, origins=origins, operators=operators)
     bound = listen(host, port)
     url = address(host, bound, tls)
     if as_json:
         click.echo(to_json({"url": url, "clients": len(clients), "minimum": minimum}))
     else:
         out = console()
-        out.print(f"{len(clients)} clients enrolled; a wave has at least {minimum} of them")
+        out.print(f"{len(clients)} clients enrolled; a batch has at least {minimum} of them")
         out.print(literal(f"Listening on {url}"), soft_wrap=True)
     run(app, bound, log, tls=tls)
 
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1)
 @click.option("--to", "folder", type=_FILE, help="Folder for the clients' own files; that of FILE by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
 def enrol(file: Path, names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
     """Add clients to FILE, with a new secret each.
 
-    FILE is for the shuffler. Each client gets NAME.json, which holds its own secret alone. The same command makes the
-    secret between the shuffler and the server.
+    FILE is for the shuffler, which follows its changes while it runs, and holds no secret. Each client gets NAME.json,
+    which alone holds its own. The same command makes the secret between the shuffler and the server. Without names it
+    only takes the secrets out of a FILE of an older version.
     """
     _need_packages()
     from noisette.shuffler.clients import enrol as add
@@ -116,6 +133,126 @@ def key(file: Path, as_json: bool) -> None:
         ServerKey.generate().write(file)
     public = ServerKey.read(file).public.text
     click.echo(json.dumps({"public_key": public}) if as_json else public)
+
+
+def _asking(command: Any) -> Any:
+    """Add the options of a command that asks a shuffler which runs."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
+        click.option("--authority", type=_FILE, help="PEM file: who signed the shuffler's certificate."),
+        click.option("--key", "operator_key", envvar="NOISETTE_OPERATOR_KEY", required=True, help="An operator's key."),
+        click.option("--url", default="http://127.0.0.1:8100", show_default=True, help="Where the shuffler runs."),
+    ):
+        command = option(command)
+    return command
+
+
+def _ask(
+    method: str, path: str, url: str, operator_key: str, authority: Path | None, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a shuffler answers to an operator, or raise what it says is wrong."""
+    _need_packages()
+    import ssl
+
+    import httpx
+
+    verify = ssl.create_default_context(cafile=str(authority)) if authority else True
+    headers = {"Authorization": f"Bearer {operator_key}"}
+    try:
+        answer = httpx.request(method, url.rstrip("/") + path, headers=headers, json=body, verify=verify, timeout=30)
+    except httpx.TransportError as error:
+        raise OSError(f"{url} does not answer: {type(error).__name__}") from error
+    try:
+        told: dict[str, Any] = answer.json()
+    except ValueError as error:
+        raise ValueError(f"{url} answered {answer.status_code}, and not as a shuffler does.") from error
+    if not answer.is_success and path != "/ready":
+        raise ValueError(str(told.get("detail", told)))
+    return told
+
+
+@shuffler.command()
+@_asking
+def status(url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
+    """Tell whether a shuffler stores and forwards, and list its batches."""
+    from noisette._terminal import console, literal, table
+
+    told = _ask("GET", "/ready", url, operator_key, authority)
+    told |= _ask("GET", "/batches", url, operator_key, authority)
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    out = console()
+    out.print(literal(str(told.get("detail", told.get("status", "")))), soft_wrap=True)
+    shown = table("batch", "round", "state", ">packets", ">smallest set", ">minimum", "reason")
+    for one in told["batches"]:
+        place = f"{one['context']} {one['round']}"
+        numbers = (str(one[name]) for name in ("packets", "smallest_set", "minimum"))
+        shown.add_row(one["name"], literal(place), one["state"], *numbers, literal(one["reason"]))
+    out.print(shown)
+
+
+def _batch_command(action: str, text: str) -> None:
+    @shuffler.command(action, help=text)
+    @click.argument("batch")
+    @_asking
+    def change(batch: str, url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
+        told = _ask("POST", f"/batches/{batch}/{action}", url, operator_key, authority)
+        click.echo(json.dumps(told) if as_json else f"{told['done']}: {told['batch']}")
+
+
+_batch_command("drop", "Erase a batch with all its packets.")
+_batch_command("skip", "Set a batch aside that is to be forwarded.")
+_batch_command("retry", "Try a batch again that was set aside.")
+
+
+@shuffler.command()
+@_asking
+def clients(url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
+    """List the clients that are enrolled."""
+    told = _ask("GET", "/clients", url, operator_key, authority)
+    click.echo(json.dumps(told) if as_json else "\n".join(told["clients"]))
+
+
+@shuffler.command("enrol")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--to", "folder", type=_FILE, default=Path("."), help="Folder for the clients' own files.")
+@_asking
+def enrol_live(
+    names: tuple[str, ...], folder: Path, url: str, operator_key: str, authority: Path | None, as_json: bool
+) -> None:
+    """Enrol clients at a shuffler that runs, and write NAME.json for each: its secret, which nobody else keeps."""
+    from noisette.shuffler.clients import write_secrets
+
+    told = _ask("POST", "/clients", url, operator_key, authority, {"names": list(names)})
+    made = [str(path) for path in write_secrets(told["secrets"], folder)]
+    click.echo(json.dumps({"files": made}) if as_json else "\n".join(made))
+
+
+@shuffler.command()
+@click.argument("name")
+@_asking
+def revoke(name: str, url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
+    """Refuse what a client sends from now on."""
+    told = _ask("DELETE", f"/clients/{name}", url, operator_key, authority)
+    click.echo(json.dumps(told) if as_json else f"revoked {name}; {told['clients']} clients are left")
+
+
+@shuffler.command()
+@_asking
+def changes(url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
+    """List which operator changed what, and when."""
+    import time
+
+    told = _ask("GET", "/changes", url, operator_key, authority)
+    lines = [
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(one['time']))}  {one['operator']}  {one['change']}"
+        for one in told["changes"]
+    ]
+    click.echo(json.dumps(told) if as_json else "\n".join(lines))
+
+
+shuffler.add_command(run_shuffler)
 
 
 def _need_packages() -> None:

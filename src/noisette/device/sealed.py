@@ -16,7 +16,7 @@ import numpy as np
 from noisette.device.client import AsyncClient, Client
 from noisette.device.conversation import Conversation, HttpRequest, ask, reason_of
 from noisette.device.state import Device
-from noisette.shuffler.clients import Clients, sign
+from noisette.shuffler.clients import check_secret, sign
 from noisette.shuffler.sealing import PublicKey
 from noisette.shuffler.sender import PATH
 from noisette.shuffler.wire import MEDIA_TYPE, Frame, Round
@@ -56,7 +56,7 @@ class Seal:
     key: PublicKey
 
     def __post_init__(self) -> None:
-        Clients({self.client: self.secret})  # checks both
+        check_secret(self.client, self.secret)
 
     def carry(self, campaign: Campaign, body: Mapping[str, Any], attempts: int) -> Conversation[str | None]:
         """Seal a report and post it to the shuffler; return "", why it is refused, or None if nobody answers."""

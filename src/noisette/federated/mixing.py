@@ -38,7 +38,7 @@ class FromShuffler:
             raise ValueError("it sent its report to the server, not to the shuffler: configure the client's shuffler")
 
     def collect(self, packets: PacketLayout, context: str, number: int, *, timeout: float) -> Iterator[Fragments]:
-        """Wait for a whole wave, and open it."""
+        """Wait for a whole batch, and open it."""
         if self.receipt.wait(context, number, timeout=timeout):
             yield from self.receipt.read(context, number, packets, self.key)
             self.receipt.forget(context, number)

@@ -222,6 +222,7 @@ class LocalPrivacy:
                 spread=asked.spread,
                 slowest=asked.slowest,
                 elapsed=elapsed,
+                minimum=self._budget(context).minimum_set,
             )
 
     def _budget(self, context: Context) -> NodeBudget:

@@ -1,10 +1,15 @@
-"""What the shuffler and the server's receiver share: signed bodies in, reasons out."""
+"""What the shuffler and the server's receiver share: signed bodies in, reasons out, and doors for operators."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import logging
+import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -15,11 +20,45 @@ from starlette.concurrency import run_in_threadpool
 from noisette import _service
 from noisette._service import Observed, Problem, read_body
 from noisette.shuffler._database import Full
-from noisette.shuffler.clients import Clients, Forged
+from noisette.shuffler.clients import Caller, Clients, Forged
 from noisette.shuffler.store import PostAccepted, PostRefused
 from noisette.shuffler.wire import Malformed
 
 LARGEST_BODY = 4 * 2**20
+_SHORTEST = 16  # letters of an operator's key
+
+
+class Operators:
+    """Who may look behind the counter and change things: named keys, of which a JSON file holds one each."""
+
+    def __init__(self, keys: Mapping[str, str] | None = None) -> None:
+        found = keys or {}
+        if not isinstance(found, Mapping) or any(len(str(key)) < _SHORTEST for key in found.values()):
+            raise ValueError(f"Expected operators as an object of names and keys of at least {_SHORTEST} letters.")
+        self._digests = {name: _digest(str(key)) for name, key in found.items()}
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Operators:
+        """Read a JSON file of names and keys."""
+        try:
+            return cls(json.loads(Path(path).read_text(encoding="utf-8")))
+        except json.JSONDecodeError as error:  # its message would show a part of the file
+            raise ValueError(f"{path}: not a JSON file.") from error
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def __call__(self, request: Request) -> str:
+        """Return the name of the operator whose key a request carries, or refuse it: a dependency of routes."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        given = _digest(key.strip()) if scheme.lower() == "bearer" else b""
+        found = [name for name, known in self._digests.items() if hmac.compare_digest(known, given)]
+        if not found:
+            raise Problem(401, "unauthorised", "Expected a header 'Authorization: Bearer KEY' with an operator's key.")
+        return found[0]
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 class PacketMetrics(_service.Metrics):
@@ -79,12 +118,16 @@ async def take(
     clients: Clients,
     metrics: PacketMetrics,
     most: int,
-    store: Callable[[str, str, bytes], PostAccepted],
+    store: Callable[[Caller, bytes], PostAccepted],
 ) -> Response:
-    """Check a signed post and store it; the answer comes when it is on the disk."""
+    """Check a signed post and store it; the answer comes when it is on the disk.
+
+    Who calls is looked at before the body is read: nobody who is not enrolled can make the service hold one.
+    """
+    clients.admit(request.headers)
     body = await read_body(request, most)
-    client, post = clients.verify(request.url.path, request.headers, body)
-    done = await run_in_threadpool(store, client, post, body)
+    caller = clients.verify(request.url.path, request.headers, body)
+    done = await run_in_threadpool(store, caller, body)
     metrics.accepted.inc(done.accepted)
     metrics.repeated.inc(done.repeated)
     told = {"accepted": done.accepted, "repeated": done.repeated}

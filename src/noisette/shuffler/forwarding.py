@@ -8,49 +8,72 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from noisette._retry import pauses
-from noisette.shuffler.sender import Http
-from noisette.shuffler.store import PostRefused, Shuffler, WavePart
+from noisette._retry import decided, pauses
+from noisette.shuffler.sender import Http, NotSent
+from noisette.shuffler.store import BatchPart, PostRefused, Shuffler
 
 log = logging.getLogger("noisette.shuffler")
 
 _TICK = 0.2  # seconds between two looks at what is due
+_FORGET_EVERY = 3600.0
+_OF_THE_KEY = frozenset({401, 403})  # about the shuffler's own key, which an operator may be changing
+
+
+class Undelivered(Exception):
+    """The server took no part: whether for good, and whether it was a fault over this part."""
+
+    def __init__(self, reason: str, *, final: bool = False, fault: bool = False) -> None:
+        super().__init__(reason)
+        self.final, self.fault = final, fault
 
 
 def forward(
-    shuffler: Shuffler, deliver: Callable[[WavePart], Any], *, stopped: Callable[[], bool] = lambda: False
+    shuffler: Shuffler, deliver: Callable[[BatchPart], Any], *, stopped: Callable[[], bool] = lambda: False
 ) -> int:
     """Release what is due and deliver all that is released; return the number of packets delivered.
 
-    A batch is erased after ``deliver`` has returned. If that fails or the process dies in between, the same batch is
-    delivered again under the same number.
+    A part is erased after ``deliver`` has returned. If that fails or the process dies in between, the same part is
+    delivered again under the same number. A batch that the server refuses for good is set aside, and one over which it
+    fails waits by itself; `Undelivered` that is neither ends the work: the server is away.
     """
     for released, smallest in shuffler.release():
         told = {"context": released.context, "round": released.number, "smallest_set": smallest}
         log.info("released", extra={"told": told})
     packets = 0
-    while not stopped() and (batch := shuffler.next_batch()) is not None:
-        deliver(batch)
-        shuffler.done(batch)
-        packets += len(batch.frame.packets)
+    while not stopped() and (part := shuffler.next_part()) is not None:
+        try:
+            deliver(part)
+        except Undelivered as error:
+            shuffler.failed(part, str(error), final=error.final, fault=error.fault)
+            own = {"batch": part.name, "context": part.frame.round.context, "detail": str(error)}
+            log.error("set aside" if error.final else "not taken", extra={"told": own})
+            if error.final or error.fault:
+                continue
+            raise
+        shuffler.done(part)
+        packets += len(part.frame.packets)
     return packets
 
 
 class Forwarder(threading.Thread):
-    """Forwards to the server while the service runs, and tries again for ever when the server does not answer."""
+    """Forwards to the server while the service runs, and tries again for ever when the server does not answer.
+
+    ``trouble`` says why nothing can be forwarded at all, and is empty when something could be the last time.
+    """
 
     def __init__(self, shuffler: Shuffler, server: Http, *, forwarded: Any = None, failed: Any = None) -> None:
         super().__init__(name="forwarder", daemon=True)
         self._shuffler, self._server = shuffler, server
         self._forwarded, self._failed = forwarded, failed
         self._halt, self._news = threading.Event(), threading.Event()
+        self.trouble = ""
 
     def wake(self) -> None:
         """Look at once: something was accepted."""
         self._news.set()
 
     def stop(self) -> None:
-        """End after the batch that is under way."""
+        """End after the part that is under way."""
         self._halt.set()
         self._news.set()
         self.join()
@@ -58,20 +81,31 @@ class Forwarder(threading.Thread):
 
     def run(self) -> None:
         """Forward until told to stop."""
-        waits = pauses()
+        waits, ticks = pauses(), 0.0
         while not self._halt.is_set():
             try:
+                if ticks <= 0:
+                    self._shuffler.forget()
+                    ticks = _FORGET_EVERY / _TICK
                 forward(self._shuffler, self._deliver, stopped=self._halt.is_set)
                 waits = pauses()
-            except (PostRefused, OSError, sqlite3.Error) as error:
+            except (Undelivered, OSError, sqlite3.Error) as error:
+                self.trouble = str(error)
                 log.error("not forwarded", extra={"told": {"detail": str(error)}})
-                if self._failed is not None:
-                    self._failed.inc()
                 self._halt.wait(next(waits))
             self._news.wait(_TICK)
             self._news.clear()
+            ticks -= 1
 
-    def _deliver(self, batch: WavePart) -> None:
-        self._server.post(batch.post, batch.frame.encode())
+    def _deliver(self, part: BatchPart) -> None:
+        try:
+            self._server.post(part.post, part.frame.encode())
+        except (NotSent, PostRefused) as error:
+            if self._failed is not None:
+                self._failed.inc()
+            status = error.status if isinstance(error, NotSent) else 409
+            final = status is not None and decided(status) and status not in _OF_THE_KEY
+            raise Undelivered(str(error), final=final, fault=status == 500) from error
+        self.trouble = ""
         if self._forwarded is not None:
-            self._forwarded.inc(len(batch.frame.packets))
+            self._forwarded.inc(len(part.frame.packets))

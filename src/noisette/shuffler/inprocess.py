@@ -19,9 +19,9 @@ class _Direct:
     shuffler: Shuffler
     client: str
 
-    def post(self, number: str, body: bytes) -> None:
+    def post(self, number: str, body: bytes, *, minimum: int = 0) -> None:
         """Deliver a post."""
-        self.shuffler.accept(self.client, number, body)
+        self.shuffler.accept(self.client, number, body, minimum=minimum)
 
     def close(self) -> None:
         """Leave the shuffler open: it is shared."""
@@ -66,5 +66,5 @@ class InProcess:
         return Sender(_Direct(self.shuffler, client), self.key.public)
 
     def deliver(self) -> int:
-        """Release and forward the waves that hold enough packets; return the number of packets."""
-        return forward(self.shuffler, lambda batch: self.receipt.accept(batch.post, batch.frame.encode()))
+        """Release and forward the batches that hold enough packets; return the number of packets."""
+        return forward(self.shuffler, lambda part: self.receipt.accept(part.post, part.frame.encode()))

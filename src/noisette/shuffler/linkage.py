@@ -20,7 +20,7 @@ def shuffled_blocks(
 
     ``fragment`` is the mechanism of one position, or its pure local guarantee. The fragments of a block stay together,
     so one block is one report of epsilon = batch * fragment.epsilon; ``clients`` such reports of every block are
-    shuffled, and all blocks of all rounds compose. ``clients`` is the size of the smallest wave, at least the
+    shuffled, and all blocks of all rounds compose. ``clients`` is the size of the smallest batch, at least the
     shuffler's minimum, less those who collude with the server.
 
     *Guarantee*: (epsilon, delta) in the shuffled model for a client's whole vector over all rounds, relation replace;

@@ -1,4 +1,4 @@
-"""The server's side: what the shuffler forwarded, on the disk once, and opened when a whole wave is there."""
+"""The server's side: what the shuffler forwarded, on the disk once, and opened when a whole batch is there."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from noisette.shuffler.sealing import OVERHEAD, CannotOpen, ServerKey
 from noisette.shuffler.store import LARGEST_STORE, PostAccepted
 from noisette.shuffler.wire import Frame, Malformed, Round
 
-_APPLICATION = 0x4E5A5201
+_APPLICATION = 0x4E5A5202
 _SCHEMA = """
-CREATE TABLE waves (
+CREATE TABLE batches (
     name TEXT PRIMARY KEY,
     context TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -30,17 +30,17 @@ CREATE TABLE waves (
     total INTEGER NOT NULL,
     got INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
-CREATE TABLE batches (
-    wave TEXT NOT NULL REFERENCES waves (name),
+CREATE TABLE parts (
+    batch TEXT NOT NULL REFERENCES batches (name),
     sequence INTEGER NOT NULL,
-    PRIMARY KEY (wave, sequence)
+    PRIMARY KEY (batch, sequence)
 ) WITHOUT ROWID;
 CREATE TABLE packets (
     context TEXT NOT NULL,
     number INTEGER NOT NULL,
     block INTEGER NOT NULL,
     digest BLOB NOT NULL,
-    wave TEXT NOT NULL REFERENCES waves (name),
+    batch TEXT NOT NULL REFERENCES batches (name),
     sealed BLOB NOT NULL,
     PRIMARY KEY (context, number, block, digest)
 ) WITHOUT ROWID
@@ -65,7 +65,7 @@ class Fragments:
 class Receipt:
     """Forwarded packets in the file ``path``, still sealed; they are opened as they are read.
 
-    Safe for several processes: one may receive while another one reads. A batch that comes again is no news, and the
+    Safe for several processes: one may receive while another one reads. A part that comes again is no news, and the
     same sealed packet counts once in its round, whoever sent a copy of it.
     """
 
@@ -77,39 +77,34 @@ class Receipt:
         self._database.close()
 
     def accept(self, post: str, body: bytes) -> PostAccepted:
-        """Store a batch under the number that the shuffler gave it; when this returns it is on the disk."""
-        named = _POST.fullmatch(post)
-        if named is None:
-            raise Malformed("Expected the number of a batch as WAVE.SEQUENCE.TOTAL.")
-        wave, sequence, total = named[1], int(named[2]), int(named[3])
-        if sequence >= total:
-            raise Malformed(f"Expected a sequence below {total}, got {sequence}.")
+        """Store a part of a batch under the number that the shuffler gave it; when this returns it is on the disk."""
+        batch, sequence, total = part_of(post)
         frame = Frame.decode(body)
         own = (frame.round.context, frame.round.number)
-        rows = ((*own, block, hashlib.sha256(sealed).digest(), wave, sealed) for block, sealed in frame.packets)
+        rows = ((*own, block, hashlib.sha256(sealed).digest(), batch, sealed) for block, sealed in frame.packets)
         with self._database.transaction() as connection:
-            terms = (wave, *own, frame.round.blocks, frame.packet_bytes, total)
-            connection.execute("INSERT OR IGNORE INTO waves VALUES (?, ?, ?, ?, ?, ?, 0)", terms)
-            stored = connection.execute("SELECT * FROM waves WHERE name = ?", (wave,)).fetchone()
+            terms = (batch, *own, frame.round.blocks, frame.packet_bytes, total)
+            connection.execute("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?, 0)", terms)
+            stored = connection.execute("SELECT * FROM batches WHERE name = ?", (batch,)).fetchone()
             if stored[:-1] != terms:
-                raise Malformed("This wave began with another round, size or total.")
-            taken = "INSERT OR IGNORE INTO batches VALUES (?, ?)"
-            if not connection.execute(taken, (wave, sequence)).rowcount:
+                raise Malformed("This batch began with another round, size or total.")
+            taken = "INSERT OR IGNORE INTO parts VALUES (?, ?)"
+            if not connection.execute(taken, (batch, sequence)).rowcount:
                 return PostAccepted(0, len(frame.packets))
             connection.executemany("INSERT OR IGNORE INTO packets VALUES (?, ?, ?, ?, ?, ?)", rows)
-            connection.execute("UPDATE waves SET got = got + 1 WHERE name = ?", (wave,))
+            connection.execute("UPDATE batches SET got = got + 1 WHERE name = ?", (batch,))
         return PostAccepted(len(frame.packets), 0)
 
-    def waves(self, context: str, number: int) -> int:
-        """Return how many waves of a round are here as a whole."""
-        query = "SELECT count(*) FROM waves WHERE context = ? AND number = ? AND got = total"
+    def batches(self, context: str, number: int) -> int:
+        """Return how many batches of a round are here as a whole."""
+        query = "SELECT count(*) FROM batches WHERE context = ? AND number = ? AND got = total"
         with self._database.transaction() as connection:
             return int(connection.execute(query, (context, number)).fetchone()[0])
 
     def wait(self, context: str, number: int, *, timeout: float, sleep: Callable[[float], None] = time.sleep) -> bool:
-        """Wait until a whole wave of a round is here; return whether one came within ``timeout`` seconds."""
+        """Wait until a whole batch of a round is here; return whether one came within ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
-        while not self.waves(context, number):
+        while not self.batches(context, number):
             if time.monotonic() > deadline:
                 return False
             sleep(0.05)
@@ -118,13 +113,13 @@ class Receipt:
     def read(self, context: str, number: int, layout: PacketLayout, key: ServerKey) -> Iterator[Fragments]:
         """Open a round block after block, never more than some megabytes at a time.
 
-        Packets of waves that are not here as a whole, or were cut in another way than ``layout``, are passed over.
+        Packets of batches that are not here as a whole, or were cut in another way than ``layout``, are passed over.
         """
         found = Round(context, number, layout.blocks)
         size = layout.packet_bytes + OVERHEAD
         per_read = max(1, _ROWS_BYTES // size)
         query = (
-            "SELECT digest, sealed FROM packets JOIN waves ON waves.name = packets.wave"
+            "SELECT digest, sealed FROM packets JOIN batches ON batches.name = packets.batch"
             " WHERE packets.context = ? AND packets.number = ? AND block = ? AND digest > ?"
             " AND got = total AND blocks = ? AND bytes = ? ORDER BY digest LIMIT ?"
         )
@@ -146,6 +141,16 @@ class Receipt:
         _validate.integer(before, "before", low=0)
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM packets WHERE context = ? AND number < ?", (context, before))
+
+
+def part_of(post: str) -> tuple[str, int, int]:
+    """Return the batch, the place and the number of parts that the number of a part tells, or raise `Malformed`."""
+    named = _POST.fullmatch(post)
+    if named is None:
+        raise Malformed("Expected the number of a part as BATCH.SEQUENCE.TOTAL.")
+    if int(named[2]) >= int(named[3]):
+        raise Malformed(f"Expected a sequence below {named[3]}, got {named[2]}.")
+    return named[1], int(named[2]), int(named[3])
 
 
 def _opened(key: ServerKey, sealed: bytes, label: bytes) -> bytes | None:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from threading import Thread
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 
 from noisette._service import Tls, address, listen, server
-from noisette.shuffler._http import LARGEST_BODY, PacketMetrics, new_app, take
+from noisette.shuffler._http import LARGEST_BODY, Operators, PacketMetrics, new_app, take
 from noisette.shuffler.clients import Clients
 from noisette.shuffler.receipt import Receipt
 
@@ -20,8 +20,13 @@ PATH = "/shuffled"
 log = logging.getLogger("noisette.receiver")
 
 
-def create_receiver(receipt: Receipt, shufflers: Clients, *, largest_body: int = LARGEST_BODY) -> FastAPI:
-    """Return the service that takes batches from a shuffler which knows a secret of ``shufflers``."""
+def create_receiver(
+    receipt: Receipt, shufflers: Clients, *, largest_body: int = LARGEST_BODY, operators: Operators | None = None
+) -> FastAPI:
+    """Return the service that takes batches from a shuffler which knows a secret of ``shufflers``.
+
+    ``operators`` may read its counters.
+    """
     metrics = PacketMetrics()
 
     @asynccontextmanager
@@ -32,15 +37,15 @@ def create_receiver(receipt: Receipt, shufflers: Clients, *, largest_body: int =
 
     app = new_app("Noisette receiver", metrics, log, lifespan)
 
-    @app.get("/metrics")
+    @app.get("/metrics", dependencies=[Depends(operators or Operators())])
     def prometheus() -> Response:
         """Return the counters in Prometheus' text format."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
     @app.post(PATH)
     async def receive(request: Request) -> Response:
-        """Store one batch of a wave."""
-        return await take(request, shufflers, metrics, largest_body, lambda _, post, body: receipt.accept(post, body))
+        """Store one part of a batch."""
+        return await take(request, shufflers, metrics, largest_body, lambda by, body: receipt.accept(by.post, body))
 
     return app
 

@@ -18,7 +18,7 @@ from noisette import _validate
 from noisette._random import Rng, generator
 from noisette._retry import decided, pauses
 from noisette._validate import FloatArray
-from noisette.shuffler.clients import Clients, sign
+from noisette.shuffler.clients import check_secret, sign
 from noisette.shuffler.layout import PacketLayout
 from noisette.shuffler.sealing import OVERHEAD, PublicKey
 from noisette.shuffler.store import PostRefused
@@ -31,14 +31,18 @@ _SLOTS = 16
 
 
 class NotSent(OSError):
-    """The shuffler did not answer, or refused; the message says what it said."""
+    """The shuffler did not answer, or refused with ``status``; the message says what it said."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Carrier(Protocol):
     """What brings a post to the shuffler; it returns when the post is on the shuffler's disk."""
 
-    def post(self, number: str, body: bytes) -> None:
-        """Deliver a post, or raise `NotSent` or `noisette.shuffler.store.PostRefused`."""
+    def post(self, number: str, body: bytes, *, minimum: int = 0) -> None:
+        """Deliver a post that asks for so much company, or raise `NotSent` or `noisette.shuffler.store.PostRefused`."""
 
     def close(self) -> None:
         """Close whatever is open."""
@@ -60,8 +64,8 @@ class Http:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], Any] = time.sleep,
     ) -> None:
-        Clients({client: secret})  # checks both
-        self._client, self._secret, self._path = client, secret, path
+        self._client, self._secret = check_secret(client, secret)
+        self._path = path
         self._attempts, self._sleep = _validate.integer(attempts, "attempts", low=1), sleep
         verify = ssl.create_default_context(cafile=str(authority)) if authority else True
         self._http = httpx.Client(base_url=url, timeout=timeout, verify=verify, transport=transport)
@@ -70,24 +74,25 @@ class Http:
         """Close the connection."""
         self._http.close()
 
-    def post(self, number: str, body: bytes) -> None:
+    def post(self, number: str, body: bytes, *, minimum: int = 0) -> None:
         """Send a post until it is decided, with growing pauses; the same number every time, so it counts once."""
-        headers = sign(self._secret, self._path, self._client, number, body) | {"Content-Type": MEDIA_TYPE}
-        said = "no answer"
+        signed = sign(self._secret, self._path, self._client, number, body, minimum=minimum)
+        headers = signed | {"Content-Type": MEDIA_TYPE}
+        said, status = "no answer", None
         for pause in pauses(self._attempts):
             if pause:
                 self._sleep(pause)
             try:
                 answer = self._http.post(self._path, content=body, headers=headers)
             except httpx.TransportError as error:
-                said = type(error).__name__
+                said, status = type(error).__name__, None
                 continue
             if answer.is_success:
                 return
-            said = f"{answer.status_code} {answer.text[:300]}"
-            if decided(answer.status_code):
-                raise _refusal(answer) or NotSent(f"{self._http.base_url} refused a post: {said}.")
-        raise NotSent(f"{self._http.base_url} took no post in {self._attempts} attempts: {said}.")
+            said, status = f"{answer.status_code} {answer.text[:300]}", answer.status_code
+            if decided(status):
+                raise _refusal(answer) or NotSent(f"{self._http.base_url} refused a post: {said}.", status)
+        raise NotSent(f"{self._http.base_url} took no post in {self._attempts} attempts: {said}.", status)
 
 
 def _refusal(answer: httpx.Response) -> PostRefused | None:
@@ -154,9 +159,13 @@ class Sender:
         slowest: float = 0.0,
         elapsed: float = 0.0,
         slots: int | None = _SLOTS,
+        minimum: int = 0,
         rng: Rng = None,
     ) -> PacketsSent:
         """Send one client's values of a round, and return when the shuffler has them all.
+
+        They are forwarded among those of at least ``minimum`` clients, or of as many as the shuffler waits for if that
+        is more.
 
         Each packet waits max(0, slowest - elapsed) + U(0, spread) seconds: ``slowest`` is the time that the slowest
         client of the round needs for training and sending, ``elapsed`` what this one has needed, so that all clients
@@ -175,7 +184,7 @@ class Sender:
             left = due - (time.monotonic() - started)
             if left > 0:
                 self._sleep(left)
-            again = self._post(round_, [packets[block] for block in chosen])
+            again = self._post(round_, [packets[block] for block in chosen], minimum)
             posts, known = posts + 1, known + again
         return PacketsSent(layout.blocks - known, known, posts)
 
@@ -187,17 +196,17 @@ class Sender:
             for start in range(0, len(chosen), per_post):
                 yield float(due), chosen[start : start + per_post]
 
-    def _post(self, round_: Round, packets: list[tuple[int, bytes]]) -> int:
+    def _post(self, round_: Round, packets: list[tuple[int, bytes]], minimum: int) -> int:
         """Post packets and return how many of their blocks the shuffler had before."""
         try:
-            self._carrier.post(secrets.token_hex(16), Frame(round_, packets).encode())
+            self._carrier.post(secrets.token_hex(16), Frame(round_, packets).encode(), minimum=minimum)
         except PostRefused as refused:
             if refused.reason != "already-sent":
                 raise NotSent(str(refused)) from refused
             rest = [one for one in packets if one[0] not in set(refused.blocks)]
             if len(rest) == len(packets):
                 raise NotSent(str(refused)) from refused
-            return len(packets) - len(rest) + (self._post(round_, rest) if rest else 0)
+            return len(packets) - len(rest) + (self._post(round_, rest, minimum) if rest else 0)
         return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -170,7 +169,7 @@ def _signed(entry: Entry) -> tuple[bytes, bytes]:
     """Return token and signature of a report; an empty signature where there is none that can be read."""
     try:
         signature = base64.b64decode(entry.signature or "", validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error, or letters that are not ASCII
         signature = b""
     return bytes.fromhex(entry.token), signature
 

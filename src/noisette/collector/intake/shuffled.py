@@ -132,7 +132,10 @@ def _opened(
     found: list[tuple[Batch, ...] | Refused] = []
     for block, sealed in frame.packets:
         try:
-            found.append(read(campaign, key.open(sealed, frame.round.label(block)).rstrip()))
+            batches = read(campaign, key.open(sealed, frame.round.label(block)).rstrip())
+            if sum(map(len, batches)) != 1:
+                raise Refused([Refusal(0, "several-reports", "A sealed packet holds one report, and no more.")])
+            found.append(batches)
         except CannotOpen as error:
             found.append(Refused([Refusal(0, "cannot-open", str(error))]))
         except Refused as refused:

@@ -54,11 +54,14 @@ export function frame(campaign, period, sealed) {
   return text("NZSH", Uint8Array.of(VERSION, name.length), whole(0, 1, sealed.length, 1), name, whole(0), sealed);
 }
 
-/** Return the headers of a signed post. */
-export async function sign(secret, client, post, body) {
-  const told = ["noisette-shuffler-1", PATH, client, post, toHex(await sha256(body))].join("\n");
-  const mark = toHex(await hmac(fromHex(secret), fromText(told)));
-  return { "Noisette-Client": client, "Noisette-Post": post, "Noisette-Signature": mark };
+/** Return the headers of a signed post that is to be mixed with those of at least `minimum` users. */
+export async function sign(secret, client, post, body, minimum = 0) {
+  const raw = fromHex(secret), use = name => hmac(raw, fromText(`noisette-shuffler ${name}`));
+  const [key, mark] = await Promise.all([use("signing"), use("mark")]);
+  const told = ["noisette-shuffler-2", PATH, client, post, minimum, toHex(await sha256(body))].join("\n");
+  const signature = toHex(await hmac(key, fromText(told)));
+  const named = { "Noisette-Client": client, "Noisette-Post": post, "Noisette-Mark": toHex(mark) };
+  return { ...named, "Noisette-Minimum": String(minimum), "Noisette-Signature": signature };
 }
 
 /**
@@ -91,10 +94,10 @@ export class Shuffler {
   }
 
   /** Seal a report and return how to post it; the same post may be tried again. */
-  async post(campaign, period, report, body) {
+  async post(campaign, period, report, body, minimum = 0) {
     const sealed = await seal(pad(report, body), label(campaign, period), this.#key);
     const content = frame(campaign, period, sealed);
-    const signed = await sign(this.#secret, this.#client, randomHex(16), content);
+    const signed = await sign(this.#secret, this.#client, randomHex(16), content, minimum);
     const headers = { ...signed, "Content-Type": "application/vnd.noisette.packets" };
     return { url: this.#url, method: "POST", headers, body: content };
   }
