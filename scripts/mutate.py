@@ -60,7 +60,7 @@ WAIT = 1200.0  # seconds by the clock that a run may take, be the machine as bus
 LONGEST = 90.0  # seconds of tests that execute a changed line; what would come after them is not run
 REST = 20.0  # seconds of tests that execute another line of the module
 DEFAULTS = "tests/test_defaults.py"  # reads every module and executes none
-UNKNOWN = 20.0  # seconds that a test may take which has not been recorded
+UNKNOWN = 6.0  # seconds that a test may take which has not been recorded
 _CORE = "src/noisette/"
 
 # Imported once, before the forks. Nothing of Noisette, and nothing that starts threads.

@@ -153,3 +153,11 @@ def test_histograms_are_whole():
 def test_the_folder_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv(datasets.VARIABLE, str(tmp_path))
     assert datasets.folder() == Path(tmp_path)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    path = tmp_path / "images.gz"
+    for head in (b"\0\0\x09\x01", b"\1\0\x08\x01", b""):
+        path.write_bytes(gzip.compress(head))
+        with pytest.raises(ValueError, match="is not an IDX file"):
+            datasets._idx(path)

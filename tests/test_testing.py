@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.auditing import goodness
 from noisette.core import Moments, Readout
 from noisette.mechanisms._base import TableMechanism
 from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrReplace
@@ -263,3 +265,14 @@ class JointEntries(nz.DuchiBox):
 def test_behaviour_that_is_not_declared_is_caught(cls: type[Any], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         nz.testing.check_mechanism(cls.example(2.0), samples=5000)
+
+
+def test_last_bits_are_compared_only_where_both_lattices_are_far_below_the_noise() -> None:
+    rng, support = np.random.default_rng(1), SimpleNamespace(step=1.0, origin=0.0)
+    fine = rng.integers(0, 1 << 40, (20_000, 2)).astype(np.float64)
+    told = 4.0 * rng.integers(0, 1 << 38, (20_000, 2))
+    coarse = 4.0 * rng.integers(0, 10, (20_000, 2))  # whose places repeat: their last bits may well differ
+    assert goodness.last_bits(support, fine, told, 1e-6) is not None
+    assert goodness.last_bits(support, fine, fine[::-1], 1e-6) is None
+    assert goodness.last_bits(support, fine, coarse, 1e-6) is None
+    assert goodness.last_bits(support, coarse, fine, 1e-6) is None

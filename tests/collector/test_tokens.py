@@ -7,6 +7,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -164,3 +165,15 @@ def test_a_secret_is_needed(tmp_path: Path, campaigns: list[Campaign]) -> None:
     with pytest.raises(ValueError, match="enrolment"):
         create_app(campaigns, store, Keys({"device": [KEYS["device"]]}))
     store.close()
+
+
+def test_a_signature_that_came_out_wrong_is_not_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong number of the key would give its factors away (Boneh, DeMillo, Lipton 1997)."""
+    key = SigningKey.new()
+    blinded = key.public.blind(b"t" * 32)[0]
+    right = key._numbers
+    changed = {"p": right.p, "q": right.q, "iqmp": right.iqmp, "dmp1": right.dmp1, "dmq1": right.dmq1 ^ 2}
+    wrong = SimpleNamespace(public_numbers=right.public_numbers, **changed)
+    monkeypatch.setattr(SigningKey, "_numbers", property(lambda self: wrong))
+    with pytest.raises(ArithmeticError, match="it was not given away"):
+        key.sign(blinded)

@@ -31,6 +31,9 @@ REFUSED = {
     "complex weights": (lambda: LAYOUT.flatten(np.zeros(3, dtype=complex)), "real numbers"),
     "a vector of another length": (lambda: LAYOUT.unflatten(np.zeros(4)), "a vector of 3 weights"),
     "a matrix of weights": (lambda: LAYOUT.unflatten(np.zeros((3, 1))), "a vector of 3 weights"),
+    "a run without a name": (lambda: Terms(**(TERMS | {"run": ""})), "plain characters"),
+    "a name that is too long": (lambda: Terms(**(TERMS | {"run": "r" * 10_000})), "plain characters"),
+    "a name with other letters": (lambda: Terms(**(TERMS | {"run": "r\u00fcn"})), "plain characters"),
     "an unknown unit": (lambda: Terms(**TERMS, unit="example"), "unit='example'"),
     "an unknown model": (lambda: Terms(**TERMS, model="central"), "model='central'"),
     "unknown contents": (lambda: Terms(**TERMS, sends="data"), "sends='data'"),
@@ -144,3 +147,8 @@ def test_a_kept_report_is_that_of_its_round(tmp_path):
     desk.keep(2, np.arange(4.0))
     assert desk.kept(1) is None
     assert desk.kept(2).size == 4
+
+
+def test_nothing_is_known_of_a_run_that_has_not_begun():
+    with pytest.raises(RuntimeError, match="The run has not begun"):
+        _ = PrivateFedAvg("privunit-g", **RUN).run

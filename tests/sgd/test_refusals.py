@@ -26,6 +26,14 @@ def start(model=None, loader=None, **options):
 REFUSED = {
     "a share of nothing": (lambda: sgd.PerLayer(1.0, shares=(1.0, 0.0)), "> 0, one for each layer"),
     "an infinite share": (lambda: sgd.PerLayer(1.0, shares=(1.0, math.inf)), "> 0, one for each layer"),
+    "more shares than layers": (
+        lambda: start(clip=sgd.PerLayer(1.0, shares=(1.0, 2.0, 3.0))),
+        r"Expected \d shares, one for each of .*; got 3",
+    ),
+    "more budgets than layers": (
+        lambda: sgd.Layered((1.0, 2.0, 3.0)).scales({"a": 0, "b": 0}, sgd.PerLayer(1.0), 1.0),
+        "Expected 2 shares, one for each of a, b; got 3",
+    ),
     "a budget of nothing": (lambda: sgd.Layered((1.0, 0.0)), "> 0, one for each layer"),
     "an infinite budget": (lambda: sgd.Layered((math.inf, 1.0)), "> 0, one for each layer"),
     "budgets without clipping by layer": (lambda: start(perturb=sgd.Layered()), "need clipping by layer"),
