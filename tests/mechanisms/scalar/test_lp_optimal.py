@@ -282,7 +282,7 @@ def within(ratio: Fraction, epsilon: float) -> bool:
         return bool(mpmath.mpf(ratio.numerator) / ratio.denominator <= exponential_of(epsilon))
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 2e-3, 0.5, *SOLVED, 9.0])
+@pytest.mark.parametrize("epsilon", [1e-6, 2e-3, 0.5, *(pytest.param(e, marks=pytest.mark.slow) for e in SOLVED), 9.0])
 def test_the_table_spends_the_budget_exactly(epsilon: float) -> None:
     """By enumeration in fractions: every row adds up to one, and no column's ratio exceeds exp(epsilon)."""
     table = _lp_table.table(epsilon)
