@@ -12,8 +12,9 @@ import numpy as np
 from experiments.frame import Advance, Chart, Series, Study
 from experiments.hierarchical.regression_data import TARGET, design, people
 from noisette import LevelledResponse, PrivacyWarning
+from noisette.mechanisms.graded.chosen import ChosenLevelLaplace, ChosenLevelOptimal
 from noisette.regression import Training, coding_for
-from noisette.regression.graded import FIVE_LEVELS, ChosenLevelLaplace, ChosenLevelOptimal
+from noisette.regression.channels import FIVE_LEVELS
 
 _FOLDS = 5
 _EDGES = (*(round(low, 9) for low, _, _ in FIVE_LEVELS), 1.0)

@@ -61,6 +61,7 @@ MOVED: dict[str, str] = {
     "mechanisms.tensor.retain_cells": "mechanisms.tensor.retain.cells",
     "mechanisms.tensor.retain_laws": "mechanisms.tensor.retain.laws",
     "mechanisms.tensor.retain_published": "mechanisms.tensor.retain.published",
+    "regression.graded": "regression.channels",
     "utility": "prediction",
     "utility.angles": "sgd.theory.angles",
     "utility.combining": "prediction.combining",

@@ -58,7 +58,8 @@ class Capabilities:
     - ``tells_category``: a report is itself a category, the own one with chance ``p_own``, each other with ``p_other``.
     - ``slow_start``: some budgets take seconds before the first report; ``slow_start`` of the instance tells which.
     - ``composite``: it is built from other mechanisms, which its ``inner`` names.
-    - ``levels``: it has a budget for each level of the value; ``fitted`` scales all to an interval and a total.
+    - ``levels``: it has a budget for each level of the value; ``fitted`` scales all to an interval and a total, and
+      ``by_level`` builds it for values whose level is not their own.
     - ``entrywise``: it answers about each entry of a vector alone. ``by_entry`` builds it from the budget of one entry,
       and ``entry`` is the mechanism of one.
     - ``claims_entry``: its source states the budget of one entry for the whole vector and any number of rounds.

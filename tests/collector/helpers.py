@@ -88,7 +88,7 @@ def digests(store: Store) -> dict[bytes, int]:
     """Return the marks of all digests of a database, from the table and the log before it."""
     with store.reading() as connection:
         found = {bytes(digest): mark for digest, mark in connection.execute(sa.select(tables.seen))}
-        for row in connection.execute(sa.select(tables.fresh)):
+        for row in connection.execute(sa.select(tables.digest_log)):
             logged = dict(zip(pieces(np.frombuffer(row.digests, "u1")), np.frombuffer(row.marks, "<i8"), strict=True))
             assert all(found.get(digest, mark) == mark for digest, mark in logged.items())
             found |= logged

@@ -80,7 +80,7 @@ def test_digests_are_known_from_their_commit_on(two: tuple[Store, Store], few: i
     assert refused > 30
     assert digests(two[0]) == model
     with two[0].reading() as connection:
-        waiting = connection.execute(sa.select(tables.fresh)).all()
+        waiting = connection.execute(sa.select(tables.digest_log)).all()
         settled = connection.exec_driver_sql("SELECT count(*) FROM seen").scalar_one()
     assert settled >= len(model) - few, "more waits than may"
     assert waiting[-1].turn > 10 * sqlite._PARTS

@@ -280,7 +280,7 @@ def test_a_database_of_the_third_version_is_brought_along(both: Store, url: str,
     sent = entries(campaign, 30)
     accept(both, campaign, *sent)
     with both.writing() as connection:
-        for row in connection.execute(sa.select(tables.fresh)).all():
+        for row in connection.execute(sa.select(tables.digest_log)).all():
             digests = np.frombuffer(row.digests, np.uint8).reshape(-1, 16)
             assert insert_in_tree(connection, digests, np.frombuffer(row.marks, "<i8"))
         connection.exec_driver_sql("DROP TABLE fresh")

@@ -7,8 +7,9 @@ import pytest
 from scipy.special import ndtri
 
 from noisette import Categorical, Interval, LevelledResponse
+from noisette.mechanisms.graded.chosen import ChosenLevelLaplace, ChosenLevelOptimal
 from noisette.regression import Design, Model, Training
-from noisette.regression.graded import FIVE_LEVELS, ChosenLevelLaplace, ChosenLevelOptimal, EntryReports, OneEntry
+from noisette.regression.channels import FIVE_LEVELS, EntryReports, OneEntry
 
 GRADED = ("levelled", "graded-laplace", "optimal-graded")
 DESIGN = Design((Interval(0, 10), Categorical(3)))

@@ -57,12 +57,12 @@ class _Menu:
     @classmethod
     def of(cls, group: Group, names: Sequence[str] | None, users: int, delta: float) -> _Menu:
         """List the mechanisms for a group's kind of attribute: those named, or all that are quick to build."""
-        offered = [collecting(name, group.part, delta=delta) for name in (CATALOGUE if names is None else names)]
+        offered = [collecting(name, group.domain, delta=delta) for name in (CATALOGUE if names is None else names)]
         found = [
             one.name for one in offered if one and not one.able.levels and not (names is None and one.able.slow_start)
         ]
         if not found:
-            raise ValueError(f"No mechanism for {group.part} among {list(names or CATALOGUE)}.")
+            raise ValueError(f"No mechanism for {group.domain} among {list(names or CATALOGUE)}.")
         return cls(group, tuple(found), users, delta)
 
     def errors(self, epsilon: float, delta: float, share: float) -> FloatArray:
@@ -70,7 +70,7 @@ class _Menu:
         rows = []
         for name in self.names:
             needed = by_name(name).capabilities.delta == "needed"
-            inner = build(name, self.group.part, epsilon=epsilon, delta=delta if needed else 0.0)
+            inner = build(name, self.group.domain, epsilon=epsilon, delta=delta if needed else 0.0)
             found = self.group.curves(inner, share)
             one = found.at(self.users)
             rows.append(one if isinstance(found, Errors) else np.full(self.group.members.size, one))

@@ -40,7 +40,7 @@ class Errors:
 class Group:
     """Attributes of one domain, and the distribution of each over points that all share, if it is known."""
 
-    part: Any
+    domain: Any
     members: IntArray
     points: FloatArray
     weights: FloatArray | None
@@ -48,7 +48,7 @@ class Group:
     @property
     def size(self) -> int:
         """Quantities that an estimate has for each attribute."""
-        return self.part.size if isinstance(self.part, Categorical) else 1
+        return self.domain.size if isinstance(self.domain, Categorical) else 1
 
     def only(self, places: IntArray) -> Group:
         """Return some members of the group."""
@@ -92,37 +92,37 @@ class Group:
 class Averaged:
     """The average of several curves with weights."""
 
-    parts: Sequence[tuple[float, ErrorCurve]]
+    curves: Sequence[tuple[float, ErrorCurve]]
 
     @property
     def unbiased(self) -> bool:
         """Whether the error falls to zero as users are added."""
-        return all(part.unbiased for _, part in self.parts)
+        return all(curve.unbiased for _, curve in self.curves)
 
     def at(self, users: float) -> float:
         """Return the mean squared error."""
-        return sum(weight * part.at(users) for weight, part in self.parts)
+        return sum(weight * curve.at(users) for weight, curve in self.curves)
 
     def describe(self, users: float) -> tuple[float, float, float]:
         """Return the root of the mean square of bias and deviation at the worst distribution, and the least error."""
         bias, variance, least = np.zeros(3)
-        for weight, part in self.parts:
-            own: Any = part
+        for weight, curve in self.curves:
+            own: Any = curve
             b, std, low = own.describe(users)
             bias, variance, least = bias + weight * b**2, variance + weight * std**2, least + weight * low
         return float(np.sqrt(bias)), float(np.sqrt(variance)), float(least)
 
 
-def average(parts: Sequence[tuple[float, Errors | WorstCase]]) -> Known | Averaged:
+def average(curves: Sequence[tuple[float, Errors | WorstCase]]) -> Known | Averaged:
     """Average curves; curves whose distributions are known become one."""
-    known = [(weight, part.average()) for weight, part in parts if isinstance(part, Errors)]
-    if len(known) < len(parts):
-        return Averaged([(weight, part) for weight, part in parts if isinstance(part, WorstCase)])
+    known = [(weight, curve.average()) for weight, curve in curves if isinstance(curve, Errors)]
+    if len(known) < len(curves):
+        return Averaged([(weight, curve) for weight, curve in curves if isinstance(curve, WorstCase)])
     return Known(
-        sum(weight * part.noise for weight, part in known),
-        sum(weight * part.square for weight, part in known),
-        sum(weight * part.bias for weight, part in known),
-        all(part.unbiased for _, part in known),
+        sum(weight * curve.noise for weight, curve in known),
+        sum(weight * curve.square for weight, curve in known),
+        sum(weight * curve.bias for weight, curve in known),
+        all(curve.unbiased for _, curve in known),
     )
 
 
@@ -131,44 +131,44 @@ def groups(domain: Attributes, values: Any, probs: Any, distribution: str | None
 
     ``values`` is a table of records, or a list of values that every attribute has alike.
     """
-    parts, owner = domain.distinct
+    distinct, owner = domain.distinct
     table = np.ndim(values) == 2
     if table:
         rows = _validate.reals(values, "values")
         _validate.trailing(rows, domain.shape, "values")
         populations.check_inside(rows, domain)
     found = []
-    for place, part in enumerate(parts):
+    for place, own in enumerate(distinct):
         index = np.flatnonzero(owner == place)
         if table:
-            population = _columns(rows[:, index], probs, part)
+            population = _columns(rows[:, index], probs, own)
         else:
-            known = populations.known(_codes(values, part), probs, distribution, part)
+            known = populations.known(_codes(values, own), probs, distribution, own)
             if known is None:
-                found.append(Group(part, index, populations.candidates(part), None))
+                found.append(Group(own, index, populations.candidates(own), None))
                 continue
             population = Population(known.points, np.repeat(known.pooled[None], index.size, axis=0), np.ones(1))
-        found.append(Group(part, index, population.points, population.weights))
+        found.append(Group(own, index, population.points, population.weights))
     return found
 
 
-def _codes(values: Any, part: Any) -> Any:
+def _codes(values: Any, domain: Any) -> Any:
     """Return a list of values as whole numbers where they stand for categories."""
-    if values is None or not isinstance(part, Categorical):
+    if values is None or not isinstance(domain, Categorical):
         return values
     array = np.asarray(values)
     return array.astype(np.int64) if array.dtype.kind == "f" and np.all(array == np.floor(array)) else array
 
 
-def _columns(rows: FloatArray, probs: Any, part: Any) -> Population:
+def _columns(rows: FloatArray, probs: Any, domain: Any) -> Population:
     """Return the distributions of some columns of a table."""
-    if not isinstance(part, Categorical):
-        return populations.table(rows, probs, part, dims=rows.shape[1])
+    if not isinstance(domain, Categorical):
+        return populations.table(rows, probs, domain, dims=rows.shape[1])
     weights = populations.probabilities(probs, len(rows))
-    cells = rows.astype(np.int64) + part.size * np.arange(rows.shape[1])
+    cells = rows.astype(np.int64) + domain.size * np.arange(rows.shape[1])
     share = np.broadcast_to(weights[:, None], rows.shape)
-    counts: FloatArray = np.bincount(cells.ravel(), share.ravel(), minlength=part.size * rows.shape[1]).astype(float)
-    return Population(np.arange(float(part.size)), counts.reshape(-1, part.size), np.ones(1))
+    counts: FloatArray = np.bincount(cells.ravel(), share.ravel(), minlength=domain.size * rows.shape[1]).astype(float)
+    return Population(np.arange(float(domain.size)), counts.reshape(-1, domain.size), np.ones(1))
 
 
 def record_curve(mechanism: Any, known: list[Group]) -> Known | Averaged:

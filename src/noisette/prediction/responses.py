@@ -181,8 +181,8 @@ def _records(mechanism: Any, values: FloatArray) -> Response:
 def _evaluate(mechanism: Any, values: Any) -> Moments:
     """Evaluate the moments in blocks along the first axis."""
     length = max(1, _ENTRIES // max(1, math.prod(values.shape[1:])))
-    parts = [mechanism.moments(values[part]) for part in blocks(len(values), length)]
-    return Moments(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("bias", "variance", "third")))
+    each = [mechanism.moments(values[span]) for span in blocks(len(values), length)]
+    return Moments(*(np.concatenate([getattr(one, name) for one in each]) for name in ("bias", "variance", "third")))
 
 
 def _scale(domain: Domain) -> float:

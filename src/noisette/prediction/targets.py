@@ -55,10 +55,10 @@ def _record_signal(known: list[Group]) -> float:
     squares = quantities = 0.0
     for group in known:
         total = group.size * group.members.size
-        if isinstance(group.part, Categorical) or group.weights is None:
-            square = signal_of(group.part, None) ** 2
+        if isinstance(group.domain, Categorical) or group.weights is None:
+            square = signal_of(group.domain, None) ** 2
         else:
-            middle = group.part.low + group.part.diameter / 2
+            middle = group.domain.low + group.domain.diameter / 2
             square = float(np.mean(group.weights @ (group.points - middle) ** 2))
         squares, quantities = squares + total * square, quantities + total
     return math.sqrt(squares / quantities)

@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from noisette import _random
 from noisette._random import Rng
-from noisette._validate import FloatArray
+from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate
 from noisette.domains import Box, L2Ball
 from noisette.guarantees import Guarantee
@@ -18,7 +20,102 @@ from noisette.mechanisms import by_name
 from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.graded._levels import Levels
 from noisette.mechanisms.vector.sampled import Sampled
-from noisette.regression import graded
+
+# Five equal levels with budgets 5e, 4e, 3e, 2e, e: Hao, Wu, Wan 2023, section 6.
+FIVE_LEVELS = tuple((-1 + 0.4 * t, -1 + 0.4 * (t + 1), 5.0 - t) for t in range(5))
+
+
+@dataclass(frozen=True, eq=False)
+class EntryReports:
+    """Each user's report: which entry, and what the mechanism says of it."""
+
+    indices: npt.NDArray[np.int64]
+    reports: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class EntrySums:
+    """For each entry how many reported it, and the sums of what they said: integers, which merge in any order."""
+
+    users: int
+    count: IntArray
+    total: IntArray
+
+    def merge(self, other: EntrySums) -> EntrySums:
+        """Return the sums of both batches."""
+        return EntrySums(self.users + other.users, self.count + other.count, self.total + other.total)
+
+
+@dataclass(frozen=True)
+class OneEntry:
+    """One entry of a vector, drawn at random, by a mechanism for values with a level.
+
+    *Guarantee*: ``matrix[i][j]`` is the mechanism's, for an entry of level i against level j. The entry is drawn
+    without looking at the record, so of two records the ratio is at most the largest over their entries.
+    """
+
+    mechanism: Any
+    levels: Levels
+    dims: int
+    bound: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the mechanism protects."""
+        guarantee: Guarantee = self.mechanism.guarantee
+        return guarantee
+
+    @cached_property
+    def noise(self) -> float:
+        """Expected squared length of the error of one user's vector, levels being equally frequent."""
+        inputs = np.asarray([(x, t) for t in range(self.levels.size) for x in (-1.0, 0.0, 1.0)])
+        moments = self.mechanism.moments(inputs)
+        second = (moments.variance + (inputs[:, 0] + moments.bias) ** 2).reshape(-1, 3).max(axis=1)
+        return float(second.mean() * self.dims**2 * self.bound**2)
+
+    def privatize(self, vectors: FloatArray, levels: FloatArray, *, rng: Rng = None) -> EntryReports:
+        """Return one report for each user; ``levels`` are the attributes' values on [-1, 1]."""
+        source = _random.generator(rng)
+        chosen = source.integers(0, self.dims, len(vectors))
+        rows = np.arange(len(vectors))
+        value = np.clip(vectors[rows, chosen] / self.bound, -1.0, 1.0)
+        level = self.levels.of(levels[rows, chosen])
+        return EntryReports(chosen, self.mechanism.privatize(np.stack([value, level], axis=1), rng=source))
+
+    def gather(self, reports: EntryReports) -> EntrySums:
+        """Refuse reports that the mechanism cannot have sent, and sum the others by entry."""
+        if not isinstance(reports, EntryReports) or len(reports) == 0:
+            raise ValueError(f"Expected the EntryReports of at least one user, got {type(reports).__name__}.")
+        if reports.indices.min() < 0 or reports.indices.max() >= self.dims:
+            raise ValueError(f"Expected entries from 0 to {self.dims - 1}, got {reports.indices.tolist()[:8]}.")
+        order = np.argsort(reports.indices, kind="stable")
+        ends = np.searchsorted(reports.indices[order], np.arange(self.dims + 1))
+        count = np.diff(ends)
+        total = np.zeros((self.dims, self._kinds), dtype=np.int64)
+        for entry in np.flatnonzero(count).tolist():
+            total[entry] = self.mechanism.tally(reports.reports[order[ends[entry] : ends[entry + 1]]]).total
+        return EntrySums(len(reports), count, total)
+
+    @property
+    def _kinds(self) -> int:
+        """How many sums a tally has."""
+        weights = self.mechanism.readout.weights
+        return 1 if weights is None else len(weights)
+
+    def mean(self, gathered: EntrySums) -> FloatArray:
+        """Return the unbiased mean: what is reported of an entry, divided by the chance that it is."""
+        readout = self.mechanism.readout
+        weights = np.ones(1) if readout.weights is None else readout.weights
+        total = readout.offset * gathered.count + readout.scale * (gathered.total @ weights)
+        return np.asarray(total * (self.bound * self.dims / gathered.users))
+
+    def spec(self) -> dict[str, Any]:
+        """Return the JSON description of the mechanism."""
+        spec: dict[str, Any] = self.mechanism.spec()
+        return spec
 
 
 class Gathered(Protocol):
@@ -117,7 +214,7 @@ def channel_of(
     bound: float,
     radius: float,
     report: int | None = None,
-    levels: Sequence[Sequence[float]] = graded.FIVE_LEVELS,
+    levels: Sequence[Sequence[float]] = FIVE_LEVELS,
 ) -> VectorChannel:
     """Return the channel of a catalogue name for vectors with entries within ``bound`` and length up to ``radius``.
 
@@ -131,8 +228,8 @@ def channel_of(
     if name == "harmony":
         name, report = "duchi", 1 if report is None else report
     cls = by_name(name)
-    if cls in graded.MADE:
-        return one_entry(graded.MADE[cls](epsilon, levels), dims=dims, bound=bound)
+    if cls.capabilities.levels:
+        return one_entry(cls.by_level(epsilon, levels), dims=dims, bound=bound)
     domain = L2Ball(dims, radius) if L2Ball in cls.capabilities.domains else Box(dims, -bound, bound)
     found = collecting(name, domain)
     if found.obstacle:
@@ -149,10 +246,10 @@ def candidates(dims: int) -> list[str]:
     return [one.name for one in found if one.able.unbiased and not one.able.slow_start]
 
 
-def one_entry(mechanism: Any, *, dims: int, bound: float) -> graded.OneEntry:
+def one_entry(mechanism: Any, *, dims: int, bound: float) -> OneEntry:
     """Return the channel of a mechanism for values with a level."""
     if (mechanism.edges[0], mechanism.edges[-1]) != (-1.0, 1.0):
         raise ValueError(
             f"Expected levels from -1 to 1, the range that attributes are mapped on, got {list(mechanism.edges)}."
         )
-    return graded.OneEntry(mechanism, Levels(mechanism.edges), dims, bound)
+    return OneEntry(mechanism, Levels(mechanism.edges), dims, bound)

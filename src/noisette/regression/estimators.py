@@ -14,8 +14,8 @@ from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
+from noisette.regression.channels import FIVE_LEVELS
 from noisette.regression.designs import Attribute, Design, coding_for
-from noisette.regression.graded import FIVE_LEVELS
 from noisette.regression.training import State, Training
 
 try:

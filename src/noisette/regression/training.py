@@ -17,9 +17,8 @@ from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
-from noisette.regression.channels import Gathered, VectorChannel, channel_of, one_entry
+from noisette.regression.channels import FIVE_LEVELS, Gathered, VectorChannel, channel_of, one_entry
 from noisette.regression.designs import BadValue, Design
-from noisette.regression.graded import FIVE_LEVELS
 from noisette.regression.losses import Logistic, Loss, Squared
 
 _USERS = 1 << 14  # users worked on at a time

@@ -79,9 +79,9 @@ def _add_tracks(_: Database, connection: sa.Connection) -> None:
     tables.tracks.create(connection, checkfirst=True)
 
 
-def _add_fresh(_: Database, connection: sa.Connection) -> None:
+def _add_digest_log(_: Database, connection: sa.Connection) -> None:
     """From 3 to 4: a log before the index of SQLite, empty at first; what was seen stays where it is."""
-    tables.fresh.create(connection, checkfirst=True)
+    tables.digest_log.create(connection, checkfirst=True)
 
 
-_STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {1: _pack_reports, 2: _add_tracks, 3: _add_fresh}
+_STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {1: _pack_reports, 2: _add_tracks, 3: _add_digest_log}

@@ -24,7 +24,7 @@ seen = sa.Table(
     sqlite_with_rowid=False,
 )
 # Digests on their way into ``seen``, in SQLite alone: those of one transaction a row, and the turn when they came.
-fresh = sa.Table(
+digest_log = sa.Table(
     "fresh",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),

@@ -70,7 +70,7 @@ class Keys:
 
 
 def new_keys() -> dict[str, list[str]]:
-    """Return a fresh key for each role."""
+    """Return a new key for each role."""
     return {role: [secrets.token_urlsafe(24)] for role in ROLES}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -74,6 +74,15 @@ class GradedLaplace(AdditiveMechanism):
         """Return three levels whose outer ones have half the budget of the middle one, calibrated to ``epsilon``."""
         levels = cls((-1.0, -0.5, 0.5, 1.0), (1.0, 2.0, 1.0))
         return levels.fitted(domain=levels.domain, epsilon=epsilon, delta=levels.delta)
+
+    @classmethod
+    def by_level(cls, epsilon: float, levels: Iterable[Sequence[float]]) -> GradedLaplace:
+        """Return the mechanism for values of any level, its budgets drawn together so that (epsilon, 1e-6) holds."""
+        from noisette.mechanisms.graded.chosen import ChosenLevelLaplace
+
+        edges, epsilons = _levels.sorted_levels(levels)
+        graded = ChosenLevelLaplace(tuple(edges), tuple(epsilons))
+        return graded.fitted(domain=graded.domain, epsilon=epsilon, delta=graded.delta)
 
     def fitted(self, *, domain: Interval, epsilon: float, delta: float) -> GradedLaplace:
         """Stretch the levels to another interval, draw the budgets together as far as (epsilon, delta) asks, and scale.

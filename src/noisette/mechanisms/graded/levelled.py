@@ -124,6 +124,12 @@ class LevelledResponse(BaseMechanism):
         """Return what the mechanism can do: where users choose their levels, inputs are pairs."""
         return replace(cls.capabilities, domains=(Box,)) if options.get("personalised") else cls.capabilities
 
+    @classmethod
+    def by_level(cls, epsilon: float, levels: Iterable[Sequence[float]]) -> LevelledResponse:
+        """Return the mechanism for values of any level, its budgets scaled so that ``epsilon`` holds in total."""
+        edges, epsilons = _levels.sorted_levels(levels)
+        return cls(tuple(edges), tuple(epsilons), personalised=True).calibrate(total=epsilon)
+
     def fitted(self, *, domain: Interval, epsilon: float) -> LevelledResponse:
         """Stretch the levels to another interval, and scale the budgets so that ``epsilon`` holds in total."""
         return replace(self, edges=self._levels.stretched(domain)).calibrate(total=epsilon)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -23,7 +23,7 @@ from noisette.mechanisms.graded._levels import Levels, Matrix
 from noisette.mechanisms.graded._table import CountTable
 
 RULES: dict[str, Callable[[float, float], float]] = {"min": min, "max": max, "mean": lambda a, b: (a + b) / 2}
-_LEAST, _LARGEST = 0.01, 20.0
+_LEAST, _LARGEST = 0.01, 20.0  # budgets at which the linear programme is well-conditioned
 _MOST_POINTS = 256
 _SLOW = 24  # points from which on solving takes more than a second
 
@@ -122,6 +122,21 @@ class OptimalGraded(BaseMechanism):
         """Return three levels whose outer ones have half the budget of the middle one, which has ``epsilon``."""
         epsilons = (epsilon / 2, epsilon, epsilon / 2)
         return cls((-1.0, -0.5, 0.5, 1.0), epsilons, rule="max", points=8, objective="average")
+
+    @classmethod
+    def by_level(cls, epsilon: float, levels: Iterable[Sequence[float]]) -> Any:
+        """Return the channel for values of any level under the matrix that `LevelledResponse.by_level` keeps."""
+        from noisette.mechanisms.graded.chosen import ChosenLevelOptimal
+        from noisette.mechanisms.graded.levelled import LevelledResponse
+
+        same = LevelledResponse.by_level(epsilon, levels)
+        matrix = np.asarray(same.guarantee.matrix)
+        if matrix.min() < _LEAST:
+            raise ValueError(
+                f"Expected budgets of at least {_LEAST:g} between levels, got {matrix.min():g} at epsilon={epsilon:g}. "
+                "Raise epsilon, or use levelled, whose budgets may be smaller."
+            )
+        return ChosenLevelOptimal(same.edges, tuple(map(tuple, np.minimum(matrix, _LARGEST).tolist())))
 
     def fitted(self, *, domain: Interval, epsilon: float) -> OptimalGraded:
         """Stretch the levels to another interval, and scale the budgets so that ``epsilon`` is the largest."""

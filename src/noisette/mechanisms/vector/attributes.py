@@ -256,15 +256,15 @@ class SampledAttributes(BaseMechanism):
         rows = values.reshape(-1, self.dims)
         source = _random.generator(rng)
         reports = np.zeros((len(rows), *self.report_shape), dtype=self.report_dtype)
-        for part in blocks(len(rows), max(1, _ENTRIES // self.dims)):
-            block = self._admit(rows[part], clip=clip)
+        for span in blocks(len(rows), max(1, _ENTRIES // self.dims)):
+            block = self._admit(rows[span], clip=clip)
             chosen = choose(source, len(block), self.dims, self.report)
             picked = np.take_along_axis(block, chosen, axis=1)
-            reports[part, :, 0] = chosen
+            reports[span, :, 0] = chosen
             for inner, own, width in self.sorts(chosen):
                 inputs = picked[own].astype(np.int64) if inner.kind == "frequency" else picked[own]
                 sent = np.asarray(inner.privatize(inputs, rng=source)).reshape(-1, width)
-                place = reports[part]
+                place = reports[span]
                 place[own, 1 : 1 + width] = sent
         return reports.reshape(*values.shape[:-1], *self.report_shape)
 
