@@ -14,14 +14,15 @@ from scipy.special import ndtri
 from noisette import _random
 from noisette._validate import FloatArray
 from noisette.auditing import exact_delta, exact_epsilon, goodness
-from noisette.auditing.inputs import admitted, drawn, groups
+from noisette.auditing.inputs import admitted, drawn, groups, written
 from noisette.core import Aggregate, Capabilities, Estimate, Estimating, EventDeclared, GaussianEvent
 from noisette.domains import Box, Grid, Interval
 from noisette.mechanisms import CATALOGUE, from_spec
 from noisette.mechanisms._base import BaseMechanism
 
 _BATCHES = 250
-_CALLS = 32  # of privatize about one input, every other one without a seed
+_CALLS = 32  # of privatize about one input, by turns two with and two without a seed
+_ORDINARY = 8  # values of which most must be no special case, to tell the one that is
 _COPIES = 128  # reports about each of many values: enough to tell one that has no noise
 _COMPLAINTS = 400  # more than the tests that one check makes of a sampler
 _RARE = 15.0  # times the third moment over the cube of the deviation: so few reports that carry the variance were seen
@@ -223,18 +224,19 @@ def _check_sampler(mechanism: Estimating, samples: int, share: float, level: flo
     source = np.random.default_rng(seed)
     tried = [x for x in drawn(mechanism.domain, source, 2) if admitted(mechanism, x)] or _inputs(mechanism, seed)
     last: Any = None
-    inner = tried[-1:] + tried[:-1] if np.ndim(tried[0]) == 0 else tried[-1:] + tried[:1]
+    inner = tried[-1:] + tried[:-1] if np.ndim(tried[0]) == 0 else tried[-1:] + tried[:2]
     for number, x in enumerate(inner):
         single = np.ndim(x) == 0 and np.ndim(mechanism.privatize(x, rng=seed)) == 0
         total = 10 * samples if single and number == 0 else samples if single or number == 0 else samples // 4
         size = -(-total // _CALLS)
-        calls = [_reports(mechanism, x, size, None if call % 2 else source) for call in range(_CALLS)]
+        calls = [_reports(mechanism, x, size, None if call // 2 % 2 else source) for call in range(_CALLS)]
         where = f" at {x}"
         _complain(mechanism, goodness.fit(mechanism, x, calls, share), where)
         _complain(mechanism, goodness.independence(calls, share), where)
-        if single and number == 0:
+        if number == 0:
             more = (_reports(mechanism, x, samples, None) for _ in range(_CALLS))
-            _complain(mechanism, goodness.shown(mechanism, x, more, share), where)
+            show = goodness.shown if single else goodness.shown_whole
+            _complain(mechanism, show(mechanism, x, more, share), where)
         if not single:
             whole = goodness.joined(calls)
             if number > 0:
@@ -301,23 +303,24 @@ def _check_outside(mechanism: Estimating, samples: int, share: float, level: flo
 
 
 def _check_many_values(mechanism: Estimating, samples: int, share: float, seed: int) -> None:
-    """Check that no value of an interval is sent as it is: values anywhere, and round ones, each some times."""
-    domain: Any = mechanism.domain
-    if not isinstance(domain, Interval | Grid) or np.ndim(mechanism.privatize(domain.low, rng=seed)) > 0:
-        return
+    """Check that no value is sent as it is: values anywhere, and those that people write down, each some times."""
     source = np.random.default_rng(seed + 2)
-    shares = np.concatenate([np.arange(65) / 64, np.arange(101) / 100, [1 / 3, 2 / 3]])
-    whole = math.ceil(domain.low) + np.arange(min(100.0, math.floor(domain.high) + 1 - math.ceil(domain.low)))
-    count = max(1, samples // _COPIES)
-    values = np.concatenate(
-        [source.uniform(domain.low, domain.high, count), domain.low + shares * domain.diameter, whole, [0.0]]
-    )
-    values = np.unique(domain.clip(values))
-    values = values[[admitted(mechanism, x) for x in values]] if not admitted(mechanism, values[1]) else values
-    inputs = np.repeat(source.permutation(values), _COPIES)
+    single = np.ndim(mechanism.witnesses()[0][0]) == 0
+    values = written(mechanism.domain)
+    if isinstance(mechanism.domain, Interval | Grid):
+        anywhere = source.uniform(mechanism.domain.low, mechanism.domain.high, max(1, samples // _COPIES))
+        values = np.unique(mechanism.domain.clip(np.concatenate([values, anywhere])))
+    if len(values) and not all(admitted(mechanism, x) for x in values[:: max(1, len(values) // _ORDINARY)]):
+        values = values[[admitted(mechanism, x) for x in values]]
+    if len(values) < _ORDINARY:
+        return
+    inputs = np.repeat(source.permutation(values), _COPIES, axis=0)
     reports = mechanism.privatize(inputs.copy())
     assert np.all(mechanism.support.contains(reports)), f"{mechanism.name} sent a report outside {mechanism.support}"
-    _complain(mechanism, goodness.in_the_clear(mechanism, inputs, reports, _COPIES, share))
+    if single and np.ndim(reports) == 1:
+        _complain(mechanism, goodness.in_the_clear(mechanism, inputs, reports, _COPIES, share))
+    else:
+        _complain(mechanism, goodness.frozen(mechanism, inputs, reports, _COPIES, share))
 
 
 def _inputs(mechanism: Estimating, seed: int) -> list[Any]:

@@ -87,6 +87,14 @@ class OneValueInTheClear(nz.Laplace):
         return np.where(x == 0.25, self.support.value(self.support.index(x)), super()._perturb(x, rng))
 
 
+class OneDecimalInTheClear(nz.Laplace):
+    """0.123 is sent as it is; the nearest float to it is not the one that shares of the domain come to."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Any = None) -> Any:
+        reports, own = super().privatize(x, clip=clip, rng=rng), self.support.index(np.asarray(x, dtype=float))
+        return np.where(np.asarray(x) == 0.123, self.support.value(own), reports)
+
+
 class OneGridPointInTheClear(nz.DiscreteLaplace):
     """One of 129 points of a grid is sent as it is."""
 
@@ -186,6 +194,58 @@ class AntitheticCalls(nz.Laplace):
         return centre + noise
 
 
+class BrokenTensor(nz.TensorGaussian):
+    """Noise on three numbers, of which a subclass changes what is sent."""
+
+    def changed(self, x: Any, reports: Any, seen: np.random.Generator) -> Any:
+        raise NotImplementedError
+
+    def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Any = None) -> Any:
+        reports = super().privatize(x, clip=clip, rng=rng)
+        chance = np.random.default_rng(abs(int(reports.flat[0] / self.support.step)))
+        return self.support.nearest(self.changed(np.asarray(x, dtype=float), reports, chance))
+
+
+class OneTensorInTheClear(BrokenTensor):
+    """One vector inside of the domain is sent as it is."""
+
+    def changed(self, x: Any, reports: Any, seen: np.random.Generator) -> Any:
+        return np.where((x == 0.5).all(axis=-1, keepdims=True), x, reports)
+
+
+class TensorParityOfTheValue(BrokenTensor):
+    """The last bit of the first entry says whether the value is positive."""
+
+    def changed(self, x: Any, reports: Any, seen: np.random.Generator) -> Any:
+        places = np.rint(reports / self.support.step)
+        places[..., 0] += np.mod(places[..., 0], 2) != (x[..., 0] > 0)
+        return places * self.support.step
+
+
+class TensorParityOfTheNoise(BrokenTensor):
+    """The last bit of the first entry says whether the noise was positive."""
+
+    def changed(self, x: Any, reports: Any, seen: np.random.Generator) -> Any:
+        places = np.rint(reports / self.support.step)
+        places[..., 0] += np.mod(places[..., 0], 2) != (reports > x)[..., 0]
+        return places * self.support.step
+
+
+class RawTensorNowAndThen(BrokenTensor):
+    """Once in 10,000 reports the vector itself, on the lattice."""
+
+    def changed(self, x: Any, reports: Any, seen: np.random.Generator) -> Any:
+        return np.where(seen.random((*reports.shape[:-1], 1)) < 1e-4, x, reports)
+
+
+class SampledTwoCallsAlike(nz.Sampled):
+    """Without a seed the same dimensions and the same noise in every call."""
+
+    def privatize(self, x: Any, *, clip: bool = False, rng: Any = None) -> Any:
+        return super().privatize(x, clip=clip, rng=12345 if rng is None else rng)
+
+
+THREE = nz.TensorDomain((3,), -1, 1)
 CAUGHT = [
     # mechanism, samples at which check_mechanism finds it (ten times as many about one value), what it says
     pytest.param(TooLittleNoise(1.0), 10_000, "exact epsilon", id="too-little-noise-at-a-delta"),
@@ -198,6 +258,24 @@ CAUGHT = [
     pytest.param(TwentyBits(1.0), 100_000, "too few random bits|was sent", id="noise-of-20-random-bits"),
     pytest.param(StretchInTheClear(1.0), 10_000, "steps from their values|are the same", id="a-stretch-in-the-clear"),
     pytest.param(OneValueInTheClear(1.0), 10_000, "are the same|steps from", id="one-round-value-in-the-clear"),
+    pytest.param(OneDecimalInTheClear(1.0), 10_000, "are the same", id="one-decimal-in-the-clear"),
+    pytest.param(OneTensorInTheClear(THREE, 1.0, 1e-5), 4_000, "are the same", id="one-vector-in-the-clear"),
+    pytest.param(
+        TensorParityOfTheValue(THREE, 1.0, 1e-5), 20_000, "tell inputs apart", id="parity-in-a-vector-carries-a-sign"
+    ),
+    pytest.param(
+        TensorParityOfTheNoise(THREE, 1.0, 1e-5),
+        20_000,
+        "which way the noise went",
+        id="parity-in-a-vector-carries-the-noise",
+    ),
+    pytest.param(RawTensorNowAndThen(THREE, 1.0, 1e-5), 10_000, "are the value itself", id="raw-vector-once-in-10000"),
+    pytest.param(
+        SampledTwoCallsAlike("piecewise", 1.0, dims=4, report=2),
+        10_000,
+        "depend on each other|in each of",
+        id="same-sampled-noise-in-every-call",
+    ),
     pytest.param(OneGridPointInTheClear(1.0), 10_000, "are the same|steps from", id="one-grid-point-in-the-clear"),
     pytest.param(EasyPair(1.0), 10_000, "said to have", id="an-easy-pair-at-a-delta"),
     pytest.param(EasyPurePair(1.0), 10_000, "exact epsilon", id="an-easy-pair"),
@@ -224,9 +302,18 @@ def test_a_broken_mechanism_is_caught(mechanism: Any, samples: int, message: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sound", [nz.Laplace(1.0), nz.Gaussian(1.0), nz.DiscreteLaplace(1.0)])
+@pytest.mark.parametrize(
+    "sound",
+    [
+        nz.Laplace(1.0),
+        nz.Gaussian(1.0),
+        nz.DiscreteLaplace(1.0),
+        nz.TensorGaussian(THREE, 1.0, 1e-5),
+        nz.SquareWave(20.0),  # a window of 337 places that holds 95 % of the mass
+    ],
+)
 def test_their_sound_twins_pass(sound: Any) -> None:
-    check_mechanism(sound)
+    check_mechanism(sound, samples=40_000)
 
 
 class KeepsTheLast(nz.GeneralizedRandomizedResponse):

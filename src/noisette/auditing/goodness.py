@@ -24,12 +24,14 @@ _LISTED = 4096  # different reports up to which each is a cell
 _COVERED = 0.99  # of the mass that these must hold
 _RESOLUTIONS = (8, 32, 128)  # cells of a lattice: few see a small difference, many a narrow one
 _ATOM = 20  # times that a report is sent before it may be a cell of its own
+_NEAR = 128  # steps from a value within which a smooth law hardly changes
 _STANDS_OUT = 8.0  # times as likely as the places beside it
 _SMALL = 32  # places of a stretch that are summed one by one
 _PARTS = 16  # of a cell, to begin with
 _PRECISION = 1e-4  # to which masses of cells are integrated
 _HALVINGS = 60
 _RESIDUES = (2, 16, 256)
+_UNREPORTED = -1e12  # stands for an entry that a compact report leaves out
 _SIDES = 4  # quantiles by which independence is looked at
 
 
@@ -68,7 +70,8 @@ def fit(mechanism: Any, x: Any, calls: Sequence[Any], share: float) -> str | Non
 def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | None:
     """Check that the last bits of places on a lattice are the same in law for vectors about two inputs.
 
-    They need not be uniform, but on a lattice far below the noise they can tell nothing of the value.
+    They need not be uniform, but on a lattice far below the noise they can tell nothing of the value, nor of the noise:
+    those above the median have the same as those below.
     """
     step = getattr(support, "step", None)
     one, two = table(reports), table(others)
@@ -79,23 +82,31 @@ def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | No
         places = [np.rint((rows[:, column] - origin) / step) for rows in (one, two)]
         if any(np.unique(place).size < place.size / 2 for place in places):
             continue
-        for residues in _RESIDUES:
-            seen = np.stack(
-                [np.bincount(np.mod(place, residues).astype(np.int64), minlength=residues) for place in places]
-            )
-            expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
-            if expected.min() >= _FEWEST:
-                statistic = float(((seen - expected) ** 2 / expected).sum())
-                if float(chdtrc(residues - 1, statistic)) < share / 12:
-                    return f"the last bits of entry {column} tell inputs apart"
+        above = places[1] > np.median(places[1])
+        for one_side, other, what in (
+            (*places, "tell inputs apart"),
+            (places[1][above], places[1][~above], "tell which way the noise went"),
+        ):
+            for residues in _RESIDUES:
+                seen = np.stack(
+                    [
+                        np.bincount(np.mod(place, residues).astype(np.int64), minlength=residues)
+                        for place in (one_side, other)
+                    ]
+                )
+                expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / max(seen.sum(), 1)
+                if expected.min() >= _FEWEST:
+                    statistic = float(((seen - expected) ** 2 / expected).sum())
+                    if float(chdtrc(residues - 1, statistic)) < share / 24:
+                        return f"the last bits of entry {column} {what}"
     return None
 
 
 def independence(calls: Sequence[Any], share: float) -> str | None:
     """Check that reports of one call, and those at one place of several calls, have nothing to do with each other."""
-    rows = [table(reports) for reports in calls]
+    rows = np.nan_to_num(np.stack(_same_width([table(reports) for reports in calls])), nan=_UNREPORTED)
     column = int(np.argmax(rows[0].std(axis=0)))
-    values = np.stack([part[:, column] for part in rows])
+    values = rows[:, :, column]
     cuts = np.unique(np.quantile(values, np.arange(1, _SIDES) / _SIDES, method="inverted_cdf"))
     sides = np.searchsorted(cuts, values, side="left")
     even = sides.shape[1] // 2 * 2
@@ -137,6 +148,53 @@ def shown(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> str | N
     if _poisson_tail(count, expected) < share:
         return f"{count} of {total} reports are the value itself, where {expected:.3g} are expected"
     return None
+
+
+def shown_whole(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> str | None:
+    """Check that reports on a fine lattice of vectors are not the value itself more often than near it.
+
+    A smooth law gives the 3^d places next to the value as much as other places within some hundred steps.
+    """
+    support, step = mechanism.support, getattr(mechanism.support, "step", None)
+    if not isinstance(step, float) or getattr(support, "real", False) or mechanism.report_shape != np.shape(x):
+        return None
+    origin = float(getattr(support, "origin", 0.0))
+    own = np.rint((np.ravel(x) - origin) / step)
+    near = (origin + step * (own + np.asarray([0.0, _NEAR])[:, None])).reshape(2, *np.shape(x))
+    logs = _log_prob(mechanism, near, x)
+    if logs[0] > logs[1] + math.log(_STANDS_OUT):  # the law itself sends it more often
+        return None
+    count, around, total = 0, 0, 0
+    for reports in calls:
+        away = np.abs(table(reports) - (origin + step * own)).max(axis=1)
+        count, around = count + int((away <= 1.5 * step).sum()), around + int((away <= (_NEAR + 0.5) * step).sum())
+        total += len(away)
+    expected = _STANDS_OUT * (around - count) * (3 / (2 * _NEAR + 1)) ** own.size + _STANDS_OUT / _NEAR
+    if _poisson_tail(count, expected) < share:
+        return f"{count} of {total} reports are the value itself, where {expected:.3g} are expected"
+    return None
+
+
+def frozen(mechanism: Any, inputs: Any, reports: Any, copies: int, share: float) -> str | None:
+    """Check that reports about one vector are not all the same, where its law does not say so.
+
+    Each vector is there ``copies`` times, one after the other. Where ``log_prob`` is a density, and may be large, a law
+    that hardly ever repeats a report about other vectors has to be that far above its own values there.
+    """
+    keys = row_keys(np.nan_to_num(table(reports), nan=_UNREPORTED)).reshape(-1, copies)
+    kinds = np.asarray([np.unique(row).size for row in keys])
+    places = np.arange(0, len(inputs), copies)
+    logs = np.asarray(mechanism.log_prob(reports[places], inputs[places]), dtype=float)
+    usual = float(np.median(logs)) + math.log(_STANDS_OUT) if np.median(kinds) == copies else -np.inf
+    rare = (copies * np.minimum(logs, 0.0) < math.log(share / len(places))) | (logs <= usual)
+    bad = np.flatnonzero((kinds == 1) & rare)
+    return f"all {copies} reports about {inputs[places[bad[0]]]} are the same" if bad.size else None
+
+
+def _same_width(tables: list[FloatArray]) -> list[FloatArray]:
+    """Return tables with as many columns each: a compact report may leave out the last ones."""
+    width = max(rows.shape[1] for rows in tables)
+    return [np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=np.nan) for rows in tables]
 
 
 def in_the_clear(mechanism: Any, inputs: Any, reports: Any, copies: int, share: float) -> str | None:
@@ -260,11 +318,12 @@ def integrate(density: Any, edges: FloatArray) -> FloatArray:
 
     >>> integrate(lambda k: (k >= 1e6) * 1.0, np.asarray([0.0, 2e6])).round(6)
     array([1000000.])
+    >>> integrate(lambda k: (k > 1e9) * 1e3 + 1e-6, np.asarray([0.0, 1e9 + 10])).round(3)  # a peak at the end
+    array([10000.])
     """
     parts = np.unique(np.floor(np.concatenate([np.linspace(a, b, _PARTS + 1) for a, b in pairwise(edges)])))
     low, high = parts[:-1], parts[1:] - 1
     total = np.zeros(edges.size - 1)
-    scale: FloatArray | None = None
     for _ in range(_HALVINGS):
         owner = np.searchsorted(edges, low, side="right") - 1
         small = high - low < _SMALL
@@ -279,8 +338,8 @@ def integrate(density: Any, edges: FloatArray) -> FloatArray:
         size, middle = high - low + 1, np.floor((low + high) / 2)
         first, centre, last = density(low), density(middle), density(high)
         coarse, fine = size * (first + last) / 2, size * (first + 2 * centre + last) / 4
-        if scale is None:
-            scale = np.maximum(np.bincount(owner, fine, minlength=total.size) + total, 1e-300)
+        # anew each time: where a long stretch ends in a narrow peak, the first guess is far too large
+        scale = np.maximum(np.bincount(owner, fine, minlength=total.size) + total, 1e-300)
         done = np.abs(fine - coarse) <= _PRECISION / _PARTS * scale[owner]
         np.add.at(total, owner[done], (fine + (fine - coarse) / 3)[done])
         low, middle, high = low[~done], middle[~done], high[~done]

@@ -27,6 +27,7 @@ from noisette.domains import (
 )
 
 _PAIR = 2
+_WRITTEN = 4096  # numbers of one kind that are tried
 _CATEGORIES = 24  # all of them are tried up to here, beyond it the ends and some others
 
 
@@ -84,6 +85,43 @@ def _ball(domain: L2Ball | TensorBall, rng: np.random.Generator, count: int) -> 
         return [first, -first, *directions[1:]]
     shorter = [rng.random() * direction for direction in directions[count // 2 :]]
     return [first, -first, *directions[1 : count // 2], *shorter, np.zeros(shape)]
+
+
+def written(domain: Any) -> npt.NDArray[Any]:
+    """Return values of a domain that people write down: decimals, fractions, constant vectors, axes; all of a grid.
+
+    >>> values = written(Interval(-1, 1))
+    >>> bool(np.isin([0.3, -0.35, 0.123, 1 / 7], values).all()), len(values)
+    (True, 2625)
+    """
+    if isinstance(domain, Grid) and domain.size <= _WRITTEN:
+        return np.asarray(domain.low + domain.step * np.arange(domain.size))
+    if isinstance(domain, Interval | Grid):
+        low, high = float(domain.low), float(domain.high)
+        shares = [low + (high - low) * np.arange(parts + 1) / parts for parts in (64, 100)]
+        finest = [_multiples(low, high, 10**digits) for digits in range(3, -13, -1)]
+        decimals = next((values for values in finest if len(values)), np.zeros(0))
+        fractions = [_multiples(low, high, parts, _WRITTEN // 32) for parts in range(1, 33)]
+        return np.unique(domain.clip(np.concatenate([*shares, decimals, *fractions])))
+    if isinstance(domain, Box | TensorDomain | L2Ball | TensorBall):
+        size = int(np.prod(domain.shape))
+        axes = np.eye(size)[: _PAIR**2]
+        constants = np.concatenate([np.arange(-20, 21) / 20, np.arange(-8, 9) / 8])[:, None] * np.ones(size)
+        rows = np.concatenate([constants, *(length * axes for length in (1.0, -1.0, 0.5, -0.5))])
+        if isinstance(domain, L2Ball | TensorBall):
+            rows = rows * float(domain.radius) / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+        elif not np.all(domain.contains(rows.reshape(-1, *domain.shape))):  # shares of the domain
+            low, high = (np.ravel(end) for end in _box(domain, np.random.default_rng(0), 0)[:2])
+            rows = low + (rows + 1) / 2 * (high - low)
+        rows = np.unique(rows, axis=0).reshape(-1, *domain.shape)
+        return rows[np.asarray(domain.contains(rows))]
+    return np.zeros(0)
+
+
+def _multiples(low: float, high: float, parts: float, most: int = _WRITTEN) -> npt.NDArray[np.float64]:
+    """Return the numbers k / parts between two ends, each as it is read from paper; none where there are too many."""
+    first, last = np.ceil(low * parts), np.floor(high * parts)
+    return np.arange(first, last + 1) / parts if 0 <= last - first < most else np.zeros(0)
 
 
 def groups(mechanism: Mechanism, rng: np.random.Generator, count: int = 6) -> Iterator[list[npt.NDArray[Any]]]:
