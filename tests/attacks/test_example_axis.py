@@ -371,3 +371,70 @@ def test_cross_entropy_of_a_private_model_is_what_it_was():
         functional.cross_entropy(model(inputs), targets, label_smoothing=0.1).detach().as_subclass(torch.Tensor),
         expected.detach(),
     )
+
+
+class Called(nn.Module):
+    """A model that the loop calls in a way that the data set does not tell."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x, scale, *, centred):
+        return self.layer(scale * (x - x.mean(0) if centred else x))
+
+
+class Switched(Called):
+    """The same, and what make_private looks at is another path than what is trained."""
+
+    def forward(self, x, scale=1.0, *, centred=False):
+        return super().forward(x, scale, centred=centred)
+
+
+@pytest.mark.parametrize("model", [Called, Switched])
+def test_the_call_that_is_made_is_verified_whatever_it_is(model):
+    for centred in (False, True):
+        private = make(model(), numbers(4))
+        inputs, targets = next(batch for batch in private.loader if len(batch[0]) > 1)
+        if centred:
+            with pytest.raises(ValueError, match="changed with the other examples"):
+                private.model(inputs, 2.0, centred=True)
+        else:
+            functional.cross_entropy(private.model(inputs, 2.0, centred=False), targets).backward()
+            private.optimizer.step()
+            assert private.optimizer.steps == 1
+
+
+class Words(nn.Module):
+    def __init__(self, *, mixing):
+        super().__init__()
+        self.table, self.layer, self.mixing = nn.Embedding(20, 4), nn.Linear(4, 3), mixing
+
+    def forward(self, codes, mask):
+        counts = mask.sum() if self.mixing else mask.sum(1, keepdim=True)
+        return self.layer((self.table(codes) * mask[..., None]).sum(1) / counts)
+
+
+@pytest.mark.parametrize("mixing", [False, True])
+def test_entries_of_a_batch_that_the_loop_picks_are_verified_with_it(mixing):
+    """The mask is the last entry, which make_private cannot know."""
+    torch.manual_seed(3)
+    dataset = TensorDataset(torch.randint(0, 20, (40, 7)), torch.arange(40) % 3, torch.ones(40, 7))
+    private = make(Words(mixing=mixing), dataset)
+    codes, targets, mask = next(batch for batch in private.loader if len(batch[0]) > 1)
+    if mixing:
+        with pytest.raises(ValueError, match="changed with the other examples"):
+            private.model(codes, mask)
+    else:
+        functional.cross_entropy(private.model(codes, mask), targets).backward()
+        private.optimizer.step()
+
+
+def test_an_axis_that_is_exchanged_in_the_loop_is_refused():
+    """(T, B, d) is made outside of the model: each layer sees T rows, and every example is in all of them."""
+    private = make(linear(), numbers(7, 4))
+    inputs, _ = next(batch for batch in private.loader if len(batch[0]) not in (0, 7))
+    private.model(inputs.transpose(0, 1)).square().mean().backward()
+    with pytest.raises(RuntimeError, match="Layers saw 7 rows"):
+        private.optimizer.step()
+    assert private.optimizer.steps == 0

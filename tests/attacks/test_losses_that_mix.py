@@ -1,5 +1,7 @@
 """Attacks through what make_private cannot see: losses in which examples meet, passes that pile up, and buffers."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
@@ -179,3 +181,94 @@ def test_old_options_that_override_the_reduction_are_refused(loss, option):
     inputs, targets = next(iter(private.loader))
     with pytest.raises(ValueError, match="override reduction"):
         loss(private.model(inputs), targets, **{option: True})
+
+
+def forget_after_the_forward_pass(private, loss):
+    for inputs, targets in private.loader:
+        outputs = private.model(inputs)
+        private.optimizer.zero_grad()  # many loops forget old gradients only now
+        loss(outputs, targets).backward()
+        private.optimizer.step()
+
+
+def test_a_loss_that_mixes_is_seen_though_gradients_are_forgotten_late():
+    """Forgetting them used to forget the outputs as well, and no batch was looked at."""
+    with pytest.raises(ValueError, match="change the gradient of another"):
+        forget_after_the_forward_pass(start(), MIXING["less the mean"])
+    forget_after_the_forward_pass(start(), functional.cross_entropy)
+
+
+@pytest.mark.parametrize("first", [2, 5, 12])
+def test_a_loss_that_begins_to_mix_later_is_seen_before_twice_as_many_batches(first):
+    private, made = start(), []
+
+    def later(outputs, targets):
+        made.append(len(outputs))
+        chosen = functional.cross_entropy if len(made) <= first else MIXING["less the mean"]
+        return chosen(outputs, targets)
+
+    with pytest.raises(ValueError, match="change the gradient of another"):
+        steps(private, later, count=2 * first + 2)
+    assert first < len(made) <= 2 * first + 2
+
+
+class Doubled(torch.autograd.Function):
+    """A step of the loss that no tensor class of ours follows."""
+
+    @staticmethod
+    def forward(ctx, value):
+        return 2 * value
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+
+UNSEEN = {
+    "torch.autograd.backward": lambda model, x, y: torch.autograd.backward(functional.cross_entropy(model(x), y)),
+    "a function of one's own": lambda model, x, y: functional.cross_entropy(Doubled.apply(model(x)), y).backward(),
+    "a layer past the model": lambda model, x, y: functional.cross_entropy(model[0](x), y).backward(),
+}
+
+
+@pytest.mark.parametrize("backward", UNSEEN.values(), ids=UNSEEN)
+def test_a_loss_that_is_not_seen_is_refused(backward):
+    private = start(nn.Sequential(nn.Linear(4, 3)))
+    inputs, targets = next(iter(private.loader))
+    backward(private.model, inputs, targets)
+    with pytest.raises(RuntimeError, match="The loss was not seen"):
+        private.optimizer.step()
+    assert private.optimizer.steps == 0
+
+
+def test_a_weight_of_one_number_with_an_axis_is_refused():
+    private = start()
+    inputs, targets = next(iter(private.loader))
+    losses = functional.cross_entropy(private.model(inputs), targets, reduction="none")
+    with pytest.raises(ValueError, match="tensor of one number"):
+        losses / (targets == 1).sum(0, keepdim=True)
+    one = functional.cross_entropy(private.model(inputs[:1]), targets[:1], reduction="none")
+    (one * torch.ones(1)).sum().backward()  # a batch of one example has weights of its own
+
+
+@dataclass
+class Answer:
+    """An output with names, as many models give."""
+
+    logits: torch.Tensor
+    note: str = ""
+
+
+class Answering(nn.Sequential):
+    def forward(self, inputs):
+        return Answer(super().forward(inputs))
+
+
+def test_outputs_with_names_are_followed():
+    steps(
+        start(Answering(nn.Linear(4, 3))),
+        lambda outputs, targets: functional.cross_entropy(outputs.logits, targets),
+        count=3,
+    )
+    with pytest.raises(ValueError, match="change the gradient of another"):
+        steps(start(Answering(nn.Linear(4, 3))), lambda outputs, targets: contrastive(outputs.logits, targets))

@@ -83,10 +83,11 @@ def last_bits(support: Any, reports: Any, others: Any, share: float) -> str | No
         if any(np.unique(place).size < place.size / 2 for place in places):
             continue
         above = places[1] > np.median(places[1])
-        for one_side, other, what in (
-            (*places, "tell inputs apart"),
+        compared: list[tuple[FloatArray, FloatArray, str]] = [
+            (places[0], places[1], "tell inputs apart"),
             (places[1][above], places[1][~above], "tell which way the noise went"),
-        ):
+        ]
+        for one_side, other, what in compared:
             for residues in _RESIDUES:
                 seen = np.stack(
                     [

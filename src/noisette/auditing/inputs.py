@@ -111,8 +111,8 @@ def written(domain: Any) -> npt.NDArray[Any]:
         if isinstance(domain, L2Ball | TensorBall):
             rows = rows * float(domain.radius) / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
         elif not np.all(domain.contains(rows.reshape(-1, *domain.shape))):  # shares of the domain
-            low, high = (np.ravel(end) for end in _box(domain, np.random.default_rng(0), 0)[:2])
-            rows = low + (rows + 1) / 2 * (high - low)
+            least, most = (np.ravel(end) for end in _box(domain, np.random.default_rng(0), 0)[:2])
+            rows = least + (rows + 1) / 2 * (most - least)
         rows = np.unique(rows, axis=0).reshape(-1, *domain.shape)
         return rows[np.asarray(domain.contains(rows))]
     return np.zeros(0)

@@ -88,10 +88,12 @@ class _Outlet:
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
 
-    def __call__(self, model: nn.Module, given: Any, output: Any) -> Any:
+    def __call__(self, model: nn.Module, given: Any, named: Any, output: Any) -> Any:
         recorder = self._recorder
         if recorder is None or recorder.plain or not (model.training and torch.is_grad_enabled()):
             return None
+        if recorder.unverified is not None and recorder.unverified(given, named):
+            recorder.unverified = None
         return traced(output, recorder.notes)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Outlet:
@@ -123,11 +125,12 @@ class Recorder:
         self._passes: set[int] = set()
         self._number = 0
         self.plain = False
+        self.unverified: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None  # looks at a first call
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
         for name, layer in self.layers.items():
             layer.forward = _Tapped(self, name, layer)
-        self._outlet = model.register_forward_hook(_Outlet(self))
+        self._outlet = model.register_forward_hook(_Outlet(self), with_kwargs=True)
 
     def begin(self) -> int:
         """Return a number for a forward pass: another one once a backward pass is recorded.

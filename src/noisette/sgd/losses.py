@@ -10,10 +10,11 @@ divide by the number of all targets, which is the same where none is ignored, an
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _IGNORED = -100  # torch's default
+_KEPT = 64  # outputs of earlier calls of the model, which the loss may have to do with
 _LIKELIHOODS = {function: inspect.signature(function) for function in (functional.cross_entropy, functional.nll_loss)}
 _DEFAULTS = {
     function: {name: option.default for name, option in list(signature.parameters.items())[2:]}
@@ -45,21 +47,37 @@ _REMEDY = (
 class Notes:
     """By what the losses of a batch were multiplied on the way to the one that was differentiated.
 
-    ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known.
+    ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known. ``batches`` counts the losses
+    that were differentiated; ``told`` says whether that of this batch was one of them.
     """
 
     factor: float | None = None
     usual: float | None = None
-    unchecked: int = len(_HALVES)
+    batches: int = 0
+    told: bool = False
     outputs: list[Tensor] = field(default_factory=list)
 
+    @property
+    def looks(self) -> bool:
+        """Whether the loss of the next batch is looked at: the first, the second, the fourth, the eighth and so on."""
+        return self.batches & (self.batches + 1) == 0
+
     def clear(self) -> None:
-        """Forget the batch, not what is usual."""
-        self.factor = None
-        self.outputs.clear()
+        """Forget the batch, not what is usual, nor outputs: many loops forget old gradients after the forward pass."""
+        self.factor, self.told = None, False
 
     def check(self, examples: int, reduction: Literal["mean", "sum"]) -> None:
-        """Refuse a loss that is divided by something else than the number of examples, or by nothing."""
+        """Refuse a loss that is divided by something else than the number of examples, or by nothing, or was not seen.
+
+        A layer that is called past the model, a loss made by an autograd function of the user's own, and
+        torch.autograd.backward show nothing of how the examples enter the loss.
+        """
+        if not self.told:
+            raise RuntimeError(
+                "The loss was not seen on its way from the model's output, so it is not known that examples do not mix "
+                "in it. Call the model itself, let it return tensors, compute the loss by torch's functions and call "
+                "loss.backward()."
+            )
         if self.factor is None or not examples:
             return
         own = self.factor * (examples if reduction == "mean" else 1)
@@ -81,8 +99,9 @@ class ModelOutput(Tensor):
     def backward(self, *args: Any, **kwargs: Any) -> None:
         """Tell by what the losses were multiplied, and differentiate."""
         if self.notes is not None:
-            self.notes.factor = self.factor
+            self.notes.factor, self.notes.told = self.factor, True
             _check_apart(self)
+            self.notes.batches += 1
         with torch._C.DisableTorchFunctionSubclass():
             super().backward(*args, **kwargs)  # type: ignore[no-untyped-call]
 
@@ -109,14 +128,28 @@ def traced(output: Any, notes: Notes) -> Any:
     if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
         made = output.as_subclass(ModelOutput)
         made.notes, made.factor = notes, 1.0
-        if notes.unchecked:
-            notes.outputs.append(made)
+        if notes.looks:
+            notes.outputs = [*notes.outputs[-_KEPT:], made]
         return made
     if type(output) in (tuple, list):
         return type(output)(traced(entry, notes) for entry in output)
-    if type(output) is dict:
-        return {key: traced(entry, notes) for key, entry in output.items()}
+    if isinstance(output, tuple):  # one with names
+        return type(output)(*(traced(entry, notes) for entry in output))
+    if isinstance(output, dict | list) or (is_dataclass(output) and not isinstance(output, type)):
+        return _traced_inside(output, notes)
     return output
+
+
+def _traced_inside(output: Any, notes: Notes) -> Any:
+    """Return a copy of a dict, a list or a dataclass, of a kind of their own too, whose tensors notice it."""
+    made = copy.copy(output)
+    if isinstance(output, dict | list):
+        for key, entry in list(output.items() if isinstance(output, dict) else enumerate(output)):
+            made[key] = traced(entry, notes)
+    else:
+        for own in fields(output):
+            object.__setattr__(made, own.name, traced(getattr(output, own.name), notes))
+    return made
 
 
 def _answers(args: Any, kwargs: Any) -> list[ModelOutput]:
@@ -205,7 +238,8 @@ def _check_divisor(func: Any, args: Any) -> None:
     if func not in _QUOTIENTS and func not in _PRODUCTS:
         return
     others = [value for value in args if isinstance(value, Tensor) and not isinstance(value, ModelOutput)]
-    if any(value.ndim == 0 and not value.requires_grad for value in others):
+    several = any(isinstance(value, ModelOutput) and value.ndim and value.shape[0] > 1 for value in args)
+    if any(value.numel() == 1 and (value.ndim == 0 or several) and not value.requires_grad for value in others):
         raise ValueError(
             "The loss is multiplied or divided by a tensor of one number, such as the sum of a mask, that other "
             f"examples may decide. {_REMEDY} A constant is given as a Python number."
@@ -229,23 +263,18 @@ def _check_apart(loss: ModelOutput) -> None:
     """Refuse a loss in which outputs of different examples meet, such as a contrastive one.
 
     The gradient of a sum over examples does not change for one half of them when the outputs of the other half move:
-    its derivative is zero there. That is looked at in the first batches, along the first axis of outputs that have no
-    other axis as long. A function that cannot be differentiated twice is not looked at.
+    its derivative is zero there. That is looked at in the batches that `Notes.looks` names, along the first axis of
+    outputs that have no other axis as long. A function that cannot be differentiated twice is not looked at.
     """
     notes = loss.notes
-    if notes is None or not notes.unchecked or loss.numel() != 1:
+    if notes is None or not notes.outputs or loss.numel() != 1:
         return
-    outputs = [output for output in notes.outputs if output.ndim and list(output.shape).count(output.shape[0]) == 1]
-    if not outputs or len({output.shape[0] for output in notes.outputs if output.ndim}) != 1 or len(outputs[0]) < 2:
-        return
-    places = torch.arange(len(outputs[0]), device=outputs[0].device)
-    half = _HALVES[-notes.unchecked](places)
+    outputs, notes.outputs = notes.outputs, []
     try:
         with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
-            moved = _moved(loss, outputs, half)
+            half, moved = _moved(loss, outputs, _HALVES[notes.batches.bit_length() % len(_HALVES)])
     except (RuntimeError, NotImplementedError):
-        moved = []
-    notes.unchecked -= 1
+        return
     for rows in moved:
         still, most = rows[~half].abs(), float(rows.abs().nan_to_num(0.0, 0.0, 0.0).max())
         if bool((still.isfinite() & (still > 1e-6 * most)).any()):
@@ -255,14 +284,18 @@ def _check_apart(loss: ModelOutput) -> None:
             )
 
 
-def _moved(loss: Tensor, outputs: list[Tensor], half: Tensor) -> list[Tensor]:
-    """Return how the gradient of a loss moves in every output when the outputs of one half of the examples move."""
+def _moved(loss: Tensor, outputs: list[Tensor], choose: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Return half of the examples, and how the gradient in every output moves when the outputs of that half move."""
     gradients = torch.autograd.grad(loss, outputs, create_graph=True, allow_unused=True)
-    seen = [gradient for gradient in gradients if gradient is not None and gradient.requires_grad]
-    if not seen:
-        return []
+    used = [(output, own) for output, own in zip(outputs, gradients, strict=True) if own is not None and own.ndim]
+    examples = {len(output) for output, _ in used}
+    used = [(output, own) for output, own in used if list(output.shape).count(len(output)) == 1]
+    half = choose(torch.arange(max(examples, default=0), device=loss.device))
+    seen = [own for _, own in used if own.requires_grad]
+    if not seen or len(examples) != 1 or len(half) < len(_HALVES):
+        return half, []
     ways = [torch.sin(1.0 + torch.arange(g.numel(), device=g.device)).to(g.dtype).reshape(g.shape) for g in seen]
     for way in ways:
         way[~half] = 0.0
-    found = torch.autograd.grad(seen, outputs, ways, retain_graph=True, allow_unused=True)
-    return [rows for rows in found if rows is not None]
+    found = torch.autograd.grad(seen, [output for output, _ in used], ways, retain_graph=True, allow_unused=True)
+    return half, [rows for rows in found if rows is not None]

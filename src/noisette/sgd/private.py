@@ -22,7 +22,7 @@ from noisette.sgd.optimizer import PrivateOptimizer, check_one_process
 from noisette.sgd.perturbation import GaussianPerturbation, Layered, Perturbation
 from noisette.sgd.sampling import PoissonLoader
 from noisette.sgd.tensor import TensorPerturbation
-from noisette.sgd.verification import check_gradients
+from noisette.sgd.verification import check_call, check_gradients
 
 PERTURBATIONS: dict[str, type[Perturbation]] = {
     "gaussian": GaussianPerturbation,
@@ -64,8 +64,8 @@ def make_private(
     ``clip`` is a norm, a name of `CLIPS` or a rule; ``perturb`` a name of `PERTURBATIONS` or a perturbation. The loader
     draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``. The
     budget is for all epochs and for ``advice_steps`` rounds of `advise_clip`. Recorded gradients of the model are
-    verified against a loop over three examples, on a copy; ``loss_reduction`` tells whether the loss is a mean over the
-    examples or a sum, and a loss that is seen to be neither is refused.
+    verified against a loop over three examples, on a copy, here and when it is first called; ``loss_reduction`` tells
+    whether the loss is a mean over the examples or a sum, and a loss that is seen to be neither is refused.
 
     *Guarantee*: (epsilon, delta) of the whole run for one example, central model, relation add-remove, computed from
     privacy loss distributions of both directions. When its steps are made, `BudgetSpent` is raised. With ``rng=None``
@@ -116,6 +116,7 @@ def make_private(
     recorder = Recorder(model)
     try:
         check_gradients(model, private_loader)
+        recorder.unverified = lambda given, named: check_call(model, given, named, private_loader.given)
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,

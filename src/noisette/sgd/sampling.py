@@ -106,15 +106,27 @@ class PoissonLoader:
                 yield self.fetch(piece)
         self.position = 0
 
+    @property
+    def given(self) -> int:
+        """How many examples the piece has that was given last, 0 where none waits for its step."""
+        return self._given[-1][1] if self._given else 0
+
     def account_for(self, examples: int) -> tuple[int, bool] | None:
         """Take a piece of so many examples off those that were given; tell its batch and whether it ends it, or None.
 
-        Pieces that were given before it are passed over.
+        Pieces that were given before it are passed over. Where one waits for its step and none has so many examples,
+        that is an error: the examples were on another axis, or other ones were trained on.
         """
+        last = self.given if self._given else None
         while self._given:
             batch, size, complete = self._given.popleft()
             if size == examples:
                 return batch, complete
+        if last is not None:
+            raise RuntimeError(
+                f"Layers saw {examples} rows, and the batch that the private loader gave last has {last} examples. "
+                "Train on its batches, whole, with examples along the first axis of what the model is called with."
+            )
         return None
 
     def draw(self) -> Iterator[tuple[int, Any]]:

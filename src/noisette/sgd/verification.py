@@ -19,6 +19,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -39,7 +40,8 @@ Call = Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]
 def check_gradients(model: nn.Module, loader: Any) -> None:
     """Refuse a model whose recorded gradients are not those of single examples; the model stays as it is.
 
-    A model that takes something else than the first entry of a batch, or the whole batch, is not called here.
+    A model that takes something else than the first entries of a batch, or the whole batch, is looked at when it is
+    called in training: `check_call`.
     """
     with _own_randomness():
         items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
@@ -47,7 +49,7 @@ def check_gradients(model: nn.Module, loader: Any) -> None:
         alike = loader.collate([items[0]] * _EXAMPLES)
         other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
         called = _call(model, batches[0])
-        if called is None:
+        if called is None or not _runs(model, called, batches[0]):
             return
         try:
             twin = copy.deepcopy(model)
@@ -56,15 +58,82 @@ def check_gradients(model: nn.Module, loader: Any) -> None:
                 "The model cannot be copied, so that its gradients cannot be verified: a tensor of it is not a "
                 f"parameter. Replace what computes it, such as an old weight_norm. ({error})"
             ) from error
-        _check_buffers(twin, called, batches[0], alike)
-        exact = True
+        _check_copy(model, twin, called, batches, other, alike)
+
+
+def check_call(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any], examples: int) -> bool:
+    """Refuse a model whose recorded gradients, called as it is in training, are not those of single examples.
+
+    Tell whether it could be looked at: there was an example, along the first axis of an argument.
+    """
+    batch = [list(given), named]
+    if not examples or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
+        return False
+    with _own_randomness(), torch.no_grad():
+        rows = [place % examples for place in range(_EXAMPLES)]
+
+        def chosen(places: list[int], salts: list[int]) -> Any:
+            return _chosen(batch, examples, [rows[place] for place in places], salts)
+
+        every = list(range(_EXAMPLES))
+        batches = [chosen(every, every), *(chosen([place], [place]) for place in every)]
+        other, alike = chosen(every, [*every[:-1], _EXAMPLES]), chosen([0] * _EXAMPLES, [0] * _EXAMPLES)
         try:
-            _compare(twin.double(), called, batches, other, torch.float64)
-        except (RuntimeError, NotImplementedError):
-            exact = False  # a model may insist on the precision that it has
-        if not exact:
-            own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
-            _compare(copy.deepcopy(model), called, batches, other, own)
+            twin = copy.deepcopy(model)
+        except RuntimeError:
+            return True  # it keeps something of this call; what make_private looked at was as it should be
+        _check_copy(model, twin, lambda batch: (tuple(batch[0]), batch[1]), batches, other, alike)
+    return True
+
+
+def _check_copy(model: nn.Module, twin: nn.Module, called: Call, batches: list[Any], other: Any, alike: Any) -> None:
+    """Check a copy of the model, in double precision where it can compute in that."""
+    _check_buffers(twin, called, batches[0], alike)
+    exact = True
+    try:
+        _compare(twin.double(), called, batches, other, torch.float64)
+    except (RuntimeError, NotImplementedError):
+        exact = False  # a model may insist on the precision that it has
+    if not exact:
+        own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+        _compare(copy.deepcopy(model), called, batches, other, own)
+
+
+def _runs(model: nn.Module, called: Call, batch: Any) -> bool:
+    """Tell whether the model takes a batch in this way; the user's loop may well call it in another."""
+    state = torch.get_rng_state()
+    own = next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), torch.float32)
+    try:
+        given, named = called(_converted(batch, own))
+        with torch.no_grad():
+            copy.deepcopy(model)(*given, **named)
+    except (TypeError, ValueError, RuntimeError, LookupError, AttributeError):
+        return False
+    finally:
+        torch.set_rng_state(state)
+    return True
+
+
+def _chosen(batch: Any, examples: int, rows: list[int], salts: list[int]) -> Any:
+    """Return some examples of the arguments of a call; numbers with a fraction are drawn, from 0.1 to 0.9."""
+    if isinstance(batch, Tensor):
+        if not batch.ndim or len(batch) != examples:
+            return batch
+        return torch.stack([_drawn(batch[row].detach(), salt) for row, salt in zip(rows, salts, strict=True)])
+    if isinstance(batch, dict):
+        return {key: _chosen(value, examples, rows, salts) for key, value in batch.items()}
+    if type(batch) in (list, tuple):
+        return [_chosen(value, examples, rows, salts) for value in batch]
+    return batch
+
+
+def _tensors(batch: Any) -> Iterator[Tensor]:
+    """Yield the tensors among the arguments of a call."""
+    if isinstance(batch, Tensor):
+        yield batch
+    elif isinstance(batch, dict | list | tuple):
+        for entry in batch.values() if isinstance(batch, dict) else batch:
+            yield from _tensors(entry)
 
 
 def _compare(model: nn.Module, called: Call, batches: list[Any], other: Any, precision: torch.dtype) -> None:
@@ -185,6 +254,9 @@ def _floats(output: Any) -> Iterator[Tensor]:
     elif isinstance(output, list | tuple):
         for entry in output:
             yield from _floats(entry)
+    elif is_dataclass(output) and not isinstance(output, type):
+        for own in fields(output):
+            yield from _floats(getattr(output, own.name))
 
 
 def _call(model: nn.Module, batch: Any) -> Call | None:
