@@ -57,12 +57,12 @@ def streaming(users: int, batch: int) -> dict[str, float]:
     start = time.perf_counter()
     counted = aggregate_stream(lhp, (reports for _ in range(users // batch)))
     for mu in (1, 5):
-        hiera(counted, mu=mu, rng=2)
+        hiera(counted, reuse=mu, rng=2)
     maximum_likelihood(counted)
     spent = time.perf_counter() - start
     tracemalloc.start()
     counted = aggregate_stream(lhp, (reports for _ in range(users // batch)))
-    hiera(counted, mu=5, rng=2)
+    hiera(counted, reuse=5, rng=2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return {"seconds": spent, "peak": float(peak)}

@@ -37,7 +37,7 @@ def fig_1(full: bool, advance: Advance) -> Study:
         for run in range(runs):
             rng = np.random.default_rng((1, place, run))
             counted = mechanism.aggregate(mechanism.privatize(x, rng=rng))
-            errors[run, :5] = [abs(float(hiera(counted, mu=mu, rng=rng).value[0]) - x.mean()) for mu in range(1, 6)]
+            errors[run, :5] = [abs(float(hiera(counted, reuse=mu, rng=rng).value[0]) - x.mean()) for mu in range(1, 6)]
             errors[run, 5] = abs(maximum_likelihood(counted).mean - x.mean())
             advance((place + (run + 1) / runs) / len(budgets))
         means, first = errors.mean(axis=0), errors[:, 0]
@@ -134,7 +134,7 @@ def methods(e: float) -> dict[tuple[str, str], Method]:
         (_PUBLISHED, "PM"): _direct(nz.Piecewise(e)),
         (_PUBLISHED, "graded Laplace"): _direct(laplace),
         (_PUBLISHED, "HierA, mu 2"): lambda x, rng: float(
-            hiera(lhp.aggregate(lhp.privatize(x, rng=rng)), mu=2, rng=rng).value[0]
+            hiera(lhp.aggregate(lhp.privatize(x, rng=rng)), reuse=2, rng=rng).value[0]
         ),
         (_SAME, "LHP, direct"): _direct(lhp),
         (_SAME, "LHP, maximum likelihood"): _likely(lhp),

@@ -54,10 +54,10 @@ class Decoy:
 
 
 def test_hieras_reuse_count_is_no_noise_level() -> None:
-    """HierA reads each report ``mu`` times; the accountant took that count for the mu of Gaussian noise."""
+    """HierA counts each report ``reuse`` times; the accountant took that count, then called mu, for Gaussian noise."""
     levelled = nz.LevelledResponse(edges=[-1, -0.6, 0, 1], epsilons=[3.0, 2.0, 1.0])
     reused = Reused(levelled, 2)
-    assert reused.mu == 2
+    assert reused.reuse == 2
     assert gdp(reused) is None
 
 

@@ -28,7 +28,7 @@ def obtained(read: object, runs: int, seed: int) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("mu", [1, 2, 4])
 def test_hiera_without_clipping(mu: int) -> None:
-    errors = obtained(lambda a, rng: float(hiera(a, mu=mu, clip=False, rng=rng).value[0]), 1500, mu)
+    errors = obtained(lambda a, rng: float(hiera(a, reuse=mu, clip=False, rng=rng).value[0]), 1500, mu)
     predicted = nz.deviation(Reused(FIVE, mu), users=4000, values=VALUES)
     assert errors.var() / predicted.std**2 == pytest.approx(1, abs=Z * math.sqrt(2 / 1500))
     assert abs(errors.mean()) < Z * predicted.std / math.sqrt(1500)
@@ -62,7 +62,7 @@ def test_maximum_likelihood() -> None:
 
 @pytest.mark.slow
 def test_clipped_hiera() -> None:
-    errors = obtained(lambda a, rng: float(hiera(a, mu=2, rng=rng).value[0]), 400, 10)
+    errors = obtained(lambda a, rng: float(hiera(a, reuse=2, rng=rng).value[0]), 400, 10)
     _, std = predicted_hiera(FIVE, 2, users=4000, values=VALUES)
     assert std / errors.std() == pytest.approx(1, abs=Z * math.sqrt(1 / 400))
 
@@ -115,7 +115,7 @@ def test_compare_takes_readings() -> None:
 
 
 def test_bad_use() -> None:
-    with pytest.raises(ValueError, match="Expected 1 <= mu <= 5"):
+    with pytest.raises(ValueError, match="Expected 1 <= reuse <= 5"):
         Reused(FIVE, 6)
     with pytest.raises(ValueError, match="depends on the true values"):
         simulated(FIVE, lambda a: 0.0, users=10)

@@ -161,7 +161,7 @@ def maximise(
 
 
 def _support(weights: FloatArray, gradient: FloatArray) -> IntArray:
-    """Atoms worth a weight: all that have one, lest the step leave their observations alone, and local maxima."""
+    """Atoms worth a weight: all that have one, so that no observation is left without an atom, and local maxima."""
     padded = np.concatenate([[-np.inf], gradient, [-np.inf]])
     peak = (gradient > 0) & (gradient >= padded[:-2]) & (gradient >= padded[2:])
     return np.flatnonzero(peak | (weights > _LEAST))

@@ -87,7 +87,7 @@ def _among_categories(frequency: FloatArray, pair: tuple[float, float]) -> Float
 
 
 def _records(mechanism: Any, users: int, values: Any, probs: Any) -> tuple[FloatArray | None, bool]:
-    """Return the covariances within attributes and, by who reports which, between them."""
+    """Return the covariances within attributes, and those between attributes, which differ in who reports them."""
     groups: tuple[int, ...] = mechanism.groups
     if sum(groups) > MOST or np.ndim(values) != 2:
         return None, False

@@ -37,21 +37,21 @@ _LEAST_OPTIMAL = 0.01  # smaller budgets OptimalGraded refuses
 class Reused:
     """HierA without clipping as something that `deviation` and `compare` take: its moments for one user.
 
-    Every report of level i says s / (2 p_i - 1) directly; averaged with its mu - 1 conversions it says the same on
-    average, with the variance of the second flips on top.
+    Every report of level i says s / (2 p_i - 1) directly; averaged with its ``reuse`` - 1 conversions it says the same
+    on average, with the variance of the second flips on top.
     """
 
     mechanism: LevelledResponse
-    mu: int
+    reuse: int
     kind: ClassVar[str] = "mean"
 
     def __post_init__(self) -> None:
-        _validate.integer(self.mu, "mu", low=1, high=len(self.mechanism.epsilons))
+        _validate.integer(self.reuse, "reuse", low=1, high=len(self.mechanism.epsilons))
 
     @property
     def name(self) -> str:
         """The mechanism, and how its reports are read."""
-        return f"{self.mechanism.name}, hiera mu {self.mu}"
+        return f"{self.mechanism.name}, hiera mu {self.reuse}"
 
     @property
     def domain(self) -> Any:
@@ -71,16 +71,16 @@ class Reused:
         half = self.domain.diameter / 2
         says, chances, kinds = [], [], []
         for place, level in enumerate(order):
-            others = order[place + 1 : place + self.mu]
+            others = order[place + 1 : place + self.reuse]
             if len(others) > _MOST_FLIPS:
-                raise ValueError(f"Expected mu <= {_MOST_FLIPS + 1} to predict the error, got {self.mu}.")
+                raise ValueError(f"Expected reuse <= {_MOST_FLIPS + 1} to predict the error, got {self.reuse}.")
             kept = [(lean[other] / lean[level] + 1) / 2 for other in others]
             for flips in product((1, -1), repeat=len(others)):
                 chance = math.prod(q if flip > 0 else 1 - q for q, flip in zip(kept, flips, strict=True))
-                own = (self.mu - len(others)) / lean[level]
+                own = (self.reuse - len(others)) / lean[level]
                 total = own + sum(flip / lean[other] for flip, other in zip(flips, others, strict=True))
                 for sign in (-1, 1):
-                    says.append(readout.offset + half * sign * total / self.mu)
+                    says.append(readout.offset + half * sign * total / self.reuse)
                     chances.append(chance)
                     kinds.append(2 * level + (sign > 0))
         return np.asarray(says), np.asarray(chances), np.asarray(kinds)
@@ -196,18 +196,18 @@ def duchi_within(edges: Any, matrix: Any) -> Duchi:
 
 
 def predicted_hiera(
-    mechanism: LevelledResponse, mu: int, *, users: int, clip: bool = True, rng: Rng = 0, **known: Any
+    mechanism: LevelledResponse, reuse: int, *, users: int, clip: bool = True, rng: Rng = 0, **known: Any
 ) -> tuple[float, float]:
     """Return bias and standard deviation of HierA's mean: exact without clipping, simulated with it."""
     if clip:
         source = _random.generator(rng)
 
         def read(counted: Aggregate) -> float:
-            return float(hiera(counted, mu=mu, rng=source).value[0])
+            return float(hiera(counted, reuse=reuse, rng=source).value[0])
 
         return simulated(mechanism, read, users=users, rng=source, **known)
     population = _population(known.get("values"), known.get("probs"), known.get("distribution"), mechanism.domain)
-    errors: Any = curve(Reused(mechanism, mu), population)  # type: ignore[arg-type]
+    errors: Any = curve(Reused(mechanism, reuse), population)  # type: ignore[arg-type]
     return 0.0, math.sqrt(errors.at(users))
 
 

@@ -64,7 +64,7 @@ def test_with_conversion_it_has_the_law_of_the_printed_algorithm(mu: int) -> Non
     """Means and variances over 1,500 conversions of the same reports agree."""
     reports = FIVE.privatize(np.random.default_rng(1).uniform(-1, 1, 400), rng=2)
     counted, rng = FIVE.aggregate(reports), np.random.default_rng(3)
-    ours = np.asarray([float(hiera(counted, mu=mu, clip=False, rng=rng).value[0]) for _ in range(1500)])
+    ours = np.asarray([float(hiera(counted, reuse=mu, clip=False, rng=rng).value[0]) for _ in range(1500)])
     floats = reports.astype(float)
     theirs = np.asarray([printed(floats, list(FIVE.epsilons), mu, False, rng) for _ in range(1500)])
     error = math.hypot(ours.std(), theirs.std()) / math.sqrt(1500)
@@ -80,14 +80,14 @@ def test_levels_are_taken_by_falling_budget() -> None:
     swapped = nz.LevelledResponse([-1, 0, 1], [2.0, 0.5])
     counted = mixed.aggregate(mixed.privatize(np.full(5000, 0.4), rng=1))
     turned = nz.Aggregate(swapped, counted.users, counted.count, counted.total[[2, 3, 0, 1]], counted.squares)
-    assert hiera(counted, mu=2, rng=5).value == hiera(turned, mu=2, rng=5).value
+    assert hiera(counted, reuse=2, rng=5).value == hiera(turned, reuse=2, rng=5).value
 
 
 def test_equal_budgets_are_not_flipped_again() -> None:
     mechanism = nz.LevelledResponse([-1, 0, 0.5, 1], [1.0, 1.0, 1.0])
     counted = mechanism.aggregate(mechanism.privatize(np.linspace(-1, 1, 1000), rng=1))
     for mu in (1, 2, 3):
-        assert hiera(counted, mu=mu, clip=False).value == pytest.approx(counted.estimate().value, abs=1e-12)
+        assert hiera(counted, reuse=mu, clip=False).value == pytest.approx(counted.estimate().value, abs=1e-12)
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_reusing_reports_does_not_help() -> None:
         x = rng.uniform(-1, 1, n)
         counted = FIVE.aggregate(FIVE.privatize(x, rng=rng))
         for place, mu in enumerate((1, 2, 5)):
-            errors[run, place] = abs(float(hiera(counted, mu=mu, clip=False, rng=rng).value[0]) - x.mean())
+            errors[run, place] = abs(float(hiera(counted, reuse=mu, clip=False, rng=rng).value[0]) - x.mean())
     means, spread = errors.mean(axis=0), errors.std(axis=0) / math.sqrt(runs)
     assert abs(means[0] - exact) < Z * spread[0]
     assert means[0] - 0.0137 > Z * spread[0]
@@ -119,9 +119,10 @@ def test_reusing_reports_does_not_help() -> None:
 def test_standard_error_counts_the_second_flips() -> None:
     counted = FIVE.aggregate(FIVE.privatize(np.random.default_rng(1).uniform(-1, 1, 50_000), rng=2))
     rng = np.random.default_rng(3)
-    values = np.asarray([float(hiera(counted, mu=3, clip=False, rng=rng).value[0]) for _ in range(4000)])
+    values = np.asarray([float(hiera(counted, reuse=3, clip=False, rng=rng).value[0]) for _ in range(4000)])
     stated = (
-        float(hiera(counted, mu=3, clip=False, rng=rng).std_error[0]) ** 2 - float(counted.estimate().std_error[0]) ** 2
+        float(hiera(counted, reuse=3, clip=False, rng=rng).std_error[0]) ** 2
+        - float(counted.estimate().std_error[0]) ** 2
     )
     assert values.var() / stated == pytest.approx(1, abs=Z * math.sqrt(2 / 4000))
 
@@ -144,8 +145,10 @@ def test_conversion_to_less_noise_is_refused(rates: tuple[float, float]) -> None
 def test_bad_use() -> None:
     counted = FIVE.aggregate(FIVE.privatize([0.1], rng=1))
     for mu in (0, 6):
-        with pytest.raises(ValueError, match="Expected 1 <= mu <= 5"):
-            hiera(counted, mu=mu)
+        with pytest.raises(ValueError, match="Expected 1 <= reuse <= 5"):
+            hiera(counted, reuse=mu)
+    with pytest.warns(DeprecationWarning, match="hiera's mu is now reuse"):
+        assert hiera(counted, mu=2, rng=1).method == "hiera, mu 2"
     duchi = nz.Duchi(1.0)
     foreign = duchi.aggregate(duchi.privatize([0.1], rng=1))
     for function in (hiera, maximum_likelihood):
@@ -163,7 +166,7 @@ def test_streams_merge_and_text_give_the_same_answers() -> None:
     whole = FIVE.aggregate(reports)
     streamed = aggregate_stream(FIVE, np.array_split(reports, 37))
     assert streamed == whole
-    assert hiera(load(streamed.to_json()), mu=2, rng=1).value == hiera(whole, mu=2, rng=1).value
+    assert hiera(load(streamed.to_json()), reuse=2, rng=1).value == hiera(whole, reuse=2, rng=1).value
     assert maximum_likelihood(streamed).mean == maximum_likelihood(whole).mean
 
 

@@ -7,6 +7,7 @@ aggregates. The default, `Aggregate.estimate`, is the direct unbiased mean.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,13 +49,15 @@ def convert_signs(counts: Any, p_from: float, p_to: float, *, rng: Rng = None) -
     return np.asarray([minus + pair[1] - plus, plus + pair[0] - minus], dtype=np.int64)
 
 
-def hiera(aggregate: Aggregate, *, mu: int = 1, clip: bool = True, rng: Rng = None) -> Estimate:
+def hiera(
+    aggregate: Aggregate, *, reuse: int = 1, clip: bool = True, rng: Rng = None, mu: int | None = None
+) -> Estimate:
     """Estimate the mean from levelled reports by hierarchical aggregation, as published.
 
-    Formula: the reports of a level are converted to each of the mu - 1 levels of next smaller budgets; at the last
-    levels a report stands in for the conversions that are missing, so that each counts mu times. In level j, with N_j
-    signs of which n are plus, n+ = (p_j N_j - (N_j - n)) / (2 p_j - 1) clipped to [0, N_j], and n- alike; the mean is
-    the sum of n+ - n- over mu times the number of users.
+    Formula, with mu for ``reuse``: the reports of a level are converted to each of the mu - 1 levels of next smaller
+    budgets; at the last levels a report stands in for the conversions that are missing, so that each counts mu times.
+    In level j, with N_j signs of which n are plus, n+ = (p_j N_j - (N_j - n)) / (2 p_j - 1) clipped to [0, N_j], and n-
+    alike; the mean is the sum of n+ - n- over mu times the number of users. ``mu=`` is the old name of ``reuse``.
 
     *Guarantee*: post-processing: the privacy of the reports is untouched.
     *Utility*: mu = 1 without clipping is `Aggregate.estimate`. A larger mu only adds the noise of the second flips;
@@ -63,14 +66,17 @@ def hiera(aggregate: Aggregate, *, mu: int = 1, clip: bool = True, rng: Rng = No
 
     >>> m = LevelledResponse(edges=[-1, 0, 1], epsilons=[2.0, 1.0])
     >>> counted = m.aggregate(m.privatize(np.full(10_000, 0.5), rng=1))
-    >>> [round(float(hiera(counted, mu=mu, rng=2).value[0]), 2) for mu in (1, 2)]
+    >>> [round(float(hiera(counted, reuse=reuse, rng=2).value[0]), 2) for reuse in (1, 2)]
     [0.53, 0.53]
     """
     mechanism = _levelled(aggregate)
     counts = aggregate.total.reshape(-1, 2)
     order = np.argsort(-np.asarray(mechanism.epsilons), kind="stable")
     size, p_keep = order.size, mechanism.p_keep[order]
-    mu = _validate.integer(mu, "mu", low=1, high=size)
+    if mu is not None:
+        warnings.warn("hiera's mu is now reuse; the old name goes later.", DeprecationWarning, stacklevel=2)
+        reuse = mu
+    mu = _validate.integer(reuse, "reuse", low=1, high=size)
     source = _random.generator(rng)
     pools = np.zeros((size, 2), dtype=np.int64)
     added = np.zeros(size)  # to the mean square of what a report of each level says, by flipping again

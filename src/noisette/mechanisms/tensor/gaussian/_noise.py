@@ -47,7 +47,7 @@ class TensorNoise(TensorReports, EventDeclared):
     @property
     @abstractmethod
     def neighbours(self) -> Neighbours:
-        """Who are neighbours."""
+        """Which tensors are neighbours."""
 
     @property
     @abstractmethod

@@ -175,7 +175,7 @@ class TensorGaussian(TensorNoise):
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """Who are neighbours."""
+        """Which tensors are neighbours."""
         return Neighbours.read(self.relation, self.domain)
 
     @cached_property
