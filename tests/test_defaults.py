@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -22,7 +23,9 @@ def slacks(node: ast.AST) -> str:
 
     def is_tiny(one: ast.expr) -> bool:
         power = isinstance(one, ast.BinOp) and isinstance(one.op, ast.Pow) and isinstance(one.right, ast.UnaryOp)
-        return power or (isinstance(one, ast.Constant) and isinstance(one.value, float) and 0 < one.value < 1e-5)
+        named = ast.unparse(one).rpartition(".")[2] if isinstance(one, ast.Name | ast.Attribute) else ""
+        number = isinstance(one, ast.Constant) and isinstance(one.value, float) and 0 < one.value < 1e-5
+        return power or number or (named.isupper() and re.search("SLACK|ROUND|ULP|UNIT|ERROR|SPARE", named) is not None)
 
     sums = (part for part in ast.walk(node) if isinstance(part, ast.BinOp) and not isinstance(part.op, ast.Pow))
     return "; ".join(ast.unparse(part) for part in sums if is_tiny(part.left) or is_tiny(part.right))
@@ -79,6 +82,7 @@ def test_a_switched_default_would_show() -> None:
     assert promised["auditing/claims.py: _SUMMED"] == "1e-06"
     assert slacks(ast.parse("def f(x): return x * (1 + 2.0**-40)")) == "1 + 2.0 ** (-40)"
     assert slacks(ast.parse("def f(x): return x * (1 - 1e-9) + y")) == "1 - 1e-09"
+    assert slacks(ast.parse("def f(x): return x - _SLACK * y")) == "_SLACK * y"
     kinds = {type(ast.literal_eval(value)) for name, value in promised.items() if ": " not in name}
     assert {bool, int, float, str, type(None)} <= kinds
 
