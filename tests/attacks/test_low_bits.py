@@ -10,6 +10,7 @@ false alarm of 1e-7; the twin, float noise, has all of them.
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from noisette import sgd
 from noisette.sgd._angles import WeightedRows, clipped_angle_sums
 from noisette.sgd._lattice import noisy_count
+from noisette.sgd.sampling import PoissonLoader
 
 FALSE_ALARM = 1e-6
 ENTRIES = 200_000
@@ -168,3 +170,26 @@ def test_an_example_changes_the_angles_of_others_by_nothing(low, outer):
     together = sums(np.arange(150))
     alone = np.sum([sums(np.array([row])) for row in range(150)], axis=0)
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-11)
+
+
+class OneNumber:
+    """A generator that always gives the same of its 2^53 numbers."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def random(self, size):
+        return np.full(size, self.number / 2.0**53)
+
+
+@pytest.mark.parametrize("expected", [1, 3, 7, 19])
+def test_no_example_is_drawn_with_more_than_the_stated_chance(expected):
+    """Of 2^53 numbers at most q 2^53 draw an example: one more would be a chance above the one accounted for."""
+    dataset = TensorDataset(torch.arange(30.0))
+    chance = expected / 30
+    most = Fraction(chance) * 2**53
+    for number in (math.floor(most) - 1, math.floor(most)):
+        loader = PoissonLoader(dataset, chance, steps=1, rng=OneNumber(number))
+        drawn = sum(len(batch[0]) for batch in loader)
+        assert drawn == (30 if number + 1 <= most else 0)
+    assert len(next(iter(PoissonLoader(dataset, 1.0, steps=1, rng=OneNumber(2**53 - 1))))[0]) == 30

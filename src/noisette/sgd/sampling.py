@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -136,7 +137,9 @@ class PoissonLoader:
 
     def _pieces(self) -> list[npt.NDArray[np.intp]]:
         """Draw the examples of a batch, in pieces."""
-        chosen = np.flatnonzero(self.rng.random(self.size) < self.sampling_prob)
+        # multiples of 2^-53 are drawn: below this limit they are with a chance of at most sampling_prob
+        limit = math.floor(self.sampling_prob * 2.0**53) / 2.0**53
+        chosen = np.flatnonzero(self.rng.random(self.size) < limit)
         return np.array_split(chosen, max(-(-len(chosen) // self.physical_batch), 1))
 
     def fetch(self, indices: Any) -> Any:
