@@ -201,3 +201,15 @@ def test_mechanisms_keep_the_protocol(name: str) -> None:
     tally = mechanism.tally(reports[:7])
     assert (tally.users, tally.count.tolist()) == (7, [7])
     assert tally.total.dtype == tally.squares.dtype == np.int64
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("name", [name for name, cls in nz.CATALOGUE.items() if ".scalar." in cls.__module__])
+def test_finite_intervals_allow_for_the_largest_variance_of_reports(name: str, epsilon: float) -> None:
+    """Of one value, and of people half of whom are at either end."""
+    mechanism = nz.CATALOGUE[name].example(epsilon)
+    x = np.linspace(mechanism.domain.low, mechanism.domain.high, 17)
+    moments = mechanism.moments(x)
+    means, variances = x + moments.bias, np.broadcast_to(moments.variance, x.shape)
+    mixed = (variances[0] + variances[-1]) / 2 + ((means[-1] - means[0]) / 2) ** 2
+    assert mechanism.readout.tail.variance >= max(variances.max(), mixed) * (1 - 1e-7)

@@ -66,3 +66,9 @@ def test_box_is_the_projection():
     result = box(np.array([-3.0, 0.25, 1.5]), np.array([1.0, 0.1, 0.2]))
     assert result.value.tolist() == [-1.0, 0.25, 1.0]
     assert result.risk == pytest.approx([4 - 1, 0.01, 0.25 - 0.04])
+
+
+def test_of_what_nobody_reported_the_flat_prior_says_what_it_is():
+    found = uniform_prior(np.zeros(1), np.ones(1))
+    assert found.blank_value == 0.0
+    assert found.blank_error == pytest.approx(np.sqrt(quad(lambda t: t**2 / 2, -1, 1)[0]))

@@ -275,3 +275,16 @@ def test_finite_sample_tail_bounds_the_moment_generating_function(name: str, oth
 
 def _log_mgf(chance: np.ndarray, t: np.ndarray) -> np.ndarray:
     return np.log1p(chance * np.expm1(t)) - chance * t
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_a_hashed_report_supports_the_categories_that_it_is_most_likely_from(epsilon: float) -> None:
+    mechanism = nz.CATALOGUE["olh"](epsilon, nz.Categorical(7))
+    reports = mechanism.privatize(np.repeat(np.arange(7), 20), rng=1)
+    logs = mechanism.log_prob(reports[:, None], np.arange(7))
+    telling = np.ptp(logs, axis=1) > epsilon / 2  # the others support all categories, or none
+    likely = logs > logs.max(axis=1, keepdims=True) - epsilon / 2
+    assert telling.mean() > 0.5
+    for found in (mechanism.supports(reports, np.arange(7)), mechanism.readable(reports, np.arange(7))):
+        assert np.array_equal(found[telling], likely[telling])
+        assert np.all(found[~telling].all(axis=1) | ~found[~telling].any(axis=1))
