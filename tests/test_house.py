@@ -82,6 +82,27 @@ def test_whole_file_of_its_owner(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_what_a_mechanism_can_do_is_declared_and_not_guessed() -> None:
+    """Only a checker of foreign mechanisms looks at the attributes that a support happens to have."""
+    guess = re.compile(r'(?:getattr|hasattr)\((?:self\.)?(?:mechanism|inner|support|released)(?:\.\w+)?, "')
+    found = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if guess.search(file.read_text())}
+    assert found <= {"auditing/goodness.py"}
+    assert guess.search('size = getattr(mechanism.support, "size", None)'), "the search itself is broken"
+
+
+def test_no_paper_is_cited_by_a_private_number() -> None:
+    """What is cited has a key in the bibliography; nobody outside knows our numbers of papers."""
+    private = re.compile(r"\b(?:[Pp]aper|[Tt]hesis) 00\d\b|\bldptube\.md\b")
+    texts = [*SOURCE.rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    assert [str(file) for file in texts if private.search(file.read_text(encoding="utf-8"))] == []
+
+
+def test_every_file_says_its_job_in_its_first_line() -> None:
+    for file in SOURCE.rglob("*.py"):
+        first = file.read_text(encoding="utf-8").partition("\n")[0]
+        assert re.match(r'"""\S.{15,}', first), file
+
+
 def test_one_seam_before_the_databases() -> None:
     """SQLAlchemy is spoken in the storage alone, and there only two modules know which database it is."""
     storage = "collector/storage/"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from noisette._random import Rng
 from noisette.auditing.blackbox import audit, claim_of
@@ -16,6 +16,7 @@ from noisette.auditing.exact import exact_epsilon
 from noisette.core import Mechanism
 from noisette.guarantees import PrivacyWarning
 from noisette.mechanisms import CATALOGUE
+from noisette.mechanisms._base import BaseMechanism
 
 _ROUNDING = 1e-9  # by which an exact epsilon may pass the claim
 _HYPHENATED = {"soriacomas": "Soria-Comas"}  # authors whose name a key cannot spell
@@ -70,14 +71,15 @@ def examine(mechanism: Mechanism, *, samples: int = 200_000, confidence: float =
     slack = claim.epsilon * (_SUMMED if claim.delta > 0 else _ROUNDING)
     violated = exact > claim.epsilon + slack or seen.lower_bound > claim.epsilon
     source = guarantee.claim
+    citation = mechanism.citation if isinstance(mechanism, BaseMechanism) else ""
     return Finding(
         method=mechanism.name,
-        as_published=bool(getattr(mechanism, "as_published", False)),
+        as_published=isinstance(mechanism, BaseMechanism) and mechanism.as_published,
         form=form_of(mechanism),
         unit=guarantee.unit,
         model=guarantee.model,
         relation=guarantee.relation,
-        source=source.source if source is not None else getattr(mechanism, "citation", ""),
+        source=citation if source is None else source.source,
         reading="" if source is None else source.reading,
         published="nothing" if source is None else f"{_budget(source.epsilon, source.delta)} per {source.unit}",
         claimed=claim.epsilon,
@@ -91,19 +93,6 @@ def examine(mechanism: Mechanism, *, samples: int = 200_000, confidence: float =
     )
 
 
-@runtime_checkable
-class Calibrated(Protocol):
-    """A mechanism of which several forms were published; ``form`` names an instance's own."""
-
-    @property
-    def form(self) -> str:
-        """How this form is told from the others, empty for the method itself."""
-
-    @classmethod
-    def published_forms(cls, epsilon: float) -> Sequence[Mechanism]:
-        """Return an example of each published form."""
-
-
 def forms(epsilon: float) -> Iterator[Mechanism]:
     """Return an example of every entry of the catalogue, and its published forms where those are others."""
     for cls in CATALOGUE.values():
@@ -111,7 +100,7 @@ def forms(epsilon: float) -> Iterator[Mechanism]:
         yield example
         if "as_published" in {field.name for field in fields(cls)}:
             yield published_form(example)
-        if isinstance(example, Calibrated):
+        if isinstance(example, BaseMechanism):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PrivacyWarning)
                 others = example.published_forms(epsilon)
@@ -120,9 +109,7 @@ def forms(epsilon: float) -> Iterator[Mechanism]:
 
 def form_of(mechanism: Mechanism) -> str:
     """Return how a form is told from the method itself, empty for that."""
-    if isinstance(mechanism, Calibrated):
-        return mechanism.form
-    return "as published" if getattr(mechanism, "as_published", False) else ""
+    return mechanism.form if isinstance(mechanism, BaseMechanism) else ""
 
 
 def published_form(mechanism: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -116,6 +116,17 @@ class BaseMechanism(ABC):
     citation: ClassVar[str]
     capabilities: ClassVar[Capabilities]
     epsilon: float
+    as_published: bool = False
+
+    @property
+    def form(self) -> str:
+        """How a published form is told from the method itself, empty for that."""
+        return "as published" if self.as_published else ""
+
+    @classmethod
+    def published_forms(cls, epsilon: float) -> Sequence[Any]:
+        """Return an example of each published form beside ``as_published``, where there are several."""
+        return ()
 
     @classmethod
     def declared(cls, **options: Any) -> Capabilities:

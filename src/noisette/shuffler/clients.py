@@ -1,10 +1,10 @@
 """Who may send: enrolled names with a secret each, and the signature that proves a request comes from one.
 
 Two keys follow from a client's secret. Its *signing key* signs a request with HMAC-SHA256 over path, sender, number,
-the least company it asks for, and content: a request that is changed on its way is refused. Its *mark* goes with every
-request, and the shuffler keeps only the mark's SHA-256. So the shuffler knows a client when it comes, can note "this
-mark has sent that block" under a name that depends on the mark, and nobody who takes its files can tell whose that
-name is: neither the mark nor the secret is in them.
+the least number of senders it asks for, and content: a request that is changed on its way is refused. Its *mark* goes
+with every request, and the shuffler keeps only the mark's SHA-256. So the shuffler knows a client when it comes, can
+note "this mark has sent that block" under a name that depends on the mark, and nobody who takes its files can tell
+whose that name is: neither the mark nor the secret is in them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Forged(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who signed a request: its name, its mark, the number of the post, and the least company it asks for."""
+    """Who signed a request: its name, its mark, the number of the post, and the least number of senders it asks for."""
 
     name: str
     mark: str

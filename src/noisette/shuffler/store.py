@@ -128,13 +128,13 @@ class BatchPart:
 
 
 class Shuffler:
-    """Packets that wait for company, in the file ``path``; ``":memory:"`` for simulations.
+    """Packets that wait until enough clients have sent theirs, in the file ``path``; ``":memory:"`` for simulations.
 
-    The packets of a round are let go together, as a batch, once each block has come from at least ``minimum`` different
-    clients, or as many as they ask for if that is more, and ``patience`` seconds later. What comes after that waits for
-    a batch of its own. A client sends each block of a round once; what it sends again is refused, and so is a copy of
-    a packet that waits. Only ``forward_bytes`` of packets are in memory at a time, and the file grows to at most
-    ``largest`` bytes. A round to which nothing came for ``keep`` days is over: who sent to it is forgotten, and
+    The packets of a round are released together, as a batch, once each block has come from at least ``minimum``
+    different clients, or as many as they ask for if that is more, and ``patience`` seconds later. What comes after that
+    waits for a batch of its own. A client sends each block of a round once; what it sends again is refused, and so is a
+    copy of a packet that waits. Only ``forward_bytes`` of packets are in memory at a time, and the file grows to at
+    most ``largest`` bytes. A round to which nothing came for ``keep`` days is over: who sent to it is forgotten, and
     whatever still comes is refused.
     """
 
@@ -315,7 +315,7 @@ class Shuffler:
         return found
 
     def waiting(self) -> dict[str, int]:
-        """Return how many packets wait for company, how many to be forwarded, and how many are set aside."""
+        """Return how many packets wait for those of others, how many to be forwarded, and how many are set aside."""
         found = {"waiting": 0, "released": 0, "aside": 0}
         for one in self.batches():
             found[one["state"]] += one["packets"]
@@ -324,7 +324,7 @@ class Shuffler:
     def operate(self, name: str, action: str) -> None:
         """Drop a batch with all its packets, set it aside ("skip"), or try it again ("retry").
 
-        A batch that waits for company can be dropped and nothing else: below the minimum nothing leaves, whoever asks.
+        A batch below the minimum can be dropped and nothing else: nothing of it leaves, whoever asks.
         Those who sent what is dropped cannot send it again.
         """
         with self._database.transaction() as connection:
