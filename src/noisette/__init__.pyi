@@ -20,6 +20,7 @@ from .domains import Selection as Selection
 from .domains import Sphere as Sphere
 from .domains import TensorBall as TensorBall
 from .domains import TensorDomain as TensorDomain
+from .domains import Texts as Texts
 from .enhancement import enhance as enhance
 from .guarantees import Claim as Claim
 from .guarantees import Guarantee as Guarantee
@@ -31,6 +32,7 @@ from .mechanisms.categorical.grr import GeneralizedRandomizedResponse as General
 from .mechanisms.categorical.hadamard import HadamardResponse as HadamardResponse
 from .mechanisms.categorical.hashing import LocalHashing as LocalHashing
 from .mechanisms.categorical.histogram import HistogramEncoding as HistogramEncoding
+from .mechanisms.categorical.prefixes import PrefixExtending as PrefixExtending
 from .mechanisms.categorical.subset import SubsetSelection as SubsetSelection
 from .mechanisms.categorical.unary import SymmetricUnaryEncoding as SymmetricUnaryEncoding
 from .mechanisms.categorical.unary import UnaryEncoding as UnaryEncoding

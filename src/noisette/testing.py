@@ -278,7 +278,7 @@ def _check_outside(mechanism: Estimating, samples: int, share: float, level: flo
     domain = mechanism.domain
     source = np.random.default_rng(seed + 1)
     ends = drawn(domain, source, 2)[:2]
-    if not ends or np.asarray(ends).dtype.kind in "iu":  # a category has no nearest one
+    if not ends or np.asarray(ends).dtype.kind in "iuU":  # a category or a text has no nearest one
         return
     middle = (ends[0] + ends[1]) / 2
     for x in ends:
@@ -326,7 +326,7 @@ def _check_many_values(mechanism: Estimating, samples: int, share: float, seed: 
 def _inputs(mechanism: Estimating, seed: int) -> list[Any]:
     """Return the worst inputs and, where the domain is convex, points between them."""
     worst = [np.asarray(x) for x in mechanism.witnesses()[0]]
-    if worst[0].dtype.kind in "iu" or mechanism.domain.kind in ("sphere", "grid", "attributes"):
+    if worst[0].dtype.kind in "iuU" or mechanism.domain.kind in ("sphere", "grid", "attributes"):
         return worst
     shares = np.random.default_rng(seed).dirichlet(np.ones(len(worst)), size=2)
     between = [np.asarray(np.tensordot(share, np.asarray(worst), axes=1)) for share in shares]

@@ -24,6 +24,7 @@ from noisette.domains import (
     Sphere,
     TensorBall,
     TensorDomain,
+    Texts,
 )
 
 _PAIR = 2
@@ -55,6 +56,10 @@ def drawn(domain: Any, rng: np.random.Generator, count: int = 6) -> list[npt.NDA
         return _box(domain, rng, count)
     if isinstance(domain, L2Ball | TensorBall):
         return _ball(domain, rng, count)
+    if isinstance(domain, Texts):
+        letters = np.asarray(list(domain.alphabet or "abcdefghijklmnopqrstuvwxyz 0123456789éя漢"))
+        texts = ["".join(rng.choice(letters, size)) for size in rng.integers(1, domain.width + 1, 9 * count)]
+        return [np.asarray(text) for text in dict.fromkeys(texts) if domain.fault(text) is None][: count + 2]
     if isinstance(domain, Attributes):
         columns = [drawn(part, rng, count) for part in domain.parts]
         rows = [[column[0] for column in columns], [column[-1] for column in columns]]

@@ -10,6 +10,7 @@ from noisette.domains.categories import Categorical, Selection
 from noisette.domains.records import Attributes
 from noisette.domains.scalars import Grid, Interval
 from noisette.domains.tensors import TensorBall, TensorDomain
+from noisette.domains.texts import Texts
 from noisette.domains.vectors import Box, L2Ball, Sphere
 
 __all__ = [
@@ -26,12 +27,25 @@ __all__ = [
     "Sphere",
     "TensorBall",
     "TensorDomain",
+    "Texts",
     "from_spec",
 ]
 
 DOMAINS: dict[str, type[Any]] = {
     cls.kind: cls
-    for cls in (Interval, Grid, Box, L2Ball, Sphere, Categorical, Selection, TensorDomain, TensorBall, Attributes)
+    for cls in (
+        Interval,
+        Grid,
+        Box,
+        L2Ball,
+        Sphere,
+        Categorical,
+        Selection,
+        TensorDomain,
+        TensorBall,
+        Texts,
+        Attributes,
+    )
 }
 
 

@@ -316,7 +316,7 @@ class CountingMechanism(CategoricalMechanism):
         """
         own = self._inputs(x)[..., None] == np.arange(self.domain.size)
         gap = float(self._support_law[0] - self._support_law[1])
-        second, third = zip(*(_central(probability, gap) for probability in self._support_law), strict=True)
+        second, third = zip(*(central(probability, gap) for probability in self._support_law), strict=True)
         return Moments(np.zeros(own.shape), np.where(own, *second), np.where(own, *third))
 
     @property
@@ -329,7 +329,7 @@ class CountingMechanism(CategoricalMechanism):
             scale=float(1 / gap),
             low=0.0,
             high=1.0,
-            tail=_indicator_tail(p_own, p_other),
+            tail=indicator_tail(p_own, p_other),
         )
 
     def tally(self, reports: Any) -> Tally:
@@ -344,14 +344,14 @@ class CountingMechanism(CategoricalMechanism):
         return Tally(len(flat), np.full(size, len(flat), dtype=np.int64), total, total)
 
 
-def _central(probability: Fraction, gap: float) -> tuple[float, float]:
+def central(probability: Fraction, gap: float) -> tuple[float, float]:
     """Return variance and third absolute central moment of an indicator divided by ``gap``."""
     other = 1 - probability
     variance = probability * other
     return float(variance) / gap**2, float(variance * (probability**2 + other**2)) / gap**3
 
 
-def _indicator_tail(p_own: Fraction, p_other: Fraction) -> Tail:
+def indicator_tail(p_own: Fraction, p_other: Fraction) -> Tail:
     """Bound the mean of indicators whose chances lie between p_other and p_own.
 
     Hoeffding's variance is 1/4; Bernstein's is the largest of p (1 - p), at the price of a scale of 1/3

@@ -1,0 +1,118 @@
+"""How frequent a text must be to be found, before anybody has answered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisette import _validate
+from noisette._special import ndtr, ndtri
+from noisette._validate import FloatArray
+from noisette.domains.texts import OPEN
+from noisette.mechanisms.categorical.prefixes import PrefixExtending
+from noisette.mechanisms.categorical.search import MOST_TEXTS, SURVIVORS, check_level, extensions
+
+_CHANCE = 0.9  # of being shown, for which the share is stated
+_HALVINGS = 60
+
+
+@dataclass(frozen=True)
+class TextPrediction:
+    """What a search for texts among so many users will find.
+
+    Formula: with G groups, n = users / G of them in each, p = E / (E + g - 1) and q = 1 / g, the share of a prefix that
+    F of the users have is estimated with variance (q (1 - q) + F (p (1 - p) - q (1 - q))) / (n (p - q)^2). From a length
+    to the next the C prefixes with most support are kept: those above the level t at which N Phi(-t / sd) and the
+    chances of all known prefixes add up to C, N the number of candidates. A text is shown with the product of the
+    chances to pass at every length and the check.
+
+    >>> from noisette import PrefixExtending, Texts
+    >>> found = TextPrediction(PrefixExtending(epsilon=4.0, domain=Texts(24)), users=1_000_000)
+    >>> round(found.threshold, 4), round(found.findable(), 4)
+    (0.0031, 0.0065)
+    """
+
+    mechanism: PrefixExtending
+    users: float
+    texts: int = 20
+
+    def __post_init__(self) -> None:
+        _validate.positive(self.users, "users")
+        _validate.integer(self.texts, "texts", low=1, high=MOST_TEXTS)
+
+    @property
+    def _kept(self) -> int:
+        return SURVIVORS * self.texts
+
+    def std_error(self, share: float | FloatArray = 0.0, groups: float = 1) -> FloatArray:
+        """Return the standard error of the share of a prefix, by default in one group of users."""
+        p, q = self.mechanism.p_own, self.mechanism.p_other
+        users = self.users / len(self.mechanism.lengths) * groups
+        return np.sqrt((q * (1 - q) + np.asarray(share) * (p * (1 - p) - q * (1 - q))) / users) / (p - q)
+
+    @property
+    def threshold(self) -> float:
+        """Share, as those who check estimate it, below which no text is shown."""
+        p, q = self.mechanism.p_own, self.mechanism.p_other
+        return (check_level(self.users / len(self.mechanism.lengths), self._kept, q) - q) / (p - q)
+
+    def findable(self, chance: float = _CHANCE) -> float:
+        """Return the share from which on a text is shown with this chance, however long it is and whatever others are.
+
+        Infinity where even a text that everybody has would be missed.
+        """
+        low, high = 0.0, 1.0
+        if self._alone(high) < chance:
+            return math.inf
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._alone(middle) < chance else (low, middle)
+        return high
+
+    def _alone(self, share: float) -> float:
+        """Return the chance that a text is shown of which every prefix has just its own share, nothing else known."""
+        chance = ndtr((share - self.threshold) / self.std_error(share))
+        for _, groups, candidates in self._steps():
+            noise = float(self.std_error(groups=groups))
+            level = -noise * float(ndtri(min(self._kept / candidates, 0.5)))
+            chance *= ndtr((share - level) / self.std_error(share, groups))
+        return float(chance)
+
+    def _steps(self) -> list[tuple[int, int, int]]:
+        """Return the lengths of prefixes, how many groups search at each, and how many candidates they look at."""
+        *searching, _, _ = self.mechanism.lengths
+        steps, start = [], 0
+        for length in sorted(set(searching)):
+            found = len(extensions(self.mechanism.domain, OPEN, start, length)[0])
+            steps.append((length, searching.count(length), found * (1 if start == 0 else self._kept)))
+            start = length
+        return steps
+
+    def recall(self, shares: Mapping[str, float]) -> dict[str, float]:
+        """Return for each text of a population the chance that it is shown, from the shares of all."""
+        names, given = list(shares), np.asarray(list(shares.values()), dtype=float)
+        symbols = self.mechanism.domain.symbols(names)
+        sizes = (symbols != 0).sum(axis=1)
+        chance = ndtr((given - self.threshold) / self.std_error(given))
+        whole = np.zeros(len(names), dtype=bool)
+        for length, groups, candidates in self._steps():
+            _, place = np.unique(symbols[:, :length], axis=0, return_inverse=True)
+            known = np.bincount(place.reshape(-1), given)
+            level = self._level(known, candidates, groups)
+            passed = ndtr((known - level) / self.std_error(known, groups))[place.reshape(-1)]
+            chance = np.where(whole, chance, chance * passed)
+            whole |= sizes < length  # from here on more and more users report about the whole of it
+        return dict(zip(names, chance.tolist(), strict=True))
+
+    def _level(self, known: FloatArray, candidates: float, groups: int) -> float:
+        """Return the share above which so many prefixes are expected as are kept."""
+        noise, low, high = float(self.std_error(groups=groups)), -1.0, 2.0
+        errors = self.std_error(known, groups)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            above = candidates * ndtr(-middle / noise) + ndtr((known - middle) / errors).sum()
+            low, high = (middle, high) if above > self._kept else (low, middle)
+        return high

@@ -1,0 +1,326 @@
+"""Texts that nobody listed: the code, the law, the search and what was predicted of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import string
+import unicodedata
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import noisette as nz
+from noisette.domains.texts import ENDED, OPEN
+from noisette.mechanisms.categorical import search as searching
+from noisette.mechanisms.categorical.prefixes import PrefixHash
+from noisette.mechanisms.categorical.search import check_level, extensions, search
+from noisette.prediction.texts import TextPrediction
+
+LETTERS = "abcdefgh"
+
+
+def population(size: int, longest: int, seed: int = 1) -> tuple[list[str], np.ndarray]:
+    rng = np.random.default_rng(seed)
+    drawn = ("".join(rng.choice(list(LETTERS), rng.integers(1, longest + 1))) for _ in range(2 * size))
+    words = list(dict.fromkeys(drawn))[:size]
+    shares = 1 / np.arange(1, len(words) + 1) ** 1.2
+    return words, shares / shares.sum()
+
+
+# the public code
+
+
+def test_every_valid_text_has_a_code_and_comes_back() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.choice(
+        [*range(0x20, 0x7F), *range(0xA0, 0x2000), *range(0x3000, 0xD800), *range(0x1F300, 0x1F600)], 4000
+    )
+    texts = [unicodedata.normalize("NFC", "".join(map(chr, part))) for part in points.reshape(-1, 4)]
+    domain = nz.Texts(32)
+    texts = [text for text in texts if domain.fault(text) is None]
+    assert len(texts) > 900
+    codes = domain.symbols(texts)
+    for text, code in zip(texts, codes, strict=True):
+        assert bytes(code).rstrip(b"\0") == text.encode()
+        assert domain.text(code) == text
+        state = OPEN
+        for symbol in code.tolist():  # the grammar that the search extends prefixes by knows the text
+            state = int(domain.grammar[state, symbol])
+            assert state >= 0
+        assert state in (OPEN, ENDED)
+
+
+@pytest.mark.slow
+def test_the_grammar_is_utf_8_without_controls() -> None:
+    """Python's own decoder is the other computation, for all pairs of bytes."""
+    grammar = nz.Texts(4).grammar
+    for first in range(1, 256):
+        for second in range(256):
+            state = int(grammar[OPEN, first])
+            state = int(grammar[state, second]) if state >= 0 else -1
+            raw = bytes([first, second]).rstrip(b"\0")
+            tails = [byte * times for byte in (b"\x80", b"\xbf") for times in range(4)]
+            decoded = [_decoded(raw + tail) for tail in (tails if second else tails[:1])]
+            possible = any(text and not any(unicodedata.category(one) == "Cc" for one in text) for text in decoded)
+            assert (state >= 0) == possible, (hex(first), hex(second))
+
+
+def _decoded(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty. Give an empty answer"),
+        ("a\tb", r"control character '\\t'. Remove it"),
+        ("\x85", "control character"),
+        ("a\u2029", "control character"),
+        ("x" * 25, "25 bytes of UTF-8, more than 24. Shorten it"),
+        ("漢" * 9, "27 bytes of UTF-8, more than 24"),
+        ("\ud800", "half of a character, which UTF-8 cannot write"),
+        (b"abc", r"is of type bytes. Decode it first"),
+        (None, "is of type NoneType"),
+        (3.5, "is of type float"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_the_remedy(text: object, words: str) -> None:
+    domain = nz.Texts(24)
+    assert not domain.contains(np.asarray([text], dtype=object))[0]
+    with pytest.raises(ValueError, match=words) as error:
+        domain.symbols(np.asarray(["fine", text], dtype=object))
+    assert "Text 1" in str(error.value)
+
+
+def test_an_accent_typed_apart_is_the_same_text_and_nothing_else_is() -> None:
+    domain = nz.Texts(24)
+    apart = unicodedata.normalize("NFD", "élève")
+    assert np.array_equal(*domain.symbols(["élève", apart]))
+    assert not np.array_equal(*domain.symbols(["Paris", "paris"]))
+    assert not np.array_equal(*domain.symbols(["paris ", "paris"]))
+
+
+def test_an_alphabet_shortens_the_code() -> None:
+    domain = nz.Texts(24, alphabet=string.ascii_lowercase)
+    assert (domain.symbols(["az"])[0, :3] == [1, 26, 0]).all()
+    assert nz.Texts(24, alphabet="абвг").width == 12
+    with pytest.raises(ValueError, match="'A' is not in the alphabet"):
+        domain.symbols(["aA"])
+    for bad in ("aa", "", "a\n", 5, "e\u0301"):
+        with pytest.raises(ValueError, match="alphabet"):
+            nz.Texts(24, alphabet=bad)
+    for bad in (0, 33):
+        with pytest.raises(ValueError, match="longest"):
+            nz.Texts(bad)
+
+
+# the law
+
+
+def test_the_maps_are_pairwise_uniform() -> None:
+    """Prefixes of one length collide under a share of the maps that is binomial about 1 / buckets."""
+    maps = PrefixHash(2048, 8)
+    symbols = nz.Texts(12).symbols(["noisette", "noisettf", "moisette", "almond", "a", "b", "zz", "é"])
+    own = maps.bucket(np.arange(2048)[:, None], symbols[None], 12)
+    limit = stats.norm.isf(1e-6 / 28 / 2) * math.sqrt(7 / 64 / 2048)
+    for first in range(8):
+        assert abs(np.bincount(own[:, first], minlength=8) / 2048 - 1 / 8).max() <= limit
+        for second in range(first):
+            assert abs((own[:, first] == own[:, second]).mean() - 1 / 8) <= limit
+    short = maps.bucket(np.arange(2048)[:, None], symbols[None, :2], 7)
+    assert np.array_equal(short[:, 0], short[:, 1])  # the first seven symbols are the same
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_the_budget_is_exact(epsilon: float) -> None:
+    for domain in (nz.Texts(24), nz.Texts(2, alphabet="a"), nz.Texts(3, alphabet="漢字")):
+        m = nz.PrefixExtending(epsilon, domain)
+        assert nz.exact_epsilon(m) == pytest.approx(epsilon, rel=1e-9)
+        assert nz.exact_epsilon(m) <= epsilon
+        assert nz.from_spec(json.loads(json.dumps(m.spec()))) == m
+
+
+def test_the_law_sums_to_one_and_is_randomised_response_of_a_bucket() -> None:
+    m = nz.PrefixExtending.example(1.0)
+    every = np.arange(m.support.size)
+    for text in "abcd":
+        assert np.exp(m.log_prob(every, text)).sum() == pytest.approx(1.0, abs=1e-12)
+    ratio = np.exp(m.log_prob(every, "a") - m.log_prob(every, "b"))
+    levels = {round(value, 9) for value in ratio.tolist()}
+    assert levels <= {round(math.exp(s), 9) for s in (-1.0, 0.0, 1.0)}
+
+
+def test_groups_and_sizes() -> None:
+    assert nz.PrefixExtending(4.0, nz.Texts(24)).lengths == (*range(2, 25, 2), 24, 24)
+    assert nz.PrefixExtending(4.0, nz.Texts(24, alphabet=string.ascii_lowercase)).lengths == (*range(3, 25, 3), 24, 24)
+    assert nz.PrefixExtending(4.0, nz.Texts(3, alphabet=string.ascii_lowercase)).lengths == (3, 3, 3, 3)
+    for epsilon in (0.1, 1.0, 4.0, 12.0):
+        m = nz.PrefixExtending(epsilon, nz.Texts(32))
+        assert m.seeds * m.buckets <= 1 << 16
+        assert m.privatize("x", rng=1).dtype == np.int32
+
+
+def test_reports_of_another_mechanism_are_refused() -> None:
+    m = nz.PrefixExtending.example(1.0)
+    with pytest.raises(ValueError, match="outside the support"):
+        m.tally([m.support.size])
+    with pytest.raises(ValueError, match="integers"):
+        m.tally([0.5])
+    with pytest.raises(TypeError, match="Texts"):
+        nz.PrefixExtending(1.0, nz.Categorical(3))
+
+
+# the search
+
+
+def test_extensions_are_all_words_of_the_grammar() -> None:
+    domain = nz.Texts(4, alphabet="abc")
+    words, states = extensions(domain, OPEN, 1, 3)
+    assert len(words) == 3 * 3 + 3 + 1  # two letters, one and the end, the end twice
+    assert (states == ENDED).sum() == 4
+    assert len(extensions(domain, OPEN, 0, 2)[0]) == 3 * 3 + 3  # no text is empty
+    assert len(extensions(domain, ENDED, 1, 3)[0]) == 1
+    any_text = nz.Texts(4)
+    last, ends = extensions(any_text, OPEN, 2, 4)
+    assert set(ends.tolist()) == {OPEN, ENDED}  # no character is cut at the end
+    assert len(last) == len({bytes(word) for word in last})
+
+
+@pytest.mark.slow
+def test_the_support_is_counted_as_by_hand() -> None:
+    """The compiled sums against a sum over all reports of one word."""
+    m = nz.PrefixExtending(2.0, nz.Texts(2, alphabet="abc"))
+    reports = m.privatize(np.repeat(["ab", "c", "bb"], [900, 500, 300]), rng=3)
+    group = searching._Group(m, 2, m.tally(reports).total.reshape(4, m.seeds, m.buckets)[:2].sum(axis=0))
+    best = searching._best(
+        m.domain, searching._Prefixes(np.zeros((1, 0), np.uint8), np.zeros(1, np.int8)), group, group.excess, 12
+    )
+    assert len(best.symbols) == 12
+    cells, buckets = np.divmod(reports.astype(np.int64), m.buckets)
+    mine = cells // m.seeds < 2
+    by_hand = {}
+    for row in best.symbols:
+        own = m.hash.bucket(cells[mine] % m.seeds, row[None], 2)
+        by_hand[bytes(row)] = int((own == buckets[mine]).sum())
+    assert list(by_hand.values()) == sorted(by_hand.values(), reverse=True)
+    assert m.domain.text(best.symbols[0]) == "ab"
+
+
+@pytest.mark.slow
+def test_what_is_frequent_is_found_and_nothing_else_is_shown() -> None:
+    rng = np.random.default_rng(5)
+    shares = {"münchen": 0.3, "東京": 0.2, "paris": 0.15, "paris-nord": 0.1}
+    rare = [f"town{number}" for number in range(5000)]
+    chosen = rng.choice(len(shares) + 1, 60_000, p=[*shares.values(), 0.25])
+    names = np.asarray([*shares, ""])[chosen].astype(object)
+    names[names == ""] = rng.choice(rare, int((names == "").sum()))
+    m = nz.PrefixExtending(4.0, nz.Texts(16))
+    found = search(m, m.tally(m.privatize(names, rng=5)).total, texts=5)
+    shown = [text for text, own in zip(found.texts, found.shown, strict=True) if own]
+    assert sorted(shown) == sorted(shares)
+    for text, share, error in zip(found.texts, found.share, found.std_error, strict=True):
+        if text in shares:
+            assert abs(share - shares[text]) <= stats.norm.isf(1e-7) * error
+
+
+def test_frequent_prefixes_do_not_raise_others() -> None:
+    """Everybody's text begins alike: collisions would triple the noise of the other prefixes, and are taken off."""
+    m = nz.PrefixExtending(1.0, nz.Texts(4, alphabet=LETTERS), seeds=16)
+    texts = np.repeat(["aaaa", "aaab"], [80_000, 20_000])
+    group = searching._Group(m, 4, m.tally(m.privatize(texts, rng=1)).total.reshape(4, 16, -1).sum(axis=0))
+    other = m.domain.symbols([a + b + "cc" for a in LETTERS for b in LETTERS])
+    plain = np.asarray([group.shares(row[None])[0] for row in other])
+    both = m.domain.symbols(["aaaa", "aaab"])
+    freed = np.asarray([group.shares(np.concatenate([both, row[None]]))[2] for row in other])
+    assert plain.std() > 2 * group.noise  # what one would take for noise, and no number of users cures
+    assert freed.std() < 1.5 * group.noise
+    assert group.shares(both) == pytest.approx([0.8, 0.2], abs=8 * group.noise)
+
+
+@pytest.mark.slow
+def test_few_users_show_nothing_and_stop_nothing() -> None:
+    m = nz.PrefixExtending(1.0, nz.Texts(4, alphabet=LETTERS))
+    assert not search(m, np.zeros(m.support.size, dtype=np.int64)).shown.any()
+    assert not search(m, m.tally(m.privatize(["abc"], rng=1)).total).shown.any()
+    with pytest.raises(ValueError, match="texts"):
+        search(m, np.zeros(m.support.size, dtype=np.int64), 0)
+
+
+def test_the_standard_error_is_that_of_the_mean_of_scores() -> None:
+    m = nz.PrefixExtending(2.0, nz.Texts(3, alphabet=LETTERS))
+    reports = m.privatize(np.repeat(["abc", "ha"], [3000, 1000]), rng=9)
+    found = search(m, m.tally(reports).total, texts=2)
+    own = found.texts.index("abc")
+    cells, buckets = np.divmod(reports.astype(np.int64), m.buckets)
+    last = cells // m.seeds == 3
+    supported = m.hash.bucket(cells[last] % m.seeds, m.domain.symbols(["abc"]), 3) == buckets[last]
+    score = (supported - m.p_other) / (m.p_own - m.p_other)
+    assert found.users == last.sum()
+    assert found.share[own] == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(score.size) * 0.2)
+    assert found.std_error[own] == pytest.approx(score.std() / math.sqrt(score.size), rel=0.02)
+
+
+# what is predicted
+
+
+def test_the_share_that_is_found_by_another_computation() -> None:
+    """Twelve lengths at epsilon 4: the formula of the plan with scipy's functions and numbers by hand."""
+    m = nz.PrefixExtending(4.0, nz.Texts(24))
+    plan = TextPrediction(m, 1_000_000)
+    odds, buckets = math.exp(4.0), 56
+    p, q, users = odds / (odds + buckets - 1), 1 / buckets, 1_000_000 / 14
+
+    def deviation(share: float) -> float:
+        return math.sqrt((q * (1 - q) + share * (p * (1 - p) - q * (1 - q))) / users) / (p - q)
+
+    assert float(plan.std_error()) == pytest.approx(deviation(0), rel=1e-9)
+    exact = stats.binom.isf(0.05 / 40, int(users), q) / int(users)  # the support that so few survivors reach by chance
+    assert plan.threshold == pytest.approx((exact - q) / (p - q), rel=1e-6)
+    assert plan.threshold > stats.norm.isf(0.05 / 40) * deviation(0)
+    pairs = len(extensions(m.domain, OPEN, 2, 4)[0])
+    assert 15_000 < pairs < 20_000
+    first = len(extensions(m.domain, OPEN, 0, 2)[0])
+
+    def shown(share: float) -> float:
+        chance = stats.norm.cdf((share - plan.threshold) / deviation(share))
+        for candidates in (first, *[40 * pairs] * 10, 40 * len(extensions(m.domain, OPEN, 22, 24)[0])):
+            level = stats.norm.isf(40 / candidates) * deviation(0)
+            chance *= stats.norm.cdf((share - level) / deviation(share))
+        return float(chance)
+
+    assert shown(plan.findable()) == pytest.approx(0.9, abs=1e-6)
+    assert TextPrediction(m, 10).findable() == math.inf
+    assert TextPrediction(m, 4_000_000).findable() == pytest.approx(plan.findable() / 2, rel=0.05)
+
+
+@pytest.mark.long
+def test_recall_false_alarms_and_coverage_are_as_predicted() -> None:
+    words, shares = population(300, 4)
+    m = nz.PrefixExtending(2.0, nz.Texts(4, alphabet=LETTERS), seeds=256)
+    predicted = sum(TextPrediction(m, 20_000, 5).recall(dict(zip(words, shares.tolist(), strict=True))).values())
+    place = {word: number for number, word in enumerate(words)}
+    rng, rounds = np.random.default_rng(2), 60
+    shown = covered = wrong = 0
+    for _ in range(rounds):
+        answers = np.asarray(words)[rng.choice(len(words), 20_000, p=shares)]
+        found = search(m, m.tally(m.privatize(answers, rng=rng)).total, 5)
+        low, high = found.share - 1.96 * found.std_error, found.share + 1.96 * found.std_error
+        truth = np.asarray([shares[place[text]] if text in place else 0.0 for text in found.texts])
+        shown += int(found.shown.sum())
+        covered += int(((low <= truth) & (truth <= high) & found.shown).sum())
+        wrong += bool(((truth == 0) & found.shown).any())
+    assert abs(shown / rounds - predicted) <= 0.1 * predicted + stats.norm.isf(1e-6) * math.sqrt(predicted / rounds)
+    assert covered >= stats.binom.isf(1 - 1e-6, shown, 0.95)
+    assert wrong <= stats.binom.isf(1e-6, rounds, 0.05)
+
+
+def test_the_check_is_the_least_support_that_chance_reaches_rarely_enough() -> None:
+    for users, kept, buckets in ((600, 20, 56), (70_000, 40, 56), (40, 2, 4), (1, 40, 4)):
+        count = round(check_level(users, kept, 1 / buckets) * users)
+        assert stats.binom.sf(count, users, 1 / buckets) <= 0.05 / kept * (1 + 1e-9)
+        assert stats.binom.sf(count - 1, users, 1 / buckets) > 0.05 / kept
