@@ -29,6 +29,7 @@ CLASSES = {
     "subset-selection": "SubsetSelection",
     "hadamard": "HadamardResponse",
     "histogram": "HistogramEncoding",
+    "pem": "PrefixExtending",
     "sampled": "Sampled",
     "duchi-box": "DuchiBox",
     "privunit": "PrivUnit",

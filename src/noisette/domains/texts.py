@@ -58,6 +58,10 @@ class Texts(Described):
         if self._least > self.longest:
             raise ValueError(f"Expected longest={self.longest} to hold a character of {self._least} bytes.")
 
+    def __str__(self) -> str:
+        written = "" if self.alphabet is None else f" of {self.alphabet!r}"
+        return f"texts of 1 to {self.longest} bytes{written}"
+
     @property
     def _least(self) -> int:
         """Bytes of the shortest character."""
@@ -126,7 +130,7 @@ class Texts(Described):
         found = self._coded(texts) if all(type(text) is str for text in texts) else None
         if found is None:
             row = next(row for row, text in enumerate(texts) if self.fault(text))
-            raise ValueError(f"Text {row}, {texts[row]!r}: {self.fault(texts[row])}")
+            raise ValueError(f"Expected {self}, got {texts[row]!r} as text {row}: {self.fault(texts[row])}")
         return found.reshape(*array.shape, self.width)
 
     def _coded(self, texts: list[str]) -> Symbols | None:
@@ -199,8 +203,8 @@ def _utf8() -> npt.NDArray[np.int8]:
     table = np.full((10, 256), -1, dtype=np.int8)
     table[[OPEN, ENDED], 0] = ENDED
     table[OPEN, 0x20:0x7F] = OPEN
-    for lead, after in ((range(0xC3, 0xE0), 2), (range(0xE1, 0xF0), 3), (range(0xF1, 0xF4), 4)):
-        table[OPEN, lead] = after
+    for leads, after in ((range(0xC3, 0xE0), 2), (range(0xE1, 0xF0), 3), (range(0xF1, 0xF4), 4)):
+        table[OPEN, leads] = after
     for state, then in ((2, OPEN), (3, 2), (4, 3)):
         table[state, _CONTINUED] = then
     # after these first bytes some second ones are too long a form, a control or no character

@@ -26,6 +26,7 @@ from noisette.domains import (
     Sphere,
     TensorBall,
     TensorDomain,
+    Texts,
 )
 from noisette.guarantees import gaussian_delta
 from noisette.mechanisms import CATALOGUE, by_name
@@ -47,6 +48,7 @@ _WORDS = {
     Sphere: "vectors of a sphere",
     TensorDomain: "tensors",
     TensorBall: "tensors of bounded length",
+    Texts: "texts",
 }
 
 

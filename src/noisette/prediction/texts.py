@@ -24,9 +24,9 @@ class TextPrediction:
     """What a search for texts among so many users will find.
 
     Formula: with G groups, n = users / G of them in each, p = E / (E + g - 1) and q = 1 / g, the share of a prefix that
-    F of the users have is estimated with variance (q (1 - q) + F (p (1 - p) - q (1 - q))) / (n (p - q)^2). From a length
-    to the next the C prefixes with most support are kept: those above the level t at which N Phi(-t / sd) and the
-    chances of all known prefixes add up to C, N the number of candidates. A text is shown with the product of the
+    F of the users have is estimated with variance (q (1 - q) + F (p (1 - p) - q (1 - q))) / (n (p - q)^2). From one
+    length to the next the C prefixes with most support are kept: those above the level t at which N Phi(-t / sd) and
+    the chances of all known prefixes add up to C, N the number of candidates. A text is shown with the product of the
     chances to pass at every length and the check.
 
     >>> from noisette import PrefixExtending, Texts
@@ -100,7 +100,7 @@ class TextPrediction:
         whole = np.zeros(len(names), dtype=bool)
         for length, groups, candidates in self._steps():
             _, place = np.unique(symbols[:, :length], axis=0, return_inverse=True)
-            known = np.bincount(place.reshape(-1), given)
+            known = np.bincount(place.reshape(-1), given).astype(np.float64)
             level = self._level(known, candidates, groups)
             passed = ndtr((known - level) / self.std_error(known, groups))[place.reshape(-1)]
             chance = np.where(whole, chance, chance * passed)

@@ -207,7 +207,7 @@ class PrefixExtending(BaseMechanism):
         """Return for each bucket of each group and seed whether the text is in it."""
         symbols = self.domain.symbols(x)[..., None, :]
         own = self._own(np.arange(self.cells), symbols)[..., None] == np.arange(self.buckets)
-        return own.reshape(*own.shape[:-2], -1).astype(float)
+        return np.asarray(own.reshape(*own.shape[:-2], -1), dtype=float)
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of the shares of buckets that a report of their group and seed estimates."""

@@ -70,7 +70,7 @@ class _Group:
         self.users = int(counts.sum())
         self.chance = mechanism.p_other
         self.gap = mechanism.p_own - self.chance  # what one user more adds to the support of her prefix
-        self.excess = counts - self.users / counts.size
+        self.excess = np.asarray(counts - self.users / counts.size, dtype=np.float64)
         # standard deviation of the share of a prefix that nobody has
         self.noise = math.sqrt(self.chance * (1 - self.chance) / self.users) / self.gap if self.users else math.inf
 
@@ -149,7 +149,8 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     named = [(mechanism.domain.text(row), row) for row in survivors.symbols]
     names = tuple(text for text, _ in named if text is not None)
     if not names:
-        return Found((), *(np.zeros(0) for _ in range(3)), np.zeros(0, dtype=bool), math.inf, measuring.users)
+        none = np.zeros(0)
+        return Found((), none, none, none, none > 0, math.inf, measuring.users)
     symbols = np.asarray([row for text, row in named if text is not None])
     order = np.argsort(-_pooled(mechanism.domain, [*searching, checking], symbols)[0], kind="stable")
     symbols = symbols[order]
@@ -218,7 +219,7 @@ def _best(domain: Texts, prefixes: _Prefixes, group: _Group, excess: FloatArray,
         rows = np.argpartition(-flat, kept)[:kept] if kept < flat.size else np.arange(flat.size)
         prefix, word = np.divmod(rows, max(len(words), 1))
         parts.append(_Prefixes(np.concatenate([prefixes.symbols[own[prefix]], words[word]], axis=1), after[word]))
-        best.append(flat[rows])
+        best.append(flat[rows].astype(np.float64))
     order = np.argsort(-np.concatenate(best), kind="stable")[:kept]
     return _Prefixes(
         np.concatenate([one.symbols for one in parts]), np.concatenate([one.states for one in parts])
