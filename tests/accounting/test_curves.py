@@ -11,8 +11,8 @@ import pytest
 from scipy.special import ndtr
 
 import noisette as nz
-from noisette.accounting import Curve, privacy_curve
-from noisette.accounting._runs import pair_losses
+from noisette.accounting import Curve, curves, privacy_curve
+from noisette.accounting._runs import PairLosses, pair_losses
 from noisette.auditing.exact import exact_delta
 from noisette.cells import Cells
 from noisette.mechanisms.scalar._additive import LaplaceNoise
@@ -173,3 +173,16 @@ def test_spacing_a_curve_anew_raises_it() -> None:
 def test_what_is_not_a_release_is_refused() -> None:
     with pytest.raises(TypeError, match="Expected a mechanism or a Guarantee, got float"):
         privacy_curve(1.0)
+
+
+@pytest.mark.parametrize("shares", [(0.2, 0.9), (0.9, 0.2)])
+def test_of_two_pairs_the_one_that_is_farther_apart_counts(shares: tuple[float, float]) -> None:
+    """Randomised response that is asked with some chance only: losses of 1, 0 and -1."""
+
+    def pair(share: float) -> PairLosses:
+        own, other = share / (1 + math.exp(-1)), share / (1 + math.exp(1))
+        losses = np.asarray([1.0, -1.0, 0.0])
+        return PairLosses(np.asarray([own, other, 1 - share]), np.asarray([other, own, 1 - share]), losses, losses)
+
+    found = curves._integrated([*map(pair, shares)], nz.Guarantee(1.0), Curve.randomized_response(1.0, 0.0), 100)
+    assert float(np.ravel(found.delta(np.zeros(1)))[0]) == pytest.approx(0.9 * math.tanh(0.5), rel=1e-6)

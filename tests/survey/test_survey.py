@@ -684,3 +684,11 @@ def test_reports_on_a_section_that_there_is_none_of_are_refused(bad: Any) -> Non
 def test_a_large_budget_is_split() -> None:
     survey = nz.Survey([nz.Number("age", 0, 100), nz.Vector("week", 2, 0, 24)], epsilon=20.0)
     assert survey.draw == ()
+
+
+def test_tensors_of_two_to_a_million_entries_are_taken() -> None:
+    for shape in ((1, 2), (1000, 1000)):
+        assert nz.Tensor("photo", shape, 0, 1).domain.shape == shape
+    for shape in ((1, 1), (1001, 1000)):
+        with pytest.raises(ValueError, match="2 to 1,000,000 entries"):
+            nz.Tensor("photo", shape, 0, 1)

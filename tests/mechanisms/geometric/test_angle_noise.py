@@ -124,3 +124,11 @@ def test_what_is_no_report_is_refused() -> None:
     with pytest.raises(ValueError, match=r"length 0.5"):
         m.privatize([0.0, 0.3, 0.4])
     assert np.linalg.norm(m.decode(report)) == pytest.approx(1.0)
+
+
+def test_finite_intervals_of_published_angles_allow_for_all_of_their_range() -> None:
+    """Hoeffding: a variable between two ends has a variance of at most the square of half their distance."""
+    m = published(epsilon=4.0, dims=4)
+    half = (m.support.most - m.support.least) / 2
+    assert np.all(half[1:] > 0)
+    assert m.readout.tail.variance[1:] == pytest.approx(half[1:] ** 2)
