@@ -16,7 +16,7 @@ MOVED: dict[str, str] = {
     "aggregation.whole": "_files",
     "collector.batches": "survey.batches",
     "collector.blind": "device.blind",
-    "collector.breakdowns": "survey.breakdowns",
+    "collector.breakdowns": "survey.ratios",
     "collector.choosing": "survey.choosing",
     "collector.client": "device.client",
     "collector.conversation": "device.conversation",

@@ -73,7 +73,7 @@ def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: b
     if len(set(map(_place, files))) < len(files):
         raise ValueError("A file is given twice: its users would count twice. Name each file once.")
     results = asked.estimate(list(files), enhance=method, level=level)
-    names = dict(zip(_pairs(asked), (name for one in asked.questions for name in one.quantities), strict=True))
+    names = dict(zip(_pairs(asked), (name for one in asked.told for name in one.quantities), strict=True))
     rows = results.table().to_dict("records")
     if as_json:
         told = {
@@ -119,7 +119,7 @@ def _distributions(results: Any) -> dict[str, Any]:
 
 
 def _pairs(asked: Any) -> list[tuple[str, str]]:
-    return [(one.name, quantity) for one in asked.questions for quantity in one.estimated]
+    return [(one.name, quantity) for one in asked.told for quantity in one.estimated]
 
 
 def _place(file: str) -> Path:

@@ -82,7 +82,7 @@ class Campaign:
     attributes = _of_survey("questions")
     epsilon = _of_survey("epsilon")
     delta = _of_survey("delta")
-    breakdown = _of_survey("breakdown")
+    joint = _of_survey("joint")
     sections = _of_survey("sections")
     mechanism = _of_survey("randomizer")
     quantities = _of_survey("quantities")
@@ -149,7 +149,7 @@ class Campaign:
             "mechanism": asked["mechanism"],
             "report": asked["report"],
             "public_group": None if group is None else {"name": group.name, "values": list(group.values)},
-            "breakdown": asked["breakdown"],
+            "joint": asked["joint"],
             "tokens": self.tokens,
         }
 

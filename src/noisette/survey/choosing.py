@@ -17,6 +17,7 @@ from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import Plan, combine, compare, plan
 from noisette.prediction.planning import Candidate
 from noisette.survey.items import Direct, Item
+from noisette.survey.joints import covarying
 from noisette.survey.questions import Graded, Question
 from noisette.survey.sections import Section, Together, domain_of, flat, grouped
 from noisette.survey.sums import BINS, edges_of
@@ -48,26 +49,23 @@ def choose(
     budget: Allowance,
     asked: str | Mapping[str, str],
     report: int | None,
-    breakdown: Sequence[str],
 ) -> Together:
     """Return the sections of a survey with their mechanisms.
 
     Where there are several, a person answers all of them, each with the share of the budget that its answers are of
     all, or one that is drawn for her with the whole budget: whichever has the least predicted error, each question's
     taken relative to what one could say without asking. ``asked`` is "auto", one name for all questions that it fits,
-    or a name for each question; ``breakdown`` names choices that others are broken down by, which must be reported
-    together with them.
+    or a name for each question.
     """
-    names = {one.name for item in items for one in item.questions}
-    if isinstance(asked, Mapping) and set(asked) != names:
-        told = ", ".join(one.name for item in items for one in item.questions)
-        raise ValueError(f"Expected a mechanism for each of {told}, got {sorted(asked)}.")
+    names = dict.fromkeys(name for item in items for name in item.asked)
+    if isinstance(asked, Mapping) and set(asked) != set(names):
+        raise ValueError(f"Expected a mechanism for each of {', '.join(names)}, got {sorted(asked)}.")
     groups, whole_weight = grouped(items), sum(item.weight for item in items)
     weights = tuple(sum(item.weight for item in own) for own in groups)
 
     def built(drawn: bool) -> Together:
         shares = (budget if drawn else budget.share(weight, whole_weight) for weight in weights)
-        made = [_section(own, share, asked, report, breakdown) for own, share in zip(groups, shares, strict=True)]
+        made = [_section(own, share, asked, report) for own, share in zip(groups, shares, strict=True)]
         return Together(tuple(made), weights if drawn else ())
 
     if len(groups) == 1:
@@ -80,15 +78,13 @@ def _risk(made: Together, users: int) -> float:
     asked = [one for own in made.sections for one in own.questions]
     ends = np.cumsum([len(one.quantities) for one in asked])[:-1]
     each = np.split(made.predict(users) ** 2, ends)
-    return float(np.mean([errors.mean() / one.signal**2 for errors, one in zip(each, asked, strict=True)]))
+    return float(np.mean([np.mean(errors / one.signals**2) for errors, one in zip(each, asked, strict=True)]))
 
 
-def _section(
-    own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
-) -> Section:
+def _section(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None) -> Section:
     """Return a section with its mechanism."""
     if own[0].plain:
-        made = Section(own, _plain(own, budget, asked, report, [name for name in by if name in {i.name for i in own}]))
+        made = Section(own, _plain(own, budget, asked, report))
     else:
         made = Section(own, own[0].choose(budget, _wanted(own[0], asked), report))
     for place, one in enumerate(own):
@@ -107,16 +103,14 @@ def _wanted(item: Item, asked: str | Mapping[str, str]) -> str:
     """Return the mechanism that is asked for one item: that of all its questions."""
     if isinstance(asked, str):
         return asked
-    names = {asked[one.name] for one in item.questions}
+    names = {asked[name] for name in item.asked}
     if len(names) > 1:
-        told = ", ".join(one.name for one in item.questions)
+        told = ", ".join(item.asked)
         raise ValueError(f"Expected one mechanism for {told}, which are asked together, got {sorted(names)}.")
     return names.pop()
 
 
-def _plain(
-    own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None, by: Sequence[str]
-) -> Any:
+def _plain(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, str], report: int | None) -> Any:
     """Choose for numbers and choices.
 
     The plan is made with every range scaled to one unit, so that no question counts for more because its numbers are
@@ -124,8 +118,6 @@ def _plain(
     but its intervals would not cover the truth.
     """
     domain = domain_of(own)
-    if by:
-        asked, report = _reported_together(own, asked, report, by, budget)
     if isinstance(asked, Mapping):
         inner = tuple(_wanted(one, asked) for one in own)
         if len(own) > 1:
@@ -147,31 +139,6 @@ def _plain(
             )
         spec = made.best_unbiased.spec
     return from_spec(spec | {"domain": domain.spec()})
-
-
-def _reported_together(
-    own: tuple[Item, ...], asked: str | Mapping[str, str], report: int | None, by: Sequence[str], budget: Allowance
-) -> tuple[dict[str, str], int]:
-    """Return a mechanism for each question, randomised response for those that others are broken down by.
-
-    A breakdown needs both answers of one user, so every question is answered, unless at least two are asked for.
-    """
-    report = len(own) if report is None else report
-    if report < 2:
-        raise ValueError(f"Expected report={report} >= 2: a breakdown needs two answers of one user.")
-    chosen = {}
-    for one in own:
-        wanted = asked if isinstance(asked, str) else asked[one.name]
-        if one.name in by:
-            telling = [fit.name for fit in fits(one.domain) if fit and fit.able.tells_category]
-            if wanted not in ("auto", *telling):
-                named = " or ".join(map(repr, telling))
-                raise ValueError(f"Expected mechanism {named} for {one.name!r}, by which others are broken down.")
-            wanted = telling[0] if wanted == "auto" else wanted
-        elif wanted == "auto":
-            wanted = _fitting(one, budget.share(1, report))[0]
-        chosen[one.name] = wanted
-    return chosen, report
 
 
 def unit_plan(question: Question, epsilon: float, delta: float, users: int) -> Plan:
@@ -221,6 +188,19 @@ def blur(mechanism: Any) -> float:
     information = ((chances[seen] @ waves / _PLACES) ** 2 / even[seen, None]).sum(axis=0)
     with np.errstate(divide="ignore"):
         return float((1 / information).sum())
+
+
+def one_of(domain: Attributes, budget: Allowance, asked: str) -> Any:
+    """Choose for a record of which each person reports one attribute, at the whole budget."""
+    if asked != "auto":
+        raise ValueError(f"Expected mechanism='auto' for what is asked in several ways, got {asked!r}.")
+    names = [[one.mechanism for one in _unbiased(part, budget) if _sums_of_counts(part, one)] for part in domain.parts]
+    return combine(domain, users=budget.users, report=1, mechanisms=names, **budget.spent).mechanism
+
+
+def _sums_of_counts(part: Any, candidate: Candidate) -> bool:
+    """Tell whether it is known how the frequencies that a mechanism tells vary together, where it tells any."""
+    return isinstance(part, Interval) or covarying(candidate.build())
 
 
 def whole(question: Question, budget: Allowance, asked: str, report: int | None) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text
+from noisette.domains import BoolArray
 
 if TYPE_CHECKING:
     from noisette.survey.questions import Question
@@ -30,22 +31,51 @@ class Columns:
     source: str = ""
     before: int = 0
     share: float = 1.0  # of the source that is read with these rows
+    kept: IntArray | None = None  # places of these rows among others, where they are some of them
 
     def place(self, row: int, name: str) -> str:
         """Say where a value stands."""
-        return f"{self.source}row {self.before + row + 1:,}, column {name!r}"
+        own = row if self.kept is None else int(self.kept[row])
+        return f"{self.source}row {self.before + own + 1:,}, column {name!r}"
 
-    def numbers(self, name: str) -> FloatArray:
-        """Return a column of numbers, refusing what is missing, no number or not finite."""
-        found = as_numbers(self._arrow(name), partial(self.place, name=name))
+    def numbers(self, name: str, *, missing: bool = False) -> FloatArray:
+        """Return a column of numbers, refusing what is none or not finite; where one may be ``missing`` it is NaN."""
+        column = self._arrow(name)
+        if missing and (blank := self._missing(column)).any():
+            found = np.full(self.rows, np.nan)
+            known = np.flatnonzero(~blank)
+            found[known] = as_numbers(column.take(known), lambda row: self.place(int(known[row]), name))
+            self._check_finite(np.where(blank, 0.0, found), name)
+            return found
+        found = as_numbers(column, partial(self.place, name=name))
         self._check_finite(found, name)
         return found
 
-    def codes(self, name: str, labels: Sequence[str]) -> IntArray:
-        """Return a column of labels as their places in a list."""
+    @staticmethod
+    def _missing(column: Any) -> BoolArray:
+        """Tell which answers are missing: no value, and in a text column an empty one too."""
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        blank = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            blank = blank | np.asarray(compute.equal(column, "").fill_null(True).to_numpy(zero_copy_only=False))
+        return blank
+
+    def codes(self, name: str, labels: Sequence[str], *, missing: bool = False) -> IntArray:
+        """Return a column of labels as their places in a list; where one may be ``missing`` its place is after all."""
         import pyarrow as pa
 
         column = self._arrow(name)
+        if missing and (blank := self._missing(column)).any():
+            codes = np.full(self.rows, len(labels), dtype=np.int64)
+            known = np.flatnonzero(~blank)
+            if known.size:
+                kept = column.take(known)
+                kept = kept.dictionary_decode() if pa.types.is_dictionary(kept.type) else kept
+                own = Columns({name: kept}, known.size, self.source, self.before, kept=known)
+                codes[known] = own.codes(name, labels)
+            return codes
         if pa.types.is_dictionary(column.type) and not column.null_count:
             own = Columns({name: column.dictionary}, len(column.dictionary))
             places = own._places(name, labels)  # labels that nobody chose may be unknown

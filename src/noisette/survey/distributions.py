@@ -15,7 +15,7 @@ from noisette.core import Estimate
 from noisette.enhancement import enhance, expectation_maximization
 from noisette.enhancement.channel import chances_at
 from noisette.mechanisms.graded.estimation import maximum_likelihood
-from noisette.survey.questions import Question
+from noisette.survey.items import Told
 from noisette.survey.sums import BINS, Binned, Sums
 from noisette.survey.survey import Survey
 
@@ -26,6 +26,7 @@ _TWO_KINDS = (
     "Reports of this mechanism are of two kinds: they tell the mean and no more. "
     'Ask for want="distribution", or take piecewise, say.'
 )
+_MEAN_ALONE = "It is asked together with other answers, or is optional: its reports tell the mean and no more."
 _NO_REPORTS = "Nothing has been reported yet."
 _NO_INTERVAL = "The reports about {name} give no interval of a quantile that holds: they are counted by level."
 _POINTS = 5  # of a bin of values
@@ -36,7 +37,7 @@ _TRIALS = 60  # times that a confidence band is doubled until some distribution 
 class Shape:
     """A distribution in bins: how many reports there are of each kind, and the shares of the bins that they tell."""
 
-    question: Question
+    question: Told
     edges: FloatArray
     counts: IntArray
     shares_from: Callable[[IntArray], FloatArray]
@@ -109,7 +110,7 @@ class _Bounds:
         return low
 
 
-def shape_of(sums: Sums, question: Question) -> Shape | str:
+def shape_of(sums: Sums, question: Told) -> Shape | str:
     """Return the distribution of a number, or why the reports tell none."""
     if sums.users == 0:
         return _NO_REPORTS
@@ -117,7 +118,9 @@ def shape_of(sums: Sums, question: Question) -> Shape | str:
         return _graded(sums, question)
     if question.kind != "number":
         return "Only the mean of each entry is estimated."
-    number = next(one for one in sums.layout.numbers if one.question is question)
+    number = next((one for one in sums.layout.numbers if one.question.name == question.name), None)
+    if number is None:
+        return _MEAN_ALONE
     if number.edges is None:
         return _TWO_KINDS
     counts = sums.histogram(number)
@@ -131,7 +134,7 @@ def shape_of(sums: Sums, question: Question) -> Shape | str:
     return Shape(question, channel.inputs, counts, shares, number)
 
 
-def _graded(sums: Sums, question: Question) -> Shape:
+def _graded(sums: Sums, question: Told) -> Shape:
     """Return the most likely distribution over the levels, drawn as flat as it may be within each."""
     place = next(place for place, own in enumerate(sums.layout.survey.sections) if own.questions == (question,))
     aggregate = sums.aggregates[place]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,11 +18,64 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
-from noisette.domains import Categorical, Interval
+from noisette.domains import Categorical, Interval, L2Ball
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
     from noisette.survey.questions import Question
+
+
+@dataclass(frozen=True)
+class Told(ABC):
+    """Something that is told about people in the end: a question that they were asked, or what follows from several.
+
+    ``tells`` says what is estimated, a "mean" or "shares".
+    """
+
+    name: str
+    kind: ClassVar[str]
+    tells: ClassVar[str] = "mean"
+
+    @cached_property
+    @abstractmethod
+    def domain(self) -> Any:
+        """Where answers lie, or what is told."""
+
+    @property
+    def wants_distribution(self) -> bool:
+        """Whether more than a mean or shares is wanted: quantiles, a histogram."""
+        return False
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """What is estimated, within the question."""
+        places = np.ndindex(*self.domain.shape)
+        return tuple(f"mean[{','.join(map(str, place))}]" if place else "mean" for place in places)
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What is estimated, with the name of the question."""
+        places = np.ndindex(*self.domain.shape)
+        return tuple(f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places)
+
+    @property
+    def signal(self) -> float:
+        """How far a quantity can be from what one would say without asking, as root mean square."""
+        return float(np.max(np.subtract(self.domain.high, self.domain.low))) / 2
+
+    @property
+    def signals(self) -> FloatArray:
+        """The signal of each quantity."""
+        return np.full(len(self.quantities), self.signal)
+
+    @property
+    def spans(self) -> FloatArray:
+        """How far each quantity can go."""
+        domain = self.domain
+        wide = 2 * domain.radius if isinstance(domain, L2Ball) else None
+        span = 1.0 if self.tells == "shares" else wide or float(np.max(np.subtract(domain.high, domain.low)))
+        return np.full(len(self.quantities), span)
+
 
 Answers = Mapping[str, npt.NDArray[Any]]  # of each question by its name, coded, with people along the first axis
 
@@ -29,13 +83,13 @@ Answers = Mapping[str, npt.NDArray[Any]]  # of each question by its name, coded,
 class Item(ABC):
     """One thing that is asked through a mechanism.
 
-    ``questions`` are those whose quantities are read from it. Items that are ``plain``, a number or a category, are
+    ``questions`` are what is read from it. Items that are ``plain``, a number or a category, are
     sampled and planned together in one record; each other one is a section by itself. What reports add up to is, for
     each of the mechanism's quantities, count, total and sum of squares, unless ``counted`` is False: then the item has
     ``size`` sums of its own, made by ``tally``.
     """
 
-    questions: tuple[Question, ...]
+    questions: tuple[Told, ...]
     counted: ClassVar[bool] = True
 
     @property
@@ -71,9 +125,14 @@ class Item(ABC):
         return self.questions[-1].name
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """Names of the questions whose answers it holds."""
+        return (self.questions[0].name,)
+
+    @property
     def weight(self) -> int:
         """How many answers of a person it holds: it gets the share of the people, or of the budget, that they are."""
-        return 1
+        return len(self.asked)
 
     @property
     def wants_distribution(self) -> bool:
@@ -91,9 +150,7 @@ class Item(ABC):
 
     def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
         """Return the mechanism of an item that is not plain: the one that was asked for, or the best one."""
-        from noisette.survey.choosing import whole
-
-        return whole(self.questions[0], budget, asked, report)
+        raise NotImplementedError
 
     def size(self, mechanism: Any) -> int:
         """Return how many sums the item has."""
@@ -138,6 +195,12 @@ class Direct(Item):
     def unit(self) -> Any:
         """The unit of the question."""
         return self.question.unit
+
+    def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
+        """Return the mechanism that the domain has."""
+        from noisette.survey.choosing import whole
+
+        return whole(self.question, budget, asked, report)
 
     @property
     def wants_distribution(self) -> bool:

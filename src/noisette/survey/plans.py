@@ -62,10 +62,12 @@ class SurveyPlan:
             count = max(1, round(size))
             if count not in found:
                 found[count] = dict(zip(survey.quantities, survey.predict(count).tolist(), strict=True))
-            for question in survey.questions:
-                for quantity, name in zip(question.estimated, question.quantities, strict=True):
+            for question in survey.told:
+                for quantity, name, signal in zip(
+                    question.estimated, question.quantities, question.signals.tolist(), strict=True
+                ):
                     error = found[count][name] if size >= 1 else math.inf
-                    rows.append(Predicted(question.name, quantity, group, error, verdict(error**2, question.signal)))
+                    rows.append(Predicted(question.name, quantity, group, error, verdict(error**2, signal)))
         return cls(survey, users, tuple(rows))
 
     @property

@@ -9,9 +9,9 @@ its domain; where it has to be coded first, it has an item of its own, see `nois
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from noisette import _validate
 from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain
-from noisette.survey.items import Direct, Item
+from noisette.survey.items import Direct, Item, Told
+from noisette.survey.joints import OptionalChoice, OptionalNumber, Rate, rate_name
 
 if TYPE_CHECKING:
     from noisette.survey.columns import Columns
@@ -32,27 +33,25 @@ _CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or 
 
 
 @dataclass(frozen=True)
-class Question(ABC):
+class Question(Told):
     """One thing that is asked of a person.
 
-    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``tells`` says
-    what is estimated, a "mean" or "shares"; ``forms`` are the sets of fields that describe such a question in a file.
+    ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``forms`` are
+    the sets of fields that describe such a question in a file, but for ``optional``. Where the answer is optional,
+    whether there is one is private too.
     """
 
-    name: str
-    kind: ClassVar[str]
     plain: ClassVar[bool] = False
-    tells: ClassVar[str] = "mean"
     forms: ClassVar[tuple[frozenset[str], ...]]
 
     def __post_init__(self) -> None:
         text(self.name, "name of a question")
         _ = self.domain  # is checked here
 
-    @cached_property
-    @abstractmethod
-    def domain(self) -> Domain:
-        """Which answers there are."""
+    @property
+    def optional(self) -> bool:
+        """Whether a person may give no answer."""
+        return False
 
     @classmethod
     @abstractmethod
@@ -69,32 +68,10 @@ class Question(ABC):
         return Direct(self)
 
     @property
-    def wants_distribution(self) -> bool:
-        """Whether more than a mean or shares is wanted: quantiles, a histogram."""
-        return False
-
-    @property
-    def estimated(self) -> tuple[str, ...]:
-        """What is estimated, within the question."""
-        places = np.ndindex(*self.domain.shape)
-        return tuple(f"mean[{','.join(map(str, place))}]" if place else "mean" for place in places)
-
-    @property
-    def quantities(self) -> tuple[str, ...]:
-        """What is estimated, with the name of the question."""
-        places = np.ndindex(*self.domain.shape)
-        return tuple(f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places)
-
-    @property
-    def signal(self) -> float:
-        """How far a quantity can be from what one would say without asking, as root mean square."""
-        domain: Any = self.domain
-        return float(np.max(np.subtract(domain.high, domain.low))) / 2
-
-    @property
     def unit(self) -> Domain:
         """The domain with its range scaled to one, in which plain questions are weighed against each other."""
-        return self.domain
+        own: Domain = self.domain
+        return own
 
     def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return one person's answer as the mechanism takes it."""
@@ -113,8 +90,11 @@ class Question(ABC):
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return the answers of many people as the mechanism takes them."""
         domain: Any = self.domain
-        found = columns.arrays(self.name, domain.shape) if domain.shape else columns.numbers(self.name)
-        inside = np.asarray(domain.contains(found))
+        if domain.shape:
+            found = columns.arrays(self.name, domain.shape)
+        else:
+            found = columns.numbers(self.name, missing=self.optional)
+        inside = np.asarray(domain.contains(found)) | (np.isnan(found) if self.optional else False)
         if inside.all():
             return found
         if clip:
@@ -130,6 +110,8 @@ class _OneNumber(Question):
     def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return one person's number."""
         domain: Any = self.domain
+        if self.optional and value is None:
+            return np.asarray(math.nan)
         number = _validate.number(value, self.name)
         if math.isnan(number):
             raise ValueError(f"Expected a number for {self.name}, got nan. Leave the question unanswered instead.")
@@ -151,6 +133,8 @@ class Number(_OneNumber):
     low: float
     high: float
     want: str = "mean"
+    _: KW_ONLY
+    optional: bool = False
     kind: ClassVar[str] = "number"
     plain: ClassVar[bool] = True
     forms: ClassVar[tuple[frozenset[str], ...]] = (
@@ -162,6 +146,9 @@ class Number(_OneNumber):
         super().__post_init__()
         if self.want not in WANTS:
             raise ValueError(f"Expected want={self.want!r} of {self.name!r} to be one of {', '.join(WANTS)}.")
+        _flag(self.optional, self.name)
+        if self.optional and self.want != "mean":
+            raise ValueError(f"Expected want='mean' of {self.name!r}, which is optional, got {self.want!r}.")
         for name in ("low", "high"):
             object.__setattr__(self, name, getattr(self.domain, name))
 
@@ -180,15 +167,21 @@ class Number(_OneNumber):
         """Whether quantiles and a histogram are wanted."""
         return self.want == "distribution"
 
+    @property
+    def item(self) -> Item:
+        """The number, or the end of the range that it is rounded to, or none."""
+        return OptionalNumber((self, Rate(rate_name(self.name))), self) if self.optional else Direct(self)
+
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Number:
         """Return the question that these fields describe."""
-        return cls(entry["name"], *_span(entry), want=entry.get("want", "mean"))
+        told = {name: entry[name] for name in ("want", "optional") if name in entry}
+        return cls(entry["name"], *_span(entry), **told)
 
     def written(self) -> dict[str, Any]:
         """Return the fields that describe the question in a file."""
         wanted = {"want": self.want} if self.want != "mean" else {}
-        return {"name": self.name, "range": [self.low, self.high]} | wanted
+        return {"name": self.name, "range": [self.low, self.high]} | wanted | _written_flag(self.optional)
 
 
 @dataclass(frozen=True)
@@ -200,6 +193,8 @@ class Choice(Question):
     """
 
     labels: Sequence[str]
+    _: KW_ONLY
+    optional: bool = False
     kind: ClassVar[str] = "category"
     plain: ClassVar[bool] = True
     tells: ClassVar[str] = "shares"
@@ -208,6 +203,7 @@ class Choice(Question):
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", texts(self.labels, f"categories of {self.name!r}"))
         super().__post_init__()
+        _flag(self.optional, self.name)
 
     @cached_property
     def domain(self) -> Categorical:
@@ -217,11 +213,16 @@ class Choice(Question):
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Choice:
         """Return the question that these fields describe."""
-        return cls(entry["name"], entry["categories"])
+        return cls(entry["name"], entry["categories"], optional=entry.get("optional", False))
 
     def written(self) -> dict[str, Any]:
         """Return the fields that describe the question in a file."""
-        return {"name": self.name, "categories": list(self.labels)}
+        return {"name": self.name, "categories": list(self.labels)} | _written_flag(self.optional)
+
+    @property
+    def item(self) -> Item:
+        """The label, or none."""
+        return OptionalChoice((self, Rate(rate_name(self.name))), self) if self.optional else Direct(self)
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -240,13 +241,15 @@ class Choice(Question):
 
     def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return the code of one person's label."""
+        if self.optional and value is None:
+            return np.asarray(len(self.labels))
         if not isinstance(value, str) or value not in self.labels:
             raise ValueError(f"Expected {self.name}={value!r} to be one of {', '.join(self.labels)}.")
         return np.asarray(self.labels.index(value))
 
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return the codes of a column of labels."""
-        return columns.codes(self.name, self.labels)
+        return columns.codes(self.name, self.labels, missing=self.optional)
 
 
 @dataclass(frozen=True)
@@ -405,7 +408,9 @@ def read_question(entry: Any) -> Question:
     'graded'
     """
     fields = frozenset(entry) if isinstance(entry, Mapping) else frozenset()
-    kind = next((kind for kind in KINDS if fields in kind.forms), None)
+    kind = next((kind for kind in KINDS if fields in kind.forms or fields - {"optional"} in kind.forms), None)
+    if kind is not None and "optional" in fields and not kind.plain:
+        raise ValueError(f"Expected no 'optional' in {entry!r}: numbers and choices may be optional, and no others.")
     if kind is None:
         raise ValueError(
             "Expected a question with a name and a range or categories, or a vector with a range or a length, "
@@ -432,6 +437,15 @@ def texts(values: Any, what: str) -> tuple[str, ...]:
             'put them in quotes, as in ["yes", "no"].'
         )
     return tuple(text(value, f"each of {what}") for value in values)
+
+
+def _flag(value: Any, name: str) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"Expected optional={value!r} of {name!r} to be true or false.")
+
+
+def _written_flag(optional: bool) -> dict[str, Any]:
+    return {"optional": True} if optional else {}
 
 
 def _span(entry: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,9 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Estimate
 from noisette.enhancement import METHODS
-from noisette.survey.breakdowns import broken_down
 from noisette.survey.distributions import Shape, quantiles, shape_of
-from noisette.survey.questions import Question
+from noisette.survey.items import Told
+from noisette.survey.joints import Within, joint_name, rate_name
 from noisette.survey.reports import SurveyReports, check_same
 from noisette.survey.sums import Sums
 from noisette.survey.survey import Survey
@@ -112,7 +111,7 @@ class Results(Mapping[str, "Answer"]):
     @cached_property
     def _answers(self) -> dict[str, Answer]:
         found = self.sums.told(self.method)
-        return {one.name: Answer(one, found[one.name], self) for one in self.survey.questions}
+        return {one.name: Answer(one, found[one.name], self) for one in self.survey.told}
 
     def __getitem__(self, name: str) -> Answer:
         if name not in self._answers:
@@ -131,9 +130,9 @@ class Results(Mapping[str, "Answer"]):
     # --- groups
 
     def by(self, name: str) -> GroupedResults:
-        """Return the results within each value of a public group, or of a choice that numbers are broken down by."""
-        if name in self.survey.breakdown:
-            return GroupedResults(name, {}, self._broken_down(name))
+        """Return the results within each value of a public group, or of a choice that is asked jointly with numbers."""
+        if private := within(self.survey, name):
+            return GroupedResults(name, {}, tuple(self._within(private)))
         found = {}
         for label, cells in self.survey.members(name).items():
             own = {cell: sums for cell, sums in self.aggregate.cells.items() if cell in set(cells.tolist())}
@@ -141,14 +140,46 @@ class Results(Mapping[str, "Answer"]):
             found[label] = Results(aggregate, self.method, self.level, f"{name}={label}")
         return GroupedResults(name, found, ())
 
-    def _broken_down(self, name: str) -> tuple[tuple[Any, ...], ...]:
-        rows = []
-        for one in broken_down(self.survey.layout, self.sums, name, self.level):
-            for found in one["dimensions"]:
-                told = (found[key] for key in ("value", "std_error", "low", "high"))
-                numbers = [math.nan if number is None else number for number in told]
-                rows.append((found["name"], "mean", f"{name}={one['value']}", *numbers, found["reports"]))
-        return tuple(rows)
+    def _within(self, private: list[Within]) -> Iterator[tuple[Any, ...]]:
+        """Yield rows about the numbers within each label of a private choice."""
+        for item in private:
+            found = self[item.name].estimate
+            low, high = found.interval(self.level)
+            rows = zip(item.choice.labels, found.value, found.std_error, low, high, found.count, strict=True)
+            for label, *numbers, count in rows:
+                yield item.number.name, "mean", f"{item.choice.name}={label}", *map(float, numbers), int(count)
+
+    def joint(self, first: str, second: str) -> Answer:
+        """Return what two questions say together, where the survey asked for it."""
+        for pair in self.survey.joint:
+            if {*pair} == {first, second}:
+                return self[joint_name(pair)]
+        asked = ", ".join(joint_name(pair) for pair in self.survey.joint) or "none"
+        raise KeyError(
+            f"The survey did not ask {first!r} and {second!r} together; it asked {asked}. "
+            f"Give joint=[({first!r}, {second!r})] to Survey before collecting."
+        )
+
+    def crosstab(self, first: str, second: str, what: str = "share") -> pd.DataFrame:
+        """Return the share of each pair of labels of two choices: rows are the first one's labels.
+
+        ``what`` may be "std_error", "low" or "high" instead.
+        """
+        import pandas as pd
+
+        answer = self.joint(first, second)
+        if answer.question.tells != "shares":
+            raise ValueError(
+                f"{first!r} and {second!r} are not both choices: results.joint has what they say together."
+            )
+        if what not in ("share", "std_error", "low", "high"):
+            raise ValueError(f"Expected what={what!r} to be share, std_error, low or high.")
+        low, high = answer.estimate.interval(self.level)
+        told = {"share": answer.estimate.value, "std_error": answer.estimate.std_error, "low": low, "high": high}[what]
+        rows, columns = next(pair for pair in self.survey.joint if {*pair} == {first, second})
+        one, two = (pd.Index(self.survey.question(name).estimated, name=name) for name in (rows, columns))
+        table = pd.DataFrame(told.reshape(len(one), len(two)), index=one, columns=two)
+        return table if rows == first else table.T
 
     def compare(self, name: str, *, level: float | None = None) -> pd.DataFrame:
         """Return the difference of every quantity between every two values of a public group, with a test.
@@ -160,7 +191,7 @@ class Results(Mapping[str, "Answer"]):
         """
         import pandas as pd
 
-        if name in self.survey.breakdown:
+        if within(self.survey, name):
             raise ValueError(
                 f"People of different {name!r} are compared only by chance: their group is private, so the estimates "
                 "within it go together. Make it a public group to compare."
@@ -170,7 +201,7 @@ class Results(Mapping[str, "Answer"]):
         pairs = [(a, b) for a in range(len(each)) for b in range(a + 1, len(each))]
         if not pairs:
             raise ValueError(f"Expected at least two values of {name!r} to compare.")
-        names = [(one.name, quantity) for one in self.survey.questions for quantity in one.estimated]
+        names = [(one.name, quantity) for one in self.survey.told for quantity in one.estimated]
         if len(pairs) * len(names) > _MOST_COMPARED:
             raise ValueError(f"Expected at most {_MOST_COMPARED:,} differences. Compare fewer groups or quantities.")
         values, errors = (
@@ -218,15 +249,13 @@ class Results(Mapping[str, "Answer"]):
                 yield answer.question.name, row[0], self.group, *map(float, row[1:]), count
 
     def table(self, *, level: float | None = None) -> pd.DataFrame:
-        """Return a tidy table: everybody first, then each value of each public group, then private breakdowns."""
+        """Return a tidy table: everybody first, then each value of each public group."""
         level = self.level if level is None else level
         rows = list(self._rows(level))
         if self.group == ALL:
             for name in self.survey.groups:
                 for one in self.by(name).values():
                     rows += one._rows(level)
-            for name in self.survey.breakdown:
-                rows += replace(self, level=level)._broken_down(name)
         return _frame(rows)
 
     def plot(self) -> Any:
@@ -278,7 +307,7 @@ class GroupedResults(Mapping[str, Results]):
 class Answer:
     """What the reports say about one question."""
 
-    question: Question
+    question: Told
     estimate: Estimate
     results: Results
 
@@ -306,7 +335,15 @@ class Answer:
         if self.question.tells == "shares":
             raise AttributeError(f"A choice such as {self.question.name!r} has no mean. Take its shares.")
         shape = self.question.domain.shape
+        if not shape and values.size > 1:
+            raise AttributeError(f"{self.question.name!r} has several quantities: table() has them.")
         return values.reshape(shape) if shape else float(values[0])
+
+    @property
+    def response_rate(self) -> float:
+        """The share of people who answered an optional question; the mean and the shares are among them."""
+        name = rate_name(self.question.name)
+        return float(self.results[name].estimate.value[0]) if name in self.results else 1.0
 
     @property
     def shares(self) -> pd.Series:
@@ -384,6 +421,11 @@ class Answer:
         from noisette.survey.charts import page
 
         return page(self.question.name, self.table(), "")
+
+
+def within(survey: Survey, name: str) -> list[Within]:
+    """Return how numbers are asked together with a choice, which is private."""
+    return [item for item in survey.items if isinstance(item, Within) and item.choice.name == name]
 
 
 def holm(chances: FloatArray) -> FloatArray:

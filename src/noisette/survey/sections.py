@@ -21,8 +21,7 @@ from noisette.domains import Attributes, Box, TensorDomain
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.sampled import Reports, Sampled
-from noisette.survey.items import Answers, Item
-from noisette.survey.questions import Question
+from noisette.survey.items import Answers, Item, Told
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ class Section:
         return flat(first).spec() if isinstance(first, TensorDomain) else None
 
     @property
-    def questions(self) -> tuple[Question, ...]:
+    def questions(self) -> tuple[Told, ...]:
         """What is read from the section's reports."""
         return tuple(one for item in self.items for one in item.questions)
 
@@ -204,7 +203,7 @@ class Together:
         found = []
         for own, weight in zip(self.sections, self.draw, strict=True):
             share = weight / sum(self.draw)
-            signal = np.repeat([one.signal for one in own.questions], [len(one.quantities) for one in own.questions])
+            signal = np.concatenate([one.signals for one in own.questions])
             scatter = signal**2 * (1 / share - 1) / users
             found.append(np.sqrt(own.predict(max(1, round(users * share))) ** 2 + scatter))
         return np.concatenate(found)

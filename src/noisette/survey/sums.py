@@ -1,8 +1,7 @@
 """What reports add up to: one vector of integers, the same bits in whatever order and by whomever it was summed.
 
 For each section what its items count, most often count, total and sum of squares of every quantity; for each number
-whose distribution can be found, how many reports fell into each bin; for each breakdown the same sums of the number
-among the reports of each category.
+whose distribution can be found, how many reports fell into each bin.
 """
 
 from __future__ import annotations
@@ -58,20 +57,16 @@ class Layout:
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
         self.numbers = tuple(self._numbers())
-        self.pairs = tuple(
-            (category, number) for category in survey.breakdown for number in self.numbers if number.column is not None
-        )
         self._end = 0
         self.sections = [self._take((section.size,)) for section in survey.sections]
         self.histograms = [self._take((number.bins,)) for number in self.numbers]
-        self.crossed = [self._take((self.categories(category), 3)) for category, _ in self.pairs]
         self.size = self._end
 
     @cached_property
     def name(self) -> str:
         """A name that changes with what the sums mean: if a later program counts in other bins, it sums anew."""
         edges = [number.edges.tobytes() for number in self.numbers if number.edges is not None]
-        text = f"{self.sections} {self.histograms} {self.crossed}".encode()
+        text = f"{self.sections} {self.histograms}".encode()
         return hashlib.sha256(text + b"".join(edges)).hexdigest()[:16]
 
     def _take(self, shape: tuple[int, ...]) -> tuple[slice, tuple[int, ...]]:
@@ -86,16 +81,6 @@ class Layout:
                     alone = len(section.items) == 1
                     yield Binned(item.question, place, None if alone else column, inner, edges_of(inner))
 
-    def categories(self, name: str) -> int:
-        """Return how many values a category has."""
-        domain: Any = self.survey.question(name).domain
-        return int(domain.size)
-
-    def column(self, name: str) -> int:
-        """Return the place of a question in its record."""
-        asked = self.survey.sections[0].items
-        return next(place for place, one in enumerate(asked) if one.name == name)
-
     def tally(self, rows: Rows) -> Sums:
         """Sum rows, refusing those that the mechanisms cannot have sent."""
         self.survey.check_drawn(rows)
@@ -106,34 +91,18 @@ class Layout:
                 vector[own] = section.tally(sent)
         for number, (own, _) in zip(self.numbers, self.histograms, strict=True):
             if number.edges is not None:
-                values = self._values(rows, number.place, number.column)[1]
+                values = self._values(rows, number.place, number.column)
                 vector[own] = np.bincount(places_of(number.edges, values.ravel()), minlength=number.bins)
-        for (category, number), (own, shape) in zip(self.pairs, self.crossed, strict=True):
-            vector[own] = self._cross(rows, self.column(category), number, shape).ravel()
         return Sums(self, len(rows), vector)
 
-    def _values(self, rows: Rows, place: int, column: int | None) -> tuple[IntArray, npt.NDArray[Any]]:
-        """Return who reported about a question, and the reports about it."""
+    def _values(self, rows: Rows, place: int, column: int | None) -> npt.NDArray[Any]:
+        """Return the reports about a number."""
         values = self.survey.part(rows, place)
         if column is None:
-            return np.arange(len(values)), values
+            return values
         record: SampledAttributes = self.survey.sections[place].mechanism
-        found = np.flatnonzero(values[..., 0].reshape(-1) == column)
-        sent = values.reshape(-1, values.shape[-1])[found, 1:]
-        return found // values.shape[1], record.unpack(record.inner_mechanisms[column], sent)
-
-    def _cross(self, rows: Rows, column: int, number: Binned, shape: tuple[int, ...]) -> IntArray:
-        """Sum the reports about a number by what the same user reported as category, codes of randomised response."""
-        sums = np.zeros(shape, dtype=np.int64)
-        users, codes = self._values(rows, number.place, column)
-        others, values = self._values(rows, number.place, number.column)
-        both, first, second = np.intersect1d(users, others, assume_unique=True, return_indices=True)
-        if both.size:
-            codes, values = codes[first].astype(np.int64), values[second]
-            for code in np.unique(codes).tolist():
-                tally = number.mechanism.tally(values[codes == code])
-                sums[code] = tally.count[0], tally.total[0], tally.squares[0]
-        return sums
+        sent = values.reshape(-1, values.shape[-1])[values[..., 0].reshape(-1) == column, 1:]
+        return record.unpack(record.inner_mechanisms[column], sent)
 
     def by_cell(self, rows: Rows, cells: npt.NDArray[Any] | None) -> dict[int, Sums]:
         """Sum the rows of each combination of public groups; all are of cell 0 where there are no groups."""
@@ -192,10 +161,6 @@ class Sums:
     def histogram(self, number: Binned) -> IntArray:
         """Return how many reports about a number fell into each of its bins."""
         return self._read(self.layout.histograms[self.layout.numbers.index(number)])
-
-    def crossed(self, category: str, number: Binned) -> IntArray:
-        """Return count, total and squares of a number among the reports of each category."""
-        return self._read(self.layout.crossed[self.layout.pairs.index((category, number))])
 
     def stored(self) -> dict[str, Any]:
         """Return the columns of the table of sums."""

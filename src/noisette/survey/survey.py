@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.guarantees import Guarantee
-from noisette.survey.items import Item
+from noisette.survey.items import Item, Told
 from noisette.survey.questions import Question, read_question, text, texts
 from noisette.survey.sections import Section, Together, read_sections
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from noisette.survey.sums import Layout
 
 MOST_CELLS = 1000  # of public groups, all combinations of their values
-FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "breakdown", "mechanism", "report", "users"})
+FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "joint", "breakdown", "mechanism", "report", "users"})
 OLD_NAMES = {"attributes": "questions", "public_group": "groups"}  # in files, which both are read
 LIFE = frozenset({"id", "title", "period", "answers", "tokens"})  # what a campaign adds
 _NUMBERS = {int, float}  # of a report in JSON: true and false are none
@@ -44,10 +45,12 @@ Rows = npt.NDArray[Any]  # structured: one row a user, one field a section
 class Survey:
     """Questions, and the budget that one person's answers to all of them spend.
 
-    ``groups`` are public: people state theirs openly, and everything is estimated within each. ``breakdown`` names
-    choices of the survey, which stay private, within which the means of the numbers are estimated. ``mechanism`` is
-    "auto", one name for all questions that it fits, or a name for each question; ``report`` how many numbers and
-    choices each person reports, chosen by default. ``users`` is how many are hoped for.
+    ``groups`` are public: people state theirs openly, and everything is estimated within each. ``joint`` names pairs
+    of questions that are asked together, as one: two choices for their crosstab, a choice and a number for the means
+    within the choice, which stays private, two numbers for their correlation. ``mechanism`` is "auto", one name for all
+    questions that it fits, or a name for each question; ``report`` how many numbers and choices each person reports,
+    chosen by default. ``users`` is how many are hoped for. ``breakdown`` is an old word for joint pairs of a choice and
+    every number.
 
     >>> from noisette.survey.questions import Choice, Number
     >>> survey = Survey([Number("age", 18, 99), Choice("diet", ["none", "vegan"])], epsilon=4.0)
@@ -62,34 +65,34 @@ class Survey:
     epsilon: float
     delta: float = 0.0
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    breakdown: Sequence[str] = ()
+    joint: Sequence[Sequence[str]] = ()
     mechanism: str | Mapping[str, str] = "auto"
     report: int | None = None
     users: int | None = None
+    breakdown: InitVar[Sequence[str]] = ()
     answering: Together = None  # type: ignore[assignment]  # __post_init__ chooses the mechanisms
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, breakdown: Sequence[str]) -> None:
         questions = _questions(self.questions)
-        plain = sum(one.plain for one in questions)
         checked: dict[str, Any] = {
             "questions": questions,
             "epsilon": _validate.epsilon(self.epsilon),
             "delta": _validate.delta(self.delta),
             "groups": _groups(self.groups, {one.name for one in questions}),
-            "breakdown": _breakdown(self.breakdown, questions),
+            "joint": _joint([*_pairs(self.joint), *_breakdown(breakdown, questions)], questions),
             "mechanism": _asked(self.mechanism),
-            "report": None
-            if self.report is None
-            else _validate.integer(self.report, "report", low=1, high=plain or None),
             "users": None if self.users is None else _validate.integer(self.users, "users", low=1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        plain = sum(one.plain for one in self.items)
+        if self.report is not None:
+            object.__setattr__(self, "report", _validate.integer(self.report, "report", low=1, high=plain or None))
         if self.answering is None:
             from noisette.survey.choosing import Allowance, choose  # a device chooses nothing
 
             budget = Allowance(self.epsilon, self.delta, self.users or _USUAL_USERS)
-            made = choose(self.items, budget, checked["mechanism"], checked["report"], checked["breakdown"])
+            made = choose(self.items, budget, checked["mechanism"], self.report)
             object.__setattr__(self, "answering", made)
 
     # --- what is asked, in a file and for another process
@@ -121,7 +124,7 @@ class Survey:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "groups": {name: list(values) for name, values in self.groups.items()},
-            "breakdown": list(self.breakdown),
+            "joint": [list(pair) for pair in self.joint],
             "mechanism": self.mechanism if isinstance(self.mechanism, str) else dict(self.mechanism),
             "report": self.report,
             "users": self.users,
@@ -137,7 +140,14 @@ class Survey:
         if not isinstance(fields, Mapping):
             raise TypeError(f"Expected the description of a survey, got {fields!r:.60}.")
         terms = _terms({name: value for name, value in fields.items() if name != "spec"})
-        return cls(**terms, answering=read_sections(items_of(terms["questions"]), fields.get("spec", {})))
+        return cls(**terms, answering=read_sections(cls._items_of(terms), fields.get("spec", {})))
+
+    @staticmethod
+    def _items_of(terms: Mapping[str, Any]) -> tuple[Item, ...]:
+        """Return what is asked by terms that may still be wrong."""
+        asked = _questions(terms["questions"])
+        pairs = [*_pairs(terms.get("joint", ())), *_breakdown(terms.get("breakdown", ()), asked)]
+        return items_of(asked, _joint(pairs, asked))
 
     def __eq__(self, other: object) -> bool:
         return self.spec() == other.spec() if isinstance(other, Survey) else NotImplemented
@@ -149,7 +159,13 @@ class Survey:
     @cached_property
     def items(self) -> tuple[Item, ...]:
         """What is really asked: the questions, coded where they need it."""
-        return items_of(self.questions)
+        return items_of(self.questions, self.joint)
+
+    @cached_property
+    def told(self) -> tuple[Told, ...]:
+        """What results tell: the questions, then what follows from them, such as crosstabs and response rates."""
+        asked = {one.name for one in self.questions}
+        return (*self.questions, *(one for item in self.items for one in item.questions if one.name not in asked))
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -182,6 +198,8 @@ class Survey:
         for one in self.questions:
             if one.name == name:
                 return one
+        if name in [one.name for one in self.told]:
+            raise KeyError(f"{name!r} is not asked by itself: it follows from the answers to other questions.")
         raise KeyError(f"No question {name!r}; the questions are {', '.join(one.name for one in self.questions)}.")
 
     @cached_property
@@ -243,6 +261,8 @@ class Survey:
     def encode(self, values: Mapping[str, Any], *, clip: bool = False) -> dict[str, npt.NDArray[Any]]:
         """Return one person's answers as mechanisms take them: labels as codes, numbers clipped where asked."""
         names = [one.name for one in self.questions]
+        if isinstance(values, Mapping):
+            values = {one.name: None for one in self.questions if one.optional} | dict(values)
         if not isinstance(values, Mapping) or set(values) != set(names):
             got = sorted(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
             raise ValueError(f"Expected a value for each of {', '.join(names)}, got {got}.")
@@ -460,9 +480,19 @@ def _terms(fields: Any) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name in FIELDS}
 
 
-def items_of(questions: Sequence[Question]) -> tuple[Item, ...]:
-    """Return what is really asked."""
-    return tuple(one.item for one in questions)
+def items_of(questions: Sequence[Question], joint: Sequence[Sequence[str]]) -> tuple[Item, ...]:
+    """Return what is really asked: pairs of questions as one, and the others by themselves.
+
+    A question of several pairs is told by the first of them.
+    """
+    from noisette.survey.joints import joint_item
+
+    known = {one.name: one for one in questions}
+    left, found = set(known), []
+    for first, second in joint:
+        found.append(joint_item(known[first], known[second], left))
+        left -= {first, second}
+    return (*(one.item for one in questions if one.name in left), *found)
 
 
 def _questions(asked: Any) -> tuple[Question, ...]:
@@ -515,15 +545,43 @@ def _groups(groups: Any, taken: set[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _breakdown(names: Any, questions: tuple[Question, ...]) -> tuple[str, ...]:
-    """Return the choices by which numbers are broken down."""
+def _pairs(joint: Any) -> list[Any]:
+    """Return pairs of questions, as they were written."""
+    if not isinstance(joint, list | tuple):
+        raise TypeError(f"Expected joint={joint!r} to be a list of pairs of questions, as [['diet', 'age']].")
+    return list(joint)
+
+
+def _joint(pairs: list[Any], questions: tuple[Question, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of questions that are asked together."""
+    names = [one.name for one in questions]
+    found: list[tuple[str, str]] = []
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(one in names for one in pair):
+            raise ValueError(f"Expected {pair!r} of joint to be the names of two questions, of {', '.join(names)}.")
+        if pair[0] == pair[1] or {*pair} in [{*one} for one in found]:
+            raise ValueError(f"Expected each pair of joint to be two questions, and once, got {list(pair)}.")
+        found.append((pair[0], pair[1]))
+    return tuple(found)
+
+
+def _breakdown(names: Any, questions: tuple[Question, ...]) -> list[tuple[str, str]]:
+    """Return the pairs that the old word stands for: each of these choices with every number."""
+    if isinstance(names, list | tuple) and not names:
+        return []
     known = [one.name for one in questions if one.kind == "category"]
-    listed = isinstance(names, list | tuple)
-    if not listed or not all(name in known for name in names) or len(set(names)) < len(names):
+    numbers = [one.name for one in questions if one.kind == "number" and not one.wants_distribution]
+    if not isinstance(names, list | tuple) or not all(name in known for name in names) or len(set(names)) < len(names):
         raise ValueError(f"Expected breakdown={names!r} to be a list of categorical questions, of {known}.")
-    if names and not any(one.kind == "number" for one in questions):
+    if not numbers:
         raise ValueError(f"Expected a number to break down by {', '.join(names)}.")
-    return tuple(names)
+    pairs = [(choice, number) for choice in names for number in numbers]
+    warnings.warn(
+        f"breakdown={list(names)} is now joint={[list(pair) for pair in pairs]}; the old word goes in a later release.",
+        DeprecationWarning,
+        stacklevel=4,
+    )
+    return pairs
 
 
 def _array(section: Section, reports: Sequence[Any]) -> npt.NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ from scipy.special import chdtrc
 
 from noisette._validate import FloatArray
 from noisette.core import Estimate
-from noisette.survey.breakdowns import broken_down
 from noisette.survey.campaigns import Campaign
 from noisette.survey.distributions import Shapes
+from noisette.survey.results import within
 from noisette.survey.sums import Layout, Sums
 
 _FIELDS = ("name", "value", "std_error", "low", "high", "reports", "predicted_std_error")
@@ -90,9 +90,27 @@ def _groups(
             sums = here.get(code, layout.nothing())
             values.append({"value": label, "users": sums.users, "dimensions": dimensions(campaign, sums, query)[0]})
         found.append({"name": public.name, "private": False, "values": values})
-    for category in campaign.breakdown:
-        found.append({"name": category, "private": True, "values": broken_down(layout, whole, category, query.level)})
-    return found
+    return found + list(_within(campaign, whole, query))
+
+
+def _within(campaign: Campaign, whole: Sums, query: Query) -> Iterator[dict[str, Any]]:
+    """Yield the means of numbers within each label of a private choice that they are asked together with."""
+    told = whole.told()
+    for choice in (one for one in campaign.attributes if within(campaign.survey, one.name)):
+        shares = told[choice.name].value if whole.users else [None] * len(choice.labels)
+        rows: list[dict[str, Any]] = [
+            {"value": label, "share": share, "dimensions": []}
+            for label, share in zip(choice.labels, shares, strict=True)
+        ]
+        for item in within(campaign.survey, choice.name):
+            found = told[item.name]
+            ends = found.interval(query.level)
+            each = zip(rows, found.value, found.std_error, *ends, _each(found), strict=True)
+            for row, *numbers, count in each:
+                known = [float(one) if np.isfinite(one) else None for one in numbers] if count else [None] * 4
+                named = dict(zip(("value", "std_error", "low", "high"), known, strict=True))
+                row["dimensions"].append({"name": item.number.name} | named | {"reports": count})
+        yield {"name": choice.name, "private": True, "values": rows}
 
 
 def drift(campaign: Campaign, layout: Layout, sums: dict[str, dict[int, Sums]]) -> dict[str, Any]:

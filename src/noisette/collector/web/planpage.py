@@ -8,12 +8,10 @@ import math
 from html import escape
 from typing import Any
 
-import numpy as np
 from scipy.special import ndtri
 
 from noisette._look import style
 from noisette._terminal import describe, number
-from noisette.domains import L2Ball
 from noisette.survey.campaigns import Campaign
 from noisette.survey.choosing import unit_plan
 
@@ -79,14 +77,7 @@ def named(campaign: Campaign) -> str:
 
 def _ranges(campaign: Campaign) -> list[float]:
     """Return how far each quantity can go."""
-    spans: list[float] = []
-    for section in campaign.sections:
-        for one in section.questions:
-            domain: Any = one.domain
-            wide = 2 * domain.radius if isinstance(domain, L2Ball) else None
-            span = 1.0 if one.kind == "category" else wide or float(np.max(np.subtract(domain.high, domain.low)))
-            spans += [span] * len(one.quantities)
-    return spans
+    return [span for section in campaign.sections for one in section.questions for span in one.spans.tolist()]
 
 
 def _errors(campaign: Campaign) -> str:

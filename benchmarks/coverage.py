@@ -1,0 +1,176 @@
+"""How often intervals hold the truth: for each kind of question, collections of new people drawn and estimated anew.
+
+    python benchmarks/coverage.py [--runs 2000] [--only KIND ...] [--write]
+
+Each collection draws people from a known population, privatises their answers through the survey's own mechanism, sums
+and estimates. A row says for one quantity how many of the 95 % intervals held the population's value, how the errors
+that were seen compare with the mean standard error (their ratio), and with the one that the plan predicted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import noisette as nz
+
+RESULTS = Path(__file__).with_suffix(".json")
+LEVEL = 0.95
+Draw = Callable[[np.random.Generator, int], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A survey, how its people are drawn (answers coded), and the true value of some of its quantities."""
+
+    survey: nz.Survey
+    people: int
+    draw: Draw
+    truth: dict[str, float]
+
+
+def _crosstab() -> Study:
+    shares = np.asarray([[0.3, 0.1, 0.1], [0.05, 0.25, 0.2]])
+    one, two = nz.Choice("a", ["p", "q"]), nz.Choice("b", ["x", "y", "z"])
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        cells = rng.choice(6, people, p=shares.ravel())
+        return {"a": cells // 3, "b": cells % 3}
+
+    survey = nz.Survey([one, two], epsilon=1.0, joint=[("a", "b")])
+    cells = {f"a × b: {a}, {b}": shares[i, j] for i, a in enumerate("pq") for j, b in enumerate("xyz")}
+    return Study(survey, 5000, draw, cells | {"a=p": 0.5, "b=x": 0.35, "b=z": 0.3})
+
+
+def _within(rare: bool = False) -> Study:
+    shares = np.asarray([0.6, 0.38, 0.02] if rare else [0.5, 0.3, 0.2])
+    means = np.asarray([20.0, 40.0, 80.0])
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        codes = rng.choice(3, people, p=shares)
+        return {"by": codes, "minutes": means[codes] + rng.uniform(-15, 15, people)}
+
+    asked = [nz.Choice("by", ["car", "bike", "bus"]), nz.Number("minutes", 0, 100)]
+    survey = nz.Survey(asked, epsilon=2.0, joint=[("by", "minutes")])
+    truth = {f"by × minutes: mean where by={label}": mean for label, mean in zip(asked[0].labels, means, strict=True)}
+    return Study(survey, 5000, draw, truth | {"minutes": float(shares @ means), "by=bus": float(shares[2])})
+
+
+def _correlation() -> Study:
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        first, second = rng.beta(0.6, 0.6, people), rng.beta(0.6, 0.6, people)
+        same = rng.random(people) < 0.5
+        return {"x": first, "y": np.where(same, first, second)}
+
+    asked = [nz.Number("x", 0, 1), nz.Number("y", 0, 1)]
+    survey = nz.Survey(asked, epsilon=2.0, joint=[("x", "y")])
+    spread = 0.25 / 2.2
+    truth = {"x × y: correlation": 0.5, "x × y: covariance": spread / 2, "x": 0.5}
+    return Study(survey, 10_000, draw, truth)
+
+
+def _optional_number(rate: float = 0.8) -> Study:
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        values = np.clip(rng.normal(0.65, 0.15, people), 0.3, 1.0)
+        return {"x": np.where(rng.random(people) < rate, values, np.nan)}
+
+    survey = nz.Survey([nz.Number("x", 0, 1, optional=True)], epsilon=1.0)
+    # the mean of the normal law cut to [0.3, 1]
+    low, high = (0.3 - 0.65) / 0.15, (1.0 - 0.65) / 0.15
+
+    def density(t: float) -> float:
+        return math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
+
+    def below(t: float) -> float:
+        return (1 + math.erf(t / math.sqrt(2))) / 2
+
+    mean = 0.3 * below(low) + 1.0 * (1 - below(high)) + 0.65 * (below(high) - below(low))
+    mean += 0.15 * (density(low) - density(high))
+    return Study(survey, 5000, draw, {"x": mean, "x answered": rate})
+
+
+def _optional_choice() -> Study:
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        return {"c": rng.choice(4, people, p=[0.4, 0.2, 0.1, 0.3])}
+
+    survey = nz.Survey([nz.Choice("c", ["a", "b", "d"], optional=True)], epsilon=1.0)
+    return Study(survey, 5000, draw, {"c=a": 4 / 7, "c=b": 2 / 7, "c=d": 1 / 7, "c answered": 0.7})
+
+
+STUDIES: dict[str, Callable[[], Study]] = {
+    "crosstab": _crosstab,
+    "mean within a choice": _within,
+    "mean within a rare choice": lambda: _within(rare=True),
+    "correlation": _correlation,
+    "optional number": _optional_number,
+    "optional number, 5 % answer": lambda: _optional_number(rate=0.05),
+    "optional choice": _optional_choice,
+}
+
+
+def run(study: Study, runs: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Return a row for each quantity."""
+    rng = np.random.default_rng(seed)
+    survey = study.survey
+    names = list(study.truth)
+    truth = np.asarray(list(study.truth.values()))
+    places = [survey.quantities.index(name) for name in names]
+    values, errors, held = (np.empty((runs, len(names))) for _ in range(3))
+    for place in range(runs):
+        sums = survey.layout.tally(survey.privatize_coded(study.draw(rng, study.people), rng=rng))
+        found = list(sums.told().values())
+        low, high = (np.concatenate(ends)[places] for ends in zip(*(one.interval(LEVEL) for one in found), strict=True))
+        values[place] = np.concatenate([one.value for one in found])[places]
+        errors[place] = np.concatenate([one.std_error for one in found])[places]
+        held[place] = (low <= truth) & (truth <= high)
+    predicted = survey.predict(study.people)[places]
+    with np.errstate(invalid="ignore"):
+        seen = np.sqrt(np.nanmean((values - truth) ** 2, axis=0))
+        stated = np.sqrt(np.mean(errors**2, axis=0))
+    rows = []
+    for column, name in enumerate(names):
+        rows.append(
+            {
+                "quantity": name,
+                "coverage": round(float(held[:, column].mean()), 4),
+                "seen_over_stated": _ratio(seen[column], stated[column]),
+                "seen_over_planned": _ratio(seen[column], predicted[column]),
+            }
+        )
+    return rows
+
+
+def _ratio(first: float, second: float) -> float | None:
+    return round(float(first / second), 3) if math.isfinite(second) and second > 0 else None
+
+
+def main() -> None:
+    """Run the studies and print them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--only", nargs="*", default=list(STUDIES))
+    parser.add_argument("--write", action="store_true", help="keep the figures in coverage.json")
+    asked = parser.parse_args()
+    told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in asked.only:
+        start = time.perf_counter()
+        study = STUDIES[name]()
+        rows = run(study, asked.runs)
+        told[name] = {"runs": asked.runs, "people": study.people, "epsilon": study.survey.epsilon, "rows": rows}
+        print(f"{name}: {study.people:,} people, epsilon {study.survey.epsilon:g}, {time.perf_counter() - start:.0f} s")
+        for row in rows:
+            print(f"  {row['quantity']:40} {row['coverage']:.4f} {row['seen_over_stated']} {row['seen_over_planned']}")
+        if asked.write:
+            RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,451 @@
+"""Answers that are coded into one cell before a mechanism takes it: two questions together, and optional ones.
+
+Several private facts of a person are randomised once, as the cell of all of them, at the whole budget: splitting the
+budget among them costs 2 to 45 times the variance. A number is a cell after it was rounded to one end of its range, to
+the upper one with the chance that makes the average right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette._validate import FloatArray, IntArray
+from noisette.core import Aggregate, Estimate
+from noisette.domains import Attributes, Categorical, Interval
+from noisette.mechanisms.categorical._base import CountingMechanism
+from noisette.survey.items import Answers, Item, Told
+from noisette.survey.ratios import CellShares
+
+if TYPE_CHECKING:
+    from noisette.survey.choosing import Allowance
+    from noisette.survey.questions import Choice, Number, Question
+
+MOST_CELLS = 4096  # of two choices together
+_ANSWER = 0.8  # the share of people who answer an optional question, where its error is predicted
+_PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
+_CLEAR = 3.0  # standard errors, below which a variance is not told from zero
+
+
+@dataclass(frozen=True)
+class Joint(Told):
+    """What two questions say together: it is read from the reports, and nobody is asked for it by itself."""
+
+    pair: tuple[str, str]
+    told: tuple[str, ...]
+    low: float = 0.0
+    high: float = 1.0
+    sizes: tuple[float, ...] = (1.0,)  # of what is to be told from nothing: of all, or of each quantity
+    shares: bool = False
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """Joint answers."""
+        return "joint"
+
+    @property
+    def tells(self) -> str:  # type: ignore[override]
+        """Shares of all pairs of labels, or means."""
+        return "shares" if self.shares else "mean"
+
+    @cached_property
+    def domain(self) -> Interval:
+        """Where the quantities lie."""
+        return Interval(self.low, self.high)
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """The cells, or what is told of them."""
+        return self.told
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The same with the names of both questions."""
+        return tuple(f"{self.name}: {one}" for one in self.told)
+
+    @property
+    def signals(self) -> FloatArray:
+        """How large each quantity has to be, to be told."""
+        return np.broadcast_to(np.asarray(self.sizes), (len(self.told),))
+
+    @property
+    def spans(self) -> FloatArray:
+        """How far each quantity can go: that of numbers is twice what is to be told."""
+        return np.ones(len(self.told)) if self.shares else 2 * self.signals
+
+
+@dataclass(frozen=True)
+class Rate(Told):
+    """The share of people who answered an optional question."""
+
+    kind: ClassVar[str] = "rate"
+
+    @cached_property
+    def domain(self) -> Interval:
+        """A share."""
+        return Interval(0, 1)
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """The rate."""
+        return ("response rate",)
+
+
+def rate_name(question: str) -> str:
+    """Return what the response rate of a question is called."""
+    return f"{question} answered"
+
+
+def joint_name(pair: Sequence[str]) -> str:
+    """Return what two questions together are called."""
+    return " × ".join(pair)
+
+
+@dataclass(frozen=True)
+class Coded(Item):
+    """Cells that one report supports or not; ``questions`` are read from their shares."""
+
+    questions: tuple[Told, ...]
+
+    @property
+    def shares(self) -> FloatArray:
+        """Shares of the cells for which errors are predicted."""
+        raise NotImplementedError
+
+    @cached_property
+    def domain(self) -> Any:
+        """The cells."""
+        return Categorical(self.shares.size)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """A number for each cell."""
+        return tuple(f"{self.name}#{place}" for place in range(self.shares.size))
+
+    def suits(self, mechanism: Any) -> bool:
+        """Tell whether it is known how the estimates of two cells vary together."""
+        return covarying(mechanism)
+
+    def predict(self, mechanism: Any, users: int) -> FloatArray:
+        """Return the errors that the expected sums of very many people have, scaled to so many."""
+        readout = mechanism.readout
+        total = np.rint(_PLANNED * (self.shares - readout.offset) / readout.scale).astype(np.int64)
+        sums = np.stack([np.full(total.size, _PLANNED), total, total])
+        errors = np.concatenate([one.std_error for one in self.read(mechanism, sums, None)])
+        return np.asarray(errors * math.sqrt(_PLANNED / users))
+
+
+def covarying(mechanism: Any) -> bool:
+    """Tell whether reports support categories, and it is known how the estimates of two of them vary together."""
+    return isinstance(mechanism, CountingMechanism) and mechanism.covariances is not None
+
+
+def signs(values: npt.NDArray[Any], domain: Interval, rng: np.random.Generator) -> IntArray:
+    """Round each number to an end of its range, 1 for the upper one, so that the average stays what it is."""
+    chance = (values - domain.low) / (domain.high - domain.low)
+    return np.asarray(rng.random(values.shape) < chance, dtype=np.int64)
+
+
+def _rows(*groups: npt.ArrayLike) -> FloatArray:
+    """Return rows of weights."""
+    return np.stack([np.asarray(one, dtype=np.float64) for one in groups])
+
+
+@dataclass(frozen=True)
+class Crosstab(Coded):
+    """Two choices: the cell of both labels."""
+
+    first: Choice
+    second: Choice
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return len(self.first.labels), len(self.second.labels)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Even shares."""
+        size = math.prod(self._sizes)
+        return np.full(size, 1 / size)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Both choices."""
+        return self.first.name, self.second.name
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the place of the pair."""
+        return np.asarray(answers[self.first.name] * self._sizes[1] + answers[self.second.name])
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return shares of the labels of each choice, as sums over the other, and of all pairs."""
+        cells, (rows, columns) = CellShares.of(mechanism, sums), self._sizes
+        weights = {
+            self.first.name: np.repeat(np.eye(rows), columns, axis=1),
+            self.second.name: np.tile(np.eye(columns), (1, rows)),
+        }
+        found = []
+        for one in self.questions:
+            if one.name in weights:
+                found.append(cells.linear(weights[one.name], one.quantities))
+            else:
+                count = np.full(cells.value.size, cells.users, dtype=np.int64)
+                found.append(Estimate(cells.value, np.sqrt(cells.variance), count, 0.0, 1.0, names=one.quantities))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Within(Coded):
+    """A choice and a number: the label, and the end of the range to which the number is rounded."""
+
+    choice: Choice
+    number: Number
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Even shares, and a mean in the middle of the range."""
+        size = 2 * len(self.choice.labels)
+        return np.full(size, 1 / size)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The choice and the number."""
+        return self.choice.name, self.number.name
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the place of label and end."""
+        rounded = signs(answers[self.number.name], self.number.domain, rng)
+        return np.asarray(2 * answers[self.choice.name].astype(np.int64) + rounded)
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return shares of the labels, the mean of the number, and its mean within each label."""
+        cells, size = CellShares.of(mechanism, sums), len(self.choice.labels)
+        low, high = self.number.domain.low, self.number.domain.high
+        within, ends = np.repeat(np.eye(size), 2, axis=1), np.tile([low, high], size)
+        found: list[Estimate] = []
+        for one in self.questions:
+            if one.name == self.choice.name:
+                found.append(cells.linear(within, one.quantities))
+            elif one.name == self.number.name:
+                found.append(cells.linear(ends[None], one.quantities, low, high))
+            else:
+                found.append(cells.ratio(within * ends, within, one.quantities, low, high))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class OptionalNumber(Coded):
+    """A number that may be left out: the end to which it is rounded, or none."""
+
+    number: Number
+
+    @property
+    def name(self) -> str:
+        """The name of the number."""
+        return self.number.name
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Most people answer, and the mean is in the middle of the range."""
+        return np.asarray([_ANSWER / 2, _ANSWER / 2, 1 - _ANSWER])
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the end, 2 where there is no answer."""
+        values = answers[self.number.name]
+        silent = np.isnan(values)
+        return np.where(silent, 2, signs(np.where(silent, self.number.low, values), self.number.domain, rng))
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return the mean among those who answered, and how many they are."""
+        cells, (low, high) = CellShares.of(mechanism, sums), (self.number.low, self.number.high)
+        mean, rate = self.questions
+        found = cells.ratio(_rows([low, high, 0]), _rows([1, 1, 0]), mean.quantities, low, high)
+        return found, answered(cells, rate)
+
+
+@dataclass(frozen=True)
+class OptionalChoice(Coded):
+    """A choice that may be left out: no answer is one more label."""
+
+    choice: Choice
+
+    @property
+    def name(self) -> str:
+        """The name of the choice."""
+        return self.choice.name
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Most people answer, and all labels are as frequent."""
+        size = len(self.choice.labels)
+        return np.asarray([_ANSWER / size] * size + [1 - _ANSWER])
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the code of the label, or the one after all labels."""
+        return answers[self.choice.name]
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return the shares among those who answered, and how many they are."""
+        cells, size = CellShares.of(mechanism, sums), len(self.choice.labels)
+        shares, rate = self.questions
+        own = np.eye(size, size + 1)
+        everybody = np.tile(np.arange(size + 1) < size, (size, 1)).astype(np.float64)
+        return cells.ratio(own, everybody, shares.quantities), answered(cells, rate)
+
+
+def answered(cells: CellShares, rate: Told) -> Estimate:
+    """Return the share of people who are not in the last cell, and so answered."""
+    silent = cells.linear(np.eye(cells.value.size)[-1:], rate.quantities)
+    return Estimate(1 - silent.value, silent.std_error, silent.count, 0.0, 1.0, names=rate.quantities)
+
+
+@dataclass(frozen=True)
+class Correlated(Item):
+    """Two numbers: some people report the cell of both rounded to ends of their ranges, others a square.
+
+    In units of half its range about the middle, a person's numbers are u and v. The cells tell the means of u, v and
+    u v; one third of the people each report the cell, u^2 and v^2.
+    """
+
+    questions: tuple[Told, ...]
+    first: Number
+    second: Number
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Both numbers."""
+        return self.first.name, self.second.name
+
+    @cached_property
+    def domain(self) -> Any:
+        """A cell and two squares, one of which is reported."""
+        return Attributes((4, Interval(0, 1), Interval(0, 1)), names=("cell", "first", "second"))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Six quantities."""
+        return tuple(f"{self.name}#{place}" for place in range(6))
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the cell and both squares."""
+        pair = [(answers[one.name], one.domain) for one in (self.first, self.second)]
+        above, right = (signs(values, domain, rng) for values, domain in pair)
+        squares = [((2 * x - domain.low - domain.high) / (domain.high - domain.low)) ** 2 for x, domain in pair]
+        return np.stack([2.0 * above + right, *(np.clip(one, 0, 1) for one in squares)], axis=-1)
+
+    def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
+        """Return the mechanisms of least error, of which a person answers through one."""
+        from noisette.survey.choosing import one_of
+
+        return one_of(self.domain, budget, asked)
+
+    def predict(self, mechanism: Any, users: int) -> FloatArray:
+        """Return the errors for numbers that are uncorrelated and evenly spread, from expected sums."""
+        from noisette.prediction import deviation
+
+        inner = mechanism.inner_mechanisms
+        readout = inner[0].readout
+        total = np.rint(_PLANNED * (0.25 - readout.offset) / readout.scale).astype(np.int64)
+        cells = CellShares.of(inner[0], np.stack([np.full(4, _PLANNED), np.full(4, total), np.full(4, total)]))
+        errors = [
+            float(np.max(deviation(one, users=_PLANNED, values=np.linspace(0, 1, 65) ** 2).std)) for one in inner[1:]
+        ]
+        found = self._told(cells, np.full(2, 1 / 3), np.square(errors), _PLANNED)
+        return np.asarray(np.concatenate([one.std_error for one in found]) * math.sqrt(3 * _PLANNED / users))
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return both means, the correlation and the covariance."""
+        count = int(sums[0, :1].sum() + sums[0, 4:].sum())
+        cells = CellShares.of(mechanism.inner_mechanisms[0], sums[:, :4])
+        squares = Aggregate(mechanism, count, *sums).estimate()
+        return self._told(cells, squares.value[4:], squares.std_error[4:] ** 2, count)
+
+    def _told(self, cells: CellShares, squares: FloatArray, errors: FloatArray, count: int) -> tuple[Estimate, ...]:
+        """Return the estimates from the cells, and the mean squares with their variances.
+
+        Formula: with c = E[uv] - E[u]E[v] and s_u = E[u^2] - E[u]^2, the correlation is c / sqrt(s_u s_v); errors by
+        the delta method. Where a variance s is not three standard errors above zero there is no correlation.
+        """
+        above, right = np.asarray([-1.0, -1, 1, 1]), np.asarray([-1.0, 1, -1, 1])
+        u, v, uv = cells.sums(_rows(above, right, above * right))
+        spread = squares - np.asarray([u, v]) ** 2
+        half = [(one.domain.high - one.domain.low) / 2 for one in (self.first, self.second)]
+        middle = [(one.domain.high + one.domain.low) / 2 for one in (self.first, self.second)]
+        covariance = uv - u * v
+        slope = above * right - v * above - u * right
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = math.sqrt(spread[0] * spread[1]) if np.all(spread > 0) else math.nan
+            correlation = covariance / scale
+            bend = slope / scale + correlation * (u * above / spread[0] + v * right / spread[1])
+            cell_part, covariance_error = cells.covariance(_rows(bend, slope), _rows(bend, slope))
+            variance = cell_part + np.sum((correlation / (2 * spread)) ** 2 * errors)
+            own = cells.covariance(_rows(above, right), _rows(above, right))
+            unclear = np.any(spread <= _CLEAR * np.sqrt(errors + 4 * np.asarray([u, v]) ** 2 * own))
+        if unclear or not math.isfinite(variance):
+            correlation, variance = math.nan, math.inf
+        size = half[0] * half[1]
+        found: list[Estimate] = []
+        for one in self.questions:
+            for place, number in enumerate((self.first, self.second)):
+                if one.name == number.name:
+                    weights = (middle[place] + half[place] * (above, right)[place])[None]
+                    found.append(cells.linear(weights, one.quantities, number.low, number.high))
+            if one.name not in (self.first.name, self.second.name):
+                value = np.asarray([correlation, covariance * size])
+                error = np.sqrt(np.maximum([variance, covariance_error * size**2], 0.0))
+                counts = np.asarray([count, cells.users])
+                found.append(BoundedEstimate(value, error, counts, [-1.0, -size], [1.0, size], names=one.quantities))  # type: ignore[arg-type]
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class BoundedEstimate(Estimate):
+    """Quantities whose intervals are cut to the range that they have, and are all of it where nothing is known."""
+
+    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
+        """Return the ends, within the range."""
+        low, high = super().interval(level, method=method)
+        unknown = ~np.isfinite(self.std_error) | ~np.isfinite(self.value)
+        bottom, top = np.asarray(self.low, dtype=np.float64), np.asarray(self.high, dtype=np.float64)
+        return (
+            np.where(unknown, bottom, np.clip(np.where(unknown, 0, low), bottom, top)),
+            np.where(unknown, top, np.clip(np.where(unknown, 0, high), bottom, top)),
+        )
+
+
+def joint_item(first: Question, second: Question, left: set[str]) -> Item:
+    """Return how two questions are asked together; those in ``left`` are told by nothing else so far."""
+    pair, kinds = (first, second), {first.kind, second.kind}
+    for one in pair:
+        if one.kind not in ("number", "category") or one.wants_distribution or one.optional:
+            raise ValueError(
+                f"Expected joint={[one.name for one in pair]} to be choices, and numbers with want='mean', that are "
+                f"not optional: {one.name!r} is not."
+            )
+    if first.kind != second.kind and first.kind == "number":
+        first, second = second, first
+    name = joint_name([one.name for one in pair])
+    names = (pair[0].name, pair[1].name)
+    mine = tuple(one for one in pair if one.name in left)
+    a: Any = first
+    b: Any = second
+    if kinds == {"category"}:
+        size = len(a.labels) * len(b.labels)
+        if size > MOST_CELLS:
+            raise ValueError(
+                f"Expected at most {MOST_CELLS:,} pairs of {a.name!r} and {b.name!r}, got {size:,}. Merge labels."
+            )
+        told = tuple(f"{one}, {two}" for one in a.labels for two in b.labels)
+        return Crosstab((*mine, Joint(name, names, told, sizes=(1 / size,), shares=True)), a, b)
+    if kinds == {"number"}:
+        scale = (a.high - a.low) * (b.high - b.low) / 4
+        told = ("correlation", "covariance")
+        return Correlated((*mine, Joint(name, names, told, -1.0, 1.0, (1.0, scale))), a, b)
+    told = tuple(f"mean where {a.name}={label}" for label in a.labels)
+    return Within((*mine, Joint(name, names, told, b.low, b.high, ((b.high - b.low) / 2,))), a, b)
