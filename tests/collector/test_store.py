@@ -239,7 +239,7 @@ def _old_database(url: str, campaign: Campaign, sent: list[dict[str, Any]]) -> N
         for statement in OLD:
             connection.exec_driver_sql(statement)
         wire = campaign.to_wire()
-        for unknown in ("public_group", "breakdown", "tokens"):
+        for unknown in ("public_group", "joint", "tokens"):
             del wire[unknown]
         connection.execute(sa.insert(tables.campaigns).values(id=campaign.id, definition=json.dumps(wire)))
         insert = sa.text("INSERT INTO reports VALUES (:number, :campaign, :key, :period, :token, :report)")

@@ -81,7 +81,7 @@ class Joint(Told):
 
 
 @dataclass(frozen=True)
-class Rate(Told):
+class ResponseRate(Told):
     """The share of people who answered an optional question."""
 
     kind: ClassVar[str] = "rate"

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain
 from noisette.survey.items import Direct, Item, Told
-from noisette.survey.joints import OptionalChoice, OptionalNumber, Rate, rate_name
+from noisette.survey.joints import OptionalChoice, OptionalNumber, ResponseRate, rate_name
 
 if TYPE_CHECKING:
     from noisette.survey.columns import Columns
@@ -170,7 +170,7 @@ class Number(_OneNumber):
     @property
     def item(self) -> Item:
         """The number, or the end of the range that it is rounded to, or none."""
-        return OptionalNumber((self, Rate(rate_name(self.name))), self) if self.optional else Direct(self)
+        return OptionalNumber((self, ResponseRate(rate_name(self.name))), self) if self.optional else Direct(self)
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Number:
@@ -222,7 +222,7 @@ class Choice(Question):
     @property
     def item(self) -> Item:
         """The label, or none."""
-        return OptionalChoice((self, Rate(rate_name(self.name))), self) if self.optional else Direct(self)
+        return OptionalChoice((self, ResponseRate(rate_name(self.name))), self) if self.optional else Direct(self)
 
     @property
     def estimated(self) -> tuple[str, ...]:
