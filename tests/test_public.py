@@ -28,6 +28,7 @@ CLASSES = {
     "olh": "LocalHashing",
     "subset-selection": "SubsetSelection",
     "hadamard": "HadamardResponse",
+    "pgr": "ProjectiveGeometryResponse",
     "histogram": "HistogramEncoding",
     "pem": "PrefixExtending",
     "sampled": "Sampled",

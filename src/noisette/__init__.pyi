@@ -33,6 +33,7 @@ from .mechanisms.categorical.hadamard import HadamardResponse as HadamardRespons
 from .mechanisms.categorical.hashing import LocalHashing as LocalHashing
 from .mechanisms.categorical.histogram import HistogramEncoding as HistogramEncoding
 from .mechanisms.categorical.prefixes import PrefixExtending as PrefixExtending
+from .mechanisms.categorical.projective import ProjectiveGeometryResponse as ProjectiveGeometryResponse
 from .mechanisms.categorical.subset import SubsetSelection as SubsetSelection
 from .mechanisms.categorical.unary import SymmetricUnaryEncoding as SymmetricUnaryEncoding
 from .mechanisms.categorical.unary import UnaryEncoding as UnaryEncoding

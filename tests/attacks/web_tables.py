@@ -41,6 +41,7 @@ KINDS = (
     "bits",
     "subset",
     "hadamard",
+    "cyclic",
     "record",
 )
 _EXACT, _LOG = Context(prec=200), Context(prec=40)
@@ -55,9 +56,10 @@ _OF_KIND = {
     "bits": ("oue", "sue"),
     "subset": ("subset-selection",),
     "hadamard": ("hadamard",),
+    "cyclic": ("pgr",),
 }
 _NUMBERS = ("duchi", "piecewise", "piecewise-optimal", "square-wave", "hybrid", "laplace")
-_CATEGORIES = ("grr", "oue", "sue", "subset-selection", "hadamard")
+_CATEGORIES = ("grr", "oue", "sue", "subset-selection", "hadamard", "pgr")
 
 Table = dict[str, Any]
 Masses = Iterator[list[Fraction]]  # for each report, or for one of each sort of them, its mass under every input
@@ -239,6 +241,18 @@ def _hadamard(table: Table, attribute: dict[str, Any]) -> Masses:
         yield [Fraction(mass) for mass in masses]
 
 
+def _cyclic(table: Table, attribute: dict[str, Any]) -> Masses:
+    order, prime, taps = table["order"], table["prime"], table["taps"]
+    sequence = [0] * (len(taps) - 1) + [1]
+    while len(sequence) < table["power"] * order:
+        sequence.append(sum(tap * old for tap, old in zip(taps, sequence[-len(taps) :], strict=True)) % prime)
+    runs = zip(*(sequence[run * order : (run + 1) * order] for run in range(table["power"])), strict=True)
+    weights = [table["other"] if any(run) else table["own"] for run in runs]
+    codes = (0, 1, len(attribute["categories"]) - 1)
+    for masses in {tuple(weights[(report + code) % order] for code in codes) for report in range(order)}:
+        yield [Fraction(mass) for mass in masses]
+
+
 _MASSES: dict[str, Callable[[Table, dict[str, Any]], Masses]] = {
     "two-point": _two_point,
     "window": _window,
@@ -248,6 +262,7 @@ _MASSES: dict[str, Callable[[Table, dict[str, Any]], Masses]] = {
     "bits": _bits,
     "subset": _subset,
     "hadamard": _hadamard,
+    "cyclic": _cyclic,
 }
 
 
@@ -280,6 +295,8 @@ def honest(kind: str, source: random.Random) -> dict[str, Any]:
     name = source.choice(_OF_KIND[kind])
     if kind == "mixture":
         epsilon = max(epsilon, 0.62)  # below, hybrid is Duchi's mechanism
+    if kind == "cyclic":
+        epsilon = min(epsilon, 4.0)  # beyond, there are too many reports to look at
     domain = _interval(source) if name in _NUMBERS else Categorical(source.choice([2, 3, 4, 5, 7, 20, 60]))
     table = nz.CATALOGUE[name](epsilon=epsilon, domain=domain).table()
     return shown(table, [_asked("x", domain)], epsilon)
@@ -287,6 +304,7 @@ def honest(kind: str, source: random.Random) -> dict[str, Any]:
 
 def _honest_record(epsilon: float, source: random.Random) -> dict[str, Any]:
     sizes = source.sample([2, 3, 4, 9], 2)
+    epsilon = min(epsilon, 4.0)  # beyond, there are too many reports of some to look at
     parts = source.choices([_interval(source), *map(Categorical, sizes)], k=source.randint(2, 5))
     inner = {part: source.choice(_NUMBERS if isinstance(part, Interval) else _CATEGORIES) for part in parts}
     names = tuple(f"a{place}" for place in range(len(parts)))

@@ -55,7 +55,7 @@ def mechanisms() -> Iterator[tuple[Any, list[Any]]]:
         for name in ("duchi", "piecewise", "piecewise-optimal", "hybrid", "laplace", "square-wave"):
             yield nz.CATALOGUE[name](epsilon=epsilon, domain=wide), [-1.0, 0.3, 1.0]
             yield nz.CATALOGUE[name](epsilon=epsilon, domain=year), [0.0, 35.25]
-        for name in ("grr", "sue", "oue", "olh", "subset-selection", "hadamard"):
+        for name in ("grr", "sue", "oue", "olh", "subset-selection", "hadamard", "pgr"):
             for size in (2, 20):
                 yield nz.CATALOGUE[name](epsilon=epsilon, domain=Categorical(size)), [0, size - 1]
     yield nz.CATALOGUE["laplace"](epsilon=1e-4, domain=wide), [-1.0, 0.3]

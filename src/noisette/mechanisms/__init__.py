@@ -13,6 +13,7 @@ from noisette.mechanisms.categorical.hadamard import HadamardResponse
 from noisette.mechanisms.categorical.hashing import LocalHashing
 from noisette.mechanisms.categorical.histogram import HistogramEncoding
 from noisette.mechanisms.categorical.prefixes import PrefixExtending
+from noisette.mechanisms.categorical.projective import ProjectiveGeometryResponse
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
 from noisette.mechanisms.geometric.angle_gaussian import AngleGaussian
@@ -58,6 +59,7 @@ CATALOGUE: dict[str, type[Any]] = {
         LocalHashing,
         SubsetSelection,
         HadamardResponse,
+        ProjectiveGeometryResponse,
         HistogramEncoding,
         PrefixExtending,
         Sampled,

@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 import noisette as nz
 
-NAMES = ("grr", "sue", "oue", "olh", "subset-selection", "hadamard", "histogram")
+NAMES = ("grr", "sue", "oue", "olh", "subset-selection", "hadamard", "pgr", "histogram")
 FALSE_ALARM = 1e-6
 
 

@@ -10,6 +10,7 @@ import { discreteLaplace, logRatio, product, roundUp, Words } from "./random.js"
 const UNIT = 2 ** 53; // weights of what one uniform number decides add up to this
 const FINE = 1n << 61n; // and those of bits to this
 const MOST = 2 ** 20; // categories, and numbers in a report: more would hold up the page
+const LONGEST = 2 ** 25; // sequence from which a difference set is read
 const PRIME = 2 ** 31 - 1; // of the maps of local hashing
 const LEAST_RATE = 2 ** -44, FURTHEST = 2 ** 51; // Laplace noise exceeds 2^52 steps once in 10^110 draws, or less often
 
@@ -170,11 +171,7 @@ const KINDS = {
       nats: odds(keep + other, other),
       width: 1,
       draw: (words, codes) => {
-        const units = words.units(codes.length);
-        for (let again = [0]; again.length;) { // a few are beyond the weights
-          again = units.flatMap((unit, at) => (unit >= total ? [at] : []));
-          for (const at of again) units[at] = words.unit();
-        }
+        const units = accepted(words, codes.length, total);
         return codes.map((code, at) => (units[at] / other >= size ? code : Math.floor(units[at] / other)));
       },
     };
@@ -253,7 +250,61 @@ const KINDS = {
       },
     };
   },
+  cyclic: (table, domain) => { // what is added to the category is drawn before it is looked at, from whatever set
+    const [order, prime, power, taps, own, other] =
+      fields(table, "kind", "order", "prime", "power", "taps", "own", "other").slice(1);
+    whole(order, "order", fitting(domain.size, domain), LONGEST / whole(power, "power", 1, 24));
+    const members = hyperplane(order, whole(prime, "prime", 2, MOST), power, list(taps, "taps"));
+    const more = whole(own, "own", 2, UNIT - 1) - whole(other, "other", 1, own - 1);
+    const sum = BigInt(more) * BigInt(members.length) + BigInt(other) * BigInt(order), total = Number(sum);
+    if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected the weights to add up to 2^53, or nearly.");
+    const first = more * members.length;
+    return {
+      nats: odds(own, other),
+      width: 1,
+      draw: (words, codes) => accepted(words, codes.length, total).map((unit, at) => {
+        const noise = unit < first ? members[Math.floor(unit / more)] : Math.floor((unit - first) / other);
+        return noise < codes[at] ? noise - codes[at] + order : noise - codes[at];
+      }),
+    };
+  },
 };
+
+/** Return uniform integers below `total`, which is at most 2^53: those beyond are drawn again. */
+function accepted(words, count, total) {
+  const units = words.units(count);
+  for (let again = [0]; again.length;) {
+    again = units.flatMap((unit, at) => (unit >= total ? [at] : []));
+    for (const at of again) units[at] = words.unit();
+  }
+  return units;
+}
+
+/** Return the m below `order` at which the sequence of a linear recurrence is 0 in each of its `power` runs. */
+function hyperplane(order, prime, power, taps) {
+  whole(taps.length, "number of taps", 2, 64);
+  for (const tap of taps) whole(tap, "tap", 0, prime - 1);
+  const degree = taps.length, field = prime ** power;
+  let points = 0;
+  for (let dim = 0; dim < degree / power; dim++) points = points * field + 1;
+  if (degree % power || points !== order) throw new Error(`Expected order=${order} to be that of a geometry.`);
+  const sequence = new Float64Array(degree + power * order);
+  const used = taps.flatMap((tap, at) => (tap ? [at] : []));
+  sequence[degree - 1] = 1;
+  for (let at = degree; at < sequence.length; at++) {
+    let sum = 0;
+    for (const back of used) sum += taps[back] * sequence[at - degree + back];
+    sequence[at] = sum % prime;
+  }
+  const found = [];
+  for (let at = 0; at < order; at++) {
+    let zeros = 0;
+    while (zeros < power && sequence[at + zeros * order] === 0) zeros++;
+    if (zeros === power) found.push(at);
+  }
+  if (found.length * field + 1 !== order) throw new Error("Expected the taps of a primitive polynomial.");
+  return found;
+}
 
 /** Return the law of a table for one attribute, or say why it is none. */
 function part(table, domain, kinds = Object.keys(KINDS)) {
