@@ -9,6 +9,8 @@ import pytest
 
 import noisette as nz
 from noisette.prediction import compare, deviation
+from noisette.prediction.extremes import _errors
+from noisette.prediction.responses import Response
 
 USERS = 40
 NUMBERS = sorted(name for name, cls in nz.CATALOGUE.items() if cls.kind == "mean")
@@ -83,3 +85,20 @@ def test_vectors(name: str) -> None:
         errors.append(deviation(mechanism, users=USERS, values=mechanism.domain.clip(rows)).mse.mean())
     assert min(errors) >= average.range[0] * (1 - 1e-6)
     assert max(errors) <= average.range[1] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_errors_of_two_values_are_those_of_sampling_theory(share: float, biased: bool) -> None:
+    """Reports about a sample of the users: their noise, and how far the sample's mean is from that of all."""
+    truth = np.linspace(-1, 1, 5)
+    bias, variance = biased * 0.1 * truth, 2 + truth**2
+    users, reports = 100.0, 100.0 * share
+    response = Response(truth, bias, variance, np.ones(5), share, 2.0)
+    first, second, weights, errors = _errors(response, users)
+    low, high = response.centred[first], response.centred[second]
+    for weight, error in zip(weights, errors, strict=True):
+        mean, square = (1 - weight) * low + weight * high, (1 - weight) * low**2 + weight * high**2
+        noise = (1 - weight) * variance[first] + weight * variance[second]
+        off = (1 - weight) * bias[first] + weight * bias[second]
+        assert error == pytest.approx(noise / reports + (1 - share) * (square - mean**2) / reports + off**2)
