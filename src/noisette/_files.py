@@ -1,10 +1,11 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and whether one has changed."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,27 @@ def whole_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[B
         os.replace(hidden, target)
     finally:
         hidden.unlink(missing_ok=True)
+
+
+class Watched:
+    """A file that may change while a service runs; it is looked at once a second at most."""
+
+    def __init__(self, path: str | os.PathLike[str], every: float = 1.0) -> None:
+        self.path, self._every, self._looked = Path(path), every, time.monotonic()
+        self._stamp = self._now()
+
+    def _now(self) -> tuple[int, ...]:
+        found = os.stat(self.path)
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def changed(self) -> bool:
+        """Tell whether the file is another one than when this last told so."""
+        if time.monotonic() - self._looked < self._every:
+            return False
+        self._looked = time.monotonic()
+        stamp = self._now()
+        changed, self._stamp = stamp != self._stamp, stamp
+        return changed
 
 
 def _check_target(path: str | os.PathLike[str]) -> Path:

@@ -88,11 +88,11 @@ def test_a_run_that_is_cut_short_goes_on(
     """The process dies when the collector has a batch and the state does not know it yet."""
     real, calls = gateway.Gateway._settle, []
 
-    def dies(self: gateway.Gateway, outcomes: Any) -> None:
+    def dies(self: gateway.Gateway, outcomes: Any, period: str) -> None:
         calls.append(len(outcomes))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        real(self, outcomes)
+        real(self, outcomes, period)
 
     with monkeypatch.context() as patch:
         patch.setattr(gateway.Gateway, "_settle", dies)

@@ -124,5 +124,5 @@ def test_sealed_for_the_shuffler(
         until(lambda: both.store.periods(campaign) == {"once": 5})
         others = ["--codes", written("others.json", _codes(100)), "--state", str(tmp_path / "other")]
         away = report(both.collector, *others, "--shuffler", both.collector, "--secrets", secrets)
-        assert json.loads(away.stdout)["refused"] == 5  # the collector is no shuffler
+        assert json.loads(away.stdout)["waiting"] == 5  # the collector is no shuffler
         assert both.store.periods(campaign) == {"once": 5}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,10 +13,23 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, Both, auth, behind_a_shuffler, entry, until
+from sqlalchemy.exc import OperationalError
+from tests.collector.helpers import (
+    COMMUTE,
+    KEYS,
+    PERSON,
+    SECRET,
+    Both,
+    auth,
+    behind_a_shuffler,
+    entry,
+    reconcile,
+    until,
+)
 
 from noisette.accounting import shuffled as amplified
 from noisette.collector.intake.shuffled import Shuffled
+from noisette.collector.storage.mixed import MixedBatch, MixedBatches
 from noisette.device import AsyncShuffledClient, Client, ShuffledClient
 from noisette.device.blind import new_code
 from noisette.device.sealed import label, pad
@@ -104,8 +118,9 @@ def test_a_shuffler_that_does_not_know_a_device(both: Both, tmp_path: Path) -> N
     stranger = options(both, "device-0", tmp_path) | {"credentials": ("stranger", new_secret()), "attempts": 1}
     with ShuffledClient(both.collector, **stranger) as client:
         client.answer("commute", PERSON)
-        assert client.send() == Sent(0, 1, 0)
-        assert "an enrolled client" in client.refusals()[0][2]
+        assert client.send() == Sent(0, 0, 1)  # it may be enrolled yet
+        assert "an enrolled client" in client.delayed()[0][2]
+        assert client.refusals() == []
     away = options(both, "device-1", tmp_path) | {"shuffler": "http://127.0.0.1:9", "attempts": 1}
     with ShuffledClient(both.collector, **away) as client:
         client.answer("commute", PERSON)
@@ -126,20 +141,30 @@ def test_a_report_is_there_from_an_attempt_whose_answer_was_lost(both: Both, tmp
 
 
 def test_the_amplified_guarantee_is_stated(both: Both, campaign: Campaign) -> None:
+    """For the minimum less the declared number who collude: a tenth, and at least one."""
     found = httpx.get(f"{both.collector}/campaigns/commute/shuffler", headers=auth("device")).json()
-    expected = amplified(campaign.mechanism, USERS, 1e-6)
-    assert found["minimum"] == USERS
+    assert (found["minimum"], found["colluding"]) == (USERS, 1)
     assert found["public_key"] == both.shuffled.key.public.text
     assert found["local"]["epsilon"] == 2.0
-    stated = None if expected.epsilon >= 2.0 else expected.spec()
-    assert found["shuffled"] == stated
+    expected = amplified(campaign.mechanism, USERS - 1, 1e-6)
+    assert found["shuffled"] == (None if expected.epsilon >= 2.0 else expected.spec())
+    assert found["arrived"] == {"batches": 0, "smallest": 0, "shuffled": None}
     many = Shuffled(both.shuffled.key, both.shuffled.shufflers, minimum=100_000)
     stated = many.statement(campaign)["shuffled"]
     assert stated["model"] == "shuffled"
-    assert stated["epsilon"] == amplified(campaign.mechanism, 100_000, 1e-6).epsilon
+    assert stated["epsilon"] == amplified(campaign.mechanism, 90_000, 1e-6).epsilon
     assert 0 < stated["epsilon"] < 0.1
+    nobody = Shuffled(both.shuffled.key, both.shuffled.shufflers, minimum=100_000, colluding=0)
+    assert nobody.statement(campaign)["shuffled"]["epsilon"] == amplified(campaign.mechanism, 100_000, 1e-6).epsilon
+    arrived = [MixedBatch("a", "commute", "once", 1, "released", count, count) for count in (150_000, 120_000)]
+    told = many.statement(campaign, arrived)["arrived"]
+    assert (told["batches"], told["smallest"]) == (2, 120_000)
+    assert told["shuffled"]["epsilon"] == amplified(campaign.mechanism, 110_000, 1e-6).epsilon < stated["epsilon"]
     grouped = COMMUTE | {"public_group": {"name": "city", "values": ["A", "B"]}}
     assert many.guarantee(Campaign.from_dict(grouped)) is None  # who is alone in a group stands out
+    for wrong in (-1, 12, 2.5):
+        with pytest.raises((TypeError, ValueError), match="colluding"):
+            Shuffled(both.shuffled.key, both.shuffled.shufflers, minimum=12, colluding=wrong)  # type: ignore[arg-type]
 
 
 def test_reports_that_come_past_the_shuffler_are_refused(both: Both, campaign: Campaign) -> None:
@@ -149,61 +174,128 @@ def test_reports_that_come_past_the_shuffler_are_refused(both: Both, campaign: C
     assert not both.store.periods(campaign)
 
 
+def sealed_for(both: Both, campaign: Campaign, body: Any, to: Any = None) -> bytes:
+    """Return a packet as a device seals it, or as whoever seals something else."""
+    padded = pad(campaign, body) if isinstance(body, dict) else body
+    return bytes((to or both.shuffled.key.public).seal(padded, label(campaign, "once").label(0)))
+
+
+def reports(campaign: Campaign, count: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Return sound reports of so many users."""
+    rng = np.random.default_rng(seed)
+    return [{"version": 1} | entry(campaign.privatize(PERSON, rng=rng)) for _ in range(count)]
+
+
 def test_what_the_shuffler_may_bring(both: Both, campaign: Campaign) -> None:
     """Sound reports count once however often they come; what is wrong is counted, and does not hinder the others."""
-    context = label(campaign, "once")
-
-    def seal(body: Any, to: Any = both.shuffled.key.public) -> bytes:
-        padded = pad(campaign, body) if isinstance(body, dict) else body
-        return bytes(to.seal(padded, context.label(0)))
-
-    rng = np.random.default_rng(1)
-    good = [{"version": 1} | entry(campaign.privatize(PERSON, rng=rng)) for _ in range(3)]
+    context, good = label(campaign, "once"), reports(campaign, USERS)
     wrong = [
-        seal(good[0], ServerKey.generate().public),
-        seal(b"nonsense".ljust(len(pad(campaign, good[0])))),
-        seal({"version": 1} | entry([[0, 1e9]])),
-        seal({"version": 1} | entry(good[0]["report"], period="2026-11-16")),
+        sealed_for(both, campaign, good[0], ServerKey.generate().public),
+        sealed_for(both, campaign, b"nonsense".ljust(len(pad(campaign, good[0])))),
+        sealed_for(both, campaign, {"version": 1} | entry([[0, 1e9]])),
+        sealed_for(both, campaign, {"version": 1} | entry(good[0]["report"], period="2026-11-16")),
     ]
-    packets = [seal(one) for one in good]
+    packets = [sealed_for(both, campaign, one) for one in good]
     answer = deliver(both, packets + wrong, context)
-    assert (answer.status_code, answer.json()) == (201, {"accepted": 3, "repeated": 0, "rejected": 4})
-    again = deliver(both, packets, context)
-    assert (again.status_code, again.json()) == (200, {"accepted": 0, "repeated": 3, "rejected": 0})
-    assert both.store.periods(campaign) == {"once": 3}
+    assert (answer.status_code, answer.json()) == (201, RELEASED | {"accepted": USERS, "rejected": 4})
+    again = deliver(both, packets + wrong, context)
+    assert (again.status_code, again.json()) == (200, RELEASED)
+    assert both.store.periods(campaign) == {"once": USERS}
+    assert reconcile(both.store, campaign) == USERS
     told = httpx.get(f"{both.collector}/metrics", headers=auth("auditor")).text
     for reason in ("cannot-open", "malformed", "out-of-support", "wrong-period"):
         assert f'noisette_reports_rejected_total{{reason="{reason}"}} 1.0' in told
     elsewhere = deliver(both, packets, Round("other/once", 0, 1))
     assert elsewhere.status_code == 404
+    for odd in (Round("commute/once", 1, 1), Round("commute/once", 0, 2)):
+        assert deliver(both, packets, odd).status_code == 400
+    assert deliver(both, packets, context, "a" * 32 + ".0.2").json()["reason"] == "malformed"  # another total
     forged = httpx.post(both.collector + PATH, content=b"x", headers=sign(new_secret(), PATH, "shuffler", "p", b"x"))
     assert (forged.status_code, forged.json()["reason"]) == (401, "forged")
     malformed = httpx.post(both.collector + PATH, content=b"x", headers=sign(both.own, PATH, "shuffler", "p", b"x"))
     assert (malformed.status_code, malformed.json()["reason"]) == (400, "malformed")
 
 
+RELEASED = {"state": "released", "accepted": 0, "repeated": 0, "rejected": 0}
+
+
+def test_below_the_minimum_nothing_is_stored(both: Both, campaign: Campaign) -> None:
+    """Packets that do not open, copies, and reports that came before make up no minimum."""
+    context, bodies = label(campaign, "once"), reports(campaign, 3 * USERS)
+    good, size = [sealed_for(both, campaign, one) for one in bodies], len(pad(campaign, bodies[0]))
+    junk = [sealed_for(both, campaign, b"x" * size, ServerKey.generate().public) for _ in range(USERS)]
+
+    def brought(packets: list[bytes]) -> str:
+        return str(deliver(both, packets, context, secrets.token_hex(16) + ".0.1").json()["state"])
+
+    assert brought(good[: USERS - 1]) == "refused"  # a shuffler with a lower minimum
+    assert brought(good[: USERS - 2] + junk[:2]) == "refused"  # more of them than were declared to collude
+    assert brought(good[: USERS - 1] * 2) == "refused"  # copies
+    assert brought(good[: USERS - 1] + junk[:1]) == "held"
+    assert not both.store.periods(campaign)
+    assert brought(good[: USERS - 1] + junk) == "refused"  # these came before, though they are not stored
+    assert not both.store.periods(campaign)
+    assert brought(good[USERS : 2 * USERS - 1] + junk[:1]) == "released"  # with those that were held
+    assert both.store.periods(campaign) == {"once": 2 * (USERS - 1)}
+    assert brought(good[: USERS - 1] + good[2 * USERS : 2 * USERS + 1]) == "refused"
+    assert brought(good[2 * USERS :]) == "released"
+    assert reconcile(both.store, campaign) == 2 * (USERS - 1) + USERS
+    found = httpx.get(f"{both.collector}/campaigns/commute/shuffler", headers=auth("device")).json()["arrived"]
+    assert (found["batches"], found["smallest"]) == (3, USERS - 1)
+
+
+def test_a_batch_in_parts_is_stored_as_a_whole_or_not_at_all(both: Both, campaign: Campaign) -> None:
+    context, name = label(campaign, "once"), secrets.token_hex(16)
+    packets = [sealed_for(both, campaign, one) for one in reports(campaign, USERS)]
+    parts = [packets[:5], packets[5:10], packets[10:]]
+    for sequence, part in enumerate(parts[:2]):
+        for _ in range(2):  # a part that comes again is no news
+            assert deliver(both, part, context, f"{name}.{sequence}.3").json() == {"state": "coming"}
+    assert not both.store.periods(campaign)
+    assert deliver(both, parts[2], context, f"{name}.2.3").json() == RELEASED | {"accepted": USERS}
+    assert reconcile(both.store, campaign) == USERS
+    assert deliver(both, parts[0], context, f"{name}.0.3").json() == RELEASED
+
+
+def test_a_collector_that_dies_while_it_stores(both: Both, campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decided stands: the part that the shuffler sends again has the rest stored, each report once."""
+    context, name = label(campaign, "once"), secrets.token_hex(16)
+    bodies = reports(campaign, 2 * USERS)
+    good, size = [sealed_for(both, campaign, one) for one in bodies], len(pad(campaign, bodies[0]))
+    junk = sealed_for(both, campaign, b"x" * size, ServerKey.generate().public)
+    assert deliver(both, [*good[: USERS - 1], junk], context, secrets.token_hex(16) + ".0.1").json()["state"] == "held"
+
+    def dies(*_: object) -> None:
+        raise OperationalError("erase", {}, Exception("it died"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MixedBatches, "erase", dies)
+        assert deliver(both, good[USERS:], context, f"{name}.0.1").status_code == 503
+    answer = deliver(both, good[USERS:], context, f"{name}.0.1")
+    assert answer.status_code in (200, 201)
+    assert reconcile(both.store, campaign) == 2 * USERS - 1
+
+
 def test_one_sealed_packet_holds_one_report(both: Both, campaign: Campaign) -> None:
-    """Sixty votes in one packet are none, in JSON and as a binary batch."""
-    context, rng = label(campaign, "once"), np.random.default_rng(1)
-    votes = [entry(campaign.privatize(PERSON, rng=rng)) for _ in range(60)]
+    """As many votes as fit in one packet are none, in JSON and as a binary batch."""
+    good = reports(campaign, USERS)
+    size = len(pad(campaign, good[0]))
+    votes = [{name: value for name, value in one.items() if name != "version"} for one in reports(campaign, 40, seed=2)]
     rows = campaign.survey.rows([one["report"] for one in votes])
     packed = pack(campaign, "once", b"".join(bytes.fromhex(one["token"]) for one in votes), rows)
-    for body in (json.dumps({"version": 1, "reports": votes}).encode(), packed):
-        sealed = both.shuffled.key.public.seal(body, context.label(0))
-        answer = deliver(both, [sealed], context)
-        assert (answer.status_code, answer.json()) == (200, {"accepted": 0, "repeated": 0, "rejected": 1})
-    assert not both.store.periods(campaign)
+    several = json.dumps({"version": 1, "reports": votes[:10]}).encode()
+    assert max(len(packed), len(several)) < size
+    packets = [sealed_for(both, campaign, one) for one in [*good, several.ljust(size), packed.ljust(size)]]
+    assert deliver(both, packets, label(campaign, "once")).json() == RELEASED | {"accepted": USERS, "rejected": 2}
+    assert both.store.periods(campaign) == {"once": USERS}
 
 
 def test_a_signature_that_is_no_text_of_base64_is_refused(tmp_path: Path) -> None:
     campaign = Campaign.from_dict(COMMUTE | {"tokens": "blind"})
-    context = label(campaign, "once")
     with behind_a_shuffler(tmp_path, campaign, 2) as both:
-        for signature in ("é", "=", "AAAA"):
-            body = {"version": 1} | entry(campaign.privatize(PERSON, rng=1), signature=signature)
-            sealed = both.shuffled.key.public.seal(pad(campaign, body), context.label(0))
-            answer = deliver(both, [sealed], context)
-            assert (answer.status_code, answer.json()["rejected"]) == (200, 1)
+        bodies = [one | {"signature": text} for one, text in zip(reports(campaign, 3), ("é", "=", "AAAA"), strict=True)]
+        answer = deliver(both, [sealed_for(both, campaign, one) for one in bodies], label(campaign, "once"))
+        assert (answer.status_code, answer.json()["state"], answer.json()["rejected"]) == (200, "refused", 3)
 
 
 def test_all_reports_have_one_length(campaign: Campaign) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from tests.shuffler.by_hand import open_by_hand
 from tests.shuffler.helpers import KEY, LAYOUT, post_of
 
+from noisette._files import Watched
 from noisette.shuffler import Clients, PacketLayout, PublicKey, Round, ServerKey, new_secret
 from noisette.shuffler.clients import (
     CLIENT,
@@ -150,6 +152,31 @@ def test_bad_rounds(context: str, number: int, blocks: int) -> None:
         Round(context, number, blocks)
 
 
+def test_keys_rotate_while_a_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sealed to an older key opens until it is retired; a broken file changes nothing."""
+    monkeypatch.setattr("noisette.shuffler.sealing.Watched", partial(Watched, every=0.0))
+    path = tmp_path / "server.pem"
+    ServerKey.generate().write(path)
+    key = ServerKey.read(path)
+    old, sealed = key.public, key.public.seal(b"secret", b"round 1")
+    ServerKey.read(path).rotated().write(path, replace=True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert key.public.text != old.text
+    assert [one.text for one in key.publics] == [key.public.text, old.text]
+    newer = key.public.seal(b"secret", b"round 1")
+    assert key.open(sealed, b"round 1") == key.open(newer, b"round 1") == b"secret"
+    with pytest.raises(CannotOpen):
+        key.open(sealed, b"round 2")
+    path.write_text("broken", encoding="utf-8")
+    assert key.open(sealed, b"round 1") == b"secret"
+    key.newest().write(path, replace=True)
+    assert key.open(newer, b"round 1") == b"secret"
+    with pytest.raises(CannotOpen):
+        key.open(sealed, b"round 1")
+    with pytest.raises(ValueError, match="at least one"):
+        ServerKey()
+
+
 def test_only_an_enrolled_client_can_sign() -> None:
     secret = new_secret()
     clients = Clients({"phone": secret, "other": new_secret()})
@@ -213,7 +240,7 @@ def test_enrolling(tmp_path: Path) -> None:
 
 def test_a_list_follows_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients come and go while a service runs, from its own list or from the file; a broken file changes nothing."""
-    monkeypatch.setattr("noisette.shuffler.clients._LOOK", 0.0)
+    monkeypatch.setattr("noisette.shuffler.clients.Watched", partial(Watched, every=0.0))
     path = tmp_path / "clients.json"
     enrol(path, ["a"], folder=tmp_path)
     clients = Clients.read(path)

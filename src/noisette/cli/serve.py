@@ -23,7 +23,8 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="Site whose pages may answer.")
 @click.option("--shufflers", "shuffler_file", type=click.Path(path_type=Path), help="JSON: shufflers and secrets.")
 @click.option("--server-key", type=click.Path(path_type=Path), help="PEM: the key that devices seal for.")
-@click.option("--minimum", type=click.IntRange(min=2), help="Users that a shuffler mixes at least.")
+@click.option("--minimum", type=click.IntRange(min=2), help="Reports that a batch of the shuffler has at least.")
+@click.option("--colluding", type=click.IntRange(min=0), help="Of them, who may collude; a tenth, at least 1.")
 @click.option("--rate", type=click.FloatRange(min=0), help="Requests a second from one address; 2000, 0 for any.")
 @click.option("--tls-cert", type=click.Path(path_type=Path, exists=True), help="Certificate chain: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(path_type=Path, exists=True), help="Private key of the certificate.")
@@ -41,6 +42,7 @@ def serve(
     shuffler_file: Path | None,
     server_key: Path | None,
     minimum: int | None,
+    colluding: int | None,
     rate: float | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -81,7 +83,7 @@ def serve(
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")
     store = Store(database)
-    shuffled = _shuffled(shuffler_file, server_key, minimum)
+    shuffled = _shuffled(shuffler_file, server_key, minimum, colluding)
     app = create_app(
         campaigns,
         store,
@@ -107,7 +109,7 @@ def _write_page(campaign: Any, path: Path) -> None:
         stream.write(plan_page(campaign).encode("utf-8"))
 
 
-def _shuffled(shuffler_file: Path | None, server_key: Path | None, minimum: int | None) -> Any:
+def _shuffled(shuffler_file: Path | None, server_key: Path | None, minimum: int | None, colluding: int | None) -> Any:
     """Return how reports come through a shuffler, or None if they come from devices."""
     if shuffler_file is None and server_key is None and minimum is None:
         return None
@@ -116,7 +118,7 @@ def _shuffled(shuffler_file: Path | None, server_key: Path | None, minimum: int 
     from noisette.collector.intake.shuffled import Shuffled
     from noisette.shuffler import Clients, ServerKey
 
-    return Shuffled(ServerKey.read(server_key), Clients.read(shuffler_file), minimum)
+    return Shuffled(ServerKey.read(server_key), Clients.read(shuffler_file), minimum, colluding=colluding)
 
 
 def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:

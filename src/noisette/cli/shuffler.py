@@ -120,17 +120,24 @@ def enrol(file: Path, names: tuple[str, ...], folder: Path | None, as_json: bool
 
 @click.command()
 @click.argument("file", type=_FILE)
+@click.option("--rotate", is_flag=True, help="Put a new key before those in FILE, which go on to open.")
+@click.option("--retire", is_flag=True, help="Keep the first key alone: what was sealed to others opens no more.")
 @click.option("--json", "as_json", is_flag=True, help="Print the key as JSON.")
-def key(file: Path, as_json: bool) -> None:
+def key(file: Path, rotate: bool, retire: bool, as_json: bool) -> None:
     """Show the server's public key, for which clients seal.
 
-    FILE holds the private key; it is made if it is not there, and never leaves the server.
+    FILE holds the private keys; it is made if it is not there, and never leaves the server. A service that runs follows
+    its changes.
     """
     _need_packages()
     from noisette.shuffler.sealing import ServerKey
 
     if not file.exists():
         ServerKey.generate().write(file)
+    if rotate:
+        ServerKey.read(file).rotated().write(file, replace=True)
+    if retire:
+        ServerKey.read(file).newest().write(file, replace=True)
     public = ServerKey.read(file).public.text
     click.echo(json.dumps({"public_key": public}) if as_json else public)
 

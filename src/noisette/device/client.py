@@ -13,7 +13,7 @@ import httpx
 
 from noisette._random import Rng
 from noisette.device.conversation import Conversation, Result, bearer, deliver, fetch, hold, step, submit, trusted
-from noisette.device.state import Device, Sent
+from noisette.device.state import Device, Sent, Verdict
 from noisette.survey.campaigns import Campaign
 
 __all__ = ["AsyncClient", "Client", "Sent"]
@@ -55,7 +55,7 @@ class Client:
     def _connect(self, name: str, url: str, **options: Any) -> None:
         self._lines[name] = httpx.Client(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
 
-    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
+    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
         return submit(campaign, body, self._attempts)
 
     def __enter__(self) -> Self:
@@ -102,8 +102,12 @@ class Client:
         return hold(self._lines, deliver(self._device, self._code, self._carry, self._attempts))
 
     def refusals(self) -> list[tuple[str, str, str]]:
-        """Return campaign, period and reason of the reports that the collector refused."""
+        """Return campaign, period and reason of the reports that the collector refused for good."""
         return self._device.refusals()
+
+    def delayed(self) -> list[tuple[str, str, str]]:
+        """Return campaign, period and reason of the reports that were not taken, and are kept to be sent later."""
+        return self._device.refusals("waiting")
 
 
 class AsyncClient:
@@ -137,7 +141,7 @@ class AsyncClient:
     def _connect(self, name: str, url: str, **options: Any) -> None:
         self._lines[name] = httpx.AsyncClient(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
 
-    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
+    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
         return submit(campaign, body, self._attempts)
 
     async def __aenter__(self) -> Self:
@@ -179,8 +183,12 @@ class AsyncClient:
         return await self._hold(deliver(self._device, self._code, self._carry, self._attempts))
 
     async def refusals(self) -> list[tuple[str, str, str]]:
-        """Return campaign, period and reason of the reports that the collector refused."""
+        """Return campaign, period and reason of the reports that the collector refused for good."""
         return await self._on_disk(self._device.refusals)
+
+    async def delayed(self) -> list[tuple[str, str, str]]:
+        """Return campaign, period and reason of the reports that were not taken, and are kept to be sent later."""
+        return await self._on_disk(partial(self._device.refusals, "waiting"))
 
     async def _on_disk(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)

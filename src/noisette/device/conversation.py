@@ -6,13 +6,15 @@ import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, TypeVar
 
 import httpx
 
 from noisette._retry import decided, pauses
-from noisette.device.state import Device, Sent
+from noisette.device.state import SENT, Device, Sent, Verdict
 from noisette.device.tokens import Wallet, written
 from noisette.survey.batches import MEDIA_TYPE
 from noisette.survey.campaigns import Campaign
@@ -41,8 +43,14 @@ class HttpRequest:
 
 # It yields requests, is sent responses or thrown `httpx.TransportError`, and returns a result.
 Conversation = Generator[HttpRequest, httpx.Response, Result]
-# Brings a report of a device to where it is taken; returns "", why it is refused, or None if nobody answers.
-Carry = Callable[[Device, str, Mapping[str, Any]], Conversation[str | None]]
+# Brings a report of a device to where it is taken; returns what becomes of it, or None if nobody answers.
+Carry = Callable[[Device, str, Mapping[str, Any]], Conversation[Verdict | None]]
+
+_TOO_EARLY = 425
+# What an operator or time can mend: a key that is being changed, a campaign that is not there now, a clock that is
+# ahead. Whatever else is refused stays so, however often it is sent.
+_MENDABLE = frozenset({401, 403, 404, _TOO_EARLY})
+_MENDABLE_REASONS = frozenset({"wrong-period", "post-reused", "copied"})
 
 
 def fetch(device: Device, campaign_id: str, *, sealed: bool) -> Conversation[Campaign]:
@@ -57,8 +65,16 @@ def fetch(device: Device, campaign_id: str, *, sealed: bool) -> Conversation[Cam
             raise
         return seen
     found = shown(answer, campaign_id, sealed=sealed)
-    device.remember(found, answer.text)
+    device.remember(found, answer.text, ahead=ahead_of(answer))
     return found
+
+
+def ahead_of(answer: httpx.Response) -> float:
+    """Return by how many seconds this clock is ahead of the collector's, as far as its answer tells."""
+    try:
+        return (datetime.now(UTC) - parsedate_to_datetime(answer.headers["date"])).total_seconds()
+    except (KeyError, TypeError, ValueError):
+        return 0.0
 
 
 def shown(answer: httpx.Response, campaign_id: str, *, sealed: bool) -> Campaign:
@@ -82,24 +98,32 @@ def shown(answer: httpx.Response, campaign_id: str, *, sealed: bool) -> Campaign
 def deliver(device: Device, code: str | None, carry: Carry, attempts: int) -> Conversation[Sent]:
     """Send what waits; what cannot be taken now stays in the queue."""
     for campaign, body in device.waiting():
-        refusal: str | None = ""
+        verdict: Verdict | None = SENT
         if "token" not in body:
-            refusal = yield from admit(device.wallet, campaign, body["period"], code or "", attempts)
+            verdict = yield from admit(device.wallet, campaign, body["period"], code or "", attempts)
             body |= written(*(device.wallet.signed(campaign, body["period"]) or (b"", b"")))
-        if refusal == "":
-            refusal = yield from carry(device, campaign, body)
-        if refusal is None:
+        if verdict == SENT:
+            verdict = yield from carry(device, campaign, body)
+        if verdict is None:
             break
-        device.settle(body["key"], refusal)
+        device.settle(body["key"], verdict)
     return device.counts()
 
 
-def submit(campaign: str, body: Mapping[str, Any], attempts: int) -> Conversation[str | None]:
-    """Post a report; return "", why it is refused, or None if nobody answers."""
-    answer = yield from post(campaign, body, attempts)
+def judged(answer: httpx.Response | None) -> Verdict | None:
+    """Return what an answer means for a report: sent, refused for good, or to be kept until something is mended."""
     if answer is None:
         return None
-    return "" if answer.is_success else reason_of(answer)
+    if answer.is_success:
+        return SENT
+    word = _word_of(answer)
+    mendable = (answer.status_code in _MENDABLE and word != "unknown-code") or word in _MENDABLE_REASONS
+    return Verdict("waiting" if mendable else "refused", reason_of(answer))
+
+
+def submit(campaign: str, body: Mapping[str, Any], attempts: int) -> Conversation[Verdict | None]:
+    """Post a report; return what becomes of it, or None if nobody answers."""
+    return judged((yield from post(campaign, body, attempts)))
 
 
 def post(campaign: str, body: Mapping[str, Any] | bytes, attempts: int) -> Conversation[httpx.Response | None]:
@@ -107,20 +131,20 @@ def post(campaign: str, body: Mapping[str, Any] | bytes, attempts: int) -> Conve
     return (yield from ask(HttpRequest("POST", f"/campaigns/{campaign}/reports", body), attempts))
 
 
-def admit(wallet: Wallet, campaign: str, period: str, code: str, attempts: int) -> Conversation[str | None]:
-    """Have a token signed without showing it; return "", why it is not signed, or None if nobody answers."""
+def admit(wallet: Wallet, campaign: str, period: str, code: str, attempts: int) -> Conversation[Verdict | None]:
+    """Have a token signed without showing it; return `SENT`, why it is not signed, or None if nobody answers."""
     if wallet.signed(campaign, period) is not None:
-        return ""
+        return SENT
     shown = yield from ask(HttpRequest("GET", f"/campaigns/{campaign}/tokens/{period}"), attempts)
     if shown is None or not shown.is_success:
-        return None if shown is None else reason_of(shown)
+        return judged(shown)
     blinded = wallet.blind(campaign, period, shown.json()["modulus"])
     asked = {"code": code, "period": period, "blinded": blinded}
     answer = yield from ask(HttpRequest("POST", f"/campaigns/{campaign}/tokens", asked), attempts)
     if answer is None or not answer.is_success:
-        return None if answer is None else reason_of(answer)
+        return judged(answer)
     wallet.unblind(campaign, period, answer.json()["signed"])
-    return ""
+    return SENT
 
 
 def ask(request: HttpRequest, attempts: int) -> Conversation[httpx.Response | None]:
@@ -130,7 +154,7 @@ def ask(request: HttpRequest, attempts: int) -> Conversation[httpx.Response | No
             answer = yield replace(request, pause=pause)
         except httpx.TransportError:
             continue
-        if decided(answer.status_code):
+        if decided(answer.status_code) or answer.status_code == _TOO_EARLY:  # which no pause of seconds mends
             return answer
     return None
 
@@ -170,6 +194,14 @@ def trusted() -> ssl.SSLContext:
 def bearer(api_key: str) -> dict[str, str]:
     """Return the header that carries an API key."""
     return {"Authorization": f"Bearer {api_key}"}
+
+
+def _word_of(answer: httpx.Response) -> str:
+    """Return the collector's reason in one word."""
+    try:
+        return str(answer.json()["reason"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def reason_of(answer: httpx.Response) -> str:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
-from noisette.device.conversation import admit, bearer, hold, post, reason_of, shown, trusted
-from noisette.device.state import Sent, question_of
+from noisette.device.conversation import admit, ahead_of, bearer, hold, post, reason_of, shown, trusted
+from noisette.device.state import Sent, Verdict, check_time, question_of
 from noisette.device.tokens import WALLET, Wallet, new_secret, token, written
 from noisette.guarantees import warn_known_noise
 from noisette.survey.batches import TOKEN_BYTES, pack
@@ -121,7 +121,9 @@ class Gateway:
 
     def _fetch(self, campaign_id: str) -> Campaign:
         answer = self._lines["collector"].get(f"/campaigns/{campaign_id}")
-        return shown(answer, campaign_id, sealed="shuffler" in self._lines)
+        found = shown(answer, campaign_id, sealed="shuffler" in self._lines)
+        self._life, self._ahead = answer.json().get("life", {}), ahead_of(answer)
+        return found
 
     def _enrolled(self, secret_of: Mapping[str, str]) -> dict[bytes, Seal]:
         """Return how the reports of each user go through the shuffler; nothing if they do not."""
@@ -132,7 +134,8 @@ class Gateway:
 
         answer = self._lines["collector"].get(f"/campaigns/{self.campaign.id}/shuffler")
         answer.raise_for_status()
-        key = PublicKey(answer.json()["public_key"])
+        told = answer.json()
+        self._minimum, key = int(told["minimum"]), PublicKey(told["public_key"])
         return {self._name(user.encode()): Seal(user, secret, key) for user, secret in secret_of.items()}
 
     def _name(self, user: bytes) -> bytes:
@@ -162,6 +165,7 @@ class Gateway:
 
     def debit(self) -> None:
         """Pay for this question, once for all users, or raise `noisette.accounting.BudgetExceeded`."""
+        check_time(self.campaign, self._life, self._ahead)
         spent = self.campaign.mechanism.guarantee
         self._ledger.debit(_ACCOUNT, spent, note=self.campaign.id, idempotency_key=self._question)
 
@@ -197,7 +201,21 @@ class Gateway:
             return database.total_changes - before
 
     def send(self, on_progress: Callable[[float], None] = lambda share: None) -> Sent:
-        """Send what waits, in batches where nothing is sealed, and return what became of all; the rest stays."""
+        """Send what waits, in batches where nothing is sealed, and return what became of all; the rest stays.
+
+        What waits of earlier periods, from a run that was cut short, goes first: a collector takes late reports for
+        some time.
+        """
+        query = "SELECT DISTINCT period FROM queue WHERE campaign = ? AND state = 'waiting' ORDER BY period"
+        with transaction(self._path) as database:
+            periods = [row[0] for row in database.execute(query, (self.campaign.id,))]
+        for period in periods:
+            if not self._send_period(period, on_progress):
+                break
+        return self.tally()
+
+    def _send_period(self, period: str, on_progress: Callable[[float], None]) -> bool:
+        """Send what waits of one period; tell whether nothing waits any more."""
         size = self.campaign.row.itemsize + TOKEN_BYTES + 2
         most = max(1, min(_LARGEST_BATCH, _LARGEST_BODY // size))
         if self._codes or self._seals:
@@ -208,46 +226,49 @@ class Gateway:
         )
         while True:
             with transaction(self._path) as database:
-                batch = database.execute(query, (self.campaign.id, self.period, most)).fetchall()
-            if not batch or not self._send(batch):
-                return self.tally()
-            tally = self.tally()
+                batch = database.execute(query, (self.campaign.id, period, most)).fetchall()
+            if not batch:
+                return True
+            if not self._send(batch, period):
+                return False
+            tally = self.tally(period)
             on_progress((tally.sent + tally.refused) / tally.reports)
 
-    def _send(self, batch: list[tuple[bytes, int, bytes]]) -> bool:
-        """Send one batch and write down what became of it; tell whether there was an answer."""
-        tokens = self._admitted([user for user, _, _ in batch])
+    def _send(self, batch: list[tuple[bytes, int, bytes]], period: str) -> bool:
+        """Send one batch and write down what became of it; tell whether there was a decision about all."""
+        tokens = self._admitted([user for user, _, _ in batch], period)
         if tokens is None:
             return False
         admitted = [one for one in batch if one[0] in tokens]
         if not admitted:
             return True
-        return self._send_sealed(admitted, tokens) if self._seals else self._send_batch(admitted, tokens)
+        send = self._send_sealed if self._seals else self._send_batch
+        return send(admitted, tokens, period)
 
-    def _admitted(self, users: Sequence[bytes]) -> dict[bytes, tuple[bytes, bytes]] | None:
-        """Return token and signature of the users who are admitted, noting who is not; None if nobody answers."""
-        campaign, period = self.campaign, self.period
+    def _admitted(self, users: Sequence[bytes], period: str) -> dict[bytes, tuple[bytes, bytes]] | None:
+        """Return token and signature of the users who are admitted, noting who is not; None if none is decided on."""
+        campaign = self.campaign
         if campaign.tokens == "open":
             return {user: (bytes.fromhex(token(user, campaign.id, period)), b"") for user in users}
         found = {}
         for user in users:
             own = Wallet(self._path, user)
-            refusal = hold(self._lines, admit(own, campaign.id, period, self._codes.get(user, ""), self._attempts))
-            if refusal is None:
-                return None
+            verdict = hold(self._lines, admit(own, campaign.id, period, self._codes.get(user, ""), self._attempts))
             signed = own.signed(campaign.id, period)
             if signed is not None:
                 found[user] = signed
-            else:
-                self._settle([(user, "refused", refusal)])
+            elif not self._decided(user, period, verdict):
+                return None
         return found
 
-    def _send_batch(self, batch: list[tuple[bytes, int, bytes]], tokens: dict[bytes, tuple[bytes, bytes]]) -> bool:
+    def _send_batch(
+        self, batch: list[tuple[bytes, int, bytes]], tokens: dict[bytes, tuple[bytes, bytes]], period: str
+    ) -> bool:
         """Send users' reports to the collector in one body."""
         users, groups, reports = zip(*batch, strict=True)
         names, signatures = (b"".join(tokens[user][place] for user in users) for place in (0, 1))
         rows = np.frombuffer(b"".join(reports), dtype=self.campaign.row)
-        body = pack(self.campaign, self.period, names, rows, groups=groups, signatures=signatures)
+        body = pack(self.campaign, period, names, rows, groups=groups, signatures=signatures)
         answer = hold(self._lines, post(self.campaign.id, body, self._attempts))
         if answer is None:
             return False
@@ -255,39 +276,47 @@ class Gateway:
             told = answer.json()
             if told["accepted"] + told["repeated"] != len(batch):
                 raise RuntimeError(f"Sent {len(batch)} reports, the collector counted {told}. Ask who runs it.")
-            self._settle([(user, "sent", "") for user in users])
+            self._settle([(user, "sent", "") for user in users], period)
             return True
-        refused = answer.json().get("reports") if answer.status_code in (400, 409, 422) else None
+        refused = answer.json().get("reports") if answer.status_code in (400, 409, 410, 422) else None
         if not refused:
-            raise RuntimeError(f"The collector refuses the batch: {reason_of(answer)}")
-        self._settle([(users[one["index"]], "refused", one["detail"]) for one in refused])
+            raise RuntimeError(f"The collector refuses the batch, which is kept: {reason_of(answer)}")
+        self._settle([(users[one["index"]], "refused", one["detail"]) for one in refused], period)
         return True
 
-    def _send_sealed(self, batch: list[tuple[bytes, int, bytes]], tokens: dict[bytes, tuple[bytes, bytes]]) -> bool:
+    def _send_sealed(
+        self, batch: list[tuple[bytes, int, bytes]], tokens: dict[bytes, tuple[bytes, bytes]], period: str
+    ) -> bool:
         """Send each user's report to the shuffler, as her own device would."""
         campaign, public = self.campaign, self.campaign.public_group
         for user, group, report in batch:
-            key = token(user, campaign.id, f"{self.period}/key")[:32]
-            body = {"version": VERSION, "key": key, "period": self.period} | written(*tokens[user])
+            key = token(user, campaign.id, f"{period}/key")[:32]
+            body = {"version": VERSION, "key": key, "period": period} | written(*tokens[user])
             body["report"] = campaign.written(np.frombuffer(report, dtype=campaign.row)[0])
             body |= {} if public is None else {"group": public.values[group]}
-            refusal = hold(self._lines, self._seals[user].carry(campaign, body, self._attempts))
-            if refusal is None:
+            carried = self._seals[user].carry(campaign, body, self._attempts, self._minimum)
+            if not self._decided(user, period, hold(self._lines, carried)):
                 return False
-            self._settle([(user, "refused" if refusal else "sent", refusal)])
         return True
 
-    def _settle(self, outcomes: Sequence[tuple[bytes, str, str]]) -> None:
-        rows = [(state, reason, self.campaign.id, self.period, user) for user, state, reason in outcomes]
+    def _decided(self, user: bytes, period: str, verdict: Verdict | None) -> bool:
+        """Write down what becomes of a report; tell whether that is its end."""
+        if verdict is None:
+            return False
+        self._settle([(user, verdict.state, verdict.reason)], period)
+        return verdict.state != "waiting"
+
+    def _settle(self, outcomes: Sequence[tuple[bytes, str, str]], period: str) -> None:
+        rows = [(state, reason, self.campaign.id, period, user) for user, state, reason in outcomes]
         statement = "UPDATE queue SET state = ?, reason = ? WHERE campaign = ? AND period = ? AND user = ?"
         with transaction(self._path) as database:
             database.executemany(statement, rows)
 
-    def tally(self) -> Sent:
-        """Count this period's users by what became of their reports."""
+    def tally(self, period: str | None = None) -> Sent:
+        """Count a period's users, this one's by default, by what became of their reports."""
         query = "SELECT state, count(*) FROM queue WHERE campaign = ? AND period = ? GROUP BY state"
         with transaction(self._path) as database:
-            found = dict(database.execute(query, (self.campaign.id, self.period)).fetchall())
+            found = dict(database.execute(query, (self.campaign.id, period or self.period)).fetchall())
         return Sent(found.get("sent", 0), found.get("refused", 0), found.get("waiting", 0))
 
     def refusals(self) -> dict[str, int]:

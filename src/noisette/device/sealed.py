@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from noisette.device.client import AsyncClient, Client
-from noisette.device.conversation import Conversation, HttpRequest, ask, reason_of
-from noisette.device.state import Device
+from noisette.device.conversation import Conversation, HttpRequest, ask, judged
+from noisette.device.state import SENT, Device, Verdict
 from noisette.shuffler.clients import check_secret, sign
 from noisette.shuffler.sealing import PublicKey
 from noisette.shuffler.sender import PATH
@@ -58,18 +58,18 @@ class Seal:
     def __post_init__(self) -> None:
         check_secret(self.client, self.secret)
 
-    def carry(self, campaign: Campaign, body: Mapping[str, Any], attempts: int) -> Conversation[str | None]:
-        """Seal a report and post it to the shuffler; return "", why it is refused, or None if nobody answers."""
+    def carry(
+        self, campaign: Campaign, body: Mapping[str, Any], attempts: int, minimum: int
+    ) -> Conversation[Verdict | None]:
+        """Seal a report and post it to the shuffler, to be mixed with at least so many; return what becomes of it."""
         own = label(campaign, body["period"])
         frame = Frame(own, [(0, self.key.seal(pad(campaign, body), own.label(0)))]).encode()
-        signed = sign(self.secret, PATH, self.client, secrets.token_hex(16), frame)
+        signed = sign(self.secret, PATH, self.client, secrets.token_hex(16), frame, minimum=minimum)
         request = HttpRequest("POST", PATH, frame, to="shuffler", headers=signed | {"Content-Type": MEDIA_TYPE})
         answer = yield from ask(request, attempts)
-        if answer is None:
-            return None
         # one that has come before is there from an attempt whose answer was lost
-        known = answer.status_code == 409 and answer.json().get("reason") == "already-sent"
-        return "" if answer.is_success or known else reason_of(answer)
+        known = answer is not None and answer.status_code == 409 and answer.json().get("reason") == "already-sent"
+        return SENT if known else judged(answer)
 
 
 class _ThroughShuffler:
@@ -87,17 +87,19 @@ class _ThroughShuffler:
         credentials: tuple[str, str],
         public_key: str,
         authority: Path | None = None,
+        minimum: int = 0,
         **options: Any,
     ) -> None:
+        self._minimum = minimum
         self._seal = Seal(*credentials, PublicKey(public_key))
         super().__init__(url, **options)  # type: ignore[call-arg]  # the client that this is mixed into
         own = {"verify": ssl.create_default_context(cafile=str(authority))} if authority else {}
         self._connect("shuffler", shuffler, **own)
 
-    def _carry(self, device: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[str | None]:
+    def _carry(self, device: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
         known = device.recall(campaign)
         assert known is not None  # whoever answers a campaign has seen it
-        return self._seal.carry(known, body, self._attempts)
+        return self._seal.carry(known, body, self._attempts, max(self._minimum, device.company(campaign)))
 
 
 class ShuffledClient(_ThroughShuffler, Client):
@@ -105,7 +107,8 @@ class ShuffledClient(_ThroughShuffler, Client):
 
     ``shuffler`` is its URL, ``credentials`` the device's name and secret there, ``public_key`` that of the collector;
     ``authority`` the file of the certificate that signed the shuffler's. All else is as for `Client`. A report counts
-    as sent when the shuffler has it on its disk.
+    as sent when the shuffler has it on its disk. It is forwarded among those of as many clients as the campaign states,
+    or as ``minimum`` if that is more.
     """
 
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
 
 _ACCOUNT = "device"
+_OFF = 600.0  # seconds that a clock may be off
 _KEPT_TERMS = ("attributes", "epsilon", "delta", "period", "answers", "public_group", "tokens")
 
 _SCHEMA = """
@@ -55,6 +57,17 @@ class Sent:
         return self.sent + self.refused + self.waiting
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a report: "sent", "refused" for good, or "waiting" until something is mended; and why."""
+
+    state: str
+    reason: str = ""
+
+
+SENT = Verdict("sent")
+
+
 class Device:
     """The state of one device, in a folder of its own; every change is on the disk when a method returns."""
 
@@ -64,6 +77,7 @@ class Device:
         self._ledger = Ledger(home / "budget.db")
         self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
         self._path = home / "answers.db"
+        self._ahead = 0.0
         self.wallet = Wallet(self._path)
         with self._open() as database:
             for statement in (*_SCHEMA.split(";\n"), WALLET):
@@ -81,12 +95,15 @@ class Device:
         """What is left of the budget."""
         return self._ledger.balance(_ACCOUNT).left
 
-    def remember(self, campaign: Campaign, definition: str) -> None:
+    def remember(self, campaign: Campaign, definition: str, *, ahead: float = 0.0) -> None:
         """Keep a campaign for when the collector does not answer, and refuse one that changes under its id.
+
+        ``ahead`` is by how many seconds this clock is ahead of the collector's.
 
         A value outside the range is not reported. A collector that could try one range after the other would learn
         from the silence where the value is not.
         """
+        self._ahead = ahead
         with self._open() as database:
             row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
             told, seen = json.loads(definition), json.loads(definition if row is None else row[0])
@@ -99,9 +116,18 @@ class Device:
 
     def recall(self, campaign_id: str) -> Campaign | None:
         """Return a campaign as it was last seen."""
+        told = self._seen(campaign_id)
+        return Campaign.from_wire(told) if told else None
+
+    def company(self, campaign_id: str) -> int:
+        """Return among how many clients a campaign states that reports are mixed."""
+        return int(self._seen(campaign_id).get("minimum", 0))
+
+    def _seen(self, campaign_id: str) -> dict[str, Any]:
         with self._open() as database:
             row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign_id,)).fetchone()
-        return None if row is None else Campaign.from_wire(json.loads(row[0]))
+        found: dict[str, Any] = {} if row is None else json.loads(row[0])
+        return found
 
     def answer(self, campaign: Campaign, values: Mapping[str, Any], *, group: str | None, clip: bool, rng: Rng) -> bool:
         """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new."""
@@ -109,6 +135,7 @@ class Device:
         campaign.survey.encode(values, clip=clip)  # a wrong value is an error before anything is debited
         check_group(campaign, group)
         period = period_at(campaign.period)
+        check_time(campaign, self._seen(campaign.id).get("life", {}), self._ahead)
         question = question_of(campaign, period)
         with self._open() as database:
             known = database.execute("SELECT 1 FROM answers WHERE question = ?", (question,)).fetchone()
@@ -148,11 +175,11 @@ class Device:
             found.append((campaign, body | named | ({} if group is None else {"group": group})))
         return found
 
-    def settle(self, key: str, refusal: str) -> None:
-        """Write down that a report was taken, or why it was not."""
-        state = ("refused", refusal) if refusal else ("sent", "")
+    def settle(self, key: str, verdict: Verdict) -> None:
+        """Write down that a report was taken, or why it was not, and whether it is kept."""
         with self._open() as database:
-            database.execute("UPDATE queue SET state = ?, reason = ? WHERE key = ?", (*state, key))
+            statement = "UPDATE queue SET state = ?, reason = ? WHERE key = ?"
+            database.execute(statement, (verdict.state, verdict.reason, key))
 
     def counts(self) -> Sent:
         """Count the reports by what became of them."""
@@ -160,10 +187,11 @@ class Device:
             found = dict(database.execute("SELECT state, count(*) FROM queue GROUP BY state").fetchall())
         return Sent(found.get("sent", 0), found.get("refused", 0), found.get("waiting", 0))
 
-    def refusals(self) -> list[tuple[str, str, str]]:
-        """Return campaign, period and reason of the reports that the collector refused."""
+    def refusals(self, state: str = "refused") -> list[tuple[str, str, str]]:
+        """Return campaign, period and reason of the reports that were refused, or that wait because of one."""
+        query = "SELECT campaign, period, reason FROM queue WHERE state = ? AND reason != ''"
         with self._open() as database:
-            return database.execute("SELECT campaign, period, reason FROM queue WHERE state = 'refused'").fetchall()
+            return database.execute(query, (state,)).fetchall()
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -178,6 +206,32 @@ def check_group(campaign: Campaign, group: str | None) -> None:
         raise ValueError(f"Campaign {campaign.id!r} asks for no public group: leave group={group!r} out.")
     if public is not None and group not in public.values:
         raise ValueError(f"Expected group={group!r}, which is {public.name}, to be one of {', '.join(public.values)}.")
+
+
+def check_time(campaign: Campaign, life: Mapping[str, Any], ahead: float, now: datetime | None = None) -> None:
+    """Refuse what no collector could take, before anything is spent: a campaign that is over, a clock that is off.
+
+    ``ahead`` is by how many seconds this clock is ahead of the collector's. A few minutes are no harm: a report of a
+    period that has not begun is kept and sent later.
+    """
+    here = datetime.now(UTC) if now is None else now
+    there = here - timedelta(seconds=ahead)
+    if abs(ahead) > _OFF and period_at(campaign.period, here) != period_at(campaign.period, there):
+        side = "ahead of" if ahead > 0 else "behind"
+        raise ValueError(
+            f"This clock is {abs(ahead) / 60:,.0f} minutes {side} the collector's, and in another {campaign.period}. "
+            "Set it and answer again: nothing was spent."
+        )
+    if life.get("state", "open") != "open":
+        raise ValueError(f"Campaign {campaign.id!r} is {life['state']}, and takes no reports. Nothing was spent.")
+    for name, is_out in (("opens", lambda moment: there < moment), ("closes", lambda moment: there >= moment)):
+        if life.get(name) and is_out(_moment(life[name])):
+            raise ValueError(f"Campaign {campaign.id!r} {name} at {life[name]}, UTC. Nothing was spent.")
+
+
+def _moment(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def question_of(campaign: Campaign, period: str) -> str:

@@ -17,12 +17,11 @@ import os
 import re
 import secrets
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from noisette._files import whole_file
+from noisette._files import Watched, whole_file
 
 CLIENT, POST, SIGNATURE = "Noisette-Client", "Noisette-Post", "Noisette-Signature"
 MARK, MINIMUM = "Noisette-Mark", "Noisette-Minimum"
@@ -34,7 +33,6 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _POST = re.compile(r"[A-Za-z0-9._-]{1,80}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _NOBODY = "0" * 64 + ":" + "0" * 64  # compared with for unknown names, so that they take as long
-_LOOK = 1.0  # seconds between two looks whether the file has changed
 
 log = logging.getLogger("noisette.shuffler")
 
@@ -68,9 +66,8 @@ class Clients:
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         self._entries = _checked(entries)
-        self._path: Path | None = None
-        self._stamp: tuple[int, ...] = ()
-        self._looked, self._turn = 0.0, threading.Lock()
+        self._file: Watched | None = None
+        self._turn = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -84,20 +81,19 @@ class Clients:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Clients:
         """Read a JSON file of names and entries, and follow its changes."""
+        file = Watched(path)
         made = cls(_read(path))
-        made._path, made._stamp = Path(path), _stamp(path)
+        made._file = file
         return made
 
     def _look(self) -> None:
         """Read the file again if it has changed; a file that cannot be read changes nothing."""
-        if self._path is None or time.monotonic() - self._looked < _LOOK:
+        if self._file is None:
             return
         with self._turn:
-            self._looked = time.monotonic()
             try:
-                stamp = _stamp(self._path)
-                if stamp != self._stamp:
-                    self._entries, self._stamp = _checked(_read(self._path)), stamp
+                if self._file.changed():
+                    self._entries = _checked(_read(self._file.path))
             except (OSError, ValueError) as error:
                 log.error("clients not read", extra={"told": {"detail": str(error)}})
 
@@ -118,9 +114,8 @@ class Clients:
             self._replace(_checked({known: entry for known, entry in self._entries.items() if known != name}))
 
     def _replace(self, entries: dict[str, str]) -> None:
-        if self._path is not None:
-            _write(self._path, entries)
-            self._stamp = _stamp(self._path)
+        if self._file is not None:
+            _write(self._file.path, entries)
         self._entries = entries
 
     def admit(self, headers: Mapping[str, str]) -> Caller:
@@ -173,11 +168,6 @@ def _read(path: str | os.PathLike[str]) -> dict[str, str]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return found
-
-
-def _stamp(path: str | os.PathLike[str]) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def read_credentials(path: str | os.PathLike[str]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import os
 from pathlib import Path
 
@@ -15,8 +16,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from noisette._files import Watched, whole_file
+
+_END = b"-----END PRIVATE KEY-----"
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 OVERHEAD = 32 + 16  # the one-time public key and the tag
+
+log = logging.getLogger("noisette.shuffler")
 
 
 class CannotOpen(ValueError):
@@ -52,12 +58,29 @@ class PublicKey:
 
 
 class ServerKey:
-    """The server's private key, which opens what was sealed to its public key."""
+    """The server's private keys: what was sealed to any of them opens, and clients are shown the first.
 
-    def __init__(self, key: X25519PrivateKey) -> None:
-        self._key = key
-        raw = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-        self.public = PublicKey(base64.b64encode(raw).decode())
+    A key that was read from a file follows the file, so that a new key comes first and old ones go while a service
+    runs. Clients that know an old key seal for it until they are told the new one.
+    """
+
+    def __init__(self, *keys: X25519PrivateKey) -> None:
+        if not keys:
+            raise ValueError("Expected at least one private key.")
+        self._keys = keys
+        self._file: Watched | None = None
+
+    @property
+    def public(self) -> PublicKey:
+        """The public key to seal for."""
+        return self.publics[0]
+
+    @property
+    def publics(self) -> list[PublicKey]:
+        """The public keys whose seals open, the newest first."""
+        self._look()
+        raw = (key.public_key().public_bytes_raw() for key in self._keys)
+        return [PublicKey(base64.b64encode(one).decode()) for one in raw]
 
     @classmethod
     def generate(cls) -> ServerKey:
@@ -66,26 +89,59 @@ class ServerKey:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ServerKey:
-        """Read a key that `write` wrote."""
-        try:
-            found = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
-        except ValueError as error:
-            raise ValueError(f"{path} is not a private key. Make one with `noisette federate key {path}`.") from error
-        if not isinstance(found, X25519PrivateKey):
-            raise ValueError(f"{path}: expected a key for X25519, got a {type(found).__name__}.")
-        return cls(found)
+        """Read the keys that `write` wrote, and follow the file."""
+        file = Watched(path)
+        made = cls(*_private_keys(path))
+        made._file = file
+        return made
 
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the key to a new file that its owner alone can read."""
-        pem = self._key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(pem)
+    def _look(self) -> None:
+        """Read the file again if it has changed; a file that cannot be read changes nothing."""
+        try:
+            if self._file is not None and self._file.changed():
+                self._keys = tuple(_private_keys(self._file.path))
+        except (OSError, ValueError) as error:
+            log.error("server key not read", extra={"told": {"detail": str(error)}})
+
+    def rotated(self) -> ServerKey:
+        """Return the same keys with a new one before them."""
+        return ServerKey(X25519PrivateKey.generate(), *self._keys)
+
+    def newest(self) -> ServerKey:
+        """Return the first key alone: what was sealed to the others opens no more."""
+        return ServerKey(self._keys[0])
+
+    def write(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write the keys to a file that its owner alone can read; a file that is there stays unless ``replace``."""
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        written = b"".join(key.private_bytes(*form) for key in self._keys)
+        if not replace:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with whole_file(path, mode=0o600) as file:
+            file.write(written)
 
     def open(self, sealed: bytes, label: bytes) -> bytes:
         """Return what was sealed, or raise `CannotOpen`."""
+        self._look()
+        for key in self._keys:
+            try:
+                return _SUITE.decrypt(sealed, key, info=label)
+            except (InvalidTag, ValueError):
+                continue
+        raise CannotOpen("This packet was not sealed to this key for this round and block.")
+
+
+def _private_keys(path: str | os.PathLike[str]) -> list[X25519PrivateKey]:
+    """Return the keys of a file, of which it holds one after the other."""
+    found = []
+    for block in Path(path).read_bytes().split(_END)[:-1]:
         try:
-            return _SUITE.decrypt(sealed, self._key, info=label)
-        except (InvalidTag, ValueError) as error:
-            raise CannotOpen("This packet was not sealed to this key for this round and block.") from error
+            key = serialization.load_pem_private_key(block + _END, password=None)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a private key. Make one with `noisette federate key {path}`.") from error
+        if not isinstance(key, X25519PrivateKey):
+            raise ValueError(f"{path}: expected a key for X25519, got a {type(key).__name__}.")
+        found.append(key)
+    if not found:
+        raise ValueError(f"{path} is not a private key. Make one with `noisette federate key {path}`.")
+    return found

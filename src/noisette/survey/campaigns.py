@@ -25,7 +25,7 @@ TOKENS = ("open", "blind")
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _KNOWN = FIELDS | LIFE | OLD_NAMES.keys()
 _MADE = frozenset(
-    {"version", "spec", "guarantee", "predicted", "sealed"}
+    {"version", "spec", "guarantee", "predicted", "sealed", "minimum", "life"}
 )  # what `to_wire` and the service add to the terms
 _SLACK = 1 + 2.0**-50  # floats of a budget that was split and added up again
 _HOPED = 10_000  # users of a survey that does not say how many

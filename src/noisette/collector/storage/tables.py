@@ -80,3 +80,23 @@ issued = sa.Table(
     sa.Column("digest", sa.LargeBinary(16), primary_key=True),
     sa.Column("blinded", sa.LargeBinary(16), nullable=False),
 )
+# What a shuffler brings: parts of a batch until it is whole, still sealed; and of every batch what became of it.
+mixed = sa.Table(
+    "mixed",
+    metadata,
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), nullable=False),
+    sa.Column("period", sa.String(16), nullable=False),
+    sa.Column("total", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(8), nullable=False),  # coming, held, released or refused
+    sa.Column("packets", sa.Integer, nullable=False),
+    sa.Column("accepted", sa.Integer, nullable=False),
+    sa.Index("mixed_of", "campaign", "period", "state"),
+)
+mixed_parts = sa.Table(
+    "mixed_parts",
+    metadata,
+    sa.Column("name", sa.String(32), sa.ForeignKey("mixed.name"), primary_key=True),
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("frame", sa.LargeBinary, nullable=False),
+)

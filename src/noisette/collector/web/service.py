@@ -23,6 +23,7 @@ from noisette.collector.intake.shuffled import Shuffled, add_shuffled, closed
 from noisette.collector.results import exports
 from noisette.collector.results.estimates import Query, estimates
 from noisette.collector.storage.database import DatabaseFailure
+from noisette.collector.storage.mixed import MixedBatches
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
 from noisette.collector.telemetry import CollectorMetrics, log
@@ -57,11 +58,11 @@ class Service:
     limit: RateLimit | None
     metrics: CollectorMetrics
     shapes: Shapes
-    sealed: bool
+    mixed: int  # users that a shuffler mixes at least, 0 where there is none
 
     def shown(self, campaign: Campaign, **more: Any) -> dict[str, Any]:
         """Return a campaign as a device fetches it, and whether its report must come sealed through a shuffler."""
-        return campaign.to_wire() | more | {"sealed": self.sealed}
+        return campaign.to_wire() | more | {"sealed": self.mixed > 0, "minimum": self.mixed}
 
     def find(self, campaign_id: str) -> Campaign:
         """Return a campaign, or say that there is none."""
@@ -125,7 +126,9 @@ def create_app(
     if keys.enrolment is None and any(one.tokens == "blind" for one in known.values()):
         raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
     limit = None if rate is None else RateLimit(rate)
-    service = Service(known, store, keys, limit, CollectorMetrics(), Shapes(), shuffled is not None)
+    service = Service(
+        known, store, keys, limit, CollectorMetrics(), Shapes(), 0 if shuffled is None else shuffled.minimum
+    )
     writer, tracker = Writer(store), Tracker(store, known.values())
 
     @asynccontextmanager
@@ -155,7 +158,8 @@ def create_app(
     add_tokens(app, service.find, service.needs, issuer, answers)
     if shuffled is not None:
         readers = service.needs("device", "analyst", "auditor")
-        add_shuffled(app, shuffled, service.find, readers, reception.read, writer, service.metrics, largest_body)
+        doors = (service.find, readers, reception.read, writer, service.metrics, largest_body)
+        add_shuffled(app, shuffled, *doors, MixedBatches(store))
     _add_state(app, service)
     _add_campaigns(app, service)
     add_pages(app, service, origins)

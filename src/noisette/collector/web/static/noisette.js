@@ -13,7 +13,9 @@ import { Shuffler } from "./seal.js";
 
 const VERSION = 1;
 const UNITS = 1e12; // a budget is counted in whole 1e-12 of epsilon
-const LATER = new Set([408, 425, 429]);
+const LATER = new Set([408, 429]);
+// what an operator or time can mend: a key that is being changed, a campaign that is away, a clock that is ahead
+const MENDABLE = new Set([401, 403, 404, 425]), MENDABLE_REASONS = new Set(["wrong-period", "post-reused", "copied"]);
 const FIRST_PAUSE = 200, LONGEST_PAUSE = 30000; // milliseconds
 
 const CHOICES = {
@@ -216,7 +218,7 @@ export class Client {
       if (answer === null) break;
       await this.#change(state => {
         const own = state.queue.find(entry => entry.key === one.key);
-        [own.state, own.reason] = [answer.ok ? "sent" : "refused", answer.why];
+        [own.state, own.reason] = [answer.ok ? "sent" : answer.mendable ? "waiting" : "refused", answer.why];
       });
     }
     const counts = { sent: 0, refused: 0, waiting: 0 };
@@ -237,9 +239,14 @@ export class Client {
     const head = JSON.stringify({ version: VERSION, key, period, ...admitted.by, ...(group !== null && { group }) });
     const report = this.#read().answers[question], body = `${head.slice(0, -1)},"report":${report}}`;
     if (this.#shuffler === null) return this.#insist(this.#request(campaign, "reports", body));
-    const told = await this.#insist(await this.#shuffler.post(campaign, period, report, body));
+    const told = await this.#insist(await this.#shuffler.post(campaign, period, report, body, this.#company(campaign)));
     // one that has come before is there from an attempt whose answer was lost
     return told?.code === "already-sent" ? { ok: true, why: "" } : told;
+  }
+
+  /** Among how many users a campaign states that reports are mixed. */
+  #company(campaign) {
+    return this.#read().campaigns[campaign].minimum ?? 0;
   }
 
   /** The open token of a period, which follows from the device's secret. */
@@ -320,10 +327,11 @@ export class Client {
 
 /** Why an answer is a refusal, in a sentence and in one word. */
 async function refusal(answer) {
+  const mendable = MENDABLE.has(answer.status);
   try {
     const { detail, reason } = await answer.json();
-    return { why: String(detail), code: reason };
+    return { why: String(detail), code: reason, mendable: (mendable && reason !== "unknown-code") || MENDABLE_REASONS.has(reason) };
   } catch {
-    return { why: `status ${answer.status}`, code: "" };
+    return { why: `status ${answer.status}`, code: "", mendable };
   }
 }
