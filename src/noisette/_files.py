@@ -38,7 +38,7 @@ def whole_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[B
         hidden.unlink(missing_ok=True)
 
 
-class Watched:
+class ChangingFile:
     """A file that may change while a service runs; it is looked at once a second at most."""
 
     def __init__(self, path: str | os.PathLike[str], every: float = 1.0) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.shuffler.by_hand import open_by_hand
 from tests.shuffler.helpers import KEY, LAYOUT, post_of
 
-from noisette._files import Watched
+from noisette._files import ChangingFile
 from noisette.shuffler import Clients, PacketLayout, PublicKey, Round, ServerKey, new_secret
 from noisette.shuffler.clients import (
     CLIENT,
@@ -154,7 +154,7 @@ def test_bad_rounds(context: str, number: int, blocks: int) -> None:
 
 def test_keys_rotate_while_a_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was sealed to an older key opens until it is retired; a broken file changes nothing."""
-    monkeypatch.setattr("noisette.shuffler.sealing.Watched", partial(Watched, every=0.0))
+    monkeypatch.setattr("noisette.shuffler.sealing.ChangingFile", partial(ChangingFile, every=0.0))
     path = tmp_path / "server.pem"
     ServerKey.generate().write(path)
     key = ServerKey.read(path)
@@ -240,7 +240,7 @@ def test_enrolling(tmp_path: Path) -> None:
 
 def test_a_list_follows_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients come and go while a service runs, from its own list or from the file; a broken file changes nothing."""
-    monkeypatch.setattr("noisette.shuffler.clients.Watched", partial(Watched, every=0.0))
+    monkeypatch.setattr("noisette.shuffler.clients.ChangingFile", partial(ChangingFile, every=0.0))
     path = tmp_path / "clients.json"
     enrol(path, ["a"], folder=tmp_path)
     clients = Clients.read(path)

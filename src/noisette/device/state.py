@@ -224,9 +224,10 @@ def check_time(campaign: Campaign, life: Mapping[str, Any], ahead: float, now: d
         )
     if life.get("state", "open") != "open":
         raise ValueError(f"Campaign {campaign.id!r} is {life['state']}, and takes no reports. Nothing was spent.")
-    for name, is_out in (("opens", lambda moment: there < moment), ("closes", lambda moment: there >= moment)):
-        if life.get(name) and is_out(_moment(life[name])):
-            raise ValueError(f"Campaign {campaign.id!r} {name} at {life[name]}, UTC. Nothing was spent.")
+    opens, closes = (_moment(life[name]) if life.get(name) else None for name in ("opens", "closes"))
+    if (opens and there < opens) or (closes and there >= closes):
+        when = f"opens at {opens}" if opens and there < opens else f"closes at {closes}"
+        raise ValueError(f"Campaign {campaign.id!r} {when}. Nothing was spent.")
 
 
 def _moment(text: str) -> datetime:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from noisette._files import Watched, whole_file
+from noisette._files import ChangingFile, whole_file
 
 CLIENT, POST, SIGNATURE = "Noisette-Client", "Noisette-Post", "Noisette-Signature"
 MARK, MINIMUM = "Noisette-Mark", "Noisette-Minimum"
@@ -66,7 +66,7 @@ class Clients:
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         self._entries = _checked(entries)
-        self._file: Watched | None = None
+        self._file: ChangingFile | None = None
         self._turn = threading.Lock()
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class Clients:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Clients:
         """Read a JSON file of names and entries, and follow its changes."""
-        file = Watched(path)
+        file = ChangingFile(path)
         made = cls(_read(path))
         made._file = file
         return made

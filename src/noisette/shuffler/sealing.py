@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from noisette._files import Watched, whole_file
+from noisette._files import ChangingFile, whole_file
 
 _END = b"-----END PRIVATE KEY-----"
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -68,7 +68,7 @@ class ServerKey:
         if not keys:
             raise ValueError("Expected at least one private key.")
         self._keys = keys
-        self._file: Watched | None = None
+        self._file: ChangingFile | None = None
 
     @property
     def public(self) -> PublicKey:
@@ -90,7 +90,7 @@ class ServerKey:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ServerKey:
         """Read the keys that `write` wrote, and follow the file."""
-        file = Watched(path)
+        file = ChangingFile(path)
         made = cls(*_private_keys(path))
         made._file = file
         return made

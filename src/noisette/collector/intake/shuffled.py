@@ -51,7 +51,7 @@ class Shuffled:
     shufflers: Clients
     minimum: int
     delta: float = 1e-6
-    colluding: int | None = None
+    colluding: int = None  # type: ignore[assignment]  # of the minimum, where nothing is declared
 
     def __post_init__(self) -> None:
         _validate.integer(self.minimum, "minimum", low=2)
@@ -63,7 +63,6 @@ class Shuffled:
     @property
     def hidden(self) -> int:
         """How many reports of a smallest batch hide each other: those of the minimum that do not collude."""
-        assert self.colluding is not None
         return self.minimum - self.colluding
 
     def guarantee(self, campaign: Campaign, accepted: int = 0) -> Guarantee | None:
@@ -73,7 +72,6 @@ class Shuffled:
         collude. Nothing is gained where the local guarantee has a delta, or where a public group is told with the
         report: few may share it.
         """
-        assert self.colluding is not None
         return _amplified(campaign, max(self.minimum, accepted) - self.colluding, self.delta)
 
     def statement(self, campaign: Campaign, released: list[MixedBatch] | None = None) -> dict[str, Any]:
