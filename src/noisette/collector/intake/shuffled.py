@@ -51,19 +51,22 @@ class Shuffled:
     shufflers: Clients
     minimum: int
     delta: float = 1e-6
-    colluding: int = None  # type: ignore[assignment]  # of the minimum, where nothing is declared
+    colluding: int | None = None
 
     def __post_init__(self) -> None:
         _validate.integer(self.minimum, "minimum", low=2)
         _validate.delta(self.delta, positive=True)
-        if self.colluding is None:
-            object.__setattr__(self, "colluding", max(1, self.minimum // _DECLARED))
-        _validate.integer(self.colluding, "colluding", low=0, high=self.minimum - 1)
+        _validate.integer(self.colluders, "colluding", low=0, high=self.minimum - 1)
+
+    @property
+    def colluders(self) -> int:
+        """How many reports of a batch are taken to hide nobody."""
+        return max(1, self.minimum // _DECLARED) if self.colluding is None else self.colluding
 
     @property
     def hidden(self) -> int:
         """How many reports of a smallest batch hide each other: those of the minimum that do not collude."""
-        return self.minimum - self.colluding
+        return self.minimum - self.colluders
 
     def guarantee(self, campaign: Campaign, accepted: int = 0) -> Guarantee | None:
         """Return what holds against the collector for a user's report of one period, or None if no more than locally.
@@ -72,7 +75,7 @@ class Shuffled:
         collude. Nothing is gained where the local guarantee has a delta, or where a public group is told with the
         report: few may share it.
         """
-        return _amplified(campaign, max(self.minimum, accepted) - self.colluding, self.delta)
+        return _amplified(campaign, max(self.minimum, accepted) - self.colluders, self.delta)
 
     def statement(self, campaign: Campaign, released: list[MixedBatch] | None = None) -> dict[str, Any]:
         """Return as JSON what a device needs to know before it answers through the shuffler, and what has arrived."""
@@ -83,7 +86,7 @@ class Shuffled:
             "public_key": self.key.public.text,
             "public_keys": [one.text for one in self.key.publics],
             "minimum": self.minimum,
-            "colluding": self.colluding,
+            "colluding": self.colluders,
             "local": campaign.mechanism.guarantee.spec(),
             "shuffled": None if found is None else found.spec(),
             "arrived": {
