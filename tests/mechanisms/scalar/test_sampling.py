@@ -234,3 +234,22 @@ def test_far_narrow_domains_are_refused_with_a_remedy() -> None:
     for name in BUILD:
         with pytest.raises(ValueError, match="too far from zero for its width: subtract a public offset"):
             BUILD[name](1.0, domain=nz.Interval(1e15, 1e15 + 1)).privatize([1e15], rng=1)
+
+
+class _Edge:
+    """A generator whose uniforms are one number."""
+
+    def __init__(self, uniform: float) -> None:
+        self.uniform, self.integers = uniform, np.random.default_rng(5).integers
+
+    def random(self, size: int) -> Any:
+        return np.full(size, self.uniform)
+
+
+@pytest.mark.parametrize("mechanism", [nz.Piecewise(1.0), nz.PiecewiseOptimal(2.0), nz.SquareWave(1.0)])
+def test_a_uniform_on_the_edge_is_outside_the_window(mechanism: Any) -> None:
+    """Of 2^53 uniforms p_window 2^53 are inside, as the table says: not one more."""
+    window, place = mechanism._window, np.full(50, 3.0)
+    below, edge, above = (window.sample(place, _Edge(window.p_window + step * 2.0**-53)) for step in (-1, 0, 1))
+    assert np.array_equal(edge, above)
+    assert not np.any(edge == below)
