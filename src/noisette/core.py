@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -19,6 +20,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Domain
 from noisette.guarantees import Guarantee
 
+STRAY = 2.0**-20  # chance that an honest report of unbounded noise is read as a nearer one
 OVERFLOW = "The sums no longer fit 64 bits. Estimate these shards apart and average the estimates by count."
 
 
@@ -53,6 +55,7 @@ class Capabilities:
     - ``gaussian``: its noise is Gaussian, so that a budget may be given as mu.
     - ``model``: "local" where each user answers alone, "central" where a curator holds the records.
     - ``unbiased``: the mean of reports, once decoded, is the value itself.
+    - ``unbounded``: its noise may go anywhere. Reports are read up to where it goes with a chance of `STRAY`.
     - ``decoded``: a report is no estimate of the value until ``decode`` has read it.
     - ``tabled``: its law is a table of whole numbers, see `Tabled`.
     - ``tells_category``: a report is itself a category, the own one with chance ``p_own``, each other with ``p_other``.
@@ -71,6 +74,7 @@ class Capabilities:
     gaussian: bool = False
     model: Literal["local", "central"] = "local"
     unbiased: bool = True
+    unbounded: bool = False
     decoded: bool = False
     tabled: bool = False
     tells_category: bool = False
@@ -256,6 +260,22 @@ class Readout:
     tail: Tail
     coarse: Any = 1.0
     weights: FloatArray | None = None
+
+    @cached_property
+    def reach(self) -> tuple[FloatArray, FloatArray]:
+        """The least and the largest integer that a report of unbounded noise is read as.
+
+        Formula: the quantity's own bounds, widened by the radius that ``tail`` gives one report at 1 - `STRAY`. An
+        honest report is beyond with a chance of at most `STRAY`, so an estimate is off by at most `STRAY` times the
+        tail's scale, or deviation: far below its standard error. One liar moves a mean of n by the reach over n.
+        """
+        radius = self.tail.radius(np.asarray(1.0), 1 - STRAY)
+        ends = [(np.asarray(end) - self.offset) / self.scale for end in (self.low - radius, self.high + radius)]
+        return np.floor(np.minimum(*ends)), np.ceil(np.maximum(*ends))
+
+    def within_reach(self, codes: FloatArray) -> FloatArray:
+        """Return integers moved to the nearer end of the reach."""
+        return np.clip(codes, *self.reach)
 
 
 @dataclass(frozen=True)

@@ -326,7 +326,7 @@ class ScalarMechanism(BaseMechanism):
                 f"Report {bad:g} is farther from {self.domain} than noise ever goes. "
                 "It was not sent by this mechanism: leave it out, and ask where it comes from."
             )
-        return codes
+        return self.readout.within_reach(codes)
 
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, up
-from noisette.core import Moments, Readout, Tail, Tally
+from noisette.core import Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, Lattice, blocks, coarseness, power_of_two
 from noisette.mechanisms.categorical._base import CategoricalMechanism, log_mass, shy
@@ -60,6 +60,7 @@ class HistogramEncoding(CategoricalMechanism):
     domain: Categorical
     name: ClassVar[str] = "histogram"
     citation: ClassVar[str] = "wang2017locally"
+    capabilities: ClassVar[Capabilities] = replace(CategoricalMechanism.capabilities, unbounded=True)
 
     @cached_property
     def _step(self) -> float:
@@ -127,7 +128,7 @@ class HistogramEncoding(CategoricalMechanism):
         total, squares = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for part in blocks(len(flat), max(1, BLOCK // size)):
             self.check_support(flat[part])
-            codes = self.support.lattice.index(flat[part])
+            codes = self.readout.within_reach(self.support.lattice.index(flat[part]))
             total += codes.sum(axis=0).astype(np.int64)
             squares += np.square(np.rint(codes / self.readout.coarse)).sum(axis=0).astype(np.int64)
         return Tally(len(flat), np.full(size, len(flat), dtype=np.int64), total, squares)

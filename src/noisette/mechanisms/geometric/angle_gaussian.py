@@ -62,7 +62,9 @@ class AngleGaussian(AngleMechanism, EventDeclared):
     batch: int = 1
     as_published: bool = False
     name: ClassVar[str] = "angle-gaussian"
-    capabilities: ClassVar[Capabilities] = replace(AngleMechanism.capabilities, delta="needed", gaussian=True)
+    capabilities: ClassVar[Capabilities] = replace(
+        AngleMechanism.capabilities, delta="needed", gaussian=True, unbounded=True
+    )
     citation: ClassVar[str] = "duan2024benchmarking"
 
     def __post_init__(self) -> None:

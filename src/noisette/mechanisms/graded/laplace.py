@@ -57,7 +57,7 @@ class GradedLaplace(AdditiveMechanism):
     delta: float = 1e-6
     as_published: bool = False
     name: ClassVar[str] = "graded-laplace"
-    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed", levels=True)
+    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed", levels=True, unbounded=True)
     citation: ClassVar[str] = "hao2023hierarchical"
 
     def __post_init__(self) -> None:

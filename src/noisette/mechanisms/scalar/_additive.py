@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -17,7 +17,7 @@ from noisette import _random
 from noisette._special import xlog1py, xlogy
 from noisette._validate import FloatArray
 from noisette.cells import Cells, up
-from noisette.core import Moments, Readout, Tail
+from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import Grid
 from noisette.mechanisms._base import Lattice, ScalarMechanism, check_step, coarseness, power_of_two
 
@@ -68,6 +68,7 @@ class AdditiveMechanism(ScalarMechanism):
     The ends of the domain are rounded outward, so the cost of rounding is inside the stated epsilon.
     """
 
+    capabilities: ClassVar[Capabilities] = replace(ScalarMechanism.capabilities, unbounded=True)
     fine: ClassVar[bool] = True  # report a density: the lattice stands for the real line
 
     @property

@@ -22,7 +22,7 @@ class _GaussianMechanism(AdditiveMechanism, EventDeclared):
     """Calibration and guarantee that both Gaussian mechanisms share."""
 
     delta: float
-    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed")
+    capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed", unbounded=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

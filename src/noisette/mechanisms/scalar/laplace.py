@@ -69,7 +69,7 @@ class DiscreteLaplace(AdditiveMechanism):
     domain: Grid = Grid(-1.0, 1.0, 2.0**-6)  # noqa: RUF009
     name: ClassVar[str] = "discrete-laplace"
     citation: ClassVar[str] = "ghosh2012universally"
-    capabilities: ClassVar[Capabilities] = Capabilities((Grid,))
+    capabilities: ClassVar[Capabilities] = Capabilities((Grid,), unbounded=True)
     fine: ClassVar[bool] = False
 
     @property

@@ -53,6 +53,7 @@ class TensorReports(BaseMechanism):
         for part in row_blocks(len(rows), self.size):
             self.check_support(rows[part].reshape(-1, *self.domain.dims))
             codes = self._codes(rows[part])
+            codes = self.readout.within_reach(codes) if self.capabilities.unbounded else codes
             total += codes.astype(np.int64).sum(axis=0)
             squares += np.rint(np.square(codes / self.readout.coarse)).astype(np.int64).sum(axis=0)
             if max(int(np.abs(total).max()), int(squares.max())) > _LARGEST_SUM:

@@ -105,6 +105,7 @@ class VectorMechanism(BaseMechanism):
         for part in row_blocks(len(rows), self.dims):
             self.check_support(rows[part])
             codes = self._codes(rows[part])
+            codes = self.readout.within_reach(codes) if self.capabilities.unbounded else codes
             total += codes.astype(np.int64).sum(axis=0)
             codes /= self.readout.coarse
             squares += np.rint(np.square(codes, out=codes)).astype(np.int64).sum(axis=0)

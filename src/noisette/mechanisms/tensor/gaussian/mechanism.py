@@ -82,7 +82,9 @@ class TensorGaussian(TensorNoise):
     calibration: Calibration = "exact"
     symmetry: tuple[tuple[int, ...], ...] = ()
     name: ClassVar[str] = "tensor-gaussian"
-    capabilities: ClassVar[Capabilities] = Capabilities((TensorDomain, TensorBall), delta="needed", gaussian=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        (TensorDomain, TensorBall), delta="needed", gaussian=True, unbounded=True
+    )
     citation: ClassVar[str] = "yang2021differential"
 
     def __post_init__(self) -> None:

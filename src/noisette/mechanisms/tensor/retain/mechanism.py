@@ -77,7 +77,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
     rounded: bool = False
     name: ClassVar[str] = "retain-or-noise"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        (TensorDomain,), delta="optional", entrywise=True, adjustable=frozenset({"levels"})
+        (TensorDomain,), delta="optional", unbounded=True, entrywise=True, adjustable=frozenset({"levels"})
     )
     citation: ClassVar[str] = "yuan2025local"
 
