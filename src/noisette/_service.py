@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _PATIENCE = 10  # seconds that requests have to end once a service is told to stop
 _OTHERS = 256  # open files that are no connections: databases, logs
 _PIPELINED = 16  # requests of one connection that wait for the one before
+_SPAN = 600  # seconds whose requests are logged together, where the log must not tell when each came
 _LINGER = 2.0  # seconds in which the rest of a body is thrown away that was answered before its end
 _FREE = 1 << 14  # bytes of every body that do not count as held: most reports are smaller
 SMALL = 1 << 16  # bytes of a body that is parsed without another thread
@@ -179,7 +181,8 @@ class Guarded(HttpToolsProtocol):
             if self.transport.is_closing() or (self.cycle is not None and self.cycle.response_started):
                 self.transport.abort()
                 return
-            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            line = f"HTTP/1.1 {HTTPStatus.REQUEST_TIMEOUT.value} {HTTPStatus.REQUEST_TIMEOUT.phrase}"
+            self.transport.write(f"{line}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode("ascii"))
             self.transport.close()
             self._deadline = self.loop.time() + _LINGER
         self._timer = self.loop.call_later(1.0, self._look)
@@ -374,10 +377,15 @@ class Metrics:
 
 
 class Observed:
-    """ASGI middleware that counts and logs every request by its route's template, never by its content."""
+    """ASGI middleware that counts and logs every request by its route's template, never by its content.
 
-    def __init__(self, app: Any, metrics: Metrics, log: logging.Logger) -> None:
+    Requests of ``unhurried`` routes are logged together, every ten minutes: what arrived when is nobody's business.
+    """
+
+    def __init__(self, app: Any, metrics: Metrics, log: logging.Logger, unhurried: Sequence[str] = ()) -> None:
         self._app, self._metrics, self._log = app, metrics, log
+        self._unhurried, self._span = frozenset(unhurried), 0
+        self._waiting: dict[tuple[Any, ...], dict[str, int]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request and write down how it went."""
@@ -401,7 +409,27 @@ class Observed:
             method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
             self._metrics.requests.labels(method, route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
-            self._log.info("request", extra={"told": _told(scope, method, route, status, seconds)})
+            told = _told(scope, method, route, status, seconds)
+            if route in self._unhurried:
+                self._gather(told)
+            else:
+                self._log.info("request", extra={"told": told})
+
+    def _gather(self, told: dict[str, Any]) -> None:
+        """Add a request to those of its ten minutes, and log those of ten minutes that are over."""
+        span = int(time.time() // _SPAN)
+        if span != self._span:
+            for texts, numbers in self._waiting.items():
+                self._log.info(
+                    "requests", extra={"told": {"until": self._span * _SPAN + _SPAN} | dict(texts) | numbers}
+                )
+            self._span, self._waiting = span, {}
+        texts = tuple((name, own) for name, own in told.items() if isinstance(own, str) or name == "status")
+        numbers = self._waiting.setdefault(texts, {"requests": 0})
+        numbers["requests"] += 1
+        for name, own in told.items():
+            if isinstance(own, int) and name != "status":
+                numbers[name] = numbers.get(name, 0) + own
 
 
 def _told(scope: Any, method: str, route: str, status: int, seconds: float) -> dict[str, Any]:

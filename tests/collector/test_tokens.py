@@ -22,6 +22,7 @@ from noisette.collector.web.access import Keys
 from noisette.device.blind import SigningKey, VerifyingKey, checked_code, new_code
 from noisette.survey import batches
 from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
 
 BLIND = COMMUTE | {"tokens": "blind"}
 
@@ -126,7 +127,7 @@ def test_one_answer_for_one_code(blind_service: httpx.Client, campaigns: list[Ca
         (_send(blind_service, campaign, secrets.token_bytes(32), None), "no signature"),
         (_send(blind_service, campaign, secrets.token_bytes(32), signature), "that of another token"),
         (_send(blind_service, campaign, token, b"\x00" * 256), "none at all"),
-        (_send(blind_service, weekly, token, signature, period="2026-W01"), "that of another campaign"),
+        (_send(blind_service, weekly, token, signature, period=period_at("week")), "that of another campaign"),
     ):
         assert (wrong.status_code, wrong.json()["reason"]) == (422, "forged"), name
     text = blind_service.get("/metrics", headers=auth("auditor")).text

@@ -78,7 +78,7 @@ def test_a_database_that_is_away_does_not_end_the_tracker(store: Store, monkeypa
     monkeypatch.setattr(tracks, "_EVERY", 0.01)
     with monkeypatch.context() as patch:
         patch.setattr(store, "periods", away)
-        tracker = Tracker(store, [campaign])
+        tracker = Tracker(store, lambda: [campaign])
         tracker.start()
         until(lambda: len(asked) > 2)
     until(lambda: _counts(store) == [5])

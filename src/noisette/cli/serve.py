@@ -12,7 +12,7 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SURVEY.yaml...")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[SURVEY.yaml...]")
 @click.option(
     "--database", default="sqlite:///noisette.db", show_default=True, help="sqlite:///FILE or postgresql://HOST/NAME."
 )
@@ -75,17 +75,19 @@ def serve(
         _show(campaigns, as_json, {})
         return
     from noisette._service import Tls, address, listen, run
+    from noisette.collector.campaigns.life import Life
     from noisette.collector.storage.store import Store
     from noisette.collector.telemetry import log
     from noisette.collector.web.access import Keys, new_keys
     from noisette.collector.web.service import LARGEST_BODY, RATE, create_app
+    from noisette.survey.survey import read_fields
 
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")
     store = Store(database)
     shuffled = _shuffled(shuffler_file, server_key, minimum, colluding)
     app = create_app(
-        campaigns,
+        [(one, Life.read(read_fields(path))) for one, path in zip(campaigns, files, strict=True)],
         store,
         keys,
         largest_body=max_body or LARGEST_BODY,

@@ -128,7 +128,7 @@ def new_code(secret: str, number: int) -> str:
 def checked_code(secret: str, code: str) -> int | None:
     """Return the number of a code, or None if it is none of ours."""
     number, _, _ = code.partition(".")
-    if not (number.isascii() and number.isdigit() and len(number) < 19):
+    if not (code.isascii() and number.isdigit() and len(number) < 19):
         return None
     return int(number) if hmac.compare_digest(new_code(secret, int(number)), code) else None
 

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 MOST_CELLS = 1000  # of public groups, all combinations of their values
 FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "joint", "breakdown", "mechanism", "report", "users"})
 OLD_NAMES = {"attributes": "questions", "public_group": "groups"}  # in files, which both are read
-LIFE = frozenset({"id", "title", "period", "answers", "tokens"})  # what a campaign adds
+# what a campaign adds, and what a collector's operator decides about it, see noisette.collector.campaigns.life
+LIFE = frozenset({"id", "title", "period", "answers", "tokens"}) | frozenset(
+    {"opens", "closes", "late", "skew", "least", "keep", "liars"}
+)
 _NUMBERS = {int, float}  # of a report in JSON: true and false are none
 _USUAL_USERS = 10_000  # to compare mechanisms for, where nobody says how many are hoped for
 

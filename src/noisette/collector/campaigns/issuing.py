@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -14,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from noisette._service import Problem, body_of, read_model
+from noisette.collector.campaigns.life import EARLY, Life, Untimely
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.device import blind
 from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
-from noisette.survey.periods import check_period
 
 _LARGEST = 4096  # bytes of a request for a signature
 
@@ -35,34 +34,63 @@ class Asked(BaseModel):
 
 
 class Issuer:
-    """The signing keys of campaigns and periods, made when they are first asked for and kept in the database."""
+    """The signing keys of campaigns and periods, made when they are first asked for and kept in the database.
 
-    def __init__(self, store: Store, secret: str | None) -> None:
-        self._store, self._secret = store, secret
-        self._keys: dict[tuple[str, str], SigningKey] = {}
+    A key is made for a period that takes reports now, never because a report names a period: without a key a period has
+    no valid token. ``secrets`` gives the secrets behind enrolment codes, all of which are valid.
+    """
+
+    def __init__(self, store: Store, secrets: Callable[[], Sequence[str]], life: Callable[[str], Life]) -> None:
+        self._store, self._secrets, self._life = store, secrets, life
+        self._keys: dict[tuple[str, str], list[SigningKey]] = {}
         self._lock = threading.Lock()
 
-    def key(self, campaign: Campaign, period: str) -> SigningKey:
-        """Return the key of a period that has begun."""
-        check_period(campaign.period, period)
+    def forget(self) -> None:
+        """Read the keys anew: another process may have added some."""
         with self._lock:
-            if (campaign.id, period) not in self._keys:
-                self._keys[campaign.id, period] = self._stored(campaign, period)
-            return self._keys[campaign.id, period]
+            self._keys = {}
 
-    def _stored(self, campaign: Campaign, period: str) -> SigningKey:
-        return SigningKey(self._store.signing_key(campaign, period, lambda: SigningKey.new().pem))
+    def keys(self, campaign: Campaign, period: str) -> list[SigningKey]:
+        """Return the keys of a period, the newest first; none where nobody has asked for a token yet."""
+        with self._lock:
+            return self._known(campaign, period)
+
+    def _known(self, campaign: Campaign, period: str) -> list[SigningKey]:
+        if (campaign.id, period) not in self._keys:
+            if found := [SigningKey(pem) for pem in self._store.signing_keys(campaign, period)]:
+                self._keys[campaign.id, period] = found
+            return found
+        return self._keys[campaign.id, period]
+
+    def key(self, campaign: Campaign, period: str) -> SigningKey:
+        """Return the key that signs in a period that takes reports now."""
+        self._life(campaign.id).check(campaign, period)
+        with self._lock:
+            if not self._known(campaign, period):
+                self._store.add_signing_key(campaign, period, 0, SigningKey.new().pem)
+            return self._known(campaign, period)[0]
+
+    def rotate(self, campaign: Campaign, period: str) -> None:
+        """Sign with a new key from now on; tokens that older keys of the period signed stay valid."""
+        self._life(campaign.id).check(campaign, period)
+        with self._lock:
+            self._keys.pop((campaign.id, period), None)
+            self._store.add_signing_key(campaign, period, len(self._known(campaign, period)), SigningKey.new().pem)
+            self._keys.pop((campaign.id, period), None)
 
     def sign(self, campaign: Campaign, asked: Asked) -> bytes:
         """Sign a blinded token, once for each code and period; the same one again gets the same signature."""
-        number = None if self._secret is None else blind.checked_code(self._secret, asked.code)
+        numbers = [blind.checked_code(secret, asked.code) for secret in self._secrets()]
+        number = next((one for one in numbers if one is not None), None)
         if number is None:
             raise Problem(403, "unknown-code", "This enrolment code is none that was given out here.")
         try:
             blinded = base64.b64decode(asked.blinded, validate=True)
             key = self.key(campaign, asked.period)
             signed = key.sign(blinded)
-        except (ValueError, binascii.Error) as error:
+        except Untimely as error:
+            raise Problem(425 if error.reason == EARLY else 410, error.reason, str(error)) from error
+        except ValueError as error:
             raise Problem(422, "bad-token", str(error)) from error
         user = hashlib.sha256(f"issued\n{campaign.id}\n{asked.period}\n{number}".encode()).digest()[:16]
         shown = hashlib.sha256(blinded).digest()[:16]
@@ -77,10 +105,10 @@ class Issuer:
         for batch in body:
             if batch.campaign.tokens != "blind":
                 continue
-            public = self.key(batch.campaign, batch.period).public
+            public = [one.public for one in self.keys(batch.campaign, batch.period)]
             signed = batch.signed or ((b"", b""),) * len(batch)  # a binary batch may come without signatures
             for index, (token, signature) in zip(batch.index.tolist(), signed, strict=True):
-                if not public.verifies(token, signature):
+                if not any(one.verifies(token, signature) for one in public):
                     detail = "The token has no signature of ours for this campaign and period. Get one from /tokens."
                     refusals.append(Refusal(index, "forged", detail))
         if refusals:

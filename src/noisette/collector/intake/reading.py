@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from noisette.collector.campaigns.life import ALWAYS, Life, Untimely
 from noisette.collector.storage.store import Refusal, Refused
 from noisette.survey import batches
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
-from noisette.survey.periods import check_period
 
 LARGEST_BATCH = 10_000
+
+_TOLD = 100  # reports of one body that are named as refused
 
 _Value = Annotated[
     Any, Field(description="What the mechanism sent: a number, or lists of numbers.", json_schema_extra={"example": 1})
@@ -83,14 +85,14 @@ def body_schema() -> dict[str, Any]:
     }
 
 
-def parse(campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
+def parse(campaign: Campaign, body: bytes, life: Life = ALWAYS) -> tuple[Batch, ...]:
     """Read one report or several, in JSON or binary: a batch for each period that they name, most often one.
 
-    Raises `Refused` with what is wrong and where: the form, the campaign, a period, a group, the shape of a report.
-    Whether reports are in the support is seen when they are summed.
+    Raises `Refused` with what is wrong and where: the form, the campaign, a period that takes no reports now, a group,
+    the shape of a report. Whether reports are in the support is seen when they are summed.
     """
     if body[:4] == batches.MAGIC:
-        return (_unpacked(campaign, body),)
+        return (_unpacked(campaign, body, life),)
     if overgrown(campaign, body):
         detail = f"Expected 1 to {LARGEST_BATCH:,} reports with the lists and numbers of this campaign's, got more."
         raise Refused([Refusal(0, "malformed", detail)])
@@ -103,7 +105,7 @@ def parse(campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
         detail = f"This report is for another campaign than {campaign.id!r}. Send it there."
         raise Refused([Refusal(0, "wrong-campaign", detail)])
     entries = found.reports if isinstance(found, SeveralEntries) else [found]
-    if refusals := _misplaced(campaign, entries):
+    if refusals := _misplaced(campaign, entries, life):
         raise Refused(refusals)
     return _batches(campaign, entries)
 
@@ -126,14 +128,14 @@ def overgrown(campaign: Campaign, body: bytes) -> bool:
     return reports > LARGEST_BATCH + 2 or opened > reports * lists or body.count(b",") > reports * values
 
 
-def _unpacked(campaign: Campaign, body: bytes) -> Batch:
+def _unpacked(campaign: Campaign, body: bytes, life: Life) -> Batch:
     """Read a binary batch."""
     try:
         batch = batches.unpack(campaign, body, most=LARGEST_BATCH)
     except (batches.MalformedBatch, batches.WrongCampaign) as error:
         reason = "wrong-campaign" if isinstance(error, batches.WrongCampaign) else "malformed"
         raise Refused([Refusal(0, reason, str(error))]) from error
-    if refusals := _wrong_period(campaign, batch.period, 0) or _wrong_codes(batch):
+    if refusals := _wrong_period(campaign, life, batch.period, 0) or _wrong_codes(batch):
         raise Refused(refusals)
     return batch
 
@@ -174,23 +176,25 @@ def _signed(entry: Entry) -> tuple[bytes, bytes]:
     return bytes.fromhex(entry.token), signature
 
 
-def _misplaced(campaign: Campaign, entries: Sequence[Entry]) -> list[Refusal]:
+def _misplaced(campaign: Campaign, entries: Sequence[Entry], life: Life) -> list[Refusal]:
     """Return the reports of a wrong period or group."""
     found: list[Refusal] = []
     sound: set[tuple[str, str | None]] = set()
     for index, entry in enumerate(entries):
         if (entry.period, entry.group) in sound:
             continue
-        wrong = _wrong_period(campaign, entry.period, index) or _wrong_group(campaign, entry.group, index)
+        wrong = _wrong_period(campaign, life, entry.period, index) or _wrong_group(campaign, entry.group, index)
         found += wrong
         if not wrong:
             sound.add((entry.period, entry.group))
     return found
 
 
-def _wrong_period(campaign: Campaign, period: str, index: int) -> list[Refusal]:
+def _wrong_period(campaign: Campaign, life: Life, period: str, index: int) -> list[Refusal]:
     try:
-        check_period(campaign.period, period)
+        life.check(campaign, period)
+    except Untimely as error:
+        return [Refusal(index, error.reason, str(error))]
     except ValueError as error:
         return [Refusal(index, "wrong-period", str(error))]
     return []
@@ -215,14 +219,20 @@ def _wrong_codes(batch: Batch) -> list[Refusal]:
 
 
 def outside(body: Sequence[Batch]) -> list[Refusal]:
-    """Return the reports that the mechanisms cannot have sent, looking at one after the other."""
-    found = []
+    """Return the first reports that the mechanisms cannot have sent, found by halving."""
+    found: list[Refusal] = []
     for batch in body:
-        for place, index in enumerate(batch.index.tolist()):
+        waiting = [(0, len(batch))]
+        while waiting and len(found) < _TOLD:
+            first, end = waiting.pop()
             try:
-                batch.campaign.check(batch.rows[place : place + 1])
+                batch.campaign.check(batch.rows[first:end])
             except (TypeError, ValueError, OverflowError) as error:
-                found.append(Refusal(index, "out-of-support", str(error)))
+                middle = (first + end) // 2
+                if end - first > 1:
+                    waiting += [(middle, end), (first, middle)]
+                else:
+                    found.append(Refusal(int(batch.index[first]), "out-of-support", str(error)))
     return found
 
 
@@ -234,6 +244,8 @@ def _impossible(campaign: Campaign, entries: Sequence[Entry]) -> list[Refusal]:
             campaign.survey.rows([entry.report])
         except (TypeError, ValueError, OverflowError) as error:
             found.append(Refusal(index, "out-of-support", str(error)))
+            if len(found) == _TOLD:
+                break
     return found or [Refusal(0, "out-of-support", "Reports of different types in one batch. Send them apart.")]
 
 

@@ -19,6 +19,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.routing import Route
 
 from noisette._service import SMALL, off_loop, read_body
+from noisette.collector.campaigns.life import Life
 from noisette.collector.intake import reading as intake
 from noisette.collector.intake.reading import outside
 from noisette.collector.storage.store import Accepted, Refusal, Refused, Store
@@ -41,13 +42,14 @@ class Reception:
     def __init__(
         self,
         find: Callable[[str], Campaign],
-        admit: Callable[[Request], None],
+        admit: Callable[[Request], object],
         verify: Callable[[Sequence[Batch]], None],
         writer: Writer,
         metrics: CollectorMetrics,
         largest_body: int,
+        life: Callable[[str], Life],
     ) -> None:
-        self._find, self._admit, self._verify, self._writer = find, admit, verify, writer
+        self._find, self._admit, self._verify, self._writer, self._life = find, admit, verify, writer, life
         self._metrics, self._largest = metrics, largest_body
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -71,7 +73,7 @@ class Reception:
 
     def read(self, campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
         """Return the reports of a body, or raise `Refused`."""
-        batches = intake.parse(campaign, body)
+        batches = intake.parse(campaign, body, self._life(campaign.id))
         self._verify(batches)
         return batches
 

@@ -17,16 +17,18 @@ from noisette.survey.distributions import Shapes
 from noisette.survey.results import within
 from noisette.survey.sums import Layout, Sums
 
+_DRIFTING = 64  # periods that are compared, the last ones
 _FIELDS = ("name", "value", "std_error", "low", "high", "reports", "predicted_std_error")
 
 
 @dataclass(frozen=True)
 class Query:
-    """Which period is asked about, the confidence of intervals, and the enhancement."""
+    """Which period is asked about, the confidence of intervals, the enhancement, and how many reports show anything."""
 
     period: str
     level: float = 0.95
     method: str = "none"
+    least: int = 1
 
 
 def estimates(
@@ -35,13 +37,19 @@ def estimates(
     """Return all that is known about a period, as JSON, and how it changed from period to period."""
     here = sums.get(query.period, {})
     whole = total(layout, here.values())
+    users, withheld = whole.users, 0 < whole.users < query.least
+    if withheld:
+        here, whole = {}, layout.nothing()
+    enough = {name: groups for name, groups in sums.items() if total(layout, groups.values()).users >= query.least}
     rows, method, gain = dimensions(campaign, whole, query)
     return {
         "campaign": campaign.id,
         "title": campaign.title,
         "period": query.period,
         "periods": {name: total(layout, groups.values()).users for name, groups in sums.items()},
-        "users": whole.users,
+        "users": users,
+        "withheld": withheld,
+        "least": query.least,
         "target_users": campaign.users,
         "level": query.level,
         "enhance": method,
@@ -50,7 +58,7 @@ def estimates(
         "dimensions": rows,
         "attributes": shapes.attributes(campaign.id, whole, query.level),
         "groups": _groups(campaign, layout, here, whole, query),
-        "drift": drift(campaign, layout, sums),
+        "drift": drift(campaign, layout, dict(list(enough.items())[-_DRIFTING:])),
     }
 
 
@@ -88,7 +96,9 @@ def _groups(
         values = []
         for code, label in enumerate(public.values):
             sums = here.get(code, layout.nothing())
-            values.append({"value": label, "users": sums.users, "dimensions": dimensions(campaign, sums, query)[0]})
+            users = sums.users
+            shown = sums if users >= query.least else layout.nothing()
+            values.append({"value": label, "users": users, "dimensions": dimensions(campaign, shown, query)[0]})
         found.append({"name": public.name, "private": False, "values": values})
     return found + list(_within(campaign, whole, query))
 

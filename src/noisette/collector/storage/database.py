@@ -7,6 +7,7 @@ outside this folder speaks it.
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -25,6 +26,11 @@ DatabaseFailure = SQLAlchemyError  # what any of them raises when it does not an
 Marks = npt.NDArray[np.int64]
 
 _AT_ONCE = 500  # digests looked up in one query
+
+
+def new_number() -> int:
+    """Return a number for a block of reports, drawn at random so that it tells nothing about the time."""
+    return secrets.randbits(62)
 
 
 class Database(ABC):
@@ -63,9 +69,17 @@ class Database(ABC):
     def lock_tables(self, connection: sa.Connection) -> None:
         """Wait for others who look at the version of the tables, until the transaction ends."""
 
+    @property
     @abstractmethod
-    def lock_campaigns(self, connection: sa.Connection, names: Sequence[str]) -> None:
-        """Wait for others who write to these campaigns, until the transaction ends."""
+    def writer_number(self) -> int:
+        """Which sums this process adds to: a number of its own, as far as one is free."""
+
+    @abstractmethod
+    def check_room(self) -> None:
+        """Raise where the disk has no room left for reports, as far as can be seen from here."""
+
+    def settle(self) -> None:  # noqa: B027  # only one has a log
+        """Give up an order of digests that a database keeps for its own sake."""
 
     @abstractmethod
     def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:

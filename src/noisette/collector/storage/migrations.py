@@ -10,7 +10,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from noisette.collector.storage import tables
-from noisette.collector.storage.database import Database
+from noisette.collector.storage.database import Database, new_number
 from noisette.survey.batches import Batch, identities, key_digests
 from noisette.survey.campaigns import Campaign
 
@@ -45,7 +45,8 @@ def _pack_reports(database: Database, connection: sa.Connection) -> None:
         "SELECT number, key, token, report FROM reports "
         "WHERE campaign = :campaign AND period = :period AND number > :last ORDER BY number LIMIT :most"
     )
-    for name, definition in connection.execute(sa.select(tables.campaigns)).all():
+    own = tables.campaigns.c
+    for name, definition in connection.execute(sa.select(own.id, own.definition)).all():
         campaign = Campaign.from_wire(json.loads(definition))
         layout = campaign.layout
         query = sa.text("SELECT DISTINCT period FROM reports WHERE campaign = :campaign")
@@ -59,8 +60,8 @@ def _pack_reports(database: Database, connection: sa.Connection) -> None:
                 total += layout.tally(batch.rows)
                 if not database.add_digests(connection, *identities([batch])):
                     raise ValueError(f"The old tables of campaign {name!r} hold a token or a key twice.")
-                connection.execute(sa.insert(tables.blocks).values(**batch.columns))
-            place = {"campaign": name, "period": period, "group": 0}
+                connection.execute(sa.insert(tables.blocks).values(number=new_number(), **batch.columns))
+            place = {"campaign": name, "period": period, "group": 0, "writer": 0}
             connection.execute(sa.insert(tables.sums).values(**place, **total.stored()))
     for old in ("reports", "aggregates"):
         connection.execute(sa.text(f"DROP TABLE {old}"))
@@ -84,4 +85,34 @@ def _add_digest_log(_: Database, connection: sa.Connection) -> None:
     tables.digest_log.create(connection, checkfirst=True)
 
 
-_STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {1: _pack_reports, 2: _add_tracks, 3: _add_digest_log}
+def _add_lives(_: Database, connection: sa.Connection) -> None:
+    """From 4 to 5: lives of campaigns, sums of each process, blocks without an order, several signing keys.
+
+    What an older database has of these tables is copied; one that was just made from a still older one has them.
+    """
+    texts = ((tables.campaigns, "life", "TEXT DEFAULT '{}'"), (tables.blocks, "mixed", "INTEGER DEFAULT 0"))
+    for table, name, kind in texts:
+        if name not in _columns(connection, table):
+            connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind} NOT NULL"))
+    for table, added in ((tables.sums, "writer"), (tables.signing, "number")):
+        present = _columns(connection, table)
+        if added in present:
+            continue
+        names = ", ".join(f'"{one}"' for one in present)
+        connection.execute(sa.text(f"CREATE TABLE {table.name}_before AS SELECT * FROM {table.name}"))
+        table.drop(connection)
+        table.create(connection)
+        connection.execute(sa.text(f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {table.name}_before"))
+        connection.execute(sa.text(f"DROP TABLE {table.name}_before"))
+
+
+def _columns(connection: sa.Connection, table: sa.Table) -> list[str]:
+    return [one["name"] for one in sa.inspect(connection).get_columns(table.name)]
+
+
+_STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {
+    1: _pack_reports,
+    2: _add_tracks,
+    3: _add_digest_log,
+    4: _add_lives,
+}

@@ -1,7 +1,8 @@
 """A campaign's stored reports in partitions, which processes of any number sum without the service.
 
-The collector writes blocks of one campaign one after the other, in the order of their numbers, and in one transaction
-with their sums. So what is stored when a campaign is split lies within its ranges of numbers, what comes later outside.
+Blocks have random numbers, so a partition names its own: what comes after a campaign was split is in none. Now and then
+the collector puts small blocks together and mixes them. Whoever reads a partition whose blocks have gone is told to
+split once more.
 """
 
 from __future__ import annotations
@@ -22,44 +23,52 @@ from noisette.survey.sums import Sums
 
 _USERS = 200_000  # reports in a partition
 _BYTES = 1 << 23  # in a batch
+_AT_ONCE = 500  # blocks in one query
 
 
 @dataclass(frozen=True)
 class BlockPartition:
-    """The reports of a campaign's period in the blocks whose numbers are in a range, both ends included."""
+    """The reports of a campaign's period in some blocks."""
 
     url: str = field(repr=False)  # it may hold a password
     campaign: str
     period: str
-    first: int
-    last: int
+    numbers: tuple[int, ...]
     users: int
     row: np.dtype[Any]
 
     def __str__(self) -> str:
-        return f"blocks {self.first:,} to {self.last:,} of campaign {self.campaign!r}"
+        return f"{len(self.numbers):,} blocks of campaign {self.campaign!r}"
 
     def batches(self) -> Iterator[Rows]:
         """Yield the reports, some 8 MB at a time."""
         kept: list[Rows] = []
+        found = 0
         with snapshot(self.url) as connection:
-            for number, users, raw in connection.execute(self.query().execution_options(yield_per=1)):
+            for number, users, raw in self._blocks(connection):
                 if len(raw) != users * self.row.itemsize:
                     raise ValueError(f"block {number:,} is damaged: {len(raw):,} bytes for {users:,} reports.")
+                found += 1
                 kept.append(np.frombuffer(raw, dtype=self.row))
                 if sum(one.nbytes for one in kept) >= _BYTES:
                     yield np.concatenate(kept)
                     kept = []
+        if found != len(self.numbers):
+            raise ValueError(f"{self} are no longer there: the collector has put some together. Split it once more.")
         if kept:
             yield np.concatenate(kept)
 
-    def query(self) -> sa.Select[Any]:
-        """Return the query for the blocks."""
+    def _blocks(self, connection: sa.Connection) -> Iterator[Any]:
+        """Yield number, users and rows of each block."""
+        for start in range(0, len(self.numbers), _AT_ONCE):
+            yield from connection.execute(
+                self.query(self.numbers[start : start + _AT_ONCE]).execution_options(yield_per=1)
+            )
+
+    def query(self, numbers: tuple[int, ...]) -> sa.Select[Any]:
+        """Return the query for some blocks."""
         block = tables.blocks.c
-        # An empty text is added, so that the planner takes the range of numbers and not the index of campaigns.
-        own = (block.campaign.concat("") == self.campaign) & (block.period.concat("") == self.period)
-        query = sa.select(block.number, block.users, block.rows)
-        return query.where(block.number.between(self.first, self.last), own)
+        return sa.select(block.number, block.users, block.rows).where(block.number.in_(numbers))
 
 
 def split_campaign(url: str, campaign: str, *, period: str | None = None, users: int = _USERS) -> Partitioned[Sums]:
@@ -75,21 +84,23 @@ def split_campaign(url: str, campaign: str, *, period: str | None = None, users:
         block = tables.blocks.c
         query = sa.select(block.number, block.users).where(block.campaign == campaign, block.period == period)
         found = connection.execute(query.order_by(block.number).execution_options(yield_per=10_000))
-        ranges = list(_ranges(((number, count) for number, count in found), users))
-    partitions = tuple(BlockPartition(url, campaign, period, *each, asked.row) for each in ranges)
+        parts = list(_parts(((number, count) for number, count in found), users))
+    partitions = tuple(BlockPartition(url, campaign, period, *each, asked.row) for each in parts)
     return Partitioned(asked.layout.tally, total, partitions)
 
 
-def _ranges(blocks: Iterator[tuple[int, int]], least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield first and last number of consecutive blocks with together so many reports, and how many they have."""
-    first, last, total = 0, 0, 0
+def _parts(blocks: Iterator[tuple[int, int]], least: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the numbers of blocks with together so many reports, and how many they have."""
+    numbers: list[int] = []
+    total = 0
     for number, users in blocks:
-        first, last, total = first if total else number, number, total + users
+        numbers.append(number)
+        total += users
         if total >= least:
-            yield first, last, total
-            total = 0
+            yield tuple(numbers), total
+            numbers, total = [], 0
     if total:
-        yield first, last, total
+        yield tuple(numbers), total
 
 
 def _campaign(connection: sa.Connection, name: str) -> Campaign:

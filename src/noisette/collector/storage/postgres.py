@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +16,11 @@ from noisette.collector.storage.database import Database, Marks
 from noisette.survey.batches import DIGEST_BYTES, Digests
 
 _LOCK = 0x4E5A434F  # taken by whoever looks at the version of the tables
+_WRITERS = 256  # processes with sums of their own
+# commits wait for the disk; nobody waits for a database that hangs, nor a database for us
+_SETTINGS = (
+    "-c synchronous_commit=on -c statement_timeout=60s -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
+)
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 _COPY_TAIL = b"\xff\xff"
 # a row of PostgreSQL's binary COPY: number of fields, then length and bytes of each, big-endian
@@ -33,14 +40,49 @@ class PostgresDatabase(Database):
         return url
 
     def __init__(self, url: sa.URL) -> None:
-        options: dict[str, Any] = {"connect_args": {"options": "-c synchronous_commit=on"}, "pool_pre_ping": True}
+        options: dict[str, Any] = {
+            "connect_args": {"options": _SETTINGS, "connect_timeout": 10, "tcp_user_timeout": 30_000},
+            "pool_pre_ping": True,
+            "pool_timeout": 30,
+        }
         self.engine = sa.create_engine(url.set(drivername="postgresql+psycopg"), **options)
+        self._claim: sa.Connection | None = None
+        self._claiming, self._number = threading.Lock(), 0
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._claim is not None:
+            self._claim.close()
+        super().close()
+
+    @property
+    def writer_number(self) -> int:
+        """The first number that no other process holds.
+
+        It is claimed once, by a lock that ends with its connection. If that breaks, two processes may share sums: they
+        then wait for each other, and nothing is lost.
+        """
+        with self._claiming:
+            if self._claim is None:
+                self._claim = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+                query = sa.text("SELECT pg_try_advisory_lock(:key, :number)")
+                tried = (
+                    number
+                    for number in range(_WRITERS)
+                    if self._claim.execute(query, {"key": _LOCK, "number": number}).scalar()
+                )
+                self._number = next(tried, secrets.randbelow(_WRITERS))
+            return self._number
+
+    def check_room(self) -> None:
+        """Do nothing: the disk is the server's, which says so when it is asked to write."""
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
         """Give a connection in one transaction of repeatable reads."""
         with self.engine.connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
             yield connection
 
     @contextmanager
@@ -52,11 +94,6 @@ class PostgresDatabase(Database):
     def lock_tables(self, connection: sa.Connection) -> None:
         """Take an advisory lock."""
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-
-    def lock_campaigns(self, connection: sa.Connection, names: Sequence[str]) -> None:
-        """Lock the campaigns' rows, always in one order."""
-        query = "SELECT id FROM campaigns WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
-        connection.exec_driver_sql(query, (sorted(set(names)),))
 
     def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
         """Copy digests into the table; one that is there aborts the transaction."""

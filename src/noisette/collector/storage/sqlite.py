@@ -9,11 +9,13 @@ too, sorted; it is read from the log, never from what this process believes to h
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import OperationalError
 
 from noisette.collector.storage.database import Database, Marks
 from noisette.survey.batches import DIGEST_BYTES, Digests
@@ -28,6 +31,7 @@ from noisette.survey.batches import DIGEST_BYTES, Digests
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
 _GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
 _SMALL = 1 << 14  # digests that are sorted by themselves before they are put among the others
+_BUSY = 1 << 17  # digests in the log of a service whose transactions hold so many reports that their order tells little
 _BITS = 12
 _PARTS = 1 << _BITS  # of the key space, by its first bits
 _SHIFT = np.uint64(64 - _BITS)
@@ -45,7 +49,8 @@ _ANY_IN_TREE = (
     "SELECT 1 FROM json_each(?) AS place CROSS JOIN seen "
     f"WHERE seen.digest = substr(?, place.key * {DIGEST_BYTES} + 1, {DIGEST_BYTES}) LIMIT 1"
 )
-_SETTINGS = ("page_size = 4096", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON")
+_SETTINGS = ("page_size = 4096", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
+_ROOM = 1 << 24  # bytes of disk below which reports are not taken
 _TO_WRITE = ("cache_size = -65536", "wal_autocheckpoint = 16384")  # in KiB; in pages
 
 Words = npt.NDArray[np.uint64]
@@ -116,6 +121,7 @@ class SqliteDatabase(Database):
         return url.set(database=str(path))
 
     def __init__(self, url: sa.URL) -> None:
+        _private(Path(str(url.database)))
         self.engine = _engine(url, _SETTINGS, "BEGIN")
         self.writer = _engine(url, _SETTINGS + _TO_WRITE, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
         self.digests = DigestLog(super().find_digests)
@@ -139,8 +145,24 @@ class SqliteDatabase(Database):
     def lock_tables(self, connection: sa.Connection) -> None:
         """Do nothing: there is one writer."""
 
-    def lock_campaigns(self, connection: sa.Connection, names: Sequence[str]) -> None:
-        """Do nothing: there is one writer."""
+    @property
+    def writer_number(self) -> int:
+        """All processes take turns: they share one row of sums."""
+        return 0
+
+    def check_room(self) -> None:
+        """Raise where the disk is nearly full."""
+        path = Path(str(self.engine.url.database))
+        left = shutil.disk_usage(path.parent).free
+        if left < _ROOM:
+            raise OperationalError(f"{left} bytes are left on the disk of {path}", None, OSError(errno.ENOSPC, "full"))
+
+    def settle(self) -> None:
+        """Take what waits in the log into the tree, where the order of arrival is lost, unless very much waits."""
+        while True:
+            with self.writing() as connection:
+                if not self.digests.drain(connection):
+                    return
 
     def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
         """Write digests to the log, and some that wait there into the tree."""
@@ -149,6 +171,14 @@ class SqliteDatabase(Database):
     def find_digests(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
         """Return the marks of those digests that are in the tree or in the log."""
         return self.digests.lookup(connection, digests)
+
+
+def _private(path: Path) -> None:
+    """Let nobody but the owner read the database, which holds signing keys; SQLite gives its log the same mode."""
+    if str(path) != ":memory:" and path.parent.is_dir():
+        with suppress(OSError):  # of somebody else, who decides, or on a disk that cannot be written to
+            path.touch(mode=0o600)
+            path.chmod(path.stat().st_mode & ~0o077)
 
 
 def _engine(url: sa.URL, settings: Sequence[str], begin: str, **options: Any) -> sa.Engine:
@@ -220,15 +250,29 @@ class DigestLog:
         while self._rows and self._rows[0][1] + _PARTS <= self._turn:
             self._rows.popleft()
 
+    def drain(self, connection: sa.Connection) -> bool:
+        """Take some of what waits into the tree; tell whether some is left, and let be what a busy service has."""
+        self._replay(connection)
+        held = len(self._many) + len(self._few)
+        if not held or held > _BUSY:
+            return False
+        turn = self._advance(connection, max(0, held - _SMALL))
+        connection.exec_driver_sql(_INSERT, (turn, b"", b""))
+        self._replay(connection)
+        return True
+
     def _settle(self, connection: sa.Connection, more: int) -> int:
         """Take parts into the tree, one after the other, if more would be too many; return whose turn is next."""
-        held = len(self._many) + len(self._few)
-        if held + more <= MOST:
+        if len(self._many) + len(self._few) + more <= MOST:
             return self._turn
-        room = int(MOST * (1 - _GULP)) - more
+        return self._advance(connection, int(MOST * (1 - _GULP)) - more)
+
+    def _advance(self, connection: sa.Connection, room: int) -> int:
+        """Take parts into the tree until so many are left; return whose turn is next."""
+        held = len(self._many) + len(self._few)
         bounds = sum(np.append(np.searchsorted(one.high, _STARTS), len(one)) for one in (self._many, self._few))
         left = held - np.cumsum(np.roll(np.diff(bounds), -(self._turn % _PARTS)))
-        turn = self._turn + min(_PARTS, 1 + int(np.searchsorted(-left, -room)))
+        turn = self._turn + (min(_PARTS, 1 + int(np.searchsorted(-left, -room))) if room > 0 else _PARTS)
         for one in (self._many, self._few):
             for part in one.of_parts(self._turn, turn):
                 digests = np.column_stack([one.high[part], one.low[part]]).astype(">u8").view(np.uint8)

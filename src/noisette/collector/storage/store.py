@@ -7,9 +7,10 @@ that transaction is on the disk; when it raises, nothing of it is.
 from __future__ import annotations
 
 import json
+import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,19 +18,21 @@ import numpy as np
 import sqlalchemy as sa
 
 from noisette.collector.storage import tables
-from noisette.collector.storage.database import open_database
+from noisette.collector.storage.database import new_number, open_database
 from noisette.collector.storage.migrations import migrate
+from noisette.collector.storage.registry import Registry
 from noisette.survey.batches import Batch, identities, joined, pieces
 from noisette.survey.campaigns import Campaign, Rows
 from noisette.survey.sums import Layout, Sums
 
-_PLACE = sa.and_(*(tables.sums.c[name] == sa.bindparam(f"{name}_") for name in ("campaign", "period", "group")))
+_KEYS = ("campaign", "period", "group", "writer")
+_PLACE = sa.and_(*(tables.sums.c[name] == sa.bindparam(f"{name}_") for name in _KEYS))
 _NEW: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in ("layout", "users", "vector")}
-_SELECT_SUMS = sa.select(tables.sums.c.users, tables.sums.c.vector).where(_PLACE)
+_SELECT_SUMS = sa.select(tables.sums.c.users, tables.sums.c.vector).where(_PLACE).with_for_update()
 _UPDATE_SUMS = sa.update(tables.sums).where(_PLACE).values(_NEW)
-_INSERT_SUMS = sa.insert(tables.sums).values(
-    {name: sa.bindparam(f"{name}_") for name in ("campaign", "period", "group")} | _NEW
-)
+_MIXED_BLOCKS = 200  # that are mixed in one transaction
+_MIXED_REPORTS = 10_000  # in one block of them
+_TRIES = 8  # of a transaction that others come before with the same tokens
 _INSERT_BLOCK = sa.insert(tables.blocks).inline()
 
 
@@ -70,6 +73,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self.database = open_database(url)
+        self.registry = Registry(self.database)
         try:
             with self.writing() as connection:
                 migrate(self.database, connection)
@@ -90,32 +94,34 @@ class Store:
         return self.database.writing()
 
     def ping(self) -> None:
-        """Raise unless the database answers and has our tables."""
-        with self.reading() as connection:
-            connection.execute(sa.select(tables.meta.c.version)).one()
+        """Raise unless the database has our tables and something can be written to it."""
+        self.database.check_room()
+        with self.writing() as connection:
+            connection.execute(sa.update(tables.meta).values(version=tables.meta.c.version))
 
     def layout(self, campaign: Campaign) -> Layout:
         """Return where the sums of a campaign lie, which is found once."""
         found: Layout = campaign.layout
         return found
 
-    def register(self, campaign: Campaign) -> Campaign:
+    def register(self, campaign: Campaign, life: Mapping[str, Any] | None = None) -> Campaign:
         """Store a campaign, or return the stored one if its terms are the same.
 
-        What was stored wins: the mechanism was chosen once, whatever a later version of the planner would choose.
+        What was stored wins: the mechanism was chosen once, whatever a later version of the planner would choose. Title
+        and target are no terms that a device relies on, and are part of the campaign's life.
         """
-        with self.writing() as connection:
-            connection.execute(sa.select(tables.meta.c.version).with_for_update()).one()
+        with self.reading() as connection:
             query = sa.select(tables.campaigns.c.definition).where(tables.campaigns.c.id == campaign.id)
             stored = connection.execute(query).scalar_one_or_none()
-            if stored is None:
-                text = json.dumps(campaign.to_wire())
-                connection.execute(sa.insert(tables.campaigns).values(id=campaign.id, definition=text))
-                return campaign
-            known = Campaign.from_wire(json.loads(stored))
+        if stored is None:
+            self.registry.add(campaign, life or {}, "file")
+            return campaign
+        known = Campaign.from_wire(json.loads(stored))
+        with self.writing() as connection:
             self._sum_anew(connection, known)
-        if known.terms() != campaign.terms():
-            changed = sorted(key for key, value in known.terms().items() if campaign.terms()[key] != value)
+        now, before = campaign.terms(), known.terms()
+        changed = sorted(key for key, value in before.items() if now[key] != value and key not in ("title", "users"))
+        if changed:
             raise ValueError(
                 f"Campaign {campaign.id!r} is in this database with another {', '.join(changed)}. "
                 "Devices may have answered it: ask something else under another id."
@@ -132,9 +138,10 @@ class Store:
                 for group, added in batch.sums().items():
                     totals[group] = totals.get(group, layout.nothing()) + added
             connection.execute(sa.delete(table).where((table.c.campaign == campaign.id) & (table.c.period == period)))
-            rows = [{"campaign": campaign.id, "period": period, "group": group} for group in totals]
+            rows = [{"campaign": campaign.id, "period": period, "group": group, "writer": 0} for group in totals]
             stored = [row | totals[row["group"]].stored() for row in rows]
-            connection.execute(sa.insert(table), stored)
+            if stored:
+                connection.execute(sa.insert(table), stored)
 
     def accept(self, bodies: Sequence[Sequence[Batch]]) -> list[Accepted | Refused]:
         """Store all that is new and add it to the sums in one transaction, and tell how each body fared.
@@ -146,27 +153,31 @@ class Store:
         try:
             batches = joined(every)
             sums, digests = self._sums_of(batches), identities(batches)
-            with self._writing_to(every) as connection:
+            with self.writing() as connection:
                 self._write(connection, batches, sums, digests)
         except _Known:
             return self._accept_new(bodies, every)
         return [Accepted(sum(map(len, body)), 0) for body in bodies]
 
     def _accept_new(self, bodies: Sequence[Sequence[Batch]], every: list[Batch]) -> list[Accepted | Refused]:
-        """Look every report up, and store those that are new."""
-        with self._writing_to(every) as connection:
-            known = self.database.find_digests(connection, pieces(identities(every)[0]))
-            outcomes, news = _sift(bodies, known)
-            if batches := joined(news):
-                self._write(connection, batches, self._sums_of(batches), identities(batches))
-        return outcomes
+        """Look every report up, and store those that are new; what another process stored meanwhile is looked up again.
 
-    @contextmanager
-    def _writing_to(self, batches: Sequence[Batch]) -> Iterator[sa.Connection]:
-        """Give a transaction that no other writer of these batches' campaigns comes between."""
+        No process locks what another one writes. Digests are written in order, so that two never wait for each other.
+        """
+        for _ in range(_TRIES - 1):
+            with suppress(_Known), self.writing() as connection:
+                return self._write_new(connection, bodies, every)
         with self.writing() as connection:
-            self.database.lock_campaigns(connection, [batch.campaign.id for batch in batches])
-            yield connection
+            return self._write_new(connection, bodies, every)
+
+    def _write_new(
+        self, connection: sa.Connection, bodies: Sequence[Sequence[Batch]], every: list[Batch]
+    ) -> list[Accepted | Refused]:
+        known = self.database.find_digests(connection, pieces(identities(every)[0]))
+        outcomes, news = _sift(bodies, known)
+        if batches := joined(news):
+            self._write(connection, batches, self._sums_of(batches), identities(batches))
+        return outcomes
 
     def _sums_of(self, batches: Sequence[Batch]) -> list[dict[int, Sums]]:
         return [batch.sums() for batch in batches]
@@ -177,14 +188,19 @@ class Store:
         """Write batches and add to the sums of their periods, or raise `_Known` if a digest is there already."""
         if not self.database.add_digests(connection, *digests):
             raise _Known
-        for batch, added in zip(batches, sums, strict=True):
-            connection.execute(_INSERT_BLOCK, batch.columns)
-            for group, more in added.items():
-                place = {"campaign_": batch.campaign.id, "period_": batch.period, "group_": group}
+        writer = self.database.writer_number
+        pairs = sorted(zip(batches, sums, strict=True), key=lambda pair: (pair[0].campaign.id, pair[0].period))
+        for batch, added in pairs:  # always in one order, so that two threads never wait for each other
+            connection.execute(_INSERT_BLOCK, {"number": new_number(), "mixed": 0} | mixed(batch).columns)
+            for group, more in sorted(added.items()):
+                place = {"campaign_": batch.campaign.id, "period_": batch.period, "group_": group, "writer_": writer}
                 row = connection.execute(_SELECT_SUMS, place).one_or_none()
-                total = more if row is None else self._load(batch.campaign, row) + more
-                new = place | {f"{name}_": value for name, value in total.stored().items()}
-                connection.execute(_INSERT_SUMS if row is None else _UPDATE_SUMS, new)
+                if row is None:  # another thread may be about to make it as well
+                    fresh = {name: place[f"{name}_"] for name in _KEYS} | self.layout(batch.campaign).nothing().stored()
+                    self.database.insert_new(connection, tables.sums, fresh)
+                    row = connection.execute(_SELECT_SUMS, place).one()
+                total = self._load(batch.campaign, row) + more
+                connection.execute(_UPDATE_SUMS, place | {f"{name}_": own for name, own in total.stored().items()})
 
     def _load(self, campaign: Campaign, row: Any) -> Sums:
         """Return stored sums."""
@@ -196,7 +212,8 @@ class Store:
         found: dict[str, dict[int, Sums]] = defaultdict(dict)
         with self.reading() as connection:
             for row in connection.execute(query.order_by(tables.sums.c.period, tables.sums.c.group)):
-                found[row.period][row.group] = self._load(campaign, row)
+                own = self._load(campaign, row)
+                found[row.period][row.group] = found[row.period].get(row.group, self.layout(campaign).nothing()) + own
         return dict(found)
 
     def aggregate(self, campaign: Campaign, period: str) -> Sums:
@@ -214,26 +231,59 @@ class Store:
             return {name: int(count) for name, count in connection.execute(query)}
 
     def batches(self, campaign: Campaign, period: str) -> Iterator[Batch]:
-        """Yield the stored reports of a period in the order in which they came, without holding them all."""
+        """Yield the stored reports of a period, in no order, without holding them all."""
         with self.reading() as connection:
             yield from _stored_batches(connection, campaign, period)
+
+    def mix(self) -> int:
+        """Put blocks of few reports together and mix them, so that they tell no order; return how many blocks went.
+
+        One transaction a time takes some out and puts the same reports in: a kill loses and doubles nothing. SQLite's
+        log of digests, which has an order too, goes into its index.
+        """
+        gone = 0
+        for campaign, _ in self.registry.campaigns().values():
+            for period in self.periods(campaign):
+                while done := self._mix(campaign, period):
+                    gone += done
+        self.database.settle()
+        return gone
+
+    def _mix(self, campaign: Campaign, period: str) -> int:
+        """Mix some blocks of a period; return how many, none where there are no two."""
+        block = tables.blocks.c
+        own = (block.campaign == campaign.id) & (block.period == period) & (block.mixed == 0)
+        query = sa.select(tables.blocks).where(own).limit(_MIXED_BLOCKS).with_for_update(skip_locked=True)
+        with self.writing() as connection:
+            rows = connection.execute(query).all()
+            if len(rows) < 2:
+                return 0
+            [whole] = joined([_stored_batch(campaign, row) for row in rows])
+            whole = mixed(whole)
+            for start in range(0, len(whole), _MIXED_REPORTS):
+                part = whole.take(np.arange(start, min(start + _MIXED_REPORTS, len(whole))))
+                connection.execute(_INSERT_BLOCK, {"number": new_number(), "mixed": 1} | part.columns)
+            numbers = [row.number for row in rows]
+            connection.execute(sa.delete(tables.blocks).where(block.number.in_(numbers)))
+        return len(rows)
 
     def rows(self, campaign: Campaign, period: str) -> Rows:
         """Return all stored reports of a period; for checks, it holds them all."""
         found = [batch.rows for batch in self.batches(campaign, period)]
         return np.concatenate(found) if found else np.zeros(0, dtype=campaign.row)
 
-    def signing_key(self, campaign: Campaign, period: str, make: Callable[[], bytes]) -> bytes:
-        """Return the key that signs the tokens of a period, which ``make`` makes when it is first asked for."""
-        table = tables.signing
-        query = sa.select(table.c.pem).where(table.c.campaign == campaign.id, table.c.period == period)
+    def signing_keys(self, campaign: Campaign, period: str) -> list[bytes]:
+        """Return the keys that sign the tokens of a period, the newest first; none where nobody asked for one."""
+        own = tables.signing.c
+        query = sa.select(own.pem).where(own.campaign == campaign.id, own.period == period)
+        with self.reading() as connection:
+            return [bytes(pem) for pem in connection.execute(query.order_by(own.number.desc())).scalars()]
+
+    def add_signing_key(self, campaign: Campaign, period: str, after: int, pem: bytes) -> None:
+        """Add a key to a period that has so many, unless another process was faster."""
+        row = {"campaign": campaign.id, "period": period, "number": after, "pem": pem}
         with self.writing() as connection:
-            found = connection.execute(query).scalar_one_or_none()
-            if found is None:
-                row = {"campaign": campaign.id, "period": period, "pem": make()}
-                self.database.insert_new(connection, table, row)  # another process may have been faster
-                found = connection.execute(query).scalar_one()
-        return bytes(found)
+            self.database.insert_new(connection, tables.signing, row)
 
     def issue(self, user: bytes, blinded: bytes) -> bytes:
         """Note the digest of the blinded token that a user shows, and return that of the first one she has shown."""
@@ -243,15 +293,25 @@ class Store:
             return bytes(connection.execute(query).scalar_one())
 
 
+def mixed(batch: Batch) -> Batch:
+    """Return the reports of a batch in a random order."""
+    return batch if len(batch) < 2 else batch.take(np.random.default_rng(secrets.randbits(128)).permutation(len(batch)))
+
+
 def _stored_batches(connection: sa.Connection, campaign: Campaign, period: str) -> Iterator[Batch]:
     """Yield the batches of a period as they are stored, one at a time."""
     table = tables.blocks
     query = sa.select(table).where(table.c.campaign == campaign.id, table.c.period == period)
     for row in connection.execute(query.order_by(table.c.number), execution_options={"yield_per": 1}):
-        tokens = np.frombuffer(row.tokens, dtype=np.uint8).reshape(row.users, -1)
-        groups = np.frombuffer(row.groups or bytes(2 * row.users), dtype="<u2").astype(np.uint16)
-        rows = np.frombuffer(row.rows, dtype=campaign.row)
-        yield Batch(campaign, period, tokens, None, groups, rows, np.arange(row.users))
+        yield _stored_batch(campaign, row)
+
+
+def _stored_batch(campaign: Campaign, row: Any) -> Batch:
+    """Return a row of the table of blocks as a batch."""
+    tokens = np.frombuffer(row.tokens, dtype=np.uint8).reshape(row.users, -1)
+    groups = np.frombuffer(row.groups or bytes(2 * row.users), dtype="<u2").astype(np.uint16)
+    rows = np.frombuffer(row.rows, dtype=campaign.row)
+    return Batch(campaign, row.period, tokens, None, groups, rows, np.arange(row.users))
 
 
 def _sift(bodies: Sequence[Sequence[Batch]], known: dict[bytes, int]) -> tuple[list[Accepted | Refused], list[Batch]]:

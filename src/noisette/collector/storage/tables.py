@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA = 4
+SCHEMA = 5
 
 metadata = sa.MetaData()
 meta = sa.Table("noisette_collector", metadata, sa.Column("version", sa.Integer, primary_key=True))
@@ -13,6 +13,7 @@ campaigns = sa.Table(
     metadata,
     sa.Column("id", sa.String(63), primary_key=True),
     sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("life", sa.Text, nullable=False, server_default="{}"),
 )
 # What was accepted: a digest of each token in its period, and of each key that came with one. ``mark`` tells a report
 # that is sent again from another one under the same token or key.
@@ -33,25 +34,29 @@ digest_log = sa.Table(
     sa.Column("marks", sa.LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
-# The reports themselves, as many to a row as were committed together, in the order of their arrival.
+# The reports themselves, as many to a row as were committed together, in an order that tells nothing: rows are mixed,
+# and numbers are drawn at random. ``mixed`` tells which blocks hold the reports of many others, mixed once more.
 blocks = sa.Table(
     "blocks",
     metadata,
-    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
     sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), nullable=False),
     sa.Column("period", sa.String(16), nullable=False),
     sa.Column("users", sa.Integer, nullable=False),
+    sa.Column("mixed", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tokens", sa.LargeBinary, nullable=False),
     sa.Column("groups", sa.LargeBinary, nullable=False),
     sa.Column("rows", sa.LargeBinary, nullable=False),
     sa.Index("blocks_of", "campaign", "period"),
 )
+# Each process adds to sums of its own, ``writer``, so that none waits for another; they are added when they are read.
 sums = sa.Table(
     "sums",
     metadata,
     sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
     sa.Column("period", sa.String(16), primary_key=True),
     sa.Column("group", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("writer", sa.Integer, primary_key=True, autoincrement=False, server_default="0"),
     sa.Column("layout", sa.String(16), nullable=False),
     sa.Column("users", sa.BigInteger, nullable=False),
     sa.Column("vector", sa.LargeBinary, nullable=False),
@@ -66,12 +71,14 @@ tracks = sa.Table(
     sa.Column("users", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("errors", sa.LargeBinary, nullable=False),
 )
-# Signing keys of blind tokens, and which code has had its token: a digest of the code, and of what was signed.
+# Signing keys of blind tokens, the newest of which signs while all verify, and which code has had its token: a digest
+# of the code, and of what was signed.
 signing = sa.Table(
     "signing",
     metadata,
     sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
     sa.Column("period", sa.String(16), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False, server_default="0"),
     sa.Column("pem", sa.LargeBinary, nullable=False),
 )
 issued = sa.Table(
@@ -99,4 +106,32 @@ mixed_parts = sa.Table(
     sa.Column("name", sa.String(32), sa.ForeignKey("mixed.name"), primary_key=True),
     sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("frame", sa.LargeBinary, nullable=False),
+)
+# API keys that were given out by name: a digest of each, and when it ends.
+keys = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("digest", sa.LargeBinary(32), nullable=False),
+    sa.Column("ends", sa.String(32)),
+)
+# Who changed what; its last number tells every process whether anything has changed.
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("moment", sa.String(32), nullable=False),
+    sa.Column("who", sa.String(64), nullable=False),
+    sa.Column("action", sa.String(32), nullable=False),
+    sa.Column("subject", sa.String(64), nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+# Periods whose reports were deleted by age; their sums stay.
+expired = sa.Table(
+    "expired",
+    metadata,
+    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
+    sa.Column("period", sa.String(16), primary_key=True),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,8 @@ def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: boo
 class Tracker:
     """A thread that looks at campaigns now and then: errors are followed whether somebody watches or not."""
 
-    def __init__(self, store: Store, campaigns: Iterable[Campaign]) -> None:
-        self._store, self._campaigns = store, tuple(campaigns)
+    def __init__(self, store: Store, campaigns: Callable[[], Iterable[Campaign]]) -> None:
+        self._store, self._campaigns = store, campaigns
         self._known: dict[tuple[str, str], int] = {}  # users at the last look that was kept
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="noisette-tracker", daemon=True)
@@ -65,7 +65,7 @@ class Tracker:
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY):
-            for campaign in self._campaigns:
+            for campaign in self._campaigns():
                 try:
                     self.look(campaign)
                 except Exception as error:  # the database may be away: the next look will find it

@@ -10,31 +10,52 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-ROLES = ("device", "analyst", "auditor")
+ROLES = ("device", "analyst", "auditor", "operator")
 
 _SHORTEST = 16
 _KEPT = 10_000  # addresses that are remembered; whoever was seen longest ago is forgotten first
 _ENROLMENT = "enrolment"  # no role: the secret behind the codes of users whose tokens are signed
 
 
-class Keys:
-    """The keys of each role, and the secret behind enrolment codes.
+@dataclass(frozen=True)
+class KnownKey:
+    """A key's name, role and hash, and the moment at which it ends, if there is one."""
 
-    Of the keys only hashes are kept in memory, and they are compared in constant time.
+    name: str
+    role: str
+    digest: bytes
+    ends: datetime | None
+
+
+class Keys:
+    """The keys of each role, and the secrets behind enrolment codes; any number of each is valid at a time.
+
+    Of the keys only hashes are kept in memory, and they are compared in constant time. Keys of a file are called by
+    their role and place, those that the database names by their names; `refresh` reads a file that has changed.
 
     >>> keys = Keys({"device": ["a-key-of-many-letters"]})
     >>> keys.roles("a-key-of-many-letters"), keys.roles("another")
     (frozenset({'device'}), frozenset())
+    >>> keys.name("a-key-of-many-letters")
+    'file/device-1'
     """
 
     def __init__(self, of_role: Mapping[str, Sequence[str]]) -> None:
+        self._path: Path | None = None
+        self._changed = 0
+        self._named: list[KnownKey] = []
+        self._take(of_role)
+
+    def _take(self, of_role: Mapping[str, Sequence[str]]) -> None:
         if not isinstance(of_role, Mapping) or not of_role or not set(of_role) <= {*ROLES, _ENROLMENT}:
             raise ValueError(f"Expected lists of keys under some of {', '.join((*ROLES, _ENROLMENT))}.")
-        self._known: list[tuple[bytes, str]] = []
-        self.enrolment: str | None = None
+        known: list[KnownKey] = []
+        enrolment: tuple[str, ...] = ()
         for role, keys in of_role.items():
             if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
                 raise ValueError(f"Expected the keys of role {role!r} to be a list of texts.")
@@ -43,30 +64,61 @@ class Keys:
                     f"Expected keys of at least {_SHORTEST} characters; one of role {role!r} is shorter. "
                     "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'."
                 )
-            if role != _ENROLMENT:
-                self._known += [(_digest(key), role) for key in keys]
-            elif len(keys) != 1:
-                raise ValueError(f"Expected one secret under {_ENROLMENT!r}, got {len(keys)}.")
+            if role == _ENROLMENT:
+                enrolment = tuple(keys)
             else:
-                self.enrolment = keys[0]
+                named = enumerate(keys, start=1)
+                known += [KnownKey(f"file/{role}-{place}", role, digest(key), None) for place, key in named]
+        self._known, self.enrolment = known, enrolment
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Keys:
         """Read keys from a YAML file of roles and lists of keys."""
-        import yaml
+        changed = Path(path).stat().st_mtime_ns
+        found = cls(_of_file(Path(path)))
+        found._path, found._changed = Path(path), changed
+        return found
 
-        try:
-            found: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-            return cls(found)
-        except yaml.YAMLError as error:  # its message would show a part of the file
-            raise ValueError(f"{path}: not a YAML file.") from error
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+    def refresh(self) -> bool:
+        """Read the file again if it has changed, and tell whether; an error in it leaves all as it was."""
+        if self._path is None or self._path.stat().st_mtime_ns == self._changed:
+            return False
+        changed = self._path.stat().st_mtime_ns
+        self._take(_of_file(self._path))
+        self._changed = changed
+        return True
+
+    def name_keys(self, named: Sequence[KnownKey]) -> None:
+        """Take the keys that the database names in place of those before."""
+        self._named = list(named)
+
+    def _matching(self, key: str) -> list[KnownKey]:
+        """Return the entries of a key; every known key is looked at, whichever matches."""
+        given, now = digest(key), datetime.now(UTC)
+        found = [one for one in (*self._known, *self._named) if hmac.compare_digest(one.digest, given)]
+        return [one for one in found if one.ends is None or now < one.ends]
 
     def roles(self, key: str) -> frozenset[str]:
-        """Return the roles of a key; every known key is looked at, whichever matches."""
-        given = _digest(key)
-        return frozenset([role for known, role in self._known if hmac.compare_digest(known, given)])
+        """Return the roles of a key."""
+        return frozenset([one.role for one in self._matching(key)])
+
+    def name(self, key: str) -> str:
+        """Return what a known key is called in the log of changes."""
+        return self._matching(key)[0].name
+
+
+def _of_file(path: Path) -> Any:
+    """Return what a YAML file holds."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        Keys(found)
+    except yaml.YAMLError as error:  # its message would show a part of the file
+        raise ValueError(f"{path}: not a YAML file.") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return found
 
 
 def new_keys() -> dict[str, list[str]]:
@@ -74,7 +126,8 @@ def new_keys() -> dict[str, list[str]]:
     return {role: [secrets.token_urlsafe(24)] for role in ROLES}
 
 
-def _digest(key: str) -> bytes:
+def digest(key: str) -> bytes:
+    """Return the hash by which a key is known."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -44,7 +44,7 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     """Add the dashboard and what web pages need to a service; pages of ``origins`` may answer campaigns."""
     admit_pages(app, origins, ["Authorization", "Content-Type"])
     readers = service.needs("analyst", "auditor")
-    watched = {campaign.id: Watched(campaign) for campaign in service.campaigns.values()}
+    watched: dict[str, Watched] = {}
 
     @app.get("/", include_in_schema=False)
     def root() -> Response:
@@ -81,6 +81,8 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         campaign = service.find(campaign_id)
         found = shortened(service.estimates(campaign, period, 0.95, enhance))
         track = follow(service.store, campaign, found, grow=enhance == "none")
+        if campaign_id not in watched:
+            watched[campaign_id] = Watched(campaign)
         told = watched[campaign_id].told(found) | {"track": track, "budget": _budget(campaign, found)}
         return _json(told | {"estimates": found})
 

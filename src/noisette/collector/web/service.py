@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Path, Request, Response
@@ -18,6 +19,8 @@ from starlette.concurrency import run_in_threadpool
 from noisette._service import Observed, Problem, answers
 from noisette._terminal import to_json
 from noisette.collector.campaigns.issuing import Issuer, add_tokens
+from noisette.collector.campaigns.life import EARLY, LATE, OVER, Life
+from noisette.collector.campaigns.roster import Roster, Watch, lived
 from noisette.collector.intake.reception import Reception, Writer, add_reception
 from noisette.collector.intake.shuffled import Shuffled, add_shuffled, closed
 from noisette.collector.results import exports
@@ -27,7 +30,8 @@ from noisette.collector.storage.mixed import MixedBatches
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
 from noisette.collector.telemetry import CollectorMetrics, log
-from noisette.collector.web.access import Keys, RateLimit
+from noisette.collector.web.access import Keys, KnownKey, RateLimit
+from noisette.collector.web.operation import add_operation
 from noisette.collector.web.pages import add_pages
 from noisette.collector.web.planpage import HEADERS, plan_page
 from noisette.enhancement import METHODS
@@ -38,7 +42,8 @@ from noisette.survey.periods import check_period, period_at
 LARGEST_BODY = 4 * 2**20
 RATE = 2000.0  # requests a second from one address
 
-_STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400}
+_STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400} | {EARLY: 425, LATE: 410, OVER: 410}
+_PERIODS = 8  # whose users the counters show
 _SHOWN = 100  # refusals of a batch that the answer lists
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
@@ -50,9 +55,9 @@ Format = Annotated[Literal["json", "csv", "parquet"], Parameter(description="CSV
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """What the routes share: the campaigns by id, where reports are kept, who may come in, and what is counted."""
+    """What the routes share: the campaigns, where reports are kept, who may come in, and what is counted."""
 
-    campaigns: dict[str, Campaign]
+    roster: Roster
     store: Store
     keys: Keys
     limit: RateLimit | None
@@ -62,13 +67,25 @@ class Service:
 
     def shown(self, campaign: Campaign, **more: Any) -> dict[str, Any]:
         """Return a campaign as a device fetches it, and whether its report must come sealed through a shuffler."""
-        return campaign.to_wire() | more | {"sealed": self.mixed > 0, "minimum": self.mixed}
+        life = self.roster.life(campaign.id).written()
+        return campaign.to_wire() | more | {"sealed": self.mixed > 0, "minimum": self.mixed, "life": life}
 
     def find(self, campaign_id: str) -> Campaign:
         """Return a campaign, or say that there is none."""
-        if campaign_id not in self.campaigns:
+        if campaign_id not in self.roster:
             raise Problem(404, "unknown-campaign", "There is no such campaign here.")
-        return self.campaigns[campaign_id]
+        return self.roster.campaign(campaign_id)
+
+    @property
+    def campaigns(self) -> dict[str, Campaign]:
+        """The campaigns by id."""
+        return self.roster.campaigns
+
+    def reload(self) -> None:
+        """Read anew what an operator, or another process, may have changed."""
+        self.roster.reload()
+        named = self.store.registry.api_keys()
+        self.keys.name_keys([KnownKey(one["name"], one["role"], bytes(one["digest"]), _ends(one)) for one in named])
 
     def needs(self, *roles: str) -> Any:
         """Return a dependency that lets only these roles through, and none too often."""
@@ -78,8 +95,11 @@ class Service:
 
         return Depends(check)
 
-    def admit(self, request: Request, roles: Collection[str], *, basic: bool = False) -> None:
-        """Refuse who comes too often, or without a key of one of these roles; ``basic`` takes it as a password too."""
+    def admit(self, request: Request, roles: Collection[str], *, basic: bool = False) -> str:
+        """Return the name of the key; refuse who comes too often, or without a key of one of these roles.
+
+        ``basic`` takes the key as a password too.
+        """
         if self.limit is not None:
             pause = self.limit.wait(request.client.host if request.client else "")
             if pause > 0:
@@ -93,6 +113,7 @@ class Service:
             raise Problem(401, "unauthorised-page" if basic else "unauthorised", detail)
         if own.isdisjoint(roles):
             raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
+        return self.keys.name(key.strip())
 
     def estimates(self, campaign: Campaign, period: str | None, level: float, method: str) -> dict[str, Any]:
         """Return what the reports of a period say."""
@@ -101,14 +122,15 @@ class Service:
             check_period(campaign.period, chosen)
             if method not in METHODS:
                 raise ValueError(f"Expected enhance to be one of {', '.join(sorted(METHODS))}.")
-            query = Query(chosen, level, method)
+            life = self.roster.life(campaign.id)
+            query = Query(chosen, level, method, least=life.least)
             return estimates(campaign, self.store.layout(campaign), self.store.sums(campaign), query, self.shapes)
         except ValueError as error:
             raise Problem(422, "bad-query", str(error)) from error
 
 
 def create_app(
-    campaigns: Iterable[Campaign],
+    campaigns: Iterable[Campaign | tuple[Campaign, Life]],
     store: Store,
     keys: Keys,
     *,
@@ -117,25 +139,38 @@ def create_app(
     origins: Sequence[str] = (),
     shuffled: Shuffled | None = None,
 ) -> FastAPI:
-    """Return the service for some campaigns; it closes the store when it ends.
+    """Return the service for all campaigns of a store, to which these are added; it closes the store when it ends.
 
     ``rate`` is how many requests a second one address may make, None for any number. ``origins`` are the sites whose
     pages may answer campaigns, such as https://example.org. With ``shuffled`` reports come through a shuffler only.
     """
-    known = {campaign.id: store.register(campaign) for campaign in campaigns}
-    if keys.enrolment is None and any(one.tokens == "blind" for one in known.values()):
+    roster = lived(store, (one if isinstance(one, tuple) else (one, Life()) for one in campaigns))
+    if not keys.enrolment and any(one.tokens == "blind" for one in roster.campaigns.values()):
         raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
     limit = None if rate is None else RateLimit(rate)
-    service = Service(
-        known, store, keys, limit, CollectorMetrics(), Shapes(), 0 if shuffled is None else shuffled.minimum
-    )
-    writer, tracker = Writer(store), Tracker(store, known.values())
+    minimum = 0 if shuffled is None else shuffled.minimum
+    service = Service(roster, store, keys, limit, CollectorMetrics(), Shapes(), minimum)
+    service.reload()
+    issuer = Issuer(store, lambda: keys.enrolment, roster.life)
+    writer, tracker = Writer(store), Tracker(store, lambda: roster.campaigns.values())
+
+    def reload() -> None:
+        service.reload()
+        issuer.forget()
+
+    def keep_house() -> None:
+        roster.expire()
+        store.mix()
+
+    watch = Watch(store, keys.refresh, reload, keep_house)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        log.info("started", extra={"told": {"campaigns": sorted(known)}})
+        log.info("started", extra={"told": {"campaigns": sorted(roster.campaigns)}})
         tracker.start()
+        watch.start()
         yield
+        await run_in_threadpool(watch.close)
         await run_in_threadpool(tracker.close)
         await run_in_threadpool(writer.close)
         store.close()
@@ -144,7 +179,6 @@ def create_app(
     app = FastAPI(title="Noisette collector", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     _handle_errors(app, service.metrics)
 
-    issuer = Issuer(store, keys.enrolment)
     reception = Reception(
         service.find,
         closed if shuffled is not None else lambda request: service.admit(request, ("device",)),
@@ -152,9 +186,11 @@ def create_app(
         writer,
         service.metrics,
         largest_body,
+        roster.life,
     )
     add_reception(app, reception, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
-    app.add_middleware(Observed, metrics=service.metrics, log=log)
+    unhurried = (reception.path, "/campaigns/{campaign_id}/tokens")
+    app.add_middleware(Observed, metrics=service.metrics, log=log, unhurried=unhurried)
     add_tokens(app, service.find, service.needs, issuer, answers)
     if shuffled is not None:
         readers = service.needs("device", "analyst", "auditor")
@@ -162,6 +198,7 @@ def create_app(
         add_shuffled(app, shuffled, *doors, MixedBatches(store))
     _add_state(app, service)
     _add_campaigns(app, service)
+    add_operation(app, service, issuer)
     add_pages(app, service, origins)
     return app
 
@@ -182,9 +219,10 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", dependencies=[service.needs("analyst", "auditor")], responses=answers(401, 403, 429))
     def prometheus() -> Response:
-        """Return the counters in Prometheus' text format."""
+        """Return the counters in Prometheus' text format; of users those of the last periods of each campaign."""
+        service.metrics.users.clear()
         for campaign in service.campaigns.values():
-            for period, users in service.store.periods(campaign).items():
+            for period, users in list(service.store.periods(campaign).items())[-_PERIODS:]:
                 service.metrics.users.labels(campaign.id, period).set(users)
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
@@ -196,7 +234,10 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
     @app.get("/campaigns", dependencies=[readers], responses=answers(401, 403, 429))
     def list_campaigns() -> Response:
         """List the campaigns."""
-        listed = [{"id": one.id, "title": one.title} for one in service.campaigns.values()]
+        listed = [
+            {"id": one.id, "title": one.title, "state": service.roster.life(one.id).state}
+            for one in service.campaigns.values()
+        ]
         return _json({"campaigns": listed})
 
     @app.get(
@@ -268,6 +309,10 @@ def _handle_errors(app: FastAPI, metrics: CollectorMetrics) -> None:
         metrics.rejected.labels("unavailable").inc()
         told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
         return JSONResponse(told, 503, {"Retry-After": "1"})
+
+
+def _ends(row: dict[str, Any]) -> datetime | None:
+    return None if row["ends"] is None else datetime.fromisoformat(row["ends"])
 
 
 def _password(credentials: str) -> str:
