@@ -1,9 +1,7 @@
-"""Defaults and named numbers are promises: what functions and classes do when they are not told otherwise.
+"""Defaults are promises: what every exported function and class does when it is not told otherwise, in one table.
 
-So are limits, slacks and tolerances, on which bounds rest: the capital names of a module, and which way each function
-rounds, e.g. ``1 + 2.0**-40``. One that changes changes what people run and shows in few results, so it is changed
-in the table too: python tests/test_defaults.py writes it anew. Names that are not there any more, or not yet, are left
-alone.
+A default that changes changes what people run, so it is changed here too: python tests/test_defaults.py writes the
+table anew. Names that are not there any more, or not yet, are left alone.
 """
 
 from __future__ import annotations
@@ -18,22 +16,18 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "noisette"
 TABLE = Path(__file__).with_name("defaults.json")
 
 
-def slacks(node: ast.AST) -> str:
-    """Return the sums and products with a tiny number that a function or a class has, in their order."""
-
-    def is_tiny(one: ast.expr) -> bool:
-        power = isinstance(one, ast.BinOp) and isinstance(one.op, ast.Pow) and isinstance(one.right, ast.UnaryOp)
-        named = ast.unparse(one).rpartition(".")[2] if isinstance(one, ast.Name | ast.Attribute) else ""
-        number = isinstance(one, ast.Constant) and isinstance(one.value, float) and 0 < one.value < 1e-5
-        return power or number or (named.isupper() and re.search("SLACK|ROUND|ULP|UNIT|ERROR|SPARE", named) is not None)
-
-    sums = (part for part in ast.walk(node) if isinstance(part, ast.BinOp) and not isinstance(part.op, ast.Pow))
-    return "; ".join(ast.unparse(part) for part in sums if is_tiny(part.left) or is_tiny(part.right))
+def exported() -> set[str]:
+    """Return all names that some package shows."""
+    texts = [
+        path.read_text(encoding="utf-8") for path in SOURCE.rglob("__init__.py*") if path.suffix in (".py", ".pyi")
+    ]
+    return {name for text in texts for name in re.findall(r"\b[A-Za-z]\w+", text)}
 
 
 def defaults() -> dict[str, str]:
-    """Return the named numbers, the slacks, and the plain defaults of functions, fields and methods."""
+    """Return the plain defaults of exported functions, and of fields and methods of exported classes."""
     found: dict[str, set[str]] = defaultdict(set)
+    shown = exported()
 
     def note(name: str, value: ast.expr | None) -> None:
         sign = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub)
@@ -49,20 +43,13 @@ def defaults() -> dict[str, str]:
 
     for path in SOURCE.rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
-                names = "".join(target.id for target in node.targets)
-                numbers = [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
-                if names.isupper() and any(isinstance(part.value, int | float) for part in numbers):
-                    found[f"{path.relative_to(SOURCE).as_posix()}: {names}"].add(ast.unparse(node.value))
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (rounded := slacks(node)):
-                found[f"{path.relative_to(SOURCE).as_posix()}: {node.name} rounds"].add(rounded)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in shown:
                 function(node)
-            elif isinstance(node, ast.ClassDef):
+            elif isinstance(node, ast.ClassDef) and node.name in shown:
                 for part in node.body:
                     if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
                         note(f"{node.name}.{part.target.id}", part.value)
-                    elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                    elif isinstance(part, ast.FunctionDef) and (part.name == "__init__" or part.name[0] != "_"):
                         function(part, f"{node.name}.")
     return {name: ", ".join(sorted(values)) for name, values in sorted(found.items())}
 
@@ -77,13 +64,9 @@ def test_defaults_are_the_ones_in_the_table() -> None:
 
 
 def test_a_switched_default_would_show() -> None:
-    """The twin: defaults of every kind are in the table, and the slack of a bound."""
+    """The twin: defaults of every kind are in the table."""
     promised = json.loads(TABLE.read_text(encoding="utf-8"))
-    assert promised["auditing/claims.py: _SUMMED"] == "1e-06"
-    assert slacks(ast.parse("def f(x): return x * (1 + 2.0**-40)")) == "1 + 2.0 ** (-40)"
-    assert slacks(ast.parse("def f(x): return x * (1 - 1e-9) + y")) == "1 - 1e-09"
-    assert slacks(ast.parse("def f(x): return x - _SLACK * y")) == "_SLACK * y"
-    kinds = {type(ast.literal_eval(value)) for name, value in promised.items() if ": " not in name}
+    kinds = {type(ast.literal_eval(value)) for value in promised.values()}
     assert {bool, int, float, str, type(None)} <= kinds
 
 
