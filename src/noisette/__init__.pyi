@@ -75,5 +75,6 @@ from .survey.questions import Choice as Choice
 from .survey.questions import Graded as Graded
 from .survey.questions import Number as Number
 from .survey.questions import Tensor as Tensor
+from .survey.questions import Text as Text
 from .survey.questions import Vector as Vector
 from .survey.survey import Survey as Survey

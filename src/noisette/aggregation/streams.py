@@ -12,7 +12,7 @@ import numpy as np
 
 from noisette._validate import IntArray
 from noisette.core import Aggregate, decode_array
-from noisette.domains import Attributes, Categorical, Domain
+from noisette.domains import Attributes, Categorical, Domain, Texts
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.build import MEANS
 
@@ -105,6 +105,8 @@ def _size(mechanism: Any) -> int:
     weights = mechanism.readout.weights
     if weights is not None:
         return int(weights.size)
+    if isinstance(mechanism.domain, Texts):
+        return int(mechanism.support.size)
     if mechanism.kind not in MEANS:  # what is estimated is not the value itself
         return int(np.size(mechanism.target(np.zeros(mechanism.domain.shape))))
     return quantities(mechanism.domain)

@@ -6,6 +6,7 @@ from .questions import Graded as Graded
 from .questions import Number as Number
 from .questions import Question as Question
 from .questions import Tensor as Tensor
+from .questions import Text as Text
 from .questions import Vector as Vector
 from .reports import SurveyReports as SurveyReports
 from .results import Results as Results

@@ -66,7 +66,7 @@ def _axes(answer: Answer) -> tuple[str, str]:
     if _pictured(answer):
         return name, "share of people"
     level = f"{answer.results.level:.0%} interval"
-    return (name, f"share of people, {level}") if answer.question.tells == "shares" else ("group", f"mean, {level}")
+    return (name, f"share of people, {level}") if answer.question.tells != "mean" else ("group", f"mean, {level}")
 
 
 def _traces(answer: Answer) -> list[Any]:
@@ -77,9 +77,9 @@ def _traces(answer: Answer) -> list[Any]:
         middles, width = (bars["low"] + bars["high"]) / 2, bars["high"] - bars["low"]
         return [figures.Bar(x=middles, y=bars["share"], width=width, marker_color=_INK)]
     table = answer.table()
-    if answer.question.tells == "shares":
+    if answer.question.tells != "mean":
         table = table[table["group"] == answer.results.group]
-    where = table["quantity"] if answer.question.tells == "shares" or table["group"].nunique() == 1 else table["group"]
+    where = table["quantity"] if answer.question.tells != "mean" or table["group"].nunique() == 1 else table["group"]
     return [
         figures.Scatter(
             x=[escape(str(label)) for label in where],

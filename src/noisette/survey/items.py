@@ -162,6 +162,10 @@ class Item(ABC):
         made = mechanism.aggregate(reports)
         return np.stack([made.count, made.total, made.squares]).ravel()
 
+    def foretold(self, mechanism: Any, users: int, quantity: str) -> str:
+        """Return the name of a quantity in a plan for so many users who answer this item."""
+        return quantity
+
     def predict(self, mechanism: Any, users: int) -> FloatArray:
         """Return the standard error of each quantity of the questions, for so many users who answer this item."""
         from noisette.prediction import deviation

@@ -67,7 +67,8 @@ class SurveyPlan:
                     question.estimated, question.quantities, question.signals.tolist(), strict=True
                 ):
                     error = found[count][name] if size >= 1 else math.inf
-                    rows.append(Predicted(question.name, quantity, group, error, verdict(error**2, signal)))
+                    told = survey.answering.foretold(question, quantity, count)
+                    rows.append(Predicted(question.name, told, group, error, verdict(error**2, signal)))
         return cls(survey, users, tuple(rows))
 
     @property

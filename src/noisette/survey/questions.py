@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
-from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain
+from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain, Texts
 from noisette.survey.items import Direct, Item, Told
 from noisette.survey.joints import OptionalChoice, OptionalNumber, ResponseRate, rate_name
 
@@ -398,7 +398,81 @@ class Graded(_OneNumber):
         return {"name": self.name, "levels": [list(level) for level in self.levels]}
 
 
-KINDS: tuple[type[Question], ...] = (Number, Choice, Vector, Tensor, Graded)
+@dataclass(frozen=True)
+class Text(Question):
+    """A text that nobody listed, of which the most frequent ones are wanted, with their shares.
+
+    A text has at most ``longest`` bytes of UTF-8 and no control characters. Spaces at its ends are taken off and it is
+    brought to Unicode's normal form C; case is left alone. Where only the characters of an ``alphabet`` occur, rarer
+    texts are found.
+
+    >>> Text("site", longest=24).domain
+    Texts(longest=24, alphabet=None)
+    """
+
+    longest: int = 24
+    alphabet: str | None = None
+    kind: ClassVar[str] = "text"
+    tells: ClassVar[str] = "texts"
+    forms: ClassVar[tuple[frozenset[str], ...]] = (
+        frozenset({"name", "text"}),
+        frozenset({"name", "text", "alphabet"}),
+    )
+
+    @cached_property
+    def domain(self) -> Texts:
+        """The texts."""
+        return Texts(_validate.integer(self.longest, f"longest text of {self.name}", low=1, high=32), self.alphabet)
+
+    @property
+    def item(self) -> Item:
+        """Its reports are counted and searched."""
+        from noisette.survey.texts import TextItem
+
+        return TextItem(self)
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Text:
+        """Return the question that these fields describe."""
+        return cls(entry["name"], entry["text"], entry.get("alphabet"))
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        letters = {} if self.alphabet is None else {"alphabet": self.alphabet}
+        return {"name": self.name, "text": self.longest} | letters
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """What is known before the search: that a text has a share."""
+        return ("share of a text",)
+
+    @property
+    def signal(self) -> float:
+        """Twice the error at which a text that a tenth of people have is found: a share is worth asking for there."""
+        return 0.04
+
+    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return one person's text."""
+        value = value.strip() if isinstance(value, str) else value
+        fault = self.domain.fault(value)
+        if fault is not None:
+            raise ValueError(f"Expected {self.name}={value!r:.80} to be one of {self.domain}: {fault}")
+        return np.asarray(value)
+
+    def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return a column of texts."""
+        found = columns.texts(self.name)
+        try:
+            self.domain.symbols(found)
+        except ValueError:
+            row = next(row for row, one in enumerate(found) if self.domain.fault(one))
+            raise ValueError(
+                f"{columns.place(row, self.name)}: {found[row]!r:.80}: {self.domain.fault(found[row])}"
+            ) from None
+        return np.asarray(found)
+
+
+KINDS: tuple[type[Question], ...] = (Number, Choice, Vector, Tensor, Graded, Text)
 
 
 def read_question(entry: Any) -> Question:

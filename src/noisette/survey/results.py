@@ -109,6 +109,11 @@ class Results(Mapping[str, "Answer"]):
         return sum(self.aggregate.cells.values(), start=self.survey.layout.nothing())
 
     @cached_property
+    def _searched(self) -> dict[Any, Any]:
+        """Texts that were found: searching takes seconds."""
+        return {}
+
+    @cached_property
     def _answers(self) -> dict[str, Answer]:
         found = self.sums.told(self.method)
         return {one.name: Answer(one, found[one.name], self) for one in self.survey.told}
@@ -240,6 +245,12 @@ class Results(Mapping[str, "Answer"]):
 
     def _rows(self, level: float) -> Iterator[tuple[Any, ...]]:
         for answer in self.values():
+            if answer.question.tells == "texts":
+                found = answer.top(level=level)
+                told = found[["text", "share", "std_error", "low", "high"]].itertuples(index=False)
+                for text, *numbers in told:
+                    yield answer.question.name, text, self.group, *numbers, found.attrs["reports"]
+                continue
             low, high = answer.estimate.interval(level)
             each = zip(
                 answer.question.estimated, answer.estimate.value, answer.estimate.std_error, low, high, strict=True
@@ -332,8 +343,9 @@ class Answer:
         return self._shaped(self.estimate.std_error)
 
     def _shaped(self, values: FloatArray) -> Any:
-        if self.question.tells == "shares":
-            raise AttributeError(f"A choice such as {self.question.name!r} has no mean. Take its shares.")
+        if self.question.tells != "mean":
+            instead = "shares" if self.question.tells == "shares" else "top()"
+            raise AttributeError(f"{self.question.name!r} has no mean. Take its {instead}.")
         shape = self.question.domain.shape
         if not shape and values.size > 1:
             raise AttributeError(f"{self.question.name!r} has several quantities: table() has them.")
@@ -349,8 +361,26 @@ class Answer:
     def shares(self) -> pd.Series:
         """The share of each label, unbiased: a rare one may come out below zero."""
         if self.question.tells != "shares":
-            raise AttributeError(f"{self.question.name!r} is no choice: it has a mean.")
+            instead = "a mean" if self.question.tells == "mean" else "top()"
+            raise AttributeError(f"{self.question.name!r} is no choice: it has {instead}.")
         return self._series(self.estimate.value)
+
+    def top(self, texts: int = 20, *, level: float | None = None) -> pd.DataFrame:
+        """Return the most frequent texts that were found, at most so many: text, share, low, high, std_error.
+
+        Intervals hold for each text by itself: those whose reports they come from had no part in choosing it. Texts too
+        rare to be told from chance are not shown; ``attrs["note"]`` says below which share.
+        """
+        if self.question.tells != "texts":
+            raise AttributeError(f"{self.question.name!r} asks for no texts: it has no top().")
+        from noisette.survey.texts import top_texts
+
+        level = self.results.level if level is None else level
+        known: dict[Any, Any] = self.results._searched
+        if (self.question.name, texts, level) not in known:
+            section, sums = self.results.sums.about(self.question.name)
+            known[self.question.name, texts, level] = top_texts(section.mechanism, sums, texts, level)
+        return known[self.question.name, texts, level].copy()
 
     def _series(self, values: FloatArray) -> pd.Series:
         import pandas as pd

@@ -208,6 +208,15 @@ class Together:
             found.append(np.sqrt(own.predict(max(1, round(users * share))) ** 2 + scatter))
         return np.concatenate(found)
 
+    def foretold(self, question: Told, quantity: str, users: int) -> str:
+        """Return what a plan for so many users calls a quantity."""
+        for place, own in enumerate(self.sections):
+            for item in own.items:
+                if question in item.questions and len(own.items) == 1:
+                    share = self.draw[place] / sum(self.draw) if self.draw else 1.0
+                    return item.foretold(own.mechanism, max(1, round(users * share)), quantity)
+        return quantity
+
     def drawn(self, tickets: IntArray) -> IntArray:
         """Return the section of each ticket, a whole number below the sum of ``draw``."""
         return np.searchsorted(np.cumsum(self.draw), tickets, side="right")

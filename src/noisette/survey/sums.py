@@ -158,6 +158,13 @@ class Sums:
             found |= zip((one.name for one in section.questions), made, strict=True)
         return found
 
+    def about(self, name: str) -> tuple[Any, IntArray]:
+        """Return the section that a question is in, and its sums."""
+        for section, where in zip(self.layout.survey.sections, self.layout.sections, strict=True):
+            if any(one.name == name for one in section.questions):
+                return section, self._read(where)
+        raise KeyError(f"No question {name!r}.")
+
     def histogram(self, number: Binned) -> IntArray:
         """Return how many reports about a number fell into each of its bins."""
         return self._read(self.layout.histograms[self.layout.numbers.index(number)])
