@@ -12,7 +12,7 @@ import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism
-from noisette.domains import Categorical
+from noisette.domains import Categorical, Grid, Interval
 from noisette.mechanisms._base import Lattice, Points
 from noisette.mechanisms.categorical._base import Codes
 
@@ -51,7 +51,7 @@ class Likelihoods:
 
 
 def likelihoods(mechanism: Mechanism) -> Likelihoods | None:
-    """Return the likelihoods of a mechanism whose reports are single numbers, or None.
+    """Return the likelihoods of a mechanism from numbers or categories whose reports are single numbers, or None.
 
     The parts are single reports where these can be listed. On a fine lattice they are the witnesses themselves, beside
     which a likelihood may jump, and stretches between them, on which it is integrated. If the masses found do not add
@@ -60,6 +60,8 @@ def likelihoods(mechanism: Mechanism) -> Likelihoods | None:
     inputs, reports = mechanism.witnesses()
     if not (isinstance(reports, np.ndarray) and reports.ndim == 1):
         return None
+    if not isinstance(mechanism.domain, Categorical | Interval | Grid):
+        return None  # the least likelihood over other inputs, such as all texts, is not found by trying some
     if np.asarray(inputs).dtype.kind in "iu":
         size = mechanism.domain.size if isinstance(mechanism.domain, Categorical) else 0
         inputs = np.union1d(inputs, np.arange(min(_CATEGORIES, size)))
