@@ -182,21 +182,19 @@ def _ask(
 @_asking
 def status(url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
     """Tell whether a shuffler stores and forwards, and list its batches."""
-    from noisette._terminal import console, literal, table
-
     told = _ask("GET", "/ready", url, operator_key, authority)
     told |= _ask("GET", "/batches", url, operator_key, authority)
     if as_json:
         click.echo(json.dumps(told))
         return
-    out = console()
-    out.print(literal(str(told.get("detail", told.get("status", "")))), soft_wrap=True)
-    shown = table("batch", "round", "state", ">packets", ">smallest set", ">minimum", "reason")
+    click.echo(told.get("detail", told.get("status", "")))
     for one in told["batches"]:
-        place = f"{one['context']} {one['round']}"
-        numbers = (str(one[name]) for name in ("packets", "smallest_set", "minimum"))
-        shown.add_row(one["name"], literal(place), one["state"], *numbers, literal(one["reason"]))
-    out.print(shown)
+        company = f"{one['smallest_set']} of {one['minimum']} clients"
+        click.echo(
+            f"{one['name']}  {one['state']}  {one['context']} {one['round']}  {one['packets']} packets, {company}"
+        )
+        if one["reason"]:
+            click.echo(f"    {one['reason']}")
 
 
 def _batch_command(action: str, text: str) -> None:
