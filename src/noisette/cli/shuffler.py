@@ -17,8 +17,8 @@ _FILE = click.Path(path_type=Path)
 def shuffler() -> None:
     """Run a service that hides from the server which client sent what, and operate it.
 
-    `run` starts it. The other commands ask a shuffler that runs, at --url with the key of an operator, and are also
-    its HTTP routes.
+    `run` starts it. The other commands ask a shuffler that runs, at --url with the key of an operator; whatever they do
+    is an HTTP route as well. Every command has --help and --json.
     """
 
 
