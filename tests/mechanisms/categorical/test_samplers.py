@@ -177,32 +177,6 @@ class TestIndependentBits:
                 assert loss >= min(epsilon * (1 - 1e-6), 36)
 
 
-class TestSubsets:
-    def test_ties_at_the_edge_are_drawn_again(self) -> None:
-        """Keys 5, 5, 1, 9 of the categories 0 ... 3: two smallest of the others are 2 and a tie of 0 with 1."""
-        mechanism = nz.SubsetSelection(0.1, nz.Categorical(4))
-        assert mechanism.length == 2
-        keys = np.asarray([5, 5, 1, 9], dtype=np.uint64) << np.uint64(10)
-        apart = np.asarray([5, 6, 1, 9], dtype=np.uint64) << np.uint64(10)
-        draw = mechanism.law()._draw
-        chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([keys]))
-        assert not sound[0]
-        chosen, sound = draw(np.asarray([3]), np.asarray([False]), Scripted([apart]))
-        assert sound[0]
-        assert chosen.tolist() == [[0, 2]]
-        # with the own category inside, only one other is needed and nothing ties
-        chosen, sound = draw(np.asarray([3]), np.asarray([True]), Scripted([keys]))
-        assert sound[0]
-        assert chosen.tolist() == [[2, 3]]
-
-    def test_a_tied_draw_reaches_no_report(self) -> None:
-        mechanism = nz.SubsetSelection(0.1, nz.Categorical(4))
-        keys = [np.asarray(k, dtype=np.uint64) << np.uint64(10) for k in ([5, 5, 1, 9], [7, 3, 4, 9])]
-        reports = np.empty((1, 2), dtype=np.int64)
-        mechanism._fill(np.asarray([3]), reports, Scripted([[0.99], *keys]))
-        assert reports.tolist() == [[1, 2]]
-
-
 @pytest.mark.parametrize("order", [1, 2, 4, 64, 256])
 def test_fast_transform_is_the_matrix_product(order: int) -> None:
     values = np.random.default_rng(order).integers(-(2**40), 2**40, order)

@@ -329,7 +329,7 @@ def factors(number: int) -> list[int]:
     """Return the primes that divide a number.
 
     >>> factors(2**24 - 1)
-    [2, 3]
+    [3, 5, 7, 13, 17, 241]
     """
     found, divisor = [], 2
     while divisor * divisor <= number:

@@ -17,7 +17,6 @@ from noisette._random import ULP
 from noisette._special import gammaln
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
-from noisette.mechanisms._base import BLOCK, blocks
 from noisette.mechanisms.categorical._base import (
     UNIT,
     CountingMechanism,
@@ -27,6 +26,7 @@ from noisette.mechanisms.categorical._base import (
     shy,
     whole,
 )
+from noisette.mechanisms.categorical._subsets import LARGEST, fill_subsets
 
 
 @dataclass(frozen=True)
@@ -65,32 +65,7 @@ class Sets:
 
     def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Write one set for each category."""
-        own = rng.random(codes.size) < self.own * ULP
-        for part in blocks(codes.size, max(1, BLOCK // self.size)):
-            pending = np.arange(part.start, part.stop)
-            while pending.size:
-                chosen, sound = self._draw(codes[pending], own[pending], rng)
-                reports[pending[sound]] = chosen[sound]
-                pending = pending[~sound]
-
-    def _draw(self, codes: IntArray, own: BoolArray, rng: np.random.Generator) -> tuple[IntArray, BoolArray]:
-        """Return the categories with the smallest of random keys, and whether no tie decided which they are.
-
-        Keys of the other categories are alike in law and a tie favours none of them, so that without a tie at the
-        edge all sets are equally likely. A key ends in its category; the own one is first or last.
-        """
-        size, length = self.size, self.length
-        bits = (size - 1).bit_length()
-        keys = rng.integers(0, 2**64 - 1, (codes.size, size), dtype=np.uint64, endpoint=True) >> np.uint64(2)
-        ranks = keys.view(np.int64)
-        ranks &= -1 << bits
-        ranks |= np.arange(size)
-        ranks[np.arange(codes.size), codes] = np.where(own, codes - (1 << 62), np.iinfo(np.int64).max)
-        ranks.partition((length - 1, length), axis=-1)
-        sound = (ranks[:, length - 1] >> bits) != (ranks[:, length] >> bits)
-        chosen = ranks[:, :length] & ((1 << bits) - 1)
-        chosen.sort(axis=-1)
-        return chosen, sound
+        fill_subsets(rng, codes, rng.random(codes.size) < self.own * ULP, self.size, reports)
 
 
 @dataclass(frozen=True)
@@ -102,7 +77,8 @@ class SubsetSelection(CountingMechanism):
 
     *Guarantee*: epsilon-LDP for one category, exactly.
     *Utility*: unbiased; summed over the categories its variance is the least of all mechanisms here: GRR where w = 1,
-    a little below OUE at large k. The report is w integers, which for small epsilon is half of the categories.
+    a little below OUE at large k. The report is w integers, which for small epsilon is half of the categories, and
+    takes as many steps to draw.
     Ye, Barg 2018; Wang, Huang, Wang, Nie, Xu, Yang, Li, Qiao 2016 (k-subset mechanism).
 
     >>> m = SubsetSelection(epsilon=2.0, domain=Categorical(100))
@@ -116,6 +92,11 @@ class SubsetSelection(CountingMechanism):
     domain: Categorical
     name: ClassVar[str] = "subset-selection"
     citation: ClassVar[str] = "ye2018optimal"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.domain.size > LARGEST:
+            raise ValueError(f"Expected at most {LARGEST:,} categories for {self.name}, got {self.domain.size:,}.")
 
     @cached_property
     def length(self) -> int:

@@ -212,24 +212,10 @@ const KINDS = {
     const [size, length, own] = fields(table, "kind", "size", "length", "own").slice(1);
     whole(length, "length", 1, fitting(size, domain) - 1);
     whole(own, "own", 1, UNIT - 1);
-    const bits = BigInt((size - 1).toString(2).length), mask = (1n << bits) - 1n;
     return {
       nats: odds(own, UNIT - own, size - length, length),
       width: length,
-      draw: (words, codes) => {
-        const mine = words.units(codes.length).map(unit => unit < own), found = [];
-        for (let pending = codes.map((_, at) => at); pending.length;) {
-          const drawn = pending.map(() => Array.from({ length: size }, () => words.word() >> 2n));
-          pending = pending.filter((at, i) => {
-            const ranks = drawn[i].map((key, k) => (key & ~mask) | BigInt(k));
-            ranks[codes[at]] = mine[at] ? BigInt(codes[at]) - (1n << 62n) : (1n << 63n) - 1n;
-            ranks.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
-            found[at] = ranks.slice(0, length).map(rank => Number(rank & mask)).sort((a, b) => a - b);
-            return ranks[length - 1] >> bits === ranks[length] >> bits; // a tie decided: draw again
-          });
-        }
-        return found;
-      },
+      draw: (words, codes) => subsets(words, codes, words.units(codes.length).map(unit => unit < own), size, length),
     };
   },
   hadamard: (table, domain) => {
@@ -269,6 +255,35 @@ const KINDS = {
     };
   },
 };
+
+/** Return uniform subsets of the integers below `size`, with the own one where it is wanted: Floyd's way. */
+function subsets(words, items, wanted, size, length) {
+  const bits = size * length <= 2 ** 12 ? 16 : 32, unit = 2 ** bits, each = 64 / bits;
+  const spare = size * length <= 2 ** 26 ? 0 : 8 + Math.ceil(size * length / 2 ** 31);
+  const found = [], past = (number, item) => (number >= item ? number + 1 : number);
+  const row = (draws, item, own) => {
+    const chosen = new Set(), count = length - (own ? 1 : 0);
+    for (let step = 0, next = length; step < count; step++) {
+      const bound = size - count + step;
+      let product = draws[step] * bound;
+      while (product % unit < unit % bound) {
+        if (next === draws.length) return null; // none to spare: the row is drawn anew
+        product = draws[next++] * bound;
+      }
+      const value = past(Math.floor(product / unit), item);
+      chosen.add(chosen.has(value) ? past(bound - 1, item) : value);
+    }
+    if (own) chosen.add(item);
+    return [...chosen].sort((a, b) => a - b);
+  };
+  for (let pending = items.map((_, at) => at); pending.length;) {
+    const drawn = pending.map(() => Array.from({ length: Math.ceil((length + spare) / each) }, () => words.word())
+      .flatMap(word => Array.from({ length: each }, (_, k) => Number((word >> BigInt(bits * k)) & BigInt(unit - 1)))));
+    pending.forEach((at, i) => { found[at] = row(drawn[i], items[at], wanted[at]); });
+    pending = pending.filter(at => found[at] === null);
+  }
+  return found;
+}
 
 /** Return uniform integers below `total`, which is at most 2^53: those beyond are drawn again. */
 function accepted(words, count, total) {

@@ -1,0 +1,80 @@
+"""Uniform subsets: both ways to draw them agree bit by bit, all subsets are equally likely, and long ones end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from noisette.mechanisms.categorical import _subsets
+from noisette.mechanisms.categorical._subsets import bits_and_draws, fill_subsets
+
+
+@pytest.mark.parametrize(
+    ("size", "length"), [(2, 1), (5, 2), (5, 4), (9, 1), (20, 13), (100, 12), (100, 90), (3000, 7)]
+)
+def test_both_ways_agree(size: int, length: int) -> None:
+    rng = np.random.default_rng(size * length)
+    items, own = rng.integers(0, size, 400), rng.random(400) < 0.6
+    bits, draws = bits_and_draws(size, length)
+    words = rng.integers(0, 2**64 - 1, (400, -(-draws * bits // 64)), dtype=np.uint64, endpoint=True)
+    found = []
+    for fill in (_subsets._fill_few, _subsets._compiled()):
+        rows, exact = np.empty((400, length), dtype=np.int64), np.ones(400, dtype=bool)
+        fill(words.view(f"<u{bits // 8}"), bits, items, own, size, rows, exact)
+        found.append((rows[exact], exact))
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+    rows, exact = found[0]
+    assert exact.mean() > 0.8
+    assert np.all(np.diff(rows, axis=1) > 0)
+    assert rows.min() >= 0
+    assert rows.max() < size
+    assert np.array_equal((rows == items[exact, None]).any(axis=1), own[exact])
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("many", [0, 1 << 40])
+def test_all_subsets_are_equally_likely(own: bool, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chi-square at a false-alarm rate of 1e-6; the twin weighs two subsets unevenly."""
+    monkeypatch.setattr(_subsets, "_MANY", many)
+    count = 60_000
+    rows = np.empty((count, 3), dtype=np.int64)
+    fill_subsets(np.random.default_rng(1), np.full(count, 2), np.full(count, own), 6, rows)
+    seen = np.unique(rows @ [36, 6, 1], return_counts=True)[1]
+    assert seen.size == (math.comb(5, 2) if own else math.comb(5, 3))
+    limit = chi2.isf(1e-6, seen.size - 1)
+    mean = count / seen.size
+    assert ((seen - mean) ** 2).sum() / mean < limit
+    seen[0], seen[1] = seen[0] * 1.1, seen[1] - seen[0] * 0.1
+    assert ((seen - mean) ** 2).sum() / mean > limit
+
+
+def test_uneven_draws_are_drawn_again() -> None:
+    """The first 16 bits of the words are all 0: in the uneven rest of every bound that is no power of two."""
+
+    class Zeros:
+        def __init__(self) -> None:
+            self.calls = 0
+            self.source = np.random.default_rng(3)
+
+        def integers(self, *args: object, **options: object) -> np.ndarray:
+            self.calls += 1
+            words: np.ndarray = self.source.integers(*args, **options)
+            return words * np.uint64(self.calls > 1)
+
+    zeros = Zeros()
+    rows = np.empty((5, 3), dtype=np.int64)
+    fill_subsets(zeros, np.arange(5), np.zeros(5, dtype=bool), 8, rows)  # type: ignore[arg-type]  # all that is used of it
+    assert zeros.calls >= 2
+    assert len(np.unique(rows, axis=0)) > 1
+
+
+def test_long_subsets_have_draws_to_spare() -> None:
+    rows = np.empty((2, 150_000), dtype=np.int64)
+    fill_subsets(np.random.default_rng(1), np.asarray([7, 9]), np.asarray([True, False]), 300_000, rows)
+    assert np.all(np.diff(rows, axis=1) > 0)
+    assert 7 in rows[0]
+    assert 9 not in rows[1]
