@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click import Context, Group
 from click.testing import CliRunner, Result
 from scipy.special import ndtri
 
@@ -66,7 +67,12 @@ def test_help(command: list[str]) -> None:
     assert result.exit_code == 0
     assert "Usage: " in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
-    assert not command or "--json" in result.stdout
+    found = verbs.get_command(Context(verbs), command[0]) if command else None
+    if isinstance(found, Group) and "--json" not in result.stdout:  # its commands print
+        for name in found.commands:
+            assert "--json" in _run(*command, name, "--help").stdout, name
+    else:
+        assert not command or "--json" in result.stdout
 
 
 def test_mechanisms() -> None:

@@ -32,7 +32,7 @@ class TextPrediction:
     >>> from noisette import PrefixExtending, Texts
     >>> found = TextPrediction(PrefixExtending(epsilon=4.0, domain=Texts(24)), users=1_000_000)
     >>> round(found.threshold, 4), round(found.findable(), 4)
-    (0.0031, 0.0065)
+    (0.0032, 0.0065)
     """
 
     mechanism: PrefixExtending
