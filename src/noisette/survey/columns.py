@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from noisette._validate import FloatArray, IntArray
 from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text
 from noisette.domains import BoolArray
+from noisette.survey.axes import column_of, number_of
 
 if TYPE_CHECKING:
     from noisette.survey.questions import Question
@@ -50,6 +51,27 @@ class Columns:
         found = as_numbers(column, partial(self.place, name=name))
         self._check_finite(found, name)
         return found
+
+    def on_axis(self, name: str, axis: str) -> Columns:
+        """Return the rows with a column of dates or times of day as numbers."""
+        import pyarrow as pa
+
+        if axis == "number":
+            return self
+        column = self._arrow(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = pa.array([text or None for text in column.to_pylist()], pa.string())  # an empty field is missing
+        try:
+            found = column_of(column, axis)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            for row, value in enumerate(column.to_pylist()):
+                if value is not None:
+                    try:
+                        number_of(value, axis, name)
+                    except ValueError as wrong:
+                        raise ValueError(f"{self.place(row, name)}: {wrong}") from error
+            raise ValueError(f"{self.place(0, name)} holds {column.type}, not one {axis} a row.") from error
+        return replace(self, held={name: found})
 
     @staticmethod
     def _missing(column: Any) -> BoolArray:
