@@ -121,7 +121,7 @@ def _quantiles(name: str, epsilon: float = 1.0) -> Study:
     many = np.sort(draw(np.random.default_rng(99), 4_000_000)["x"])
     chances = (0.05, 0.25, 0.5, 0.75, 0.95)
     truth = {q: float(many[int(chance * many.size)]) for q, chance in zip(survey.quantities, chances, strict=True)}
-    return Study(survey, 20_000, draw, truth)
+    return Study(survey, 6000, draw, truth)
 
 
 def _ranges() -> Study:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _INK = "#1b4f72"
 _ROWS = 200  # of a table in a notebook
-_BARS = 32  # of a histogram
+_BARS = 40  # of a histogram
+_HELD_BARS = 16  # of one with intervals: its bars are made of whole cells
 _HEIGHT = 220  # pixels of one question
 
 
@@ -91,7 +92,7 @@ def _traces(answer: Answer) -> list[Any]:
     """Return bars of a distribution, or points with intervals: of the labels, or of the mean in each group."""
     figures = _plotly()
     if _pictured(answer):
-        bars = answer.histogram(bins=_BARS)
+        bars = answer.histogram(bins=_HELD_BARS if isinstance(answer.estimate, CdfEstimate) else _BARS)
         middles, width = (bars["low"] + bars["high"]) / 2, bars["high"] - bars["low"]
         error = None
         if "share_low" in bars:

@@ -44,7 +44,7 @@ def tree(cells: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Levels(Item):
+class CellLevels(Item):
     """A number: the cell that it lies in, at one of several levels."""
 
     number: Number
@@ -334,4 +334,4 @@ def quantile_names() -> tuple[str, ...]:
     return tuple("median" if chance == 0.5 else f"quantile {chance:g}" for chance in QUANTILES)
 
 
-ITEMS: dict[str, Callable[[Any], Item]] = {"quantiles": Levels, "variance": Spread}  # of what is wanted of a number
+ITEMS: dict[str, Callable[[Any], Item]] = {"quantiles": CellLevels, "variance": Spread}  # of what is wanted of a number
