@@ -20,6 +20,7 @@ _COMMANDS = {
     "audit": "Compare what is claimed of a mechanism with what holds.",
     "reproduce": "Run a paper's experiments again.",
     "serve": "Run a collector: receive reports, estimate, show a dashboard.",
+    "collector": "Operate a collector: campaigns, keys, backups.",
     "shuffler": "Run or operate a service that hides who sent what.",
     "report": "Answer a collector's campaign for the users in a file.",
     "demo": "See all of it in a minute, with simulated devices.",

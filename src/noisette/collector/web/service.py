@@ -145,8 +145,7 @@ def create_app(
     pages may answer campaigns, such as https://example.org. With ``shuffled`` reports come through a shuffler only.
     """
     roster = lived(store, (one if isinstance(one, tuple) else (one, Life()) for one in campaigns))
-    if not keys.enrolment and any(one.tokens == "blind" for one in roster.campaigns.values()):
-        raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
+    check_secrets(roster, keys)
     limit = None if rate is None else RateLimit(rate)
     minimum = 0 if shuffled is None else shuffled.minimum
     service = Service(roster, store, keys, limit, CollectorMetrics(), Shapes(), minimum)
@@ -201,6 +200,12 @@ def create_app(
     add_operation(app, service, issuer)
     add_pages(app, service, origins)
     return app
+
+
+def check_secrets(roster: Roster, keys: Keys) -> None:
+    """Refuse to serve blind tokens without the secret behind enrolment codes."""
+    if not keys.enrolment and any(one.tokens == "blind" for one in roster.campaigns.values()):
+        raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
