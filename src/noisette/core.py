@@ -171,6 +171,26 @@ class EventDeclared(ABC):
         """Return the event, or None where this one has none."""
 
 
+class PubliclyDrawn(ABC):
+    """Inherited by a mechanism whose reports show something that is drawn without looking at the value.
+
+    It is a seed, a group or an attribute. Who could choose it would count most where she likes: where tokens are
+    signed, it follows from the signature, and the server draws it again.
+    """
+
+    @abstractmethod
+    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
+        """Draw for so many users, along the first axis."""
+
+    @abstractmethod
+    def drawn(self, reports: Any) -> IntArray:
+        """Return what was drawn for each report."""
+
+    @abstractmethod
+    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
+        """Return one report for each value, given what was drawn for it."""
+
+
 class Law(Protocol):
     """A law made of integers, and the sampler that draws from these very integers.
 

@@ -181,7 +181,7 @@ def _rejected(service: Service) -> dict[str, int]:
 def _budget(campaign: Campaign, found: dict[str, Any]) -> dict[str, Any]:
     """Return what one user who has answered in every period so far has spent."""
     periods = len(found["periods"])
-    paid = min(periods, 1) if campaign.answers == "permanent" else periods
+    paid = min(periods, 1) if campaign.answers != "fresh" else periods
     return {"each": campaign.epsilon, "periods": periods, "spent": paid * campaign.epsilon, "answers": campaign.answers}
 
 
