@@ -259,9 +259,10 @@ class Tail:
     def radius(self, count: FloatArray, level: float) -> FloatArray:
         """Return the half-width that holds with probability ``level`` for a mean of ``count`` reports."""
         exponent = math.log(2 / (1 - level))
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # without reports the first term is infinite
             share = np.divide(exponent, count)
-        return np.asarray(np.sqrt(2 * np.asarray(self.variance) * share) + np.asarray(self.scale) * share)
+            linear = np.nan_to_num(np.asarray(self.scale) * share, posinf=np.inf)
+        return np.asarray(np.sqrt(2 * np.asarray(self.variance) * share) + linear)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,46 @@ class Columns:
             )
         return found
 
+    def selections(self, name: str, labels: Sequence[str], most: int) -> IntArray:
+        """Return a column of lists of labels, or of texts that name them with semicolons between, as rows of codes.
+
+        A row has ``most`` codes in increasing order, filled up with -1; an empty text is a choice of nothing.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        from noisette.survey.questions import SEPARATOR
+
+        column = self._arrow(name)
+        if pa.types.is_nested(column.type):
+            if column.null_count:
+                raise ValueError(f"{self.place(int(np.argmax(column.is_null())), name)}: the list is missing. {IMPUTE}")
+        else:
+            column = compute.split_pattern(column.cast(pa.string()).fill_null(""), SEPARATOR)
+        sizes = np.asarray(column.value_lengths())
+        owner = np.repeat(np.arange(self.rows), sizes)
+        chosen = compute.utf8_trim_whitespace(column.flatten().cast(pa.string()).fill_null(""))
+        some = np.asarray(compute.not_equal(chosen, "").to_numpy(zero_copy_only=False), dtype=bool)
+        codes = compute.index_in(chosen, value_set=pa.array(labels, pa.string())).fill_null(-1)
+        codes, owner = np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)[some], owner[some]
+        if codes.size and codes.min() < 0:
+            at = int(np.argmin(codes))
+            bad = chosen[int(np.flatnonzero(some)[at])].as_py()
+            few = ", ".join(map(repr, labels[:_SHOWN])) + (", ..." if len(labels) > _SHOWN else "")
+            raise ValueError(f"{self.place(int(owner[at]), name)}: {bad!r} is not among the options {few}.")
+        many = np.bincount(owner, minlength=self.rows)
+        if many.max() > most:
+            row = int(np.argmax(many))
+            raise ValueError(f"{self.place(row, name)}: expected at most {most} options, got {int(many[row])}.")
+        order = np.lexsort((codes, owner))
+        twice = (np.diff(codes[order]) == 0) & (np.diff(owner[order]) == 0)
+        if twice.any():
+            at = int(order[int(np.argmax(twice))])
+            raise ValueError(f"{self.place(int(owner[at]), name)}: expected each option once, got it twice.")
+        found = np.full((self.rows, most), -1, dtype=np.int64)
+        found[owner[order], np.arange(codes.size) - np.repeat(np.cumsum(many) - many, many)] = codes[order]
+        return found
+
     def texts(self, name: str) -> list[str]:
         """Return a column of texts, refusing what is missing."""
         found: list[str] = as_text(self._arrow(name), partial(self.place, name=name)).to_pylist()

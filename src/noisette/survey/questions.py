@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain, Texts
+from noisette.domains import Box, Categorical, Domain, Interval, Selection, Sphere, TensorDomain, Texts
 from noisette.survey.axes import axis_of, number_of, shown
 from noisette.survey.hierarchy import ITEMS, quantile_names
 from noisette.survey.items import Direct, Item, Told
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noisette.survey.columns import Columns
 
 LONGEST_NAME = 200
+SEPARATOR = ";"  # between the options that one person chose, in a text
 WANTS = ("mean", "distribution", "quantiles", "variance")
 _MOST_ENTRIES = 1_000_000
 _CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or widen the range of the question."
@@ -335,6 +336,90 @@ class Choice(Question):
 
 
 @dataclass(frozen=True)
+class Choices(Question):
+    """Up to ``most`` of a list of labels, any number if it is 0; the share of each is wanted, and the mean number.
+
+    An answer is a list of labels, in files also a text in which they are separated by semicolons.
+
+    >>> Choices("devices", ["phone", "tablet", "watch"], most=2).quantities
+    ('devices=phone', 'devices=tablet', 'devices=watch')
+    """
+
+    labels: Sequence[str]
+    most: int = 0
+    kind: ClassVar[str] = "choices"
+    tells: ClassVar[str] = "shares"
+    forms: ClassVar[tuple[frozenset[str], ...]] = (
+        frozenset({"name", "options"}),
+        frozenset({"name", "options", "most"}),
+    )
+
+    def __post_init__(self) -> None:
+        labels = texts(self.labels, f"options of {self.name!r}")
+        if bad := [label for label in labels if SEPARATOR in label or label != label.strip()]:
+            raise ValueError(
+                f"Expected options of {self.name!r} without {SEPARATOR!r} and without spaces at their ends, got "
+                f"{bad[0]!r}: in a file the options that one person chose are separated by it."
+            )
+        object.__setattr__(self, "labels", labels)
+        super().__post_init__()
+        object.__setattr__(self, "most", self.domain.most)
+
+    @cached_property
+    def domain(self) -> Selection:
+        """The labels, and how many may be chosen."""
+        return Selection(most=self.most, labels=tuple(self.labels))
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Choices:
+        """Return the question that these fields describe."""
+        return cls(entry["name"], entry["options"], entry.get("most", 0))
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        return {"name": self.name, "options": list(self.labels), "most": self.most}
+
+    @property
+    def item(self) -> Item:
+        """The number of options is told beside the shares."""
+        from noisette.survey.choices import ChoicesItem
+
+        return ChoicesItem(self)
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """The labels, whose shares are estimated."""
+        return tuple(self.labels)
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The labels with the name of the question."""
+        return tuple(f"{self.name}={label}" for label in self.labels)
+
+    @property
+    def signal(self) -> float:
+        """How far shares can be from equal ones if everybody chose as many as may be, as root mean square."""
+        share = min(self.domain.most / self.domain.size, 0.5)
+        return math.sqrt(share * (1 - share))
+
+    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return the codes of one person's labels."""
+        chosen = [part.strip() for part in value.split(SEPARATOR) if part.strip()] if isinstance(value, str) else value
+        if not isinstance(chosen, list | tuple) or not all(isinstance(label, str) for label in chosen):
+            raise ValueError(f"Expected {self.name}={value!r:.80} to be a list of labels, empty for none.")
+        if unknown := [label for label in chosen if label not in self.labels]:
+            raise ValueError(f"Expected {self.name}: {unknown[0]!r} to be one of {', '.join(self.labels)}.")
+        try:
+            return np.asarray(self.domain.encode([chosen])[0])
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+
+    def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return the codes of a column of lists, or of texts with the labels separated by semicolons."""
+        return columns.selections(self.name, self.labels, self.domain.most)
+
+
+@dataclass(frozen=True)
 class Vector(Question):
     """A vector of ``dims`` numbers of a public range, or of a public Euclidean length; its mean is wanted.
 
@@ -554,7 +639,7 @@ class Text(Question):
         return np.asarray(found)
 
 
-KINDS: tuple[type[Question], ...] = (Number, Choice, Vector, Tensor, Graded, Text)
+KINDS: tuple[type[Question], ...] = (Number, Choice, Choices, Vector, Tensor, Graded, Text)
 
 
 def read_question(entry: Any) -> Question:
@@ -569,7 +654,7 @@ def read_question(entry: Any) -> Question:
         raise ValueError(f"Expected no 'optional' in {entry!r}: numbers and choices may be optional, and no others.")
     if kind is None:
         raise ValueError(
-            "Expected a question with a name and a range or categories, or a vector with a range or a length, "
+            "Expected a question with a name and a range, categories or options, or a vector with a range or a length, "
             f"or a tensor with a range, or levels, got {entry!r}."
         )
     return kind.from_entry(entry)

@@ -16,6 +16,7 @@ from noisette._validate import FloatArray
 from noisette.core import Estimate
 from noisette.enhancement import METHODS
 from noisette.survey.axes import axis_of, number_of
+from noisette.survey.choices import number_name
 from noisette.survey.distributions import NO_INTERVAL, Shape, quantiles, shape_of
 from noisette.survey.hierarchy import CdfEstimate
 from noisette.survey.items import Told
@@ -336,7 +337,12 @@ class Answer:
 
     @property
     def mean(self) -> Any:
-        """The mean: a number, an array of the shape of a vector or tensor, a date or a time of day."""
+        """The mean: a number, an array of the shape of a vector or tensor, a date or a time of day.
+
+        Of several choices it is the mean number of options.
+        """
+        if (number := number_name(self.question.name)) in self.results:
+            return self.results[number].mean
         return self._shown(self._shaped(self.estimate.value))
 
     @property
