@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,9 @@ class Campaign:
     Tokens that are ``"blind"`` are signed without being seen. With ``"drawn"`` they are too, and all that is drawn for
     a user, her period, a group, a seed or an attribute, follows from the signature, which the collector checks.
 
+    ``form`` is what a person reads on its page: who asks (``by``), why (``about``), and for some of the ``questions``
+    how they are asked (``ask``), in which ``unit`` and in which ``step``.
+
     >>> campaign = Campaign.from_dict(
     ...     {
     ...         "id": "commute",
@@ -86,6 +89,7 @@ class Campaign:
     tokens: str
     begins: str = ""
     periods: int = 1
+    form: dict[str, Any] = field(default_factory=dict)
 
     attributes = _of_survey("questions")
     epsilon = _of_survey("epsilon")
@@ -117,7 +121,8 @@ class Campaign:
     @classmethod
     def from_dict(cls, fields: Any) -> Campaign:
         """Check a campaign as it was written, and choose its mechanisms."""
-        return cls(survey=Survey.from_dict(_asked(fields)), **_life(fields))
+        survey = Survey.from_dict(_asked(fields))
+        return cls(survey=survey, form=_form(fields.get("form"), survey), **_life(fields))
 
     @classmethod
     def from_wire(cls, fields: Any) -> Campaign:
@@ -140,7 +145,7 @@ class Campaign:
                 f"Campaign {life['id']!r} promises epsilon={survey.epsilon:g}, delta={survey.delta:g}, "
                 f"but its mechanism spends {guarantee}. Do not answer it."
             )
-        return cls(survey=survey, **life)
+        return cls(survey=survey, form=_form(terms.get("form"), survey), **life)
 
     def terms(self) -> dict[str, Any]:
         """Return the campaign as an analyst would write it, with every default spelt out."""
@@ -159,12 +164,14 @@ class Campaign:
             "public_group": None if group is None else {"name": group.name, "values": list(group.values)},
             "joint": asked["joint"],
             "tokens": self.tokens,
+            "form": self.form,
         } | ({"begins": self.begins, "periods": self.periods} if self.answers == "tracked" else {})
 
     def to_wire(self) -> dict[str, Any]:
         """Return what a device needs: the terms, the mechanism and its guarantee."""
         made = {"spec": self.mechanism.spec(), "guarantee": self.mechanism.guarantee.spec()}
-        return {"version": VERSION} | self.terms() | made
+        terms = {name: value for name, value in self.terms().items() if name != "form" or value}
+        return {"version": VERSION} | terms | made
 
     @property
     def public_group(self) -> PublicGroup | None:
@@ -253,3 +260,27 @@ def _tracked(fields: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, 
     first = fields.get("begins", period_at(chosen["period"]))
     periods_from(chosen["period"], text(str(first), "begins"), 1)
     return {"begins": str(first), "periods": count}
+
+
+def _form(fields: Any, survey: Survey) -> dict[str, Any]:
+    """Check what a person reads on the page of a campaign."""
+    told = {} if fields is None else fields
+    known = [one.name for one in survey.questions]
+    asked = told.get("questions", {}) if isinstance(told, Mapping) else None
+    if not isinstance(asked, Mapping) or not all(isinstance(one, Mapping) for one in asked.values()):
+        raise ValueError(
+            f"Expected form={fields!r:.80} to have some of by, about and questions: {{name: {{ask, unit, step}}}}."
+        )
+    for where, own, allowed in (("form", told, {"by", "about", "questions"}), ("questions of form", asked, {*known})):
+        if unknown := sorted(map(str, set(own) - allowed)):
+            raise ValueError(f"Unknown {unknown[0]!r} in {where}; expected some of {', '.join(sorted(allowed))}.")
+    found = {name: text(told[name], f"{name} of form") for name in ("by", "about") if name in told}
+    return found | ({"questions": {name: _wording(name, one) for name, one in asked.items()}} if asked else {})
+
+
+def _wording(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Check how one question is put."""
+    if unknown := sorted(map(str, set(fields) - {"ask", "unit", "step"})):
+        raise ValueError(f"Unknown {unknown[0]!r} for {name!r} in form; expected some of ask, step, unit.")
+    step = {"step": _validate.positive(fields["step"], f"step of {name}")} if "step" in fields else {}
+    return {key: text(fields[key], f"{key} of {name}") for key in ("ask", "unit") if key in fields} | step

@@ -199,6 +199,11 @@ class Together:
         parts = [own.mechanism.spec() for own in self.sections]
         return {"mechanism": self.name, "parts": parts} | ({"draw": list(self.draw)} if self.draw else {})
 
+    def table(self) -> dict[str, Any] | None:
+        """Return the tables of all sections for a device in another language, None where one has none."""
+        tables = [own.mechanism.table() for own in self.sections]
+        return None if None in tables else {"kind": self.name, "draw": list(self.draw), "sections": tables}
+
     def predict(self, users: int) -> FloatArray:
         """Return the standard error of each quantity for so many users.
 

@@ -35,7 +35,7 @@ MOST_CELLS = 1000  # of public groups, all combinations of their values
 FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "joint", "breakdown", "mechanism", "report", "users"})
 OLD_NAMES = {"attributes": "questions", "public_group": "groups"}  # in files, which both are read
 # what a campaign adds, and what a collector's operator decides about it, see noisette.collector.campaigns.life
-LIFE = frozenset({"id", "title", "period", "answers", "tokens", "begins", "periods"}) | frozenset(
+LIFE = frozenset({"id", "title", "period", "answers", "tokens", "begins", "periods", "form"}) | frozenset(
     {"opens", "closes", "late", "skew", "least", "keep", "liars"}
 )
 _NUMBERS = {int, float}  # of a report in JSON: true and false are none
