@@ -53,7 +53,7 @@ DAILY = {"id": "daily", "epsilon": 1.0, "users": 100, "period": "day", "answers"
 }
 MECHANISMS = {
     "range": ["duchi", "piecewise", "hybrid", "square-wave", "laplace"],
-    "categories": ["grr", "oue", "sue", "olh", "subset-selection", "hadamard"],
+    "categories": ["grr", "oue", "sue", "olh", "subset-selection", "hadamard", "pgr"],
 }
 LABELS = ["a", "b", "c", "d", "e"]
 

@@ -33,6 +33,7 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 @click.option("--rate", type=click.FloatRange(min=0), help="Requests a second from one address; 2000, 0 for any.")
 @click.option("--tls-cert", type=click.Path(path_type=Path, exists=True), help="Certificate chain: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(path_type=Path, exists=True), help="Private key of the certificate.")
+@click.option("--forms/--no-forms", default=True, help="A page /c/ID for each campaign, on which anyone may answer.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the predicted errors and end.")
 @click.option("--page", type=click.Path(path_type=Path), help="With --plan: write the plan as a web page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the address as JSON.")
@@ -53,6 +54,7 @@ def serve(
     rate: float | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    forms: bool,
     only_plan: bool,
     page: Path | None,
     as_json: bool,
@@ -98,7 +100,7 @@ def serve(
         check_secrets(lived(store, given), keys)
     tls = Tls(tls_cert, tls_key) if tls_cert and tls_key else None
     bound = listen(host, port)
-    told: dict[str, Any] = {"url": address(host, bound, tls)} | ({"keys": made} if made else {})
+    told: dict[str, Any] = {"url": address(host, bound, tls), "forms": forms} | ({"keys": made} if made else {})
     _show(campaigns, as_json, told)
     sys.stdout.flush()
 
@@ -111,6 +113,7 @@ def serve(
             rate=RATE if rate is None else rate or None,
             origins=origins,
             shuffled=shuffled,
+            forms=forms,
         )
         run(app, bound, log, tls=tls, limits=replace(LIMITS, connections=max_connections or LIMITS.connections))
 
@@ -168,3 +171,5 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
     if told:
         out.print(literal(f"Listening on {told['url']}"), soft_wrap=True)
         out.print(literal(f"Dashboard: {told['url']}/dashboard"), soft_wrap=True)
+        for one in campaigns if told["forms"] else ():
+            out.print(literal(f"Form for {one.id}: {told['url']}/c/{one.id}"), soft_wrap=True)

@@ -87,7 +87,8 @@ function options(name, labels, optional) {
 }
 
 function asked(question, at) {
-  const { name, categories, optional, levels } = question, { ask = name, unit, step } = wording(name), place = `q${at}`;
+  const { name, categories, optional, levels, whole } = question, place = `q${at}`;
+  const { ask = name, unit, step = whole ? 1 : undefined } = wording(name);
   const hints = [], wrong = html("p", { class: "bad", id: `${place}-wrong`, role: "alert" });
   let field;
   if (categories) {

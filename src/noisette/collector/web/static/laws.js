@@ -272,6 +272,7 @@ const KINDS = {
     return {
       nats: odds(own, other),
       width: 1,
+      weigh: ([sent], code) => Math.log(members.includes((sent + code) % order) ? own : other),
       draw: (words, codes) => accepted(words, codes.length, total).map((unit, at) => {
         const noise = unit < first ? members[Math.floor(unit / more)] : Math.floor((unit - first) / other);
         return noise < codes[at] ? noise - codes[at] + order : noise - codes[at];

@@ -80,7 +80,7 @@ export function row(campaign, values) {
   if (lacking || !given.every(name => names.includes(name))) {
     throw new Error(`Expected a value for each of ${names.join(", ")}, got ${given.join(", ") || "none"}.`);
   }
-  return campaign.attributes.map(({ name, range, levels, categories, optional }) => {
+  return campaign.attributes.map(({ name, range, levels, categories, optional, whole = false }) => {
     const answer = values[name] ?? null;
     if (answer === null && optional) return null;
     if (categories) {
@@ -91,6 +91,9 @@ export function row(campaign, values) {
     const number = written(answer) ? Number(answer) : answer, [low, high] = range ?? [levels[0][0], levels.at(-1)[1]];
     if (typeof number !== "number" || !(number >= low && number <= high)) {
       throw new Error(`Expected ${name}=${answer} to be a number in [${low}, ${high}].`);
+    }
+    if (whole && !Number.isInteger(number)) {
+      throw new Error(`Expected ${name}=${answer} to be a whole number.`);
     }
     return number;
   });

@@ -18,8 +18,11 @@ const signs = ({ range: [low, high] }, x, code) => {
 
 /** How one question is asked: the values that its law takes, and with which chance an answer becomes which. */
 function alone(question) {
-  const { name, range, categories, optional, levels } = question;
+  const { name, range, categories, optional, levels, want = "mean" } = question;
   const asked = [name];
+  if (["quantiles", "variance"].includes(want) || typeof range?.[0] === "string") {
+    throw new Error(`A web page cannot ask for the ${typeof range[0] === "string" ? "moment" : want} of '${name}'. Answer from Python.`);
+  }
   if (categories) {
     const size = categories.length, domain = optional ? cells(name, size + 1) : { name, categories };
     return { asked, plain: true, domains: [domain], codes: ([code]) => only(code ?? size) };
