@@ -29,8 +29,6 @@ CLASSES = {
     "subset-selection": "SubsetSelection",
     "hadamard": "HadamardResponse",
     "pgr": "ProjectiveGeometryResponse",
-    "privset": "PrivSet",
-    "drawn-option": "DrawnOption",
     "histogram": "HistogramEncoding",
     "pem": "PrefixExtending",
     "sampled": "Sampled",

@@ -117,6 +117,7 @@ class BaseMechanism(ABC):
     capabilities: ClassVar[Capabilities]
     epsilon: float
     as_published: bool = False
+    uncertified: ClassVar[str] = "the verifier does not know laws of its kind yet"
 
     @property
     def form(self) -> str:
@@ -234,6 +235,14 @@ class BaseMechanism(ABC):
 
         The ``kind`` of the table names the steps, which ``collector/web/static/laws.js`` follows draw by draw; chances
         are integers or float64 that are used as they are, so that nothing is computed twice.
+        """
+        return None
+
+    def written_law(self) -> dict[str, Any] | None:
+        """Return the law of the reports, as a certificate states it: exact numbers, of a kind that the verifier knows.
+
+        The numbers are those that the sampler draws by, not others that are computed for the certificate. None where
+        the law cannot be written down so, for the reason ``uncertified``.
         """
         return None
 
@@ -374,6 +383,10 @@ class TableMechanism(ScalarMechanism):
     def place(self, x: Any) -> FloatArray:
         """Return all that the law knows of each value."""
         return self._placed(self._inputs(x))
+
+    def written_law(self) -> dict[str, Any]:
+        """Return the table's numbers."""
+        return self.law().written()
 
     def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         return self.law().sample(self._placed(x), rng)

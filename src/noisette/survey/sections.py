@@ -16,10 +16,11 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._random import Rng, generator
 from noisette._validate import FloatArray, IntArray
-from noisette.core import Aggregate, Estimate, PubliclyDrawn
+from noisette.core import Aggregate, Estimate
 from noisette.domains import Attributes, Box, TensorDomain
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
+from noisette.mechanisms.vector.attributes import record_law
 from noisette.mechanisms.vector.sampled import Reports, Sampled
 from noisette.survey.items import Answers, Item, Told
 
@@ -86,20 +87,13 @@ class Section:
         """Type of the numbers in a report, little-endian."""
         return self._layout[1]
 
-    def draw(self, users: int, rng: Any) -> IntArray | None:
-        """Draw what is public of so many reports; None where nothing is."""
-        return self.mechanism.draw(users, rng) if isinstance(self.mechanism, PubliclyDrawn) else None
-
-    def privatize(self, answers: Answers, *, rng: Rng = None, drawn: IntArray | None = None) -> npt.NDArray[Any]:
-        """Return a report for each user from the coded answers to all questions; ``drawn`` is public where given."""
+    def privatize(self, answers: Answers, *, rng: Rng = None) -> npt.NDArray[Any]:
+        """Return a report for each user from the coded answers to all questions."""
         source = generator(rng)
         coded = [item.coded(answers, source) for item in self.items]
         alone = len(coded) == 1
         values = coded[0].reshape(-1, *self.mechanism.domain.shape) if alone else np.stack(coded, axis=1)
-        if drawn is None:
-            sent = self.mechanism.privatize(values, rng=source)
-        else:
-            sent = self.mechanism.privatize_drawn(values, drawn, rng=source)
+        sent = self.mechanism.privatize(values, rng=source)
         if isinstance(sent, Reports):
             sent = np.stack([sent.indices, sent.values], axis=-1)
         return np.asarray(sent)
@@ -171,6 +165,17 @@ class Section:
         return np.concatenate(found)
 
 
+@dataclass(frozen=True)
+class SectionValues:
+    """What the sections of a survey are asked about, side by side."""
+
+    parts: tuple[Any, ...]
+
+    def spec(self) -> dict[str, Any]:
+        """Return a JSON description."""
+        return {"kind": "record", "parts": [part.spec() for part in self.parts]}
+
+
 @dataclass(frozen=True, eq=False)
 class Together:
     """Several sections: every user answers all, each with a budget of its own, or one of them with the whole budget.
@@ -199,10 +204,21 @@ class Together:
         parts = [own.mechanism.spec() for own in self.sections]
         return {"mechanism": self.name, "parts": parts} | ({"draw": list(self.draw)} if self.draw else {})
 
-    def table(self) -> dict[str, Any] | None:
-        """Return the tables of all sections for a device in another language, None where one has none."""
-        tables = [own.mechanism.table() for own in self.sections]
-        return None if None in tables else {"kind": self.name, "draw": list(self.draw), "sections": tables}
+    @property
+    def domain(self) -> SectionValues:
+        """The values of all sections."""
+        return SectionValues(tuple(own.mechanism.domain for own in self.sections))
+
+    def written_law(self) -> dict[str, Any] | None:
+        """Return the law of all sections, or of the one that is drawn, as a certificate states it."""
+        parts = [own.mechanism.written_law() for own in self.sections]
+        return record_law(parts, 1 if self.draw else len(parts))
+
+    @property
+    def uncertified(self) -> str:
+        """Why there is no certificate, where there is none."""
+        lacking = [own.mechanism for own in self.sections if own.mechanism.written_law() is None]
+        return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking)
 
     def predict(self, users: int) -> FloatArray:
         """Return the standard error of each quantity for so many users.

@@ -89,6 +89,10 @@ class KeepOrReplace:
         """Probability of each other report."""
         return Fraction(self.other, self.total)
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return self.table()
+
     def table(self) -> dict[str, Any]:
         """Return the weights."""
         return {"kind": "keep-or-replace", "size": self.size, "keep": self.keep, "other": self.other}
@@ -256,6 +260,10 @@ class CountingMechanism(CategoricalMechanism):
     def place(self, x: Any) -> IntArray:
         """Return the categories: the law knows no more of an input."""
         return self._inputs(x)
+
+    def written_law(self) -> dict[str, Any]:
+        """Return the table's numbers."""
+        return self.law().written()
 
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         self.law().sample(codes, reports, rng)

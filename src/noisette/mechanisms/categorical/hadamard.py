@@ -30,6 +30,10 @@ class SylvesterColumns:
         """Sum of the weights of all columns."""
         return UNIT * (self.order // 2)
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {"kind": "columns", "order": self.order, "own": self.own}
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weights of columns in which the row is +1, and -1: half of them each."""
         return (self.order // 2, self.own), (self.order // 2, UNIT - self.own)

@@ -86,6 +86,10 @@ class HistogramEncoding(CategoricalMechanism):
         """All vectors on the lattice."""
         return LatticeVectors(self.domain.size, Lattice(0.0, self._step))
 
+    def written_law(self) -> dict[str, Any]:
+        """Return the lattice of the entries, and the noise."""
+        return {"kind": "one-hot", "size": self.domain.size, "step": self._step, "noise": self._noise.written()}
+
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         flat = reports.reshape(-1)
         for part in blocks(flat.size):

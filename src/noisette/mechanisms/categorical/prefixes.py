@@ -16,7 +16,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
-from noisette.core import Capabilities, Moments, PubliclyDrawn, Readout, Tally
+from noisette.core import Capabilities, Moments, Readout, Tally
 from noisette.domains import Texts
 from noisette.domains.texts import Symbols
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
@@ -72,13 +72,17 @@ class HashedPrefixes:
         """Sum of the weights of all reports."""
         return self.cells * self.response.total
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {"kind": "hashed", "maps": self.cells, "response": self.response.written()}
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weights of own buckets and of others, one and the rest for each group and seed."""
         return tuple((self.cells * count, weight) for count, weight in self.response.kinds(place))
 
 
 @dataclass(frozen=True)
-class PrefixExtending(BaseMechanism, PubliclyDrawn):
+class PrefixExtending(BaseMechanism):
     """Hash a prefix of the text to a few buckets, and report a noisy bucket; the server extends prefixes that recur.
 
     Formula: a user is in one of ``len(lengths)`` groups and has one of ``seeds`` public maps, both drawn without
@@ -182,6 +186,10 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
         """Return the weights of the own bucket and of the others."""
         return HashedPrefixes(self.cells, self._response)
 
+    def written_law(self) -> dict[str, Any]:
+        """Return the table's numbers."""
+        return self.law().written()
+
     def place(self, x: Any) -> Symbols:
         """Return the symbols of a text: the law knows no more of it."""
         return self.domain.symbols(x)
@@ -193,25 +201,14 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
 
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one report for each text; a text has no nearest one, so ``clip`` moves nothing."""
+        symbols = self.domain.symbols(x)
         source = _random.generator(rng)
-        return self.privatize_drawn(x, self.draw(np.size(x), source), rng=source)
-
-    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
-        """Draw a group and a seed for each user, as one number."""
-        return np.asarray(rng.integers(0, self.cells, users))
-
-    def drawn(self, reports: Any) -> IntArray:
-        """Return the group and seed of each report."""
-        return np.asarray(reports).astype(np.int64).reshape(-1) // self.buckets
-
-    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
-        """Return one report for each text, of this group and seed."""
-        symbols, source = self.domain.symbols(x), _random.generator(rng)
         flat = symbols.reshape(-1, self.domain.width)
         reports = np.empty(len(flat), dtype=np.int64)
         for part in blocks(len(flat)):
-            self._response.sample(self._own(drawn[part], flat[part]), reports[part], source)
-            reports[part] += drawn[part] * self.buckets
+            cells = source.integers(0, self.cells, part.stop - part.start)
+            self._response.sample(self._own(cells, flat[part]), reports[part], source)
+            reports[part] += cells * self.buckets
         return reports.astype(self.report_dtype).reshape(symbols.shape[:-1])[()]
 
     def target(self, x: Any) -> FloatArray:

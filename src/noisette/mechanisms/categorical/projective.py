@@ -53,6 +53,11 @@ class CyclicNoise:
         """Sum of all weights."""
         return self.own * self.design.block + self.other * (self.design.order - self.design.block)
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        sizes = {"order": self.design.order, "block": self.design.block}
+        return {"kind": "cyclic", **sizes, "own": self.own, "other": self.other}
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weights of reports that support the category, and of the others."""
         return (self.design.block, self.own), (self.design.order - self.design.block, self.other)

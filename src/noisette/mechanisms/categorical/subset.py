@@ -58,6 +58,10 @@ class Sets:
         """Sum of the weights of all sets."""
         return UNIT * math.comb(self.size - 1, self.length - 1) * math.comb(self.size - 1, self.length)
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {"kind": "subset", "size": self.size, "length": self.length, "own": self.own}
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weights of sets with the own category and without."""
         with_own, without = (math.comb(self.size - 1, self.length - inside) for inside in (1, 0))

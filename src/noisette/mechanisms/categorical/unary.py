@@ -51,6 +51,10 @@ class NoisyBits:
         """Sum of the weights of all vectors."""
         return 1 << (FINE * self.size)
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {"kind": "bits", "size": self.size, "others": self.others.weight, "turned": self.turned.weight}
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weights by the own bit and the number of others that are on."""
         on, off, last = self.others.weight, (1 << FINE) - self.others.weight, self.size - 1

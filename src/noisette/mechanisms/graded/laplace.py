@@ -171,6 +171,9 @@ class GradedLaplace(AdditiveMechanism):
             index[here] += noise.sample(rng, here.size)
         return np.asarray(self.support.value(index))
 
+    def written_law(self) -> None:  # type: ignore[override]
+        """Return nothing: the law of the base has one noise, and this one has one for each level."""
+
     def moments(self, x: Any) -> Moments:
         """Return the exact moments, the unbiased rounding included."""
         values = self._inputs(x)

@@ -55,6 +55,9 @@ class Noise(Protocol):
     def breakpoints(self) -> FloatArray:
         """Distances at which the log mass changes its form."""
 
+    def written(self) -> dict[str, Any]:
+        """Return the numbers by which it is drawn, as a certificate states them."""
+
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise less ``half``: integers."""
 
@@ -107,6 +110,11 @@ class AdditiveMechanism(ScalarMechanism):
             return self.domain.size - 1
         low, high = ((end - self._origin) / self._step for end in (self.domain.low, self.domain.high))
         return math.ceil(high) - math.floor(low)
+
+    def written_law(self) -> dict[str, Any]:
+        """Return the lattice, how far values lie apart on it, and the noise."""
+        lattice = {"origin": self._origin, "step": self._step, "steps": self._steps}
+        return {"kind": "added-noise"} | lattice | {"noise": self._noise.written()}
 
     @cached_property
     def support(self) -> Lattice:
@@ -266,6 +274,10 @@ class LaplaceNoise:
         """Return rate * steps, rounded up."""
         return up(Fraction(self.rate) * steps)
 
+    def written(self) -> dict[str, Any]:
+        """Return the numbers, as a certificate states them."""
+        return {"kind": "laplace", "rate": self.rate}
+
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise."""
         return _random.discrete_laplace(rng, self.rate, size)
@@ -320,6 +332,10 @@ class GaussianNoise:
     def ratio_above(self, steps: int) -> float:
         """Return infinity: the ratio grows with the noise."""
         return math.inf
+
+    def written(self) -> dict[str, Any]:
+        """Return the numbers, as a certificate states them."""
+        return {"kind": "gaussian", "sigma": self.sigma}
 
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise."""

@@ -102,6 +102,17 @@ class Window:
         """Sum of the weights of all outputs."""
         return (1 << 53) * self.width * self.moves
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {
+            "kind": "window",
+            "first": self.first,
+            "step": self.step,
+            "width": self.width,
+            "moves": self.moves,
+            "inside": int(self.p_window * (1 << 53)),
+        }
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weights of outputs inside the window and outside."""
         inside = int(self.p_window * (1 << 53))

@@ -67,6 +67,10 @@ class TwoPoint:
         """Draws in all."""
         return _UNIT
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {"kind": "two-point", "low": self.low, "high": self.high}
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return how many of 2^53 draws give the lower and the higher report."""
         high = int(float(self.masses(np.asarray(place, dtype=float))[1]) * _UNIT)

@@ -15,6 +15,7 @@ from noisette.domains import Grid, Interval
 from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_mu
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, GaussianNoise
 
+_WIDER = 1 + 2.0**-40  # more than float64 errs in delta, and what the verifier's enclosures need
 _SUMMED = 2.0**10  # up to this sigma, in steps, delta is summed; above, the integral errs by less than 1000 / sigma^2
 
 
@@ -146,4 +147,4 @@ def lattice_sigma(steps: int, epsilon: float, delta: float) -> float:
             high = middle
         else:
             low = middle
-    return high
+    return high * _WIDER

@@ -37,6 +37,14 @@ class Mixture:
         """Sum of the weights of all outputs."""
         return (1 << 53) * self.window.total * self.pair.total
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {
+            "kind": "mixture",
+            "share": int(self.share * (1 << 53)),
+            "parts": [self.window.written(), self.pair.written()],
+        }
+
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weights of outputs inside the window and outside, and of Duchi's two, which are such outputs."""
         window, share = self.window, int(self.share * (1 << 53))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
@@ -53,6 +55,17 @@ class Outputs:
     def total(self) -> int:
         """Sum of the weights of all outputs."""
         return self.table.total
+
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        outputs = {"codes": self.table.codes.tolist(), "counts": self.table.counts.tolist(), "rungs": vars(self.rungs)}
+        return {
+            "kind": "window-over-all",
+            "positions": _lp_table.POSITIONS,
+            "width": self.table.width,
+            "inside": int(self.table.p_window * (1 << 53)),
+            "outputs": hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest(),
+        }
 
     def kinds(self, place: Any) -> tuple[tuple[int, int], ...]:
         """Return the weight of each output."""

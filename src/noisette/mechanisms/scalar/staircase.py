@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -90,6 +90,11 @@ class StaircaseNoise:
         with mpmath.workprec(160):
             top = mpmath.mpf(odds.numerator) / odds.denominator / -mpmath.expm1(-mpmath.mpf(self.rate))
             return max(self.rate, up(mpmath.log(top) * (1 + mpmath.mpf(2) ** -150)))
+
+    def written(self) -> dict[str, Any]:
+        """Return the numbers, as a certificate states them."""
+        inside = int(self.p_first * (1 << 53))
+        return {"kind": "staircase", "rate": self.rate, "width": self.width, "first": self.first, "inside": inside}
 
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """Draw the noise less one half."""

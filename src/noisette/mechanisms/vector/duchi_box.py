@@ -105,6 +105,11 @@ class DuchiBox(VectorMechanism):
         below = float(_random.bernoulli_threshold(math.exp(-self.epsilon) * (1 + 2 * _random.ULP)))
         return 1.0, 1.0, max(below, _random.ULP)
 
+    def written_law(self) -> dict[str, Any]:
+        """Return how many of 2^53 chances keep a vector of signs, by its product with the own signs."""
+        weights = (int(weight * (1 << 53)) for weight in self._weights)
+        return {"kind": "halves", "dims": self.dims} | dict(zip(("above", "tie", "below"), weights, strict=True))
+
     def _chance(self, product: npt.NDArray[Any]) -> FloatArray:
         """Return the chance to keep draws of given <z, v>."""
         above, tie, below = self._weights

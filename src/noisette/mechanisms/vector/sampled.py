@@ -163,6 +163,11 @@ class Sampled(BaseMechanism, EventDeclared):
         epsilon, delta = (total_of([part], self._count) for part in (inner.epsilon, inner.delta))
         return Guarantee(min(self.epsilon, epsilon), min(self.delta, delta), claim=claim)
 
+    def written_law(self) -> dict[str, Any] | None:
+        """Return how many dimensions are drawn, and the law of one."""
+        part = self.inner_mechanism.written_law()
+        return part and {"kind": "sampled", "dims": self.dims, "report": self._count, "part": part}
+
     def privacy_event(self) -> RepeatedEvent:
         """Return what accounting composes: the reports of a user's dimensions."""
         return RepeatedEvent(self.inner_mechanism, self._count)

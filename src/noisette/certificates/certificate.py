@@ -1,0 +1,190 @@
+"""Write a certificate: the law that reports are drawn by, what is promised of it, and the hashes that bind both.
+
+The sampler of a mechanism draws by the numbers of its law and by nothing else (`BaseMechanism.written_law`): what the
+verifier proves of these numbers it proves of the reports. No certificate leaves here that the verifier does not prove.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisette import _files
+from noisette.core import Mechanism
+from noisette.guarantees import Guarantee
+from noisette.mechanisms._base import BaseMechanism
+
+
+class CertificateError(ValueError):
+    """What was asked for cannot be certified, or a certificate does not prove what it should."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The JSON text of a certificate; every number in it is a text, so that no reader rounds one.
+
+    >>> from noisette import Categorical, GeneralizedRandomizedResponse
+    >>> print(certify(GeneralizedRandomizedResponse(epsilon=1.0, domain=Categorical(3))).verdict.proved)
+    True
+    """
+
+    text: str
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a file; whether it proves anything its verdict tells."""
+        return cls(Path(path).read_text(encoding="utf-8"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the text to a file."""
+        with _files.whole_file(path) as file:
+            file.write(self.text.encode())
+
+    @property
+    def verdict(self) -> Any:
+        """What the verifier says: ``proved``, the ``reason``, and the ``lines`` of the proof."""
+        import noisette_verify
+
+        return noisette_verify.verify(self.text)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The parsed text."""
+        found: dict[str, Any] = json.loads(self.text)
+        return found
+
+    @property
+    def law_sha256(self) -> str:
+        """Hash of the law."""
+        return str(self.fields["law_sha256"])
+
+    def spec(self) -> dict[str, Any]:
+        """Return the description of what was certified, with its numbers as `from_spec` reads them."""
+        found: dict[str, Any] = _untagged(self.fields["spec"])
+        return found
+
+    def check(self, subject: Any) -> None:
+        """Refuse unless the verifier proves the certificate and it is about this very mechanism or survey."""
+        verdict = self.verdict
+        if not verdict.proved:
+            raise CertificateError(f"The certificate is not proved: {verdict.reason}")
+        fields, law = self.fields, _texts(subject.written_law())
+        for name, own in (("spec", _tagged(subject.spec())), ("law", law), ("domain", _texts(subject.domain.spec()))):
+            if fields[name] != own:
+                raise CertificateError(
+                    f"The certificate is proved, but its {name} is not that of what is built here: "
+                    "reports would follow another law than the certified one. Ask for a certificate of this version."
+                )
+
+
+def certify(subject: Any, *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
+    """Return a certificate of a mechanism or a survey, which `noisette-verify` proves with integers and fractions.
+
+    What is promised is ``epsilon`` and ``delta``, by default what was published of the method, which for all but the
+    forms ``as_published`` is its guarantee. What cannot be proved is refused: a false claim with the pair of inputs
+    that refutes it.
+
+    >>> from noisette import Laplace
+    >>> certificate = certify(Laplace(epsilon=1.0))
+    >>> print(certificate.verdict.reason)  # doctest: +ELLIPSIS
+    epsilon 1: whatever two values one person may hold, ...
+    >>> certify(Laplace(epsilon=1.0), epsilon=0.9)
+    Traceback (most recent call last):
+    ...
+    noisette.certificates.certificate.CertificateError: laplace is not 0.9-DP: ...
+    """
+    import noisette_verify
+
+    name = subject.name if isinstance(subject, BaseMechanism) else "the survey"
+    guarantee: Guarantee = subject.guarantee
+    claim, law = guarantee.claim, _texts(subject.written_law())
+    if epsilon is None and claim is not None and not guarantee.claim_holds:
+        refuted = _refutation(subject, Fraction(claim.epsilon))
+        raise CertificateError(f"{name} is not {claim.epsilon:g}-DP per {claim.unit}, as its source claims.{refuted}")
+    if law is None:
+        raise CertificateError(f"{name} cannot be certified yet: {subject.uncertified}.")
+    wanted = Fraction(epsilon if epsilon is not None else claim.epsilon if claim else guarantee.epsilon)
+    slack = Fraction(delta if delta is not None else claim.delta if claim else guarantee.delta)
+    promise: dict[str, Any] = {"epsilon": wanted, "delta": slack, "matrix": guarantee.matrix}
+    promise |= {term: getattr(guarantee, term) for term in ("unit", "model", "relation")}
+    fields: dict[str, Any] = {
+        "format": noisette_verify.FORMAT,
+        "version": noisette_verify.VERSION,
+        "spec": _tagged(subject.spec()),
+        "domain": _texts(subject.domain.spec()),
+        "guarantee": _texts(promise),
+        "law": law,
+    }
+    fields |= {f"{part}_sha256": noisette_verify.digest(fields[part]) for part in ("spec", "law")}
+    proof = noisette_verify.Proof()
+    proof.loss(law, fields["domain"])
+    fields["theorems"] = sorted(proof.theorems)
+    fields["sha256"] = noisette_verify.digest(fields)
+    certificate = Certificate(json.dumps(fields, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
+    verdict = certificate.verdict
+    if not verdict.proved:
+        refuted = _refutation(subject, wanted)
+        raise CertificateError(f"{name} is not {Guarantee(float(wanted), float(slack))}: {verdict.reason}{refuted}")
+    return certificate
+
+
+def _refutation(subject: Any, epsilon: Fraction) -> str:
+    """Return the pair of inputs and the report among the witnesses that refute an epsilon, if one does."""
+    if not isinstance(subject, Mechanism) or subject.guarantee.delta > 0:
+        return ""
+    inputs, reports = subject.witnesses()
+    best: tuple[float, Any, Any, Any] = (-math.inf, None, None, None)
+    for report in reports:
+        masses = [float(np.squeeze(subject.log_prob(report, one))) for one in inputs]
+        most, least = int(np.argmax(masses)), int(np.argmin(masses))
+        best = max(best, (masses[most] - masses[least], inputs[most], inputs[least], report), key=lambda row: row[0])
+    gap, one, other, report = best
+    if not gap > epsilon:
+        return ""
+    plain = (np.asarray(value).tolist() for value in (report, one, other))
+    shown = "the report {} is exp({:.6g}) times as likely for {} as for {}"
+    report, one, other = plain
+    return " Refuted: " + shown.format(report, gap, one, other) + f". What holds is {subject.guarantee}."
+
+
+def _texts(value: Any) -> Any:
+    """Return JSON in which every number is the text of a whole number or of a fraction in lowest terms."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _texts(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_texts(inner) for inner in value]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return str(Fraction(value) if isinstance(value, Fraction | float) else int(value))
+
+
+def _tagged(value: Any) -> Any:
+    """Return a description in which numbers are texts, marked as integers or real numbers."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _tagged(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tagged(inner) for inner in value]
+    return {"number": str(Fraction(value))} if isinstance(value, float) else {"integer": str(int(value))}
+
+
+def _untagged(value: Any) -> Any:
+    """Return a description with its numbers back."""
+    if isinstance(value, Mapping):
+        if set(value) == {"number"}:
+            return float(Fraction(value["number"]))
+        if set(value) == {"integer"}:
+            return int(value["integer"])
+        return {key: _untagged(inner) for key, inner in value.items()}
+    return [_untagged(inner) for inner in value] if isinstance(value, list) else value
