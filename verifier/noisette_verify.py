@@ -252,7 +252,7 @@ class Proof:
                 check(width <= positions, "the window is wider than all positions")
                 return odds(inside * positions + (UNIT - inside) * width, (UNIT - inside) * width)
             case "table", (levels, _, rows):
-                interval(domain)
+                check(domain.get("kind") in ("interval", "box"), "levels are those of numbers")
                 return self.table(levels, rows)
             case "added-noise", (origin, step, steps, noise):
                 check(step > 0, "a step is not positive")

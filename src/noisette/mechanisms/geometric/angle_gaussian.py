@@ -66,6 +66,7 @@ class AngleGaussian(AngleMechanism, EventDeclared):
         AngleMechanism.capabilities, delta="needed", gaussian=True, unbounded=True
     )
     citation: ClassVar[str] = "duan2024benchmarking"
+    uncertified: ClassVar[str] = "the verifier knows Gaussian noise on one number, not yet on angles"
 
     def __post_init__(self) -> None:
         self._settle_angles()

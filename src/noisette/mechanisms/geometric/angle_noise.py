@@ -96,6 +96,7 @@ class AngleNoise(AngleMechanism):
         AngleMechanism.capabilities, delta="optional", adjustable=frozenset({"noise", "beta"})
     )
     citation: ClassVar[str] = "duan2024benchmarking"
+    uncertified: ClassVar[str] = "the verifier does not know noise on a circle yet"
 
     @classmethod
     def declared(cls, **options: Any) -> Capabilities:

@@ -59,6 +59,7 @@ class GradedLaplace(AdditiveMechanism):
     name: ClassVar[str] = "graded-laplace"
     capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed", levels=True, unbounded=True)
     citation: ClassVar[str] = "hao2023hierarchical"
+    uncertified: ClassVar[str] = "it has a noise for each level, whose delta the verifier cannot sum yet"
 
     def __post_init__(self) -> None:
         levels = Levels.build(self.edges)

@@ -318,6 +318,12 @@ class LevelledResponse(BaseMechanism):
             rows.append([p * q for p, up in zip(kept, high, strict=True) for q in (1 - up, up)])
         return Laws(rows)
 
+    def written_law(self) -> dict[str, Any]:
+        """Return the weights of all pairs at the extreme inputs, in 2^106 draws: chances lie between those of ends."""
+        rows = [[int(chance * (1 << 106)) for chance in row] for row in self._laws.masses]
+        levels = [level for level in range(self._levels.size) for _ in range(2)]
+        return {"kind": "table", "levels": levels, "outputs": str(self.support), "rows": rows}
+
     @cached_property
     def _matrix(self) -> Matrix:
         """Chances are affine in x within a level, so the largest ratio is at two ends."""

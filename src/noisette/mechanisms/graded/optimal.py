@@ -233,6 +233,11 @@ class OptimalGraded(BaseMechanism):
         matrix = self._solved.matrix
         return Guarantee(max(map(max, matrix)), matrix=matrix)
 
+    def written_law(self) -> dict[str, Any]:
+        """Return how many of 2^53 draws give each output at each point; between points rows are mixed."""
+        rows, levels = self._solved.counts.tolist(), self._owners.tolist()
+        return {"kind": "table", "levels": levels, "outputs": str(self.support), "rows": rows}
+
     @property
     def atoms(self) -> tuple[FloatArray, IntArray, FloatArray]:
         """Values, levels and chances of all outputs of the inputs whose laws every other law is a mixture of."""

@@ -133,6 +133,7 @@ class AdaptiveDuchi(VectorMechanism):
     coupling: ClassVar[float] = 0.0  # weights are answered independently
     name: ClassVar[str] = "adaptive-duchi"
     citation: ClassVar[str] = "sun2021ldpfl"
+    uncertified: ClassVar[str] = "the verifier does not know yet how its rounds share a budget"
     dtype: ClassVar[type[Any]] = np.float64
     capabilities: ClassVar[Capabilities] = Capabilities((Box,), delta="optional", entrywise=True, claims_entry=True)
 

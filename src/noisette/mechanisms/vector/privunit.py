@@ -281,6 +281,7 @@ class PrivUnit(CapMechanism):
     domain: L2Ball = None  # type: ignore[assignment]  # __post_init__ puts Sphere(dims)
     name: ClassVar[str] = "privunit"
     citation: ClassVar[str] = "bhowmick2018protection"
+    uncertified: ClassVar[str] = "its law is on real vectors, whose cap chances the verifier cannot enclose yet"
 
     @property
     def _projection(self) -> SphereProjection:
@@ -327,6 +328,7 @@ class PrivUnitG(CapMechanism):
     domain: L2Ball = None  # type: ignore[assignment]  # __post_init__ puts Sphere(dims)
     name: ClassVar[str] = "privunit-g"
     citation: ClassVar[str] = "asi2022optimal"
+    uncertified: ClassVar[str] = "its law is on real vectors, whose cap chances the verifier cannot enclose yet"
 
     @property
     def _projection(self) -> NormalProjection:

@@ -93,6 +93,7 @@ class JohnsonLindenstrauss(BaseMechanism):
     kind: ClassVar[str] = "covariance"
     capabilities: ClassVar[Capabilities] = Capabilities((TensorBall,), delta="needed", model="central")
     citation: ClassVar[str] = "blocki2012johnson"
+    uncertified: ClassVar[str] = "its law is on real numbers, whose chi-square tails the verifier cannot enclose yet"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))

@@ -86,6 +86,7 @@ class TensorGaussian(TensorNoise):
         (TensorDomain, TensorBall), delta="needed", gaussian=True, unbounded=True
     )
     citation: ClassVar[str] = "yang2021differential"
+    uncertified: ClassVar[str] = "the verifier knows Gaussian noise on one number, not yet on whole tensors"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))

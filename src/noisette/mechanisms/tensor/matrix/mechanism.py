@@ -92,6 +92,7 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     name: ClassVar[str] = "matrix"
     capabilities: ClassVar[Capabilities] = Capabilities((TensorDomain,), delta="needed", gaussian=True, model="central")
     citation: ClassVar[str] = "li2015matrix"
+    uncertified: ClassVar[str] = "the verifier knows Gaussian noise on one number, not yet on the answers of a workload"
 
     def __post_init__(self) -> None:
         self._settle()

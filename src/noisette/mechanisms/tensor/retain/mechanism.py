@@ -80,6 +80,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         (TensorDomain,), delta="optional", unbounded=True, entrywise=True, adjustable=frozenset({"levels"})
     )
     citation: ClassVar[str] = "yuan2025local"
+    uncertified: ClassVar[str] = "the verifier cannot sum the tails of its law yet"
 
     def __post_init__(self) -> None:
         self._settle()
