@@ -68,6 +68,22 @@ def test_services_are_bounded() -> None:
     assert "storage" not in compose()["shuffler"]["networks"]  # the shuffler does not see the reports
 
 
+@pytest.mark.needs("fastapi")
+def test_alerts_ask_for_counters_that_exist() -> None:
+    from noisette.collector.telemetry import CollectorMetrics
+    from noisette.shuffler._http import PacketMetrics
+
+    rules = yaml.safe_load((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"noisette_[a-z_]+", rule["expr"])}
+    known = CollectorMetrics().text().decode() + PacketMetrics().text().decode()
+    own = (ROOT / "src/noisette/shuffler/service.py").read_text(encoding="utf-8")
+    known += " ".join(
+        f"noisette_{name} noisette_{name}_total" for name in re.findall(r'(?:Counter|Gauge), "(\w+)"', own)
+    )
+    assert len(asked) > 7
+    assert not {name for name in asked if name.removesuffix("_bucket").removesuffix("_total") not in known}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
 @pytest.mark.parametrize("unit", sorted(one.name for one in DEPLOY.glob("*.service")))

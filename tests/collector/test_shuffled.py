@@ -242,6 +242,9 @@ def test_below_the_minimum_nothing_is_stored(both: Both, campaign: Campaign) -> 
     assert reconcile(both.store, campaign) == 2 * (USERS - 1) + USERS
     found = httpx.get(f"{both.collector}/campaigns/commute/shuffler", headers=auth("device")).json()["arrived"]
     assert (found["batches"], found["smallest"]) == (3, USERS - 1)
+    told = httpx.get(f"{both.collector}/metrics", headers=auth("auditor")).text
+    for state, count in (("released", 2), ("held", 1), ("refused", 5)):
+        assert f'noisette_batches_total{{state="{state}"}} {count}.0' in told
 
 
 def test_a_batch_in_parts_is_stored_as_a_whole_or_not_at_all(both: Both, campaign: Campaign) -> None:

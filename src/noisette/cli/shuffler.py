@@ -258,6 +258,7 @@ def changes(url: str, operator_key: str, authority: Path | None, as_json: bool) 
 
 
 shuffler.add_command(run_shuffler)
+shuffler.add_command(key)
 
 
 def _need_packages() -> None:

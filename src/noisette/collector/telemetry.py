@@ -19,4 +19,7 @@ class CollectorMetrics(_service.Metrics):
         self.accepted = self.make(Counter, "reports_accepted", "Reports stored.", "campaign")
         self.repeated = self.make(Counter, "reports_repeated", "Reports that had been stored before.", "campaign")
         self.rejected = self.make(Counter, "reports_rejected", "Reports and requests refused.", "reason")
+        self.batches = self.make(
+            Counter, "batches", "Batches that a shuffler brought, by what became of them.", "state"
+        )
         self.users = self.make(Gauge, "users", "Users in the sums of a period.", "campaign", "period")

@@ -187,6 +187,7 @@ class _Door:
             accepted, packets, reasons = await off_loop(self._counted, campaign, batch, held)
             state = self._decided(packets, accepted, held)
             await off_loop(self.batches.settle, batch, state, packets, accepted, held)
+            self.metrics.batches.labels(state).inc()
             for reason in reasons:
                 self.metrics.rejected.labels(reason).inc()
             counts = {"campaign": campaign.id, "state": state, "packets": packets, "sound": accepted}
