@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 from tests.shuffler.conftest import OPERATOR, Running
 from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of
 
-from noisette.shuffler import Round, Shuffler, new_secret
+from noisette.shuffler import Clients, PacketLayout, Round, Shuffler, create_app, new_secret, receiving
 from noisette.shuffler.clients import SIGNATURE, sign
+from noisette.shuffler.sender import Http
 from noisette.shuffler.wire import LARGEST_BLOCKS, Frame
 
 
@@ -107,6 +109,34 @@ def test_health(running: Running) -> None:
     assert httpx.get(running.shuffler + "/health").json() == {"status": "ok"}
     assert httpx.get(running.shuffler + "/ready").json() == {"status": "ready", "batches_aside": 0}
     assert httpx.get(running.receiver + "/health").json() == {"status": "ok"}
+
+
+def test_ready_is_false_when_packets_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full store, and a server that does not answer: nothing that was accepted is lost, and /ready says why not."""
+    monkeypatch.setattr("noisette.shuffler.service._LOOK", 0.0)
+    secret_of = {f"client-{number}": new_secret() for number in range(60)}
+    nobody = Http("http://127.0.0.1:9", client="shuffler", secret=new_secret(), attempts=1)
+    shuffler, layout = Shuffler(tmp_path / "s.db", minimum=2, largest=2**18), PacketLayout(500, 500)
+    with receiving(create_app(shuffler, Clients(secret_of), nobody)) as url:
+        assert httpx.get(url + "/ready").status_code == 200
+        found = [
+            _post(url, "/posts", name, secret, post_of(number, layout=layout)).status_code
+            for number, (name, secret) in enumerate(secret_of.items())
+        ]
+        assert set(found) == {201, 507}
+        full = httpx.get(url + "/ready")
+        assert (full.status_code, full.json()["reason"]) == (503, "cannot-store")
+        assert sum(one["packets"] for one in shuffler.batches()) == found.count(201)
+        first, *others = (one["name"] for one in shuffler.batches())
+        shuffler.operate(first, "drop")
+        ready = httpx.get(url + "/ready")
+        assert (ready.status_code, ready.json()["reason"]) == (503, "not-forwarding")
+        for name in others:
+            shuffler.operate(name, "drop")
+        deadline = time.monotonic() + 300
+        while httpx.get(url + "/ready").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_logs_and_metrics_tell_no_origin(running: Running, caplog: pytest.LogCaptureFixture) -> None:

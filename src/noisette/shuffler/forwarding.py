@@ -58,7 +58,7 @@ def forward(
 class Forwarder(threading.Thread):
     """Forwards to the server while the service runs, and tries again for ever when the server does not answer.
 
-    ``trouble`` says why nothing can be forwarded at all, and is empty when something could be the last time.
+    ``trouble`` says why nothing can be forwarded at all, and is empty when all could be that was to be.
     """
 
     def __init__(self, shuffler: Shuffler, server: Http, *, forwarded: Any = None, failed: Any = None) -> None:
@@ -88,7 +88,7 @@ class Forwarder(threading.Thread):
                     self._shuffler.forget()
                     ticks = _FORGET_EVERY / _TICK
                 forward(self._shuffler, self._deliver, stopped=self._halt.is_set)
-                waits = pauses()
+                waits, self.trouble = pauses(), ""
             except (Undelivered, OSError, sqlite3.Error) as error:
                 self.trouble = str(error)
                 log.error("not forwarded", extra={"told": {"detail": str(error)}})
@@ -106,6 +106,5 @@ class Forwarder(threading.Thread):
             status = error.status if isinstance(error, NotSent) else 409
             final = status is not None and decided(status) and status not in _OF_THE_KEY
             raise Undelivered(str(error), final=final, fault=status == 500) from error
-        self.trouble = ""
         if self._forwarded is not None:
             self._forwarded.inc(len(part.frame.packets))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -109,7 +110,10 @@ class _Ready:
         """Return 503 while packets would be refused or none can be forwarded; otherwise how many batches are aside."""
         with self._turn:
             if time.monotonic() - self._looked >= _LOOK:
-                self._shuffler.ping()
+                try:
+                    self._shuffler.ping()
+                except (OSError, sqlite3.Error) as error:
+                    return JSONResponse({"reason": "cannot-store", "detail": str(error)}, 503)
                 self._aside = sum(one["state"] == "aside" for one in self._shuffler.batches())
                 self._looked = time.monotonic()
         if trouble := self._forwarder.trouble:
