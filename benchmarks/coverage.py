@@ -105,6 +105,39 @@ def _optional_choice() -> Study:
     return Study(survey, 5000, draw, {"c=a": 4 / 7, "c=b": 2 / 7, "c=d": 1 / 7, "c answered": 0.7})
 
 
+def _quantiles(name: str, epsilon: float = 1.0) -> Study:
+    ages = {"low": 17, "high": 90, "whole": True}
+    asked = nz.Number("x", want="quantiles", **(ages if name == "ages" else {"low": 0, "high": 1}))
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        if name == "beta":
+            return {"x": rng.beta(2, 5, people)}
+        if name == "ages":
+            return {"x": np.clip(np.rint(17 + 40 * rng.gamma(2.0, 0.3, people)), 17, 90)}
+        left = rng.random(people) < 0.5
+        return {"x": np.clip(np.where(left, rng.normal(0.25, 0.05, people), rng.normal(0.7, 0.1, people)), 0, 1)}
+
+    survey = nz.Survey([asked], epsilon=epsilon)
+    many = np.sort(draw(np.random.default_rng(99), 4_000_000)["x"])
+    chances = (0.05, 0.25, 0.5, 0.75, 0.95)
+    truth = {q: float(many[int(chance * many.size)]) for q, chance in zip(survey.quantities, chances, strict=True)}
+    return Study(survey, 6000, draw, truth)
+
+
+def _ranges() -> Study:
+    """The distribution function at ends of cells, and a share between two of them: linear, so just 95 %."""
+    study = _quantiles("beta")
+    return Study(study.survey, study.people, study.draw, {"share below 0.25": 0.46606, "share in 0.25 to 0.5": 0.42456})
+
+
+def _variance() -> Study:
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        return {"x": 10 * rng.beta(2, 5, people)}
+
+    survey = nz.Survey([nz.Number("x", 0, 10, want="variance")], epsilon=1.0)
+    return Study(survey, 5000, draw, {"x": 20 / 7, "x: variance": 100 * 10 / (49 * 8)})
+
+
 STUDIES: dict[str, Callable[[], Study]] = {
     "crosstab": _crosstab,
     "mean within a choice": _within,
@@ -113,6 +146,11 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "optional number": _optional_number,
     "optional number, 5 % answer": lambda: _optional_number(rate=0.05),
     "optional choice": _optional_choice,
+    "quantiles, beta": lambda: _quantiles("beta"),
+    "quantiles, bimodal": lambda: _quantiles("bimodal"),
+    "quantiles, whole ages": lambda: _quantiles("ages"),
+    "ranges": _ranges,
+    "variance": _variance,
 }
 
 
@@ -122,16 +160,17 @@ def run(study: Study, runs: int, seed: int = 1) -> list[dict[str, Any]]:
     survey = study.survey
     names = list(study.truth)
     truth = np.asarray(list(study.truth.values()))
-    places = [survey.quantities.index(name) for name in names]
+    ranges = names[0].startswith("share")
+    places = [0, 1] if ranges else [survey.quantities.index(name) for name in names]
     values, errors, held = (np.empty((runs, len(names))) for _ in range(3))
     for place in range(runs):
         sums = survey.layout.tally(survey.privatize_coded(study.draw(rng, study.people), rng=rng))
-        found = list(sums.told().values())
+        found = [_as_estimate(sums.told()["x"])] if ranges else list(sums.told().values())
         low, high = (np.concatenate(ends)[places] for ends in zip(*(one.interval(LEVEL) for one in found), strict=True))
         values[place] = np.concatenate([one.value for one in found])[places]
         errors[place] = np.concatenate([one.std_error for one in found])[places]
         held[place] = (low <= truth) & (truth <= high)
-    predicted = survey.predict(study.people)[places]
+    predicted = np.full(2, np.inf) if ranges else survey.predict(study.people)[places]
     with np.errstate(invalid="ignore"):
         seen = np.sqrt(np.nanmean((values - truth) ** 2, axis=0))
         stated = np.sqrt(np.mean(errors**2, axis=0))
@@ -146,6 +185,15 @@ def run(study: Study, runs: int, seed: int = 1) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _as_estimate(cdf: Any) -> Any:
+    """Return two shares of ranges as an estimate: with their standard errors, from intervals of the level itself."""
+    from noisette.core import Estimate
+
+    z = 1.959963984540054
+    rows = np.asarray([cdf.between(0.0, 0.25, LEVEL), cdf.between(0.25, 0.5, LEVEL)])
+    return Estimate((rows[:, 1] + rows[:, 2]) / 2, (rows[:, 2] - rows[:, 1]) / 2 / z, np.zeros(2, dtype=np.int64))
 
 
 def _ratio(first: float, second: float) -> float | None:

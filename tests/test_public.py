@@ -29,6 +29,8 @@ CLASSES = {
     "subset-selection": "SubsetSelection",
     "hadamard": "HadamardResponse",
     "pgr": "ProjectiveGeometryResponse",
+    "privset": "PrivSet",
+    "drawn-option": "DrawnOption",
     "histogram": "HistogramEncoding",
     "pem": "PrefixExtending",
     "sampled": "Sampled",

@@ -33,7 +33,9 @@ from .mechanisms.categorical.grr import GeneralizedRandomizedResponse as General
 from .mechanisms.categorical.hadamard import HadamardResponse as HadamardResponse
 from .mechanisms.categorical.hashing import LocalHashing as LocalHashing
 from .mechanisms.categorical.histogram import HistogramEncoding as HistogramEncoding
+from .mechanisms.categorical.one_option import DrawnOption as DrawnOption
 from .mechanisms.categorical.prefixes import PrefixExtending as PrefixExtending
+from .mechanisms.categorical.privset import PrivSet as PrivSet
 from .mechanisms.categorical.projective import ProjectiveGeometryResponse as ProjectiveGeometryResponse
 from .mechanisms.categorical.subset import SubsetSelection as SubsetSelection
 from .mechanisms.categorical.unary import SymmetricUnaryEncoding as SymmetricUnaryEncoding
@@ -73,6 +75,7 @@ from .prediction import break_even as break_even
 from .prediction import deviation as deviation
 from .prediction import plan as plan
 from .survey.questions import Choice as Choice
+from .survey.questions import Choices as Choices
 from .survey.questions import Graded as Graded
 from .survey.questions import Number as Number
 from .survey.questions import Tensor as Tensor

@@ -11,7 +11,9 @@ import asyncio
 import json
 import logging
 import math
+import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -98,19 +100,69 @@ def run(
     app: FastAPI, bound: socket.socket, log: logging.Logger, *, tls: Tls | None = None, limits: Limits = LIMITS
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests that have begun."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
-    for own in (log, logging.getLogger("uvicorn.error")):
-        own.addHandler(handler)
-        own.propagate = False
-    log.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    _log_lines(log)
     serving = server(app, tls=tls, limits=fitting(limits))
     try:
         serving.run(sockets=[bound])
     except SystemExit:  # uvicorn raises the signal once more when it has ended as it should
         if not serving.should_exit:
             raise
+
+
+def _log_lines(log: logging.Logger) -> None:
+    """Write one JSON object a line, of our own log and of the server's warnings."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    for own in (log, logging.getLogger("uvicorn.error")):
+        own.handlers = [handler]
+        own.propagate = False
+    log.setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+
+
+def run_workers(count: int, work: Callable[[], None], log: logging.Logger) -> None:
+    """Do the same work in so many processes until SIGTERM or SIGINT; one that ends by itself is started again.
+
+    Call it before there are threads: processes are copies of this one.
+    """
+    _log_lines(log)
+    children: set[int] = set()
+    ending = False
+
+    def end(*_: Any) -> None:
+        nonlocal ending
+        ending = True
+        for child in children:
+            os.kill(child, signal.SIGTERM)
+
+    def start() -> None:
+        child = os.fork()
+        if child:
+            children.add(child)
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            log.exception("worker")
+        finally:
+            os._exit(status)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    for _ in range(count):
+        start()
+    while children:
+        child, status = os.wait()
+        children.discard(child)
+        if not ending:
+            log.error("worker ended", extra={"told": {"status": os.waitstatus_to_exitcode(status)}})
+            time.sleep(1)  # one that cannot start does not keep the machine busy
+            if not ending:
+                start()
 
 
 def server(app: FastAPI, *, tls: Tls | None = None, limits: Limits = LIMITS) -> uvicorn.Server:

@@ -171,6 +171,26 @@ class EventDeclared(ABC):
         """Return the event, or None where this one has none."""
 
 
+class PubliclyDrawn(ABC):
+    """Inherited by a mechanism whose reports show something that is drawn without looking at the value.
+
+    It is a seed, a group or an attribute. Who could choose it would count most where she likes: where tokens are
+    signed, it follows from the signature, and the server draws it again.
+    """
+
+    @abstractmethod
+    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
+        """Draw for so many users, along the first axis."""
+
+    @abstractmethod
+    def drawn(self, reports: Any) -> IntArray:
+        """Return what was drawn for each report."""
+
+    @abstractmethod
+    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
+        """Return one report for each value, given what was drawn for it."""
+
+
 class Law(Protocol):
     """A law made of integers, and the sampler that draws from these very integers.
 
@@ -242,9 +262,10 @@ class Tail:
     def radius(self, count: FloatArray, level: float) -> FloatArray:
         """Return the half-width that holds with probability ``level`` for a mean of ``count`` reports."""
         exponent = math.log(2 / (1 - level))
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # without reports the first term is infinite
             share = np.divide(exponent, count)
-        return np.asarray(np.sqrt(2 * np.asarray(self.variance) * share) + np.asarray(self.scale) * share)
+            linear = np.nan_to_num(np.asarray(self.scale) * share, posinf=np.inf)
+        return np.asarray(np.sqrt(2 * np.asarray(self.variance) * share) + linear)
 
 
 @dataclass(frozen=True)

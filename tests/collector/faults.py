@@ -25,11 +25,11 @@ REPORTS = "/campaigns/commute/reports"
 _SERVE = "from noisette.collector.storage import sqlite; sqlite.MOST = 300; from noisette.cli import main; main()"
 
 
-def collector(folder: Path, database: str) -> Process:
+def collector(folder: Path, database: str, *options: str) -> Process:
     """Return `noisette serve` for the campaign of the tests."""
     (folder / "campaign.yaml").write_text(json.dumps(COMMUTE), encoding="utf-8")  # JSON is YAML
     (folder / "keys.yaml").write_text(json.dumps({role: [key] for role, key in KEYS.items()}), encoding="utf-8")
-    words = ["serve", "campaign.yaml", "--keys", "keys.yaml", "--port", "PORT", "--database", database]
+    words = ["serve", "campaign.yaml", "--keys", "keys.yaml", "--port", "PORT", "--database", database, *options]
     return Process(folder, _SERVE, *words)
 
 

@@ -52,10 +52,10 @@ def test_a_distribution_is_near_the_truth(name: str) -> None:
     truth = np.mean(minutes[:, None] <= shape["edges"][1:], axis=0)
     assert np.abs(np.cumsum(shape["probabilities"]) - truth).max() < 0.12
     assert np.abs(shape["edges"][1:] / 120 - truth).max() > 0.3
-    assert np.all((shape["low"] <= shape["probabilities"] + 1e-9) | (shape["probabilities"] < 0.02))
     middle = told["quantiles"][2]
     assert abs(middle["value"] - np.median(minutes)) < 6
-    assert middle["low"] < middle["value"] < middle["high"]
+    assert shape["low"] is shape["high"] is middle["low"] is None
+    assert "no interval holds without smoothness" in told["note"]
 
 
 def test_two_points_tell_no_distribution() -> None:

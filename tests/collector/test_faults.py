@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.collector.faults import REPORTS, Counts, Load, collector
-from tests.collector.helpers import COMMUTE, PERSON, accept, auth, entries, entry
+from tests.collector.helpers import COMMUTE, PERSON, accept, auth, entries, entry, until
 from tests.shuffler.processes import Process
 
 from noisette.collector import Store
@@ -141,3 +141,34 @@ def test_the_command_line_shows_the_plan_and_what_is_wrong(tmp_path: Path) -> No
     run = CliRunner().invoke(verbs, ["serve", str(path), "--keys", str(tmp_path / "keys.yaml")])
     assert run.exit_code == 2
     assert "at least 16 characters" in " ".join(run.stderr.split())
+
+
+def _workers(parent: int) -> list[int]:
+    """Return the processes that a parent has and that run."""
+    found = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii").split()
+    return [int(child) for child in found if Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_several_workers_lose_and_double_nothing(
+    campaign: Campaign, tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Two processes behind one port, one of which is killed now and then and comes back."""
+    database = f"sqlite:///{tmp_path / 'r.db'}"
+    if kind == "postgresql":
+        database = request.getfixturevalue("postgres").new_database()
+    process = collector(tmp_path, database, "--workers", "2")
+    load = Load(campaign, threads=4)
+    url = process.start()
+    try:
+        for _ in range(3):
+            load.refill(60)
+            until(lambda: len(_workers(process.pid)) == 2)
+            load.until_killed(url, lambda: os.kill(_workers(process.pid)[0], signal.SIGKILL), least=100)
+        load.refill(5)
+        until(lambda: httpx.get(f"{url}/ready", timeout=60).status_code == 200)
+    finally:
+        code, _ = process.stop(signal.SIGTERM)
+    assert code == 0
+    assert load.reconcile(database).exact

@@ -15,6 +15,8 @@ from tests.collector.helpers import COMMUTE, KEYS, PERSON, accept, auth, entries
 from noisette.collector import Store, create_app
 from noisette.collector.campaigns.life import EARLY, LATE, OVER, Life, Untimely, span
 from noisette.collector.campaigns.roster import Roster
+from noisette.collector.storage import sqlite
+from noisette.collector.storage.database import DatabaseFailure
 from noisette.collector.web.access import Keys
 from noisette.survey.campaigns import Campaign
 
@@ -247,3 +249,19 @@ def test_a_database_is_the_owners_alone(tmp_path: Path) -> None:
     (tmp_path / "old.db").touch(mode=0o644)
     Store(f"sqlite:///{tmp_path / 'old.db'}").close()
     assert (tmp_path / "old.db").stat().st_mode & 0o077 == 0
+
+
+def test_ready_is_false_when_reports_would_be_refused(live: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert live.get("/ready").status_code == 200
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "_ROOM", 1 << 62)  # the disk is full
+        assert live.get("/ready").status_code == 503
+    assert live.get("/ready").status_code == 200
+
+
+def test_a_database_that_cannot_be_written_to_is_not_ready(store: Store, campaign: Campaign) -> None:
+    store.register(campaign)
+    with store.database.writer.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+    with pytest.raises(DatabaseFailure, match="readonly"):
+        store.ping()

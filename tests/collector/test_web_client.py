@@ -134,7 +134,13 @@ def test_periods_are_those_of_python(shop: Shop) -> None:
 
 def test_wrong_values_cost_nothing(shop: Shop) -> None:
     shop.open()
-    wrong = [PERSON | {"minutes": 500}, PERSON | {"minutes": "35"}, PERSON | {"by": "plane"}, {}, PERSON | {"more": 1}]
+    wrong = [
+        PERSON | {"minutes": 500},
+        PERSON | {"minutes": "35m"},
+        PERSON | {"by": "plane"},
+        {},
+        PERSON | {"more": 1},
+    ]
     for values in wrong:
         with pytest.raises(Error, match="Expected"):
             shop.answer(values=values)

@@ -574,7 +574,7 @@ def test_pictures_have_labels_and_errors(survey: nz.Survey) -> None:
     assert diet.layout.xaxis.title.text == "diet"
     assert diet.layout.yaxis.title.text == "share of people, 95% interval"
     assert list(diet.data[0].x) == ["none", "vegan", "halal"]
-    assert results["hours"].plot().layout.yaxis.title.text == "share of people"
+    assert results["hours"].plot().layout.yaxis.title.text == "share of people, smoothed: no interval"
 
 
 # --- files and words

@@ -12,7 +12,7 @@ import numpy as np
 
 from noisette._validate import IntArray
 from noisette.core import Aggregate, decode_array
-from noisette.domains import Attributes, Categorical, Domain, Texts
+from noisette.domains import Attributes, Categorical, Domain, Selection, Texts
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.build import MEANS
 
@@ -59,6 +59,8 @@ def quantities(domain: Domain) -> int:
     """Return how many numbers an estimate over this domain has."""
     if isinstance(domain, Attributes):
         return sum(domain.groups)
+    if isinstance(domain, Selection):
+        return domain.size + 1  # and the number of options
     return domain.size if isinstance(domain, Categorical) else math.prod(domain.shape)
 
 

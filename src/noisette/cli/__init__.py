@@ -22,6 +22,7 @@ _COMMANDS = {
     "verify": "Check a certificate; the exit status is 0 only if it is proved.",
     "reproduce": "Run a paper's experiments again.",
     "serve": "Run a collector: receive reports, estimate, show a dashboard.",
+    "collector": "Operate a collector: campaigns, keys, backups.",
     "shuffler": "Run or operate a service that hides who sent what.",
     "report": "Answer a collector's campaign for the users in a file.",
     "demo": "See all of it in a minute, with simulated devices.",

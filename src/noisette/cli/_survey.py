@@ -97,24 +97,30 @@ def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: b
     out.print(shown)
     _more(out, len(rows))
     for name, found in (_distributions(results) if shape else {}).items():
-        ends = ", ".join(f"{chance:g}: {value:.4g}" for chance, value in found["quantiles"].items())
+        each = found["quantiles"].items()
+        ends = ", ".join(
+            f"{chance:g}: {at:.4g}" if isinstance(at, float) else f"{chance:g}: {at}" for chance, at in each
+        )
         out.print(literal(f"{name}, quantiles {ends}"))
+        out.print(literal(found["note"]), style="dim")
     out.print("An interval holds for its quantity by itself, not for all together.", style="dim")
 
 
 def _distributions(results: Any) -> dict[str, Any]:
     """Return the distributions that are told."""
-    from noisette.survey.distributions import QUANTILES
+    from noisette.survey.hierarchy import QUANTILES
 
     found = {}
     for name, answer in results.items():
         if answer.question.wants_distribution:
             bars = answer.histogram(bins=32)
+            held = {f"{end}": bars[f"share_{end}"].tolist() for end in ("low", "high") if f"share_{end}" in bars}
             found[name] = {
                 "edges": [*bars["low"], bars["high"].iloc[-1]],
                 "probabilities": bars["share"].tolist(),
                 "quantiles": {chance: answer.quantile(chance) for chance in QUANTILES},
-            }
+                "note": bars.attrs["note"],
+            } | held
     return found
 
 

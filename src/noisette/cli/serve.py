@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import closing
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--keys", "key_file", type=click.Path(path_type=Path), help="YAML: device, analyst and auditor keys.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that serve.")
+@click.option("--max-connections", type=click.IntRange(min=1), help="Of one process; 1000 by default.")
 @click.option("--max-body", type=click.IntRange(min=1), help="Largest body in bytes; 4 MiB by default.")
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="Site whose pages may answer.")
 @click.option("--shufflers", "shuffler_file", type=click.Path(path_type=Path), help="JSON: shufflers and secrets.")
@@ -28,6 +33,7 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 @click.option("--rate", type=click.FloatRange(min=0), help="Requests a second from one address; 2000, 0 for any.")
 @click.option("--tls-cert", type=click.Path(path_type=Path, exists=True), help="Certificate chain: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(path_type=Path, exists=True), help="Private key of the certificate.")
+@click.option("--forms/--no-forms", default=True, help="A page /c/ID for each campaign, on which anyone may answer.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the predicted errors and end.")
 @click.option("--page", type=click.Path(path_type=Path), help="With --plan: write the plan as a web page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the address as JSON.")
@@ -37,6 +43,8 @@ def serve(
     host: str,
     port: int,
     key_file: Path | None,
+    workers: int,
+    max_connections: int | None,
     max_body: int | None,
     origins: tuple[str, ...],
     shuffler_file: Path | None,
@@ -46,6 +54,7 @@ def serve(
     rate: float | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    forms: bool,
     only_plan: bool,
     page: Path | None,
     as_json: bool,
@@ -74,32 +83,44 @@ def serve(
             _write_page(campaigns[0], page)
         _show(campaigns, as_json, {})
         return
-    from noisette._service import Tls, address, listen, run
+    from noisette._service import LIMITS, Tls, address, listen, run, run_workers
     from noisette.collector.campaigns.life import Life
+    from noisette.collector.campaigns.roster import lived
     from noisette.collector.storage.store import Store
     from noisette.collector.telemetry import log
     from noisette.collector.web.access import Keys, new_keys
-    from noisette.collector.web.service import LARGEST_BODY, RATE, create_app
+    from noisette.collector.web.service import LARGEST_BODY, RATE, check_secrets, create_app
     from noisette.survey.survey import read_fields
 
     made = None if key_file else new_keys()
     keys = Keys(made) if made is not None else Keys.read(key_file or "")
-    store = Store(database)
     shuffled = _shuffled(shuffler_file, server_key, minimum, colluding)
-    app = create_app(
-        [(one, Life.read(read_fields(path))) for one, path in zip(campaigns, files, strict=True)],
-        store,
-        keys,
-        largest_body=max_body or LARGEST_BODY,
-        rate=RATE if rate is None else rate or None,
-        origins=origins,
-        shuffled=shuffled,
-    )
+    given = [(one, Life.read(read_fields(path))) for one, path in zip(campaigns, files, strict=True)]
+    with closing(Store(database)) as store:  # what is wrong is said here, before anything listens
+        check_secrets(lived(store, given), keys)
     tls = Tls(tls_cert, tls_key) if tls_cert and tls_key else None
     bound = listen(host, port)
-    told: dict[str, Any] = {"url": address(host, bound, tls)} | ({"keys": made} if made else {})
+    told: dict[str, Any] = {"url": address(host, bound, tls), "forms": forms} | ({"keys": made} if made else {})
     _show(campaigns, as_json, told)
-    run(app, bound, log, tls=tls)
+    sys.stdout.flush()
+
+    def work() -> None:
+        app = create_app(
+            [],
+            Store(database),
+            keys,
+            largest_body=max_body or LARGEST_BODY,
+            rate=RATE if rate is None else rate or None,
+            origins=origins,
+            shuffled=shuffled,
+            forms=forms,
+        )
+        run(app, bound, log, tls=tls, limits=replace(LIMITS, connections=max_connections or LIMITS.connections))
+
+    if workers == 1:
+        work()
+    else:
+        run_workers(workers, work, log)
 
 
 def _write_page(campaign: Any, path: Path) -> None:
@@ -150,3 +171,5 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
     if told:
         out.print(literal(f"Listening on {told['url']}"), soft_wrap=True)
         out.print(literal(f"Dashboard: {told['url']}/dashboard"), soft_wrap=True)
+        for one in campaigns if told["forms"] else ():
+            out.print(literal(f"Form for {one.id}: {told['url']}/c/{one.id}"), soft_wrap=True)

@@ -12,7 +12,18 @@ from typing import Any, Self
 import httpx
 
 from noisette._random import Rng
-from noisette.device.conversation import Conversation, Result, bearer, deliver, fetch, hold, step, submit, trusted
+from noisette.device.conversation import (
+    Conversation,
+    Result,
+    bearer,
+    deliver,
+    fetch,
+    hold,
+    signature_of,
+    step,
+    submit,
+    trusted,
+)
 from noisette.device.state import Device, Sent, Verdict
 from noisette.survey.campaigns import Campaign
 
@@ -95,7 +106,8 @@ class Client:
         ``rng`` is for tests: leave it out on a device.
         """
         campaign = check_code(self.campaign(campaign_id), self._code)
-        return self._device.answer(campaign, values, group=group, clip=clip, rng=rng)
+        signature = hold(self._lines, signature_of(self._device, campaign, self._code, self._attempts))
+        return self._device.answer(campaign, values, group=group, clip=clip, rng=rng, signature=signature)
 
     def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
@@ -176,7 +188,9 @@ class AsyncClient:
     ) -> bool:
         """Answer a campaign for the current period and put the report into the queue, as `Client.answer` does."""
         campaign = check_code(await self.campaign(campaign_id), self._code)
-        return await self._on_disk(partial(self._device.answer, campaign, values, group=group, clip=clip, rng=rng))
+        signature = await self._hold(signature_of(self._device, campaign, self._code, self._attempts))
+        options: dict[str, Any] = {"group": group, "clip": clip, "rng": rng, "signature": signature}
+        return await self._on_disk(partial(self._device.answer, campaign, values, **options))
 
     async def send(self) -> Sent:
         """Send what waits, trying again with growing pauses; what the collector cannot take now stays in the queue."""
@@ -212,6 +226,6 @@ class AsyncClient:
 
 def check_code(campaign: Campaign, code: str | None) -> Campaign:
     """Return the campaign, or say that its users need an enrolment code."""
-    if campaign.tokens == "blind" and not code:
+    if campaign.signed and not code:
         raise ValueError(f"Campaign {campaign.id!r} admits users by enrolment code: build the client with code=...")
     return campaign

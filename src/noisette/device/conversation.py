@@ -18,6 +18,7 @@ from noisette.device.state import SENT, Device, Sent, Verdict
 from noisette.device.tokens import Wallet, written
 from noisette.survey.batches import MEDIA_TYPE
 from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
 
 Result = TypeVar("Result")
 
@@ -100,8 +101,9 @@ def deliver(device: Device, code: str | None, carry: Carry, attempts: int) -> Co
     for campaign, body in device.waiting():
         verdict: Verdict | None = SENT
         if "token" not in body:
-            verdict = yield from admit(device.wallet, campaign, body["period"], code or "", attempts)
-            body |= written(*(device.wallet.signed(campaign, body["period"]) or (b"", b"")))
+            when = device.signing_period(campaign, body["period"])
+            verdict = yield from admit(device.wallet, campaign, when, code or "", attempts)
+            body |= written(*(device.wallet.signed(campaign, when) or (b"", b"")))
         if verdict == SENT:
             verdict = yield from carry(device, campaign, body)
         if verdict is None:
@@ -145,6 +147,19 @@ def admit(wallet: Wallet, campaign: str, period: str, code: str, attempts: int) 
         return judged(answer)
     wallet.unblind(campaign, period, answer.json()["signed"])
     return SENT
+
+
+def signature_of(device: Device, campaign: Campaign, code: str | None, attempts: int) -> Conversation[bytes | None]:
+    """Have this period's token signed before there is an answer, where what is drawn follows from the signature."""
+    if campaign.tokens != "drawn":
+        return None
+    when = campaign.signing_period(period_at(campaign.period))
+    verdict = yield from admit(device.wallet, campaign.id, when, code or "", attempts)
+    if verdict != SENT:
+        why = "it does not answer" if verdict is None else verdict.reason
+        raise RuntimeError(f"The collector has not signed the token that draws for this user: {why}. Try again later.")
+    signed = device.wallet.signed(campaign.id, when)
+    return None if signed is None else signed[1]
 
 
 def ask(request: HttpRequest, attempts: int) -> Conversation[httpx.Response | None]:

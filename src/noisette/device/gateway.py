@@ -144,8 +144,13 @@ class Gateway:
 
     def check(self, users: Sequence[bytes]) -> None:
         """Refuse users without an enrolment code or a secret at the shuffler, where the campaign asks for them."""
+        if self.campaign.tokens == "drawn":
+            raise ValueError(
+                f"Expected users of {self.campaign.id!r} to answer by Client: what is drawn follows from each one's "
+                "own token, which a gateway has signed only after it has answered."
+            )
         needed: list[tuple[Collection[bytes], str]] = []
-        needed += [(self._codes, "enrolment code")] if self.campaign.tokens == "blind" else []
+        needed += [(self._codes, "enrolment code")] if self.campaign.signed else []
         needed += [(self._seals, "secret at the shuffler")] if "shuffler" in self._lines else []
         for known, what in needed:
             for user in users:

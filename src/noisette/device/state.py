@@ -24,7 +24,17 @@ from noisette.survey.periods import period_at
 
 _ACCOUNT = "device"
 _OFF = 600.0  # seconds that a clock may be off
-_KEPT_TERMS = ("attributes", "epsilon", "delta", "period", "answers", "public_group", "tokens")
+_KEPT_TERMS = (
+    "attributes",
+    "epsilon",
+    "delta",
+    "period",
+    "answers",
+    "public_group",
+    "tokens",
+    "begins",
+    "periods",
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
@@ -129,13 +139,28 @@ class Device:
         found: dict[str, Any] = {} if row is None else json.loads(row[0])
         return found
 
-    def answer(self, campaign: Campaign, values: Mapping[str, Any], *, group: str | None, clip: bool, rng: Rng) -> bool:
-        """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new."""
+    def answer(
+        self,
+        campaign: Campaign,
+        values: Mapping[str, Any],
+        *,
+        group: str | None,
+        clip: bool,
+        rng: Rng,
+        signature: bytes | None = None,
+    ) -> bool:
+        """Debit, privatise and queue the answer of the current period, unless there is one; tell whether it is new.
+
+        With the ``signature`` of the token all that is drawn follows from it. A tracked user is silent, and debited
+        nothing, in all periods but the one that is drawn for her.
+        """
         warn_known_noise(rng)
         campaign.survey.encode(values, clip=clip)  # a wrong value is an error before anything is debited
         check_group(campaign, group)
         period = period_at(campaign.period)
         check_time(campaign, self._seen(campaign.id).get("life", {}), self._ahead)
+        if signature is not None and campaign.drawn_period(signature) not in (None, period):
+            return False
         question = question_of(campaign, period)
         with self._open() as database:
             known = database.execute("SELECT 1 FROM answers WHERE question = ?", (question,)).fetchone()
@@ -149,7 +174,9 @@ class Device:
         if is_new:
             # A debit without a report is one whose report was never written, and so never sent: it may be made now.
             self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
-            report = json.dumps(campaign.survey.answer(values, clip=clip, rng=rng), separators=(",", ":"))
+            report = json.dumps(
+                campaign.survey.answer(values, clip=clip, signature=signature, rng=rng), separators=(",", ":")
+            )
         with self._open() as database:
             if is_new:  # of two that answer at the same time one is written, and only that one is ever sent
                 written = database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))
@@ -170,10 +197,17 @@ class Device:
         found = []
         for campaign, period, key, group, report in rows:
             body = {"version": VERSION, "key": key, "period": period, "report": json.loads(report)}
-            blind = terms.get(campaign, {}).get("tokens", "open") == "blind"
+            blind = terms.get(campaign, {}).get("tokens", "open") != "open"
             named = {} if blind else {"token": token(self._secret, campaign, period)}
             found.append((campaign, body | named | ({} if group is None else {"group": group})))
         return found
+
+    def signing_period(self, campaign_id: str, period: str) -> str:
+        """Return the period whose key signs the token of a report."""
+        with self._open() as database:
+            row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign_id,)).fetchone()
+        terms = {} if row is None else json.loads(row[0])
+        return str(terms["begins"]) if terms.get("answers") == "tracked" else period
 
     def settle(self, key: str, verdict: Verdict) -> None:
         """Write down that a report was taken, or why it was not, and whether it is kept."""
@@ -239,4 +273,4 @@ def question_of(campaign: Campaign, period: str) -> str:
     """Name what is asked, so that it is answered once: for ever, or once in each period."""
     asked = json.dumps([campaign.id, campaign.mechanism.spec()], sort_keys=True)
     digest = hashlib.sha256(asked.encode()).hexdigest()
-    return digest if campaign.answers == "permanent" else f"{digest}/{period}"
+    return digest if campaign.answers in ("permanent", "tracked") else f"{digest}/{period}"

@@ -12,7 +12,9 @@ from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 from noisette.mechanisms.categorical.hadamard import HadamardResponse
 from noisette.mechanisms.categorical.hashing import LocalHashing
 from noisette.mechanisms.categorical.histogram import HistogramEncoding
+from noisette.mechanisms.categorical.one_option import DrawnOption
 from noisette.mechanisms.categorical.prefixes import PrefixExtending
+from noisette.mechanisms.categorical.privset import PrivSet
 from noisette.mechanisms.categorical.projective import ProjectiveGeometryResponse
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
@@ -61,6 +63,8 @@ CATALOGUE: dict[str, type[Any]] = {
         HadamardResponse,
         ProjectiveGeometryResponse,
         HistogramEncoding,
+        PrivSet,
+        DrawnOption,
         PrefixExtending,
         Sampled,
         SampledAttributes,

@@ -35,7 +35,13 @@ from noisette.mechanisms.vector.sampled import Sampled
 
 Registered = TypeVar("Registered", bound=type[Any])
 
-MEANS = ("mean", "frequency", "vector-mean", "attributes")  # kinds whose reports add up to what a survey asks for
+MEANS = (
+    "mean",
+    "frequency",
+    "selection",
+    "vector-mean",
+    "attributes",
+)  # kinds whose reports add up to what a survey asks for
 _LOSSES = 6.0  # deviations of the privacy loss above its mean at which a point of a Gaussian curve is taken
 _WORDS = {
     Interval: "numbers of an interval",

@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from noisette.core import Mechanism
+from noisette.mechanisms.categorical._selections import SelectionMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
-from noisette.prediction.deviations import describe
+from noisette.prediction.deviations import describe, selected_variance
 from noisette.prediction.extremes import extreme_weights, largest_error, trial_points
 from noisette.prediction.populations import Population
 from noisette.prediction.responses import ROUNDING, Response, respond, scalar_domain
@@ -106,8 +107,36 @@ class WorstCase:
         return 0.0 if self.unbiased else worst.bias, worst.std, least.mse
 
 
-def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstCase:
+@dataclass(frozen=True)
+class SelectedErrors:
+    """Least and largest variance that one user leaves in the share of an option, averaged over the options."""
+
+    least: float
+    largest: float
+    unbiased: bool = True
+
+    @classmethod
+    def of(cls, mechanism: SelectionMechanism) -> SelectedErrors:
+        """Return the variance where nobody chose anything, and where everybody chose as many as there may be."""
+        ends = (selected_variance(mechanism, chosen / mechanism.domain.size) for chosen in (0, mechanism.domain.most))
+        least, largest = sorted(ends)
+        return cls(least, largest)
+
+    def at(self, users: float) -> float:
+        """Return the mean squared error."""
+        return self.largest / users
+
+    def describe(self, users: float) -> tuple[float, float, float]:
+        """Return bias and standard deviation at the worst distribution, and the mean squared error at the best one."""
+        return 0.0, math.sqrt(self.largest / users), self.least / users
+
+
+def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstCase | SelectedErrors:
     """Return the error of a mechanism against the number of users."""
+    if isinstance(mechanism, SelectionMechanism):
+        if population is not None:
+            raise ValueError("Expected no values: the error of a selection is that of the worst distribution.")
+        return SelectedErrors.of(mechanism)
     whole = mechanism.domain.shape != () and not isinstance(mechanism, Sampled)
     if population is not None:
         population = population.coarsened(_WHOLE) if whole else population
@@ -115,7 +144,7 @@ def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstC
     return WorstCase(respond(mechanism, trial_points(mechanism, _WHOLE if whole else 33)))
 
 
-def crossing(first: Known | WorstCase, second: Known | WorstCase) -> float | None:
+def crossing(first: ErrorCurve, second: ErrorCurve) -> float | None:
     """Return the number of users at which two curves cross, or None if one lies below the other everywhere."""
     if first.unbiased and second.unbiased:
         return None  # both are proportional to 1 / users

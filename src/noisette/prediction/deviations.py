@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
+from noisette.mechanisms.categorical._selections import SelectionMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import populations
 from noisette.prediction.extremes import extreme_weights, trial_points
@@ -110,6 +111,8 @@ def deviation(
     (0.7364, 0.1753)
     """
     users = _validate.integer(users, "users", low=1)
+    if isinstance(mechanism, SelectionMechanism):
+        return _selected(mechanism, users, values, probs)
     if mechanism.domain.shape != () and np.ndim(values) == 1 + len(mechanism.domain.shape):
         rows = _validate.reals(values, "values")
         populations.check_inside(rows, mechanism.domain)
@@ -126,6 +129,34 @@ def deviation(
     response = respond(mechanism, trial_points(mechanism))
     least, worst = (describe(response, weights, users) for weights in extreme_weights(response, users))
     return replace(worst, range=(least.mse, worst.mse))
+
+
+def selected_variance(mechanism: SelectionMechanism, share: Any) -> Any:
+    """Return the variance that one user leaves in the share of an option that such a share of users chose.
+
+    Where each user is asked about some of the options, who is asked adds the scatter of a sample.
+    """
+    none, every = mechanism.spread
+    return none + share * (every - none) + share * (1 - share) * (1 / mechanism.share - 1)
+
+
+def _selected(mechanism: SelectionMechanism, users: int, values: Any, probs: Any) -> Deviation:
+    """Describe shares of options, and last their mean number, of selections that are known or as many as may be."""
+    domain = mechanism.domain
+    if values is None:
+        shares, number = np.full(domain.size, domain.most / domain.size), mechanism.number_variance()
+        third = max(
+            float(mechanism.moments(row).third[-1]) for row in (np.arange(domain.most), np.full(domain.most, -1))
+        )
+        thirds = np.append(mechanism.moments(np.arange(domain.most)).third[:-1].max().repeat(domain.size), third)
+    else:
+        rows = _validate.integers(values, "values")
+        populations.check_inside(rows, domain)
+        weights, moments = populations.probabilities(probs, len(rows)), mechanism.moments(rows)
+        shares, number = weights @ domain.members(rows), float(weights @ moments.variance[:, -1])
+        thirds = weights @ moments.third
+    std = np.sqrt(np.append(selected_variance(mechanism, shares), number) / users)
+    return Deviation(np.zeros(std.size), std, thirds, users, (std**2, std**2))
 
 
 def describe(response: Response, weights: FloatArray, users: float) -> Deviation:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from noisette.domains import Attributes, Box, Categorical, Domain, Grid, Interval, TensorBall, TensorDomain
+from noisette.domains import Attributes, Box, Categorical, Domain, Grid, Interval, Selection, TensorBall, TensorDomain
 from noisette.mechanisms import CATALOGUE
 from noisette.mechanisms.build import Fit, build, collecting
 
@@ -123,7 +123,9 @@ class Setting:
     def whole(self) -> Domain | None:
         """The domain of all that a user holds, None where several dimensions of a kind make no vector or record."""
         if self.record is not None or self.dims == 1:
-            return self.record or (self.domain if isinstance(self.domain, Interval | Grid | Categorical) else None)
+            return self.record or (
+                self.domain if isinstance(self.domain, Interval | Grid | Categorical | Selection) else None
+            )
         return Box(self.dims, self.domain.low, self.domain.high) if isinstance(self.domain, Interval) else None
 
     def _asked(self, name: str) -> Offer:

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism, Moments
-from noisette.domains import Box, Domain, Grid, Interval, L2Ball, TensorBall, TensorDomain
+from noisette.domains import Box, Domain, Grid, Interval, L2Ball, Selection, TensorBall, TensorDomain
 from noisette.mechanisms._base import blocks
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
@@ -108,7 +108,7 @@ def respond(mechanism: Mechanism, values: FloatArray) -> Response:
 def scalar_domain(mechanism: Mechanism) -> Domain:
     """Return the domain of one entry, which is the same for all."""
     domain = mechanism.domain
-    if domain.shape == ():
+    if domain.shape == () or isinstance(domain, Selection):
         return domain
     if isinstance(domain, Box):
         if np.ptp(domain.lows) > 0 or np.ptp(domain.highs) > 0:

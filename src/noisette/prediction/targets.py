@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from noisette import _validate
 from noisette.core import Mechanism
-from noisette.domains import Attributes, Categorical, Domain, Grid, Interval
+from noisette.domains import Attributes, Categorical, Domain, Grid, Interval, Selection
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import populations
 from noisette.prediction.curves import ErrorCurve, Known, curve
@@ -43,6 +43,9 @@ def signal_of(domain: Domain, population: Any) -> float:
         return _record_signal(population)
     if isinstance(domain, Categorical):
         return math.sqrt((domain.size - 1) / domain.size**2)
+    if isinstance(domain, Selection):
+        share = min(domain.most / domain.size, 0.5)
+        return math.sqrt(share * (1 - share))
     assert isinstance(domain, Interval | Grid)
     if population is None:
         return domain.diameter / 2

@@ -2,6 +2,7 @@
 
 from .campaigns import Campaign as Campaign
 from .questions import Choice as Choice
+from .questions import Choices as Choices
 from .questions import Graded as Graded
 from .questions import Number as Number
 from .questions import Question as Question

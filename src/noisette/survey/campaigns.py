@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from noisette import _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.survey.periods import PERIODS
+from noisette.survey.draws import PublicDraws
+from noisette.survey.periods import PERIODS, period_at, periods_from
 from noisette.survey.questions import text
 from noisette.survey.survey import FIELDS, LIFE, OLD_NAMES, Rows, Survey, named_errors, read_fields
 
 __all__ = ["ANSWERS", "TOKENS", "VERSION", "Campaign", "PublicGroup", "Rows"]
 
 VERSION = 1  # of campaigns and reports on the wire
-ANSWERS = ("permanent", "fresh")
-TOKENS = ("open", "blind")
+ANSWERS = ("permanent", "fresh", "tracked")
+TOKENS = ("open", "blind", "drawn")
+_MOST_PERIODS = 10_000  # of a campaign that is tracked
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _KNOWN = FIELDS | LIFE | OLD_NAMES.keys()
@@ -51,7 +53,14 @@ class Campaign:
 
     The survey's ``epsilon`` and ``delta`` are spent by one user in one period. With ``answers="permanent"`` a device
     makes one report and sends the same one in every period, so the budget is spent once; with ``"fresh"`` every period
-    costs it again.
+    costs it again. With ``"tracked"`` answers may change, and each user reports in one of ``periods`` periods, from the
+    one that ``begins`` on: it is drawn for her, and the budget is what all her answers ever cost.
+
+    Tokens that are ``"blind"`` are signed without being seen. With ``"drawn"`` they are too, and all that is drawn for
+    a user, her period, a group, a seed or an attribute, follows from the signature, which the collector checks.
+
+    ``form`` is what a person reads on its page: who asks (``by``), why (``about``), and for some of the ``questions``
+    how they are asked (``ask``), in which ``unit`` and in which ``step``.
 
     >>> campaign = Campaign.from_dict(
     ...     {
@@ -78,6 +87,9 @@ class Campaign:
     period: str
     answers: str
     tokens: str
+    begins: str = ""
+    periods: int = 1
+    form: dict[str, Any] = field(default_factory=dict)
 
     attributes = _of_survey("questions")
     epsilon = _of_survey("epsilon")
@@ -109,7 +121,8 @@ class Campaign:
     @classmethod
     def from_dict(cls, fields: Any) -> Campaign:
         """Check a campaign as it was written, and choose its mechanisms."""
-        return cls(survey=Survey.from_dict(_asked(fields)), **_life(fields))
+        survey = Survey.from_dict(_asked(fields))
+        return cls(survey=survey, form=_form(fields.get("form"), survey), **_life(fields))
 
     @classmethod
     def from_wire(cls, fields: Any) -> Campaign:
@@ -132,7 +145,7 @@ class Campaign:
                 f"Campaign {life['id']!r} promises epsilon={survey.epsilon:g}, delta={survey.delta:g}, "
                 f"but its mechanism spends {guarantee}. Do not answer it."
             )
-        return cls(survey=survey, **life)
+        return cls(survey=survey, form=_form(terms.get("form"), survey), **life)
 
     def terms(self) -> dict[str, Any]:
         """Return the campaign as an analyst would write it, with every default spelt out."""
@@ -151,12 +164,14 @@ class Campaign:
             "public_group": None if group is None else {"name": group.name, "values": list(group.values)},
             "joint": asked["joint"],
             "tokens": self.tokens,
-        }
+            "form": self.form,
+        } | ({"begins": self.begins, "periods": self.periods} if self.answers == "tracked" else {})
 
     def to_wire(self) -> dict[str, Any]:
         """Return what a device needs: the terms, the mechanism and its guarantee."""
         made = {"spec": self.mechanism.spec(), "guarantee": self.mechanism.guarantee.spec()}
-        return {"version": VERSION} | self.terms() | made
+        terms = {name: value for name, value in self.terms().items() if name != "form" or value}
+        return {"version": VERSION} | terms | made
 
     @property
     def public_group(self) -> PublicGroup | None:
@@ -164,8 +179,28 @@ class Campaign:
         return next((PublicGroup(name, tuple(values)) for name, values in self.survey.groups.items()), None)
 
     def predict(self, users: int | None = None) -> FloatArray:
-        """Return the standard error of each quantity for so many users, those hoped for by default."""
-        return self.survey.predict(self.users if users is None else users)
+        """Return the standard error of each quantity in a period for so many users, those hoped for by default.
+
+        Where users are tracked, one of so many as there are periods reports in each.
+        """
+        own = (self.users if users is None else users) / self.periods
+        return self.survey.predict(max(1, round(own)))
+
+    @property
+    def signed(self) -> bool:
+        """Whether the collector signs tokens without seeing them."""
+        return self.tokens != "open"
+
+    def signing_period(self, period: str) -> str:
+        """Return the period whose key signs the token of a report: the first one where a user has one for all."""
+        return self.begins if self.answers == "tracked" else period
+
+    def drawn_period(self, signature: bytes) -> str | None:
+        """Return the only period in which the user of a token reports, None where she may in each."""
+        if self.answers != "tracked":
+            return None
+        place = int(PublicDraws(signature, "period").integers(0, self.periods, 1)[0])
+        return periods_from(self.period, self.begins, place + 1)[-1]
 
     def privatize(self, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> Any:
         """Return one user's report as JSON."""
@@ -199,4 +234,53 @@ def _life(fields: Mapping[str, Any]) -> dict[str, Any]:
         if chosen[key] not in allowed:
             raise ValueError(f"Expected {key}={chosen[key]!r} to be one of {', '.join(allowed)}.")
     users = _validate.integer(fields.get("users", _HOPED), "users", low=1)
+    chosen |= _tracked(fields, chosen)
     return {"id": name, "title": text(fields.get("title", name), "title"), "users": users} | chosen
+
+
+def _tracked(fields: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Check from when on and for how many periods users are tracked, and that their draws can be checked."""
+    if chosen["answers"] != "tracked":
+        if {"begins", "periods"} & set(fields):
+            raise ValueError("Expected begins and periods of a campaign only with answers='tracked'. Leave them out.")
+        if chosen["tokens"] == "drawn" and chosen["answers"] == "permanent" and chosen["period"] != "once":
+            raise ValueError(
+                "Expected answers='fresh' or 'tracked' with tokens='drawn': a report that is sent again in a later "
+                "period cannot follow from that period's signature."
+            )
+        return {}
+    if chosen["period"] == "once" or chosen["tokens"] != "drawn":
+        raise ValueError(
+            "Expected answers='tracked' with a period of day, week or month and with tokens='drawn': the period of a "
+            f"user follows from her token's signature. Got period={chosen['period']!r}, tokens={chosen['tokens']!r}."
+        )
+    if "periods" not in fields:
+        raise ValueError("Expected periods, the number of periods that users are tracked for, e.g. 30.")
+    count = _validate.integer(fields["periods"], "periods", low=2, high=_MOST_PERIODS)
+    first = fields.get("begins", period_at(chosen["period"]))
+    periods_from(chosen["period"], text(str(first), "begins"), 1)
+    return {"begins": str(first), "periods": count}
+
+
+def _form(fields: Any, survey: Survey) -> dict[str, Any]:
+    """Check what a person reads on the page of a campaign."""
+    told = {} if fields is None else fields
+    known = [one.name for one in survey.questions]
+    asked = told.get("questions", {}) if isinstance(told, Mapping) else None
+    if not isinstance(asked, Mapping) or not all(isinstance(one, Mapping) for one in asked.values()):
+        raise ValueError(
+            f"Expected form={fields!r:.80} to have some of by, about and questions: {{name: {{ask, unit, step}}}}."
+        )
+    for where, own, allowed in (("form", told, {"by", "about", "questions"}), ("questions of form", asked, {*known})):
+        if unknown := sorted(map(str, set(own) - allowed)):
+            raise ValueError(f"Unknown {unknown[0]!r} in {where}; expected some of {', '.join(sorted(allowed))}.")
+    found = {name: text(told[name], f"{name} of form") for name in ("by", "about") if name in told}
+    return found | ({"questions": {name: _wording(name, one) for name, one in asked.items()}} if asked else {})
+
+
+def _wording(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Check how one question is put."""
+    if unknown := sorted(map(str, set(fields) - {"ask", "unit", "step"})):
+        raise ValueError(f"Unknown {unknown[0]!r} for {name!r} in form; expected some of ask, step, unit.")
+    step = {"step": _validate.positive(fields["step"], f"step of {name}")} if "step" in fields else {}
+    return {key: text(fields[key], f"{key} of {name}") for key in ("ask", "unit") if key in fields} | step

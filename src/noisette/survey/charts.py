@@ -5,6 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from noisette.survey.hierarchy import CdfEstimate
+from noisette.survey.questions import Number
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
 _INK = "#1b4f72"
 _ROWS = 200  # of a table in a notebook
 _BARS = 40  # of a histogram
+_HELD_BARS = 16  # of one with intervals: its bars are made of whole cells
 _HEIGHT = 220  # pixels of one question
 
 
@@ -64,18 +68,38 @@ def _axes(answer: Answer) -> tuple[str, str]:
     """Return what the axes mean."""
     name = escape(answer.question.name)
     if _pictured(answer):
-        return name, "share of people"
+        held = isinstance(answer.estimate, CdfEstimate)
+        told = f"{answer.results.level:.0%} interval" if held else "smoothed: no interval"
+        return name, f"share of people, {told}"
     level = f"{answer.results.level:.0%} interval"
     return (name, f"share of people, {level}") if answer.question.tells != "mean" else ("group", f"mean, {level}")
+
+
+def _on_axis(answer: Answer, values: Any) -> list[Any]:
+    """Return numbers as the question's axis shows them."""
+    own = answer.question
+    if isinstance(own, Number) and own.axis != "number":
+        return [str(own.shown(value)) for value in values]
+    return list(values)
+
+
+def _wide(answer: Answer, width: Any) -> Any:
+    """Return the width of bars; that of dates is for plotly to find."""
+    return None if isinstance(answer.question, Number) and answer.question.axis != "number" else width
 
 
 def _traces(answer: Answer) -> list[Any]:
     """Return bars of a distribution, or points with intervals: of the labels, or of the mean in each group."""
     figures = _plotly()
     if _pictured(answer):
-        bars = answer.histogram(bins=_BARS)
+        bars = answer.histogram(bins=_HELD_BARS if isinstance(answer.estimate, CdfEstimate) else _BARS)
         middles, width = (bars["low"] + bars["high"]) / 2, bars["high"] - bars["low"]
-        return [figures.Bar(x=middles, y=bars["share"], width=width, marker_color=_INK)]
+        error = None
+        if "share_low" in bars:
+            up, down = bars["share_high"] - bars["share"], bars["share"] - bars["share_low"]
+            error = {"type": "data", "symmetric": False, "array": up.clip(lower=0), "arrayminus": down.clip(lower=0)}
+        shown = _on_axis(answer, middles)
+        return [figures.Bar(x=shown, y=bars["share"], width=_wide(answer, width), marker_color=_INK, error_y=error)]
     table = answer.table()
     if answer.question.tells != "mean":
         table = table[table["group"] == answer.results.group]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noisette.domains import Attributes, Box, Interval, Sphere, TensorDomain
+from noisette.domains import Attributes, Box, Interval, Selection, Sphere, TensorDomain
 from noisette.enhancement.channel import chances_at
 from noisette.mechanisms import by_name, from_spec
 from noisette.mechanisms.build import build, collecting, fits
@@ -208,7 +208,7 @@ def whole(question: Question, budget: Allowance, asked: str, report: int | None)
     if isinstance(question, Graded):
         return _graded(question, budget, asked)
     domain: Any = question.domain
-    if isinstance(domain, Sphere):
+    if isinstance(domain, Sphere | Selection):
         names = _made_for(domain, budget) if asked == "auto" else [asked]
         return _best([_built(name, domain, budget) for name in names], budget)
     if isinstance(domain, TensorDomain):

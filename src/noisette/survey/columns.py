@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from noisette._validate import FloatArray, IntArray
 from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text
 from noisette.domains import BoolArray
+from noisette.survey.axes import column_of, number_of
 
 if TYPE_CHECKING:
     from noisette.survey.questions import Question
@@ -50,6 +51,27 @@ class Columns:
         found = as_numbers(column, partial(self.place, name=name))
         self._check_finite(found, name)
         return found
+
+    def on_axis(self, name: str, axis: str) -> Columns:
+        """Return the rows with a column of dates or times of day as numbers."""
+        import pyarrow as pa
+
+        if axis == "number":
+            return self
+        column = self._arrow(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = pa.array([text or None for text in column.to_pylist()], pa.string())  # an empty field is missing
+        try:
+            found = column_of(column, axis)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            for row, value in enumerate(column.to_pylist()):
+                if value is not None:
+                    try:
+                        number_of(value, axis, name)
+                    except ValueError as wrong:
+                        raise ValueError(f"{self.place(row, name)}: {wrong}") from error
+            raise ValueError(f"{self.place(0, name)} holds {column.type}, not one {axis} a row.") from error
+        return replace(self, held={name: found})
 
     @staticmethod
     def _missing(column: Any) -> BoolArray:
@@ -90,6 +112,46 @@ class Columns:
                 f"{self.place(row, name)}: {bad!r} is not among the labels {few}. "
                 "Add it to the survey, or map it to a label such as 'other' first."
             )
+        return found
+
+    def selections(self, name: str, labels: Sequence[str], most: int) -> IntArray:
+        """Return a column of lists of labels, or of texts that name them with semicolons between, as rows of codes.
+
+        A row has ``most`` codes in increasing order, filled up with -1; an empty text is a choice of nothing.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        from noisette.survey.questions import SEPARATOR
+
+        column = self._arrow(name)
+        if pa.types.is_nested(column.type):
+            if column.null_count:
+                raise ValueError(f"{self.place(int(np.argmax(column.is_null())), name)}: the list is missing. {IMPUTE}")
+        else:
+            column = compute.split_pattern(column.cast(pa.string()).fill_null(""), SEPARATOR)
+        sizes = np.asarray(column.value_lengths())
+        owner = np.repeat(np.arange(self.rows), sizes)
+        chosen = compute.utf8_trim_whitespace(column.flatten().cast(pa.string()).fill_null(""))
+        some = np.asarray(compute.not_equal(chosen, "").to_numpy(zero_copy_only=False), dtype=bool)
+        codes = compute.index_in(chosen, value_set=pa.array(labels, pa.string())).fill_null(-1)
+        codes, owner = np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)[some], owner[some]
+        if codes.size and codes.min() < 0:
+            at = int(np.argmin(codes))
+            bad = chosen[int(np.flatnonzero(some)[at])].as_py()
+            few = ", ".join(map(repr, labels[:_SHOWN])) + (", ..." if len(labels) > _SHOWN else "")
+            raise ValueError(f"{self.place(int(owner[at]), name)}: {bad!r} is not among the options {few}.")
+        many = np.bincount(owner, minlength=self.rows)
+        if many.max() > most:
+            row = int(np.argmax(many))
+            raise ValueError(f"{self.place(row, name)}: expected at most {most} options, got {int(many[row])}.")
+        order = np.lexsort((codes, owner))
+        twice = (np.diff(codes[order]) == 0) & (np.diff(owner[order]) == 0)
+        if twice.any():
+            at = int(order[int(np.argmax(twice))])
+            raise ValueError(f"{self.place(int(owner[at]), name)}: expected each option once, got it twice.")
+        found = np.full((self.rows, most), -1, dtype=np.int64)
+        found[owner[order], np.arange(codes.size) - np.repeat(np.cumsum(many) - many, many)] = codes[order]
         return found
 
     def texts(self, name: str) -> list[str]:

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from noisette.core import Estimate
 from noisette.enhancement import enhance, expectation_maximization
 from noisette.enhancement.channel import chances_at
 from noisette.mechanisms.graded.estimation import maximum_likelihood
+from noisette.survey.hierarchy import QUANTILES, CdfEstimate
 from noisette.survey.items import Told
 from noisette.survey.sums import BINS, Binned, Sums
 from noisette.survey.survey import Survey
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_AGAIN = 60  # resamples behind an interval
+_BARS = 16  # of a distribution with intervals
+NO_INTERVAL = "A smoothed picture: no interval holds without smoothness. Ask for want='quantiles' to have intervals."
 _KEPT = 256  # answers that are remembered
 _TWO_KINDS = (
     "Reports of this mechanism are of two kinds: they tell the mean and no more. "
@@ -185,14 +187,19 @@ def _attributes(sums: Sums, level: float) -> Iterator[dict[str, Any]]:
             "distribution": None,
             "quantiles": None,
             "reason": None,
+            "note": None,
         }
         if question.tells == "shares" and sums.users:
             shares = consistent_shares(found[question.name])
             labels = {"labels": list(question.estimated), "probabilities": shares}
             yield told | ({"reason": _NO_REPORTS} if shares is None else {"distribution": labels})
         else:
-            shape = shape_of(sums, question)
-            yield told | ({"reason": shape} if isinstance(shape, str) else _told(shape, level))
+            own = found[question.name]
+            if isinstance(own, CdfEstimate) and sums.users:
+                yield told | _told_cdf(own, level)
+            else:
+                shape = shape_of(sums, question)
+                yield told | ({"reason": shape} if isinstance(shape, str) else _told(shape))
         first += size
 
 
@@ -206,23 +213,27 @@ def mechanisms(survey: Survey) -> dict[str, str]:
     }
 
 
-def _told(shape: Shape, level: float) -> dict[str, Any]:
-    """Return a distribution and its quantiles, with intervals from counts that are drawn again.
-
-    The intervals show how noise scatters the result. They do not know what smoothing and bins of finite width add.
-    """
-    edges, counts, found = shape.edges, shape.counts, shape.shares()
-    rng = np.random.default_rng(0)  # the same counts have the same intervals
-    drawn = rng.multinomial(int(counts.sum()), counts / counts.sum(), size=_AGAIN)
-    again = np.stack([shape.shares_from(one) for one in drawn])
-    tails = ((1 - level) / 2, (1 + level) / 2)
-    low, high = np.quantile(again, tails, axis=0)
-    values = quantiles(edges, found, QUANTILES)
-    least, most = np.quantile(np.stack([quantiles(edges, one, QUANTILES) for one in again]), tails, axis=0)
-    rows = zip(QUANTILES, values, least, most, strict=True)
+def _told(shape: Shape) -> dict[str, Any]:
+    """Return a distribution and its quantiles. It is smoothed: an interval would hold for smooth people alone."""
+    values = quantiles(shape.edges, shape.shares(), QUANTILES)
+    rows = zip(QUANTILES, values, strict=True)
     return {
-        "distribution": {"edges": edges, "probabilities": found, "low": low, "high": high},
-        "quantiles": [dict(zip(("probability", "value", "low", "high"), row, strict=True)) for row in rows],
+        "distribution": {"edges": shape.edges, "probabilities": shape.shares(), "low": None, "high": None},
+        "quantiles": [{"probability": chance, "value": value, "low": None, "high": None} for chance, value in rows],
+        "note": NO_INTERVAL,
+    }
+
+
+def _told_cdf(found: CdfEstimate, level: float) -> dict[str, Any]:
+    """Return shares of a quarter as many bins as there are cells, and quantiles, with intervals that hold."""
+    edges = found.edges[:: max(1, (found.edges.size - 1) // _BARS)]
+    rows = [found.between(low, high, level) for low, high in pairwise(edges.tolist())]
+    share, low, high = (np.asarray(column) for column in zip(*rows, strict=True))
+    ends = zip(QUANTILES, found.value, *found.interval(level), strict=True)
+    return {
+        "distribution": {"edges": edges, "probabilities": share, "low": low, "high": high},
+        "quantiles": [dict(zip(("probability", "value", "low", "high"), row, strict=True)) for row in ends],
+        "note": "Intervals hold at any distribution.",
     }
 
 

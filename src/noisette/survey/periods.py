@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 Period = Literal["once", "day", "week", "month"]
@@ -20,6 +20,33 @@ def period_at(kind: str, moment: datetime | None = None) -> str:
     return (datetime.now(UTC) if moment is None else moment.astimezone(UTC)).strftime(_NAMES[kind])
 
 
+def periods_from(kind: str, first: str, count: int) -> tuple[str, ...]:
+    """Return the names of so many periods from a first one on.
+
+    >>> periods_from("month", "2026-11", 3)
+    ('2026-11', '2026-12', '2027-01')
+    """
+    moment = _begin(kind, first)
+    found = []
+    for _ in range(count):
+        found.append(moment.strftime(_NAMES[kind]))
+        moment += {"day": timedelta(days=1), "week": timedelta(days=7)}.get(kind, timedelta(days=32))
+        moment = moment.replace(day=1) if kind == "month" else moment
+    return tuple(found)
+
+
+def _begin(kind: str, name: str) -> datetime:
+    """Return the first day of a period, or raise if there is none of that name."""
+    day, shape = (f"{name}-1", f"{_NAMES[kind]}-%u") if kind == "week" else (name, _NAMES[kind])
+    try:
+        moment = datetime.strptime(day, shape).replace(tzinfo=UTC)
+    except ValueError:
+        moment = datetime.min.replace(tzinfo=UTC)
+    if moment.year < 2 or moment.strftime(_NAMES[kind]) != name:
+        raise ValueError(f"Expected period={name!r} to name a {kind}, such as {period_at(kind)!r}.")
+    return moment
+
+
 def check_period(kind: str, name: str, now: datetime | None = None) -> None:
     """Refuse what names no period of this kind, or one that has not begun."""
     if kind == "once":
@@ -29,12 +56,6 @@ def check_period(kind: str, name: str, now: datetime | None = None) -> None:
     current = period_at(kind, now)
     if name == current:
         return
-    day, shape = (f"{name}-1", f"{_NAMES[kind]}-%u") if kind == "week" else (name, _NAMES[kind])
-    try:
-        known = datetime.strptime(day, shape).strftime(_NAMES[kind]) == name
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(f"Expected period={name!r} to name a {kind}, such as {current!r}.")
+    _begin(kind, name)
     if name > current:
         raise ValueError(f"Expected period={name!r} to have begun; now is {current!r} in UTC. Set the device's clock.")

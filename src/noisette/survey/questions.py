@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
-from noisette.domains import Box, Categorical, Domain, Interval, Sphere, TensorDomain, Texts
+from noisette._validate import FloatArray
+from noisette.domains import Box, Categorical, Domain, Interval, Selection, Sphere, TensorDomain, Texts
+from noisette.survey.axes import axis_of, number_of, shown
+from noisette.survey.hierarchy import ITEMS, quantile_names
 from noisette.survey.items import Direct, Item, Told
 from noisette.survey.joints import OptionalChoice, OptionalNumber, ResponseRate, rate_name
 
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from noisette.survey.columns import Columns
 
 LONGEST_NAME = 200
-WANTS = ("mean", "distribution")
+SEPARATOR = ";"  # between the options that one person chose, in a text
+WANTS = ("mean", "distribution", "quantiles", "variance")
 _MOST_ENTRIES = 1_000_000
 _CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or widen the range of the question."
 
@@ -100,8 +104,14 @@ class Question(Told):
         if clip:
             return np.asarray(domain.clip(found))
         row = int(np.argmin(inside))
-        shown = "the vector" if domain.shape else f"{found[row]:g}"
-        raise ValueError(f"{columns.place(row, self.name)}: {shown} is outside {domain}. {_CLIPPING}")
+        told = "the vector" if domain.shape else f"{found[row]:g}"
+        if self.shown(0.0) != 0:  # a date or a time of day
+            told, domain = self.shown(found[row]), f"{self.shown(domain.low)} to {self.shown(domain.high)}"
+        raise ValueError(f"{columns.place(row, self.name)}: {told} is outside {domain}. {_CLIPPING}")
+
+    def shown(self, value: float) -> Any:
+        """Return a value as its axis shows it."""
+        return value
 
 
 class _OneNumber(Question):
@@ -124,29 +134,48 @@ class _OneNumber(Question):
 
 @dataclass(frozen=True)
 class Number(_OneNumber):
-    """A number of a public range, of which a mean is wanted, or the whole distribution.
+    """A number of a public range, and what is wanted of it.
+
+    ``want`` is "mean"; "distribution" for a picture of it, smoothed; "quantiles" for the median, tails and shares of
+    ranges with intervals that hold; "variance" for mean and variance. ``whole`` numbers are integers. A range of dates
+    or of times of day, also written as "1990-12-31" and "08:30", is one of days since 1970 or seconds since midnight,
+    and quantiles and means are shown as dates and times again.
 
     >>> Number("age", 18, 99).quantities
     ('age',)
+    >>> Number("born", "1950-01-01", "2010-12-31", want="quantiles").estimated
+    ('quantile 0.05', 'quantile 0.25', 'median', 'quantile 0.75', 'quantile 0.95')
     """
 
-    low: float
-    high: float
+    low: Any
+    high: Any
     want: str = "mean"
     _: KW_ONLY
     optional: bool = False
+    whole: bool = False
+    axis: str = field(default="number", init=False)
     kind: ClassVar[str] = "number"
-    plain: ClassVar[bool] = True
     forms: ClassVar[tuple[frozenset[str], ...]] = (
         frozenset({"name", "range"}),
         frozenset({"name", "range", "want"}),
+        frozenset({"name", "range", "whole"}),
+        frozenset({"name", "range", "want", "whole"}),
     )
 
     def __post_init__(self) -> None:
+        axes = {axis_of(self.low), axis_of(self.high)}
+        if len(axes) > 1:
+            raise ValueError(f"Expected both ends of {self.name!r} to be numbers, dates or times of day.")
+        object.__setattr__(self, "axis", axes.pop())
+        for name in ("low", "high"):
+            object.__setattr__(self, name, number_of(getattr(self, name), self.axis, f"range of {self.name}"))
+        object.__setattr__(self, "whole", _flag(self.whole, self.name, "whole") or self.axis == "date")
         super().__post_init__()
         if self.want not in WANTS:
             raise ValueError(f"Expected want={self.want!r} of {self.name!r} to be one of {', '.join(WANTS)}.")
-        _flag(self.optional, self.name)
+        _flag(self.optional, self.name, "optional")
+        if self.whole and not all(float(end).is_integer() for end in (self.low, self.high)):
+            raise ValueError(f"Expected whole numbers as ends of {self.name!r}, got {self.low:g} and {self.high:g}.")
         if self.optional and self.want != "mean":
             raise ValueError(f"Expected want='mean' of {self.name!r}, which is optional, got {self.want!r}.")
         for name in ("low", "high"):
@@ -165,23 +194,77 @@ class Number(_OneNumber):
     @property
     def wants_distribution(self) -> bool:
         """Whether quantiles and a histogram are wanted."""
-        return self.want == "distribution"
+        return self.want in ("distribution", "quantiles")
+
+    @property
+    def plain(self) -> bool:  # type: ignore[override]
+        """Whether it is asked as it is, or rounded."""
+        return self.want not in ITEMS
 
     @property
     def item(self) -> Item:
-        """The number, or the end of the range that it is rounded to, or none."""
+        """The number, or the end of the range that it is rounded to, or none, or what is wanted instead."""
+        if self.want in ITEMS:
+            return ITEMS[self.want](self)
         return OptionalNumber((self, ResponseRate(rate_name(self.name))), self) if self.optional else Direct(self)
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """What is wanted."""
+        return {"quantiles": quantile_names(), "variance": ("mean", "variance")}.get(self.want, ("mean",))
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The same with the name; the mean is called as the number."""
+        return tuple(self.name if one == "mean" else f"{self.name}: {one}" for one in self.estimated)
+
+    @property
+    def signals(self) -> FloatArray:
+        """Half of the range, and for a variance the square of that."""
+        half = (self.high - self.low) / 2
+        return np.asarray([half**2 if one == "variance" else half for one in self.estimated])
+
+    @property
+    def spans(self) -> FloatArray:
+        """The range, and for a variance the largest there can be."""
+        half = (self.high - self.low) / 2
+        return np.asarray([half**2 if one == "variance" else 2 * half for one in self.estimated])
+
+    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return one person's number, date or time as a number."""
+        if self.axis != "number" and not (self.optional and value is None):
+            value = number_of(value, self.axis, self.name)
+        found = super().code(value, clip=clip)
+        if self.whole and float(found) % 1 != 0:
+            raise ValueError(f"Expected {self.name}={value!r} to be a whole number.")
+        return found
+
+    def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return a column of numbers, dates or times as numbers."""
+        found = super().column(columns.on_axis(self.name, self.axis), clip=clip)
+        broken = self.whole & (found % 1 != 0) & ~np.isnan(found)
+        if np.any(broken):
+            row = int(np.argmax(broken))
+            raise ValueError(f"{columns.place(row, self.name)}: expected a whole number, got {found[row]:g}.")
+        return found
+
+    def shown(self, value: float) -> Any:
+        """Return a value as its axis shows it: a date, a time of day, a whole number."""
+        return shown(value, self.axis, self.whole)
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Number:
         """Return the question that these fields describe."""
-        told = {name: entry[name] for name in ("want", "optional") if name in entry}
+        told = {name: entry[name] for name in ("want", "optional", "whole") if name in entry}
         return cls(entry["name"], *_span(entry), **told)
 
     def written(self) -> dict[str, Any]:
         """Return the fields that describe the question in a file."""
         wanted = {"want": self.want} if self.want != "mean" else {}
-        return {"name": self.name, "range": [self.low, self.high]} | wanted | _written_flag(self.optional)
+        dated = self.axis != "number"
+        ends = [self.shown(end).isoformat() if dated else end for end in (self.low, self.high)]
+        whole = {"whole": True} if self.whole and not dated else {}
+        return {"name": self.name, "range": ends} | wanted | whole | _written_flag(self.optional)
 
 
 @dataclass(frozen=True)
@@ -203,7 +286,7 @@ class Choice(Question):
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", texts(self.labels, f"categories of {self.name!r}"))
         super().__post_init__()
-        _flag(self.optional, self.name)
+        _flag(self.optional, self.name, "optional")
 
     @cached_property
     def domain(self) -> Categorical:
@@ -250,6 +333,90 @@ class Choice(Question):
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return the codes of a column of labels."""
         return columns.codes(self.name, self.labels, missing=self.optional)
+
+
+@dataclass(frozen=True)
+class Choices(Question):
+    """Up to ``most`` of a list of labels, any number if it is 0; the share of each is wanted, and the mean number.
+
+    An answer is a list of labels, in files also a text in which they are separated by semicolons.
+
+    >>> Choices("devices", ["phone", "tablet", "watch"], most=2).quantities
+    ('devices=phone', 'devices=tablet', 'devices=watch')
+    """
+
+    labels: Sequence[str]
+    most: int = 0
+    kind: ClassVar[str] = "choices"
+    tells: ClassVar[str] = "shares"
+    forms: ClassVar[tuple[frozenset[str], ...]] = (
+        frozenset({"name", "options"}),
+        frozenset({"name", "options", "most"}),
+    )
+
+    def __post_init__(self) -> None:
+        labels = texts(self.labels, f"options of {self.name!r}")
+        if bad := [label for label in labels if SEPARATOR in label or label != label.strip()]:
+            raise ValueError(
+                f"Expected options of {self.name!r} without {SEPARATOR!r} and without spaces at their ends, got "
+                f"{bad[0]!r}: in a file the options that one person chose are separated by it."
+            )
+        object.__setattr__(self, "labels", labels)
+        super().__post_init__()
+        object.__setattr__(self, "most", self.domain.most)
+
+    @cached_property
+    def domain(self) -> Selection:
+        """The labels, and how many may be chosen."""
+        return Selection(most=self.most, labels=tuple(self.labels))
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Choices:
+        """Return the question that these fields describe."""
+        return cls(entry["name"], entry["options"], entry.get("most", 0))
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields that describe the question in a file."""
+        return {"name": self.name, "options": list(self.labels), "most": self.most}
+
+    @property
+    def item(self) -> Item:
+        """The number of options is told beside the shares."""
+        from noisette.survey.choices import ChoicesItem
+
+        return ChoicesItem(self)
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """The labels, whose shares are estimated."""
+        return tuple(self.labels)
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The labels with the name of the question."""
+        return tuple(f"{self.name}={label}" for label in self.labels)
+
+    @property
+    def signal(self) -> float:
+        """How far shares can be from equal ones if everybody chose as many as may be, as root mean square."""
+        share = min(self.domain.most / self.domain.size, 0.5)
+        return math.sqrt(share * (1 - share))
+
+    def code(self, value: Any, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return the codes of one person's labels."""
+        chosen = [part.strip() for part in value.split(SEPARATOR) if part.strip()] if isinstance(value, str) else value
+        if not isinstance(chosen, list | tuple) or not all(isinstance(label, str) for label in chosen):
+            raise ValueError(f"Expected {self.name}={value!r:.80} to be a list of labels, empty for none.")
+        if unknown := [label for label in chosen if label not in self.labels]:
+            raise ValueError(f"Expected {self.name}: {unknown[0]!r} to be one of {', '.join(self.labels)}.")
+        try:
+            return np.asarray(self.domain.encode([chosen])[0])
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+
+    def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
+        """Return the codes of a column of lists, or of texts with the labels separated by semicolons."""
+        return columns.selections(self.name, self.labels, self.domain.most)
 
 
 @dataclass(frozen=True)
@@ -472,7 +639,7 @@ class Text(Question):
         return np.asarray(found)
 
 
-KINDS: tuple[type[Question], ...] = (Number, Choice, Vector, Tensor, Graded, Text)
+KINDS: tuple[type[Question], ...] = (Number, Choice, Choices, Vector, Tensor, Graded, Text)
 
 
 def read_question(entry: Any) -> Question:
@@ -487,7 +654,7 @@ def read_question(entry: Any) -> Question:
         raise ValueError(f"Expected no 'optional' in {entry!r}: numbers and choices may be optional, and no others.")
     if kind is None:
         raise ValueError(
-            "Expected a question with a name and a range or categories, or a vector with a range or a length, "
+            "Expected a question with a name and a range, categories or options, or a vector with a range or a length, "
             f"or a tensor with a range, or levels, got {entry!r}."
         )
     return kind.from_entry(entry)
@@ -513,9 +680,10 @@ def texts(values: Any, what: str) -> tuple[str, ...]:
     return tuple(text(value, f"each of {what}") for value in values)
 
 
-def _flag(value: Any, name: str) -> None:
+def _flag(value: Any, name: str, what: str) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"Expected optional={value!r} of {name!r} to be true or false.")
+        raise ValueError(f"Expected {what}={value!r} of {name!r} to be true or false.")
+    return value
 
 
 def _written_flag(optional: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +15,13 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Estimate
 from noisette.enhancement import METHODS
-from noisette.survey.distributions import Shape, quantiles, shape_of
+from noisette.survey.axes import axis_of, number_of
+from noisette.survey.choices import number_name
+from noisette.survey.distributions import NO_INTERVAL, Shape, quantiles, shape_of
+from noisette.survey.hierarchy import CdfEstimate
 from noisette.survey.items import Told
 from noisette.survey.joints import Within, joint_name, rate_name
+from noisette.survey.questions import Number
 from noisette.survey.reports import SurveyReports, check_same
 from noisette.survey.sums import Sums
 from noisette.survey.survey import Survey
@@ -332,8 +337,29 @@ class Answer:
 
     @property
     def mean(self) -> Any:
-        """The mean: a number, or an array of the shape of a vector or tensor."""
-        return self._shaped(self.estimate.value)
+        """The mean: a number, an array of the shape of a vector or tensor, a date or a time of day.
+
+        Of several choices it is the mean number of options.
+        """
+        if (number := number_name(self.question.name)) in self.results:
+            return self.results[number].mean
+        return self._shown(self._shaped(self.estimate.value))
+
+    @property
+    def variance(self) -> float:
+        """The variance of a number of which it is wanted."""
+        return float(self.estimate.value[self._place("variance")])
+
+    def _place(self, quantity: str) -> int:
+        told = self.question.estimated
+        if quantity not in told:
+            raise AttributeError(f"{self.question.name!r} has no {quantity}: it was asked for {', '.join(told[:3])}.")
+        return told.index(quantity)
+
+    def _shown(self, value: Any) -> Any:
+        """Return a value as the question's axis shows it."""
+        own = self.question
+        return own.shown(value) if isinstance(own, Number) and own.axis != "number" else value
 
     @property
     def std_error(self) -> Any:
@@ -347,9 +373,8 @@ class Answer:
             instead = "shares" if self.question.tells == "shares" else "top()"
             raise AttributeError(f"{self.question.name!r} has no mean. Take its {instead}.")
         shape = self.question.domain.shape
-        if not shape and values.size > 1:
-            raise AttributeError(f"{self.question.name!r} has several quantities: table() has them.")
-        return values.reshape(shape) if shape else float(values[0])
+        place = self._place("mean") if not shape and values.size > 1 else 0
+        return values.reshape(shape) if shape else float(values[place])
 
     @property
     def response_rate(self) -> float:
@@ -391,7 +416,7 @@ class Answer:
         """Return both ends of the interval of the mean, or a table of those of the shares by label."""
         low, high = self.estimate.interval(self.results.level if level is None else level)
         if self.question.tells != "shares":
-            return self._shaped(low), self._shaped(high)
+            return self._shown(self._shaped(low)), self._shown(self._shaped(high))
         import pandas as pd
 
         return pd.DataFrame({"low": self._series(low), "high": self._series(high)})
@@ -407,34 +432,69 @@ class Answer:
     def _bins(self) -> FloatArray:
         return self._shape.shares()
 
-    def quantile(self, chance: float) -> float:
+    def quantile(self, chance: float) -> Any:
         """Return the value below which this share of people lies: 0.5 gives the median.
 
-        It is read off the smoothed distribution, see `histogram`.
+        It is read off the distribution function where quantiles are wanted, else off the smoothed distribution.
         """
-        return float(quantiles(self._shape.edges, self._bins, (_chance(chance),))[0])
+        if isinstance(self.estimate, CdfEstimate):
+            return self._shown(self.estimate.quantile(_chance(chance)))
+        return self._shown(float(quantiles(self._shape.edges, self._bins, (_chance(chance),))[0]))
 
-    def quantile_interval(self, chance: float, level: float | None = None) -> tuple[float, float]:
+    def quantile_interval(self, chance: float, level: float | None = None) -> tuple[Any, Any]:
         """Return an interval for a quantile that holds with probability ``level`` at least, at any distribution.
 
-        Nothing is assumed about smoothness, so it is wide.
+        Nothing is assumed about smoothness. Where want="quantiles" it is as narrow as that allows, elsewhere wide.
         """
+        level = self._level(level)
+        if isinstance(self.estimate, CdfEstimate):
+            low, high = self.estimate.quantile_interval(_chance(chance), level)
+            return self._shown(low), self._shown(high)
+        low, high = self._shape.quantile_interval(_chance(chance), level)
+        value = float(quantiles(self._shape.edges, self._bins, (_chance(chance),))[0])
+        return self._shown(min(low, value)), self._shown(max(high, value))
+
+    def _level(self, level: float | None) -> float:
         level = self.results.level if level is None else level
         if not 0 < level < 1:
             raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
-        low, high = self._shape.quantile_interval(_chance(chance), level)
-        value = self.quantile(chance)
-        return min(low, value), max(high, value)
+        return level
+
+    def share_between(self, low: Any, high: Any, level: float | None = None) -> tuple[float, float, float]:
+        """Return the share of people from one value up to another, which is left out, and its interval.
+
+        The interval holds at any distribution; it needs want="quantiles". ``-inf`` and ``inf`` are the ends.
+        """
+        if not isinstance(self.estimate, CdfEstimate):
+            raise ValueError(f'Shares of ranges of {self.question.name!r} need want="quantiles".')
+        axis = self.question.axis if isinstance(self.question, Number) else "number"
+        first, last = (end if axis_of(end) == "number" else number_of(end, axis, "end") for end in (low, high))
+        return self.estimate.between(first, last, self._level(level))
 
     def histogram(self, bins: int = 20) -> pd.DataFrame:
-        """Return the share of people in each of so many bins of the range: a picture, smoothed, without an interval."""
+        """Return the share of people in each of so many bins of the range.
+
+        Where want="quantiles" each share has an interval that holds at any distribution. Elsewhere it is a picture,
+        smoothed, without an interval, and `attrs` says so.
+        """
         import pandas as pd
 
         count = _validate.integer(bins, "bins", low=1, high=1000)
+        if isinstance(self.estimate, CdfEstimate):
+            found = self.estimate
+            ends = np.linspace(float(found.edges[0]), float(found.edges[-1]), count + 1)
+            rows = [found.between(a, b, self.results.level) for a, b in pairwise(ends.tolist())]
+            share, least, most = zip(*rows, strict=True)
+            told = {"share": share, "share_low": least, "share_high": most}
+            table = pd.DataFrame({"low": ends[:-1], "high": ends[1:]} | told)
+            table.attrs["note"] = f"Each {self.results.level:.0%} interval holds by itself, at any distribution."
+            return table
         edges, shares = self._shape.edges, self._bins
         ends = np.linspace(edges[0], edges[-1], count + 1)
         below = np.interp(ends, edges, np.concatenate([[0.0], np.cumsum(shares / shares.sum())]))
-        return pd.DataFrame({"low": ends[:-1], "high": ends[1:], "share": np.diff(below)})
+        table = pd.DataFrame({"low": ends[:-1], "high": ends[1:], "share": np.diff(below)})
+        table.attrs["note"] = NO_INTERVAL
+        return table
 
     def table(self) -> pd.DataFrame:
         """Return the rows of `Results.table` about this question."""

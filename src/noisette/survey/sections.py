@@ -16,7 +16,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._random import Rng, generator
 from noisette._validate import FloatArray, IntArray
-from noisette.core import Aggregate, Estimate
+from noisette.core import Aggregate, Estimate, PubliclyDrawn
 from noisette.domains import Attributes, Box, TensorDomain
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
@@ -87,13 +87,20 @@ class Section:
         """Type of the numbers in a report, little-endian."""
         return self._layout[1]
 
-    def privatize(self, answers: Answers, *, rng: Rng = None) -> npt.NDArray[Any]:
-        """Return a report for each user from the coded answers to all questions."""
+    def draw(self, users: int, rng: Any) -> IntArray | None:
+        """Draw what is public of so many reports; None where nothing is."""
+        return self.mechanism.draw(users, rng) if isinstance(self.mechanism, PubliclyDrawn) else None
+
+    def privatize(self, answers: Answers, *, rng: Rng = None, drawn: IntArray | None = None) -> npt.NDArray[Any]:
+        """Return a report for each user from the coded answers to all questions; ``drawn`` is public where given."""
         source = generator(rng)
         coded = [item.coded(answers, source) for item in self.items]
         alone = len(coded) == 1
         values = coded[0].reshape(-1, *self.mechanism.domain.shape) if alone else np.stack(coded, axis=1)
-        sent = self.mechanism.privatize(values, rng=source)
+        if drawn is None:
+            sent = self.mechanism.privatize(values, rng=source)
+        else:
+            sent = self.mechanism.privatize_drawn(values, drawn, rng=source)
         if isinstance(sent, Reports):
             sent = np.stack([sent.indices, sent.values], axis=-1)
         return np.asarray(sent)
@@ -203,6 +210,11 @@ class Together:
         """Return a JSON description."""
         parts = [own.mechanism.spec() for own in self.sections]
         return {"mechanism": self.name, "parts": parts} | ({"draw": list(self.draw)} if self.draw else {})
+
+    def table(self) -> dict[str, Any] | None:
+        """Return the tables of all sections for a device in another language, None where one has none."""
+        tables = [own.mechanism.table() for own in self.sections]
+        return None if None in tables else {"kind": self.name, "draw": list(self.draw), "sections": tables}
 
     @property
     def domain(self) -> SectionValues:

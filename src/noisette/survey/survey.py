@@ -19,6 +19,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.guarantees import Guarantee
+from noisette.survey.draws import PublicDraws
 from noisette.survey.items import Item, Told
 from noisette.survey.questions import Question, read_question, text, texts
 from noisette.survey.sections import Section, Together, read_sections
@@ -34,7 +35,7 @@ MOST_CELLS = 1000  # of public groups, all combinations of their values
 FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "joint", "breakdown", "mechanism", "report", "users"})
 OLD_NAMES = {"attributes": "questions", "public_group": "groups"}  # in files, which both are read
 # what a campaign adds, and what a collector's operator decides about it, see noisette.collector.campaigns.life
-LIFE = frozenset({"id", "title", "period", "answers", "tokens"}) | frozenset(
+LIFE = frozenset({"id", "title", "period", "answers", "tokens", "begins", "periods", "form"}) | frozenset(
     {"opens", "closes", "late", "skew", "least", "keep", "liars"}
 )
 _NUMBERS = {int, float}  # of a report in JSON: true and false are none
@@ -286,10 +287,15 @@ class Survey:
             raise ValueError(f"Expected a value for each of {', '.join(names)}, got {got}.")
         return {one.name: one.code(values[one.name], clip=clip) for one in self.questions}
 
-    def answer(self, values: Mapping[str, Any], *, clip: bool = False, rng: Rng = None) -> Any:
-        """Return one person's report as JSON: a number or lists of numbers, or a list of these, one for a section."""
+    def answer(
+        self, values: Mapping[str, Any], *, clip: bool = False, signature: bytes | None = None, rng: Rng = None
+    ) -> Any:
+        """Return one person's report as JSON: a number or lists of numbers, or a list of these, one for a section.
+
+        With a ``signature`` all that is drawn in public for her follows from it, as `follows` checks.
+        """
         coded = {name: value[None] for name, value in self.encode(values, clip=clip).items()}
-        return self.written(self.privatize_coded(coded, rng=rng)[0])
+        return self.written(self.privatize_coded(coded, signature=signature, rng=rng)[0])
 
     def written(self, row: Any) -> Any:
         """Return the row of one report as JSON has it."""
@@ -344,19 +350,49 @@ class Survey:
 
         return write(Path(output), self, batches())
 
-    def privatize_coded(self, coded: Mapping[str, npt.NDArray[Any]], *, rng: Rng = None) -> Rows:
-        """Return the reports of many users as rows; each question has its values, labels as codes, along one axis."""
+    def privatize_coded(
+        self, coded: Mapping[str, npt.NDArray[Any]], *, signature: bytes | None = None, rng: Rng = None
+    ) -> Rows:
+        """Return the reports of many users as rows; each question has its values, labels as codes, along one axis.
+
+        A ``signature`` is that of one user's token.
+        """
         source = _random.generator(rng)
         found = np.zeros(len(next(iter(coded.values()))), dtype=self.row)
+        if signature is not None and len(found) != 1:
+            raise ValueError(f"Expected the answers of one user for a signature, got {len(found)}.")
         if self.draw:
-            found["drawn"] = self.answering.drawn(source.integers(sum(self.draw), size=len(found)))
+            found["drawn"] = self.answering.drawn(
+                self._public(signature, "section", source).integers(0, sum(self.draw), size=len(found))
+            )
         for place, section in enumerate(self.sections):
+            drawn = None if signature is None else section.draw(1, self._public(signature, f"part{place}", source))
             if not self.draw:
-                found[f"part{place}"] = section.privatize(coded, rng=source)
+                found[f"part{place}"] = section.privatize(coded, rng=source, drawn=drawn)
             elif (own := np.flatnonzero(found["drawn"] == place)).size:
                 answers = {name: values[own] for name, values in coded.items()}
-                found[f"part{place}"][own] = section.privatize(answers, rng=source)
+                found[f"part{place}"][own] = section.privatize(answers, rng=source, drawn=drawn)
         return found
+
+    def _public(self, signature: bytes | None, purpose: str, source: np.random.Generator) -> Any:
+        """Return what draws in public: the signature where there is one."""
+        return source if signature is None else PublicDraws(signature, purpose)
+
+    def follows(self, row: Rows, signature: bytes) -> bool:
+        """Tell whether all that one user's report shows as drawn follows from the signature of her token."""
+        rows = np.asarray(row).reshape(1)
+        if self.draw:
+            wanted = self.answering.drawn(PublicDraws(signature, "section").integers(0, sum(self.draw), 1))
+            if rows["drawn"][0] != wanted[0]:
+                return False
+        for place, section in enumerate(self.sections):
+            own = section.draw(1, PublicDraws(signature, f"part{place}"))
+            sent = self.part(rows, place)
+            if own is not None and len(sent):
+                shown = section.mechanism.drawn(section.reports(sent))
+                if not np.array_equal(np.asarray(shown).reshape(-1), np.asarray(own).reshape(-1)):
+                    return False
+        return True
 
     def part(self, rows: Rows, place: int) -> npt.NDArray[Any]:
         """Return the reports about one section: those of all people, or of those who drew it."""

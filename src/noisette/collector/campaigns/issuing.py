@@ -19,6 +19,7 @@ from noisette.device import blind
 from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
 
 _LARGEST = 4096  # bytes of a request for a signature
 
@@ -63,8 +64,9 @@ class Issuer:
         return self._keys[campaign.id, period]
 
     def key(self, campaign: Campaign, period: str) -> SigningKey:
-        """Return the key that signs in a period that takes reports now."""
-        self._life(campaign.id).check(campaign, period)
+        """Return the key that signs in a period that takes reports now, or for all periods of a tracked user."""
+        tracked = campaign.answers == "tracked" and period == campaign.begins
+        self._life(campaign.id).check(campaign, period_at(campaign.period) if tracked else period)
         with self._lock:
             if not self._known(campaign, period):
                 self._store.add_signing_key(campaign, period, 0, SigningKey.new().pem)
@@ -103,16 +105,26 @@ class Issuer:
         """Raise `Refused` with every report whose token is not signed by us for its period."""
         refusals = []
         for batch in body:
-            if batch.campaign.tokens != "blind":
+            if not batch.campaign.signed:
                 continue
-            public = [one.public for one in self.keys(batch.campaign, batch.period)]
+            campaign = batch.campaign
+            public = [one.public for one in self.keys(campaign, campaign.signing_period(batch.period))]
             signed = batch.signed or ((b"", b""),) * len(batch)  # a binary batch may come without signatures
-            for index, (token, signature) in zip(batch.index.tolist(), signed, strict=True):
+            for row, index, (token, signature) in zip(batch.rows, batch.index.tolist(), signed, strict=True):
                 if not any(one.verifies(token, signature) for one in public):
                     detail = "The token has no signature of ours for this campaign and period. Get one from /tokens."
                     refusals.append(Refusal(index, "forged", detail))
+                elif campaign.tokens == "drawn" and not _follows(campaign, batch.period, row, signature):
+                    detail = "What is drawn for a user follows from her token's signature, and this report does not."
+                    refusals.append(Refusal(index, "not-drawn", detail))
         if refusals:
             raise Refused(sorted(refusals, key=lambda one: one.index))
+
+
+def _follows(campaign: Campaign, period: str, row: Any, signature: bytes) -> bool:
+    """Tell whether period and report are those that the signature draws."""
+    own = campaign.drawn_period(signature)
+    return own in (None, period) and campaign.survey.follows(row, signature)
 
 
 def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any) -> None:
@@ -120,7 +132,7 @@ def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any
 
     def blinding(campaign_id: str) -> Campaign:
         campaign: Campaign = find(campaign_id)
-        if campaign.tokens != "blind":
+        if not campaign.signed:
             raise Problem(404, "no-tokens", "The tokens of this campaign are not signed.")
         return campaign
 

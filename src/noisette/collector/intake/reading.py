@@ -152,7 +152,7 @@ def _batches(campaign: Campaign, entries: Sequence[Entry]) -> tuple[Batch, ...]:
     if campaign.public_group is not None:
         codes = {value: code for code, value in enumerate(campaign.public_group.values)}
         groups[:] = [codes[entry.group] for entry in entries if entry.group is not None]
-    signed = tuple(map(_signed, entries)) if campaign.tokens == "blind" else ()
+    signed = tuple(map(_signed, entries)) if campaign.signed else ()
     index = np.arange(len(entries))
     first = entries[0].period
     whole = Batch(campaign, first, tokens, keys, groups, rows, index, signed)

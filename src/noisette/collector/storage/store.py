@@ -10,7 +10,7 @@ import json
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,7 +134,7 @@ class Store:
         other = (table.c.campaign == campaign.id) & (table.c.layout != layout.name)
         for period in connection.execute(sa.select(table.c.period).where(other).distinct()).scalars().all():
             totals: dict[int, Sums] = {}
-            for batch in _stored_batches(connection, campaign, period):
+            for batch in stored_batches(connection, campaign, period):
                 for group, added in batch.sums().items():
                     totals[group] = totals.get(group, layout.nothing()) + added
             connection.execute(sa.delete(table).where((table.c.campaign == campaign.id) & (table.c.period == period)))
@@ -206,11 +206,11 @@ class Store:
         """Return stored sums."""
         return Sums(self.layout(campaign), row.users, np.frombuffer(row.vector, dtype="<i8").astype(np.int64))
 
-    def sums(self, campaign: Campaign) -> dict[str, dict[int, Sums]]:
-        """Return the sums of each period, in order, and public group."""
+    def sums(self, campaign: Campaign, within: sa.Connection | None = None) -> dict[str, dict[int, Sums]]:
+        """Return the sums of each period, in order, and public group, as a transaction sees them if one is given."""
         query = sa.select(tables.sums).where(tables.sums.c.campaign == campaign.id)
         found: dict[str, dict[int, Sums]] = defaultdict(dict)
-        with self.reading() as connection:
+        with self.reading() if within is None else nullcontext(within) as connection:
             for row in connection.execute(query.order_by(tables.sums.c.period, tables.sums.c.group)):
                 own = self._load(campaign, row)
                 found[row.period][row.group] = found[row.period].get(row.group, self.layout(campaign).nothing()) + own
@@ -233,7 +233,7 @@ class Store:
     def batches(self, campaign: Campaign, period: str) -> Iterator[Batch]:
         """Yield the stored reports of a period, in no order, without holding them all."""
         with self.reading() as connection:
-            yield from _stored_batches(connection, campaign, period)
+            yield from stored_batches(connection, campaign, period)
 
     def mix(self) -> int:
         """Put blocks of few reports together and mix them, so that they tell no order; return how many blocks went.
@@ -298,7 +298,7 @@ def mixed(batch: Batch) -> Batch:
     return batch if len(batch) < 2 else batch.take(np.random.default_rng(secrets.randbits(128)).permutation(len(batch)))
 
 
-def _stored_batches(connection: sa.Connection, campaign: Campaign, period: str) -> Iterator[Batch]:
+def stored_batches(connection: sa.Connection, campaign: Campaign, period: str) -> Iterator[Batch]:
     """Yield the batches of a period as they are stored, one at a time."""
     table = tables.blocks
     query = sa.select(table).where(table.c.campaign == campaign.id, table.c.period == period)

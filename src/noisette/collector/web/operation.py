@@ -82,7 +82,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
         who = operator(request)
         body = await read_body(request, _LARGEST)
         campaign, life = await done(_read, body)
-        if campaign.tokens == "blind" and not service.keys.enrolment:
+        if campaign.signed and not service.keys.enrolment:
             raise Problem(422, "bad-change", "Expected a secret under 'enrolment' among the keys: tokens are signed.")
         await done(service.roster.open, campaign, life, who)
         return told(campaign.id, 201)
@@ -116,7 +116,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
 
         who = operator(request)
         campaign = service.find(campaign_id)
-        if campaign.tokens != "blind":
+        if not campaign.signed:
             raise Problem(404, "no-tokens", "The tokens of this campaign are not signed.")
         await done(issuer.rotate, campaign, period_at(campaign.period))
         await done(service.roster.change, campaign_id, {}, who, "rotate-signing")

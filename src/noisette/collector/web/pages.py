@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from fastapi import FastAPI, Path, Response
+from fastapi import FastAPI, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from noisette._look import style
@@ -33,6 +35,7 @@ _GUARDS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
+    "Vary": "Accept-Encoding",
 }
 _SLACK = 1 + 1e-9
 _CURVE = 9  # populations at which the plan is drawn
@@ -51,12 +54,12 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         return RedirectResponse("/dashboard")
 
     @app.get("/dashboard", include_in_schema=False)
-    def dashboard() -> Response:
-        return static("dashboard.html")
+    def dashboard(request: Request) -> Response:
+        return static("dashboard.html", request)
 
     @app.get("/static/{name}", include_in_schema=False)
-    def asset(name: str) -> Response:
-        return static(name)
+    def asset(name: str, request: Request) -> Response:
+        return static(name, request)
 
     @app.get(
         "/campaigns/{campaign_id}/table",
@@ -87,15 +90,24 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         return _json(told | {"estimates": found})
 
 
-def static(name: str) -> Response:
-    """Return a file of the pages, guarded so that it can load nothing from elsewhere."""
+def static(name: str, request: Request, status: int = 200) -> Response:
+    """Return a file of the pages, guarded so that it loads nothing from elsewhere, and compressed where it may be."""
     kind = _TYPES.get(name.rpartition(".")[2])
     if kind is None or name not in {one.name for one in _STATIC.iterdir()}:
         raise Problem(404, "unknown-page", "There is no such page here.")
-    shared = {"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {}
+    headers = _GUARDS | ({"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {})
+    plain, small = _contents(name)
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(plain, status, media_type=kind, headers=headers)
+    return Response(small, status, media_type=kind, headers=headers | {"Content-Encoding": "gzip"})
+
+
+@cache
+def _contents(name: str) -> tuple[bytes, bytes]:
+    """Return a file as it is, and compressed."""
     own = _STATIC.joinpath(name).read_text(encoding="utf-8")
-    text = f"{style()}{own}" if kind == "text/css" else own
-    return Response(text, media_type=kind, headers=_GUARDS | shared)
+    text = (f"{style()}{own}" if name.endswith(".css") else own).encode()
+    return text, gzip.compress(text, mtime=0)
 
 
 def shortened(found: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +193,7 @@ def _rejected(service: Service) -> dict[str, int]:
 def _budget(campaign: Campaign, found: dict[str, Any]) -> dict[str, Any]:
     """Return what one user who has answered in every period so far has spent."""
     periods = len(found["periods"])
-    paid = min(periods, 1) if campaign.answers == "permanent" else periods
+    paid = min(periods, 1) if campaign.answers != "fresh" else periods
     return {"each": campaign.epsilon, "periods": periods, "spent": paid * campaign.epsilon, "answers": campaign.answers}
 
 

@@ -59,7 +59,12 @@ def plan_page(campaign: Campaign) -> str:
 
 def _sentence(campaign: Campaign) -> str:
     """Say what one user spends, and how often."""
-    again = "the same report in every period" if campaign.answers == "permanent" else "a fresh report in every period"
+    ways = {
+        "permanent": "the same report in every period",
+        "fresh": "a fresh report in every period",
+        "tracked": f"in one of {campaign.periods} periods that is drawn for her",
+    }
+    again = ways[campaign.answers]
     often = "once" if campaign.period == "once" else f"every {campaign.period}, {again}"
     spent = describe(campaign.mechanism.guarantee)
     return f"{campaign.users:,} users are hoped for. Each answers {often}, at {spent}. Mechanism: {named(campaign)}."

@@ -31,6 +31,7 @@ from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
 from noisette.collector.telemetry import CollectorMetrics, log
 from noisette.collector.web.access import Keys, KnownKey, RateLimit
+from noisette.collector.web.forms import FORM, add_forms
 from noisette.collector.web.operation import add_operation
 from noisette.collector.web.pages import add_pages
 from noisette.collector.web.planpage import HEADERS, plan_page
@@ -104,6 +105,8 @@ class Service:
             pause = self.limit.wait(request.client.host if request.client else "")
             if pause > 0:
                 raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
+        if request.scope.get(FORM) and "device" in roles:  # of a campaign's own page, to which no key was given
+            return "form"
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if basic and scheme.lower() == "basic":
             scheme, key = "bearer", _password(key)
@@ -138,15 +141,16 @@ def create_app(
     rate: float | None = RATE,
     origins: Sequence[str] = (),
     shuffled: Shuffled | None = None,
+    forms: bool = True,
 ) -> FastAPI:
     """Return the service for all campaigns of a store, to which these are added; it closes the store when it ends.
 
     ``rate`` is how many requests a second one address may make, None for any number. ``origins`` are the sites whose
     pages may answer campaigns, such as https://example.org. With ``shuffled`` reports come through a shuffler only.
+    With ``forms`` every campaign has a page at /c/ID, on which whoever opens it may answer without a key.
     """
     roster = lived(store, (one if isinstance(one, tuple) else (one, Life()) for one in campaigns))
-    if not keys.enrolment and any(one.tokens == "blind" for one in roster.campaigns.values()):
-        raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
+    check_secrets(roster, keys)
     limit = None if rate is None else RateLimit(rate)
     minimum = 0 if shuffled is None else shuffled.minimum
     service = Service(roster, store, keys, limit, CollectorMetrics(), Shapes(), minimum)
@@ -200,7 +204,15 @@ def create_app(
     _add_campaigns(app, service)
     add_operation(app, service, issuer)
     add_pages(app, service, origins)
+    if forms:
+        add_forms(app, service)
     return app
+
+
+def check_secrets(roster: Roster, keys: Keys) -> None:
+    """Refuse to serve blind tokens without the secret behind enrolment codes."""
+    if not keys.enrolment and any(one.signed for one in roster.campaigns.values()):
+        raise ValueError("Expected a secret under 'enrolment' among the keys: tokens are signed for its codes only.")
 
 
 def _add_state(app: FastAPI, service: Service) -> None:

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from noisette import _validate
+from noisette import _random, _validate
+from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
+from noisette.core import PubliclyDrawn
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks
 from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrReplace, whole
@@ -108,9 +110,12 @@ class Hashed:
     def sample(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Write one seed and one bucket for each category."""
         for part in blocks(codes.size):
-            seeds = rng.integers(0, self.maps.seeds, part.stop - part.start)
-            reports[part, 0] = seeds
-            self.response.sample(self.maps.bucket(seeds, codes[part]), reports[part, 1], rng)
+            reports[part, 0] = rng.integers(0, self.maps.seeds, part.stop - part.start)
+            self.respond(codes[part], reports[part], rng)
+
+    def respond(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Write one bucket for each category, by the seed that stands before it."""
+        self.response.sample(self.maps.bucket(reports[:, 0], codes), reports[:, 1], rng)
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class SeededBuckets:
 
 
 @dataclass(frozen=True)
-class LocalHashing(CountingMechanism):
+class LocalHashing(CountingMechanism, PubliclyDrawn):
     """Hash the category to a few buckets by a map drawn at random, and report the map and a noisy bucket.
 
     Formula: g = round(E) + 1 buckets, at most 2^20; the own bucket is reported with probability E / (E + g - 1), E =
@@ -205,6 +210,21 @@ class LocalHashing(CountingMechanism):
         """Tell for each report which of ``categories`` it supports: what a pair of a seed and a bucket says."""
         seeds, values = self._reports(reports).astype(np.int64, copy=False).T
         return np.asarray(self._hash.bucket(seeds[:, None], self._inputs(categories)) == values[:, None])
+
+    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
+        """Draw a seed for each user."""
+        return np.asarray(rng.integers(0, self._hash.seeds, users))
+
+    def drawn(self, reports: Any) -> IntArray:
+        """Return the seed of each report."""
+        return self._reports(reports)[:, 0].astype(np.int64)
+
+    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
+        """Return one report for each category, with this seed."""
+        codes = self._inputs(x).reshape(-1)
+        reports = np.stack([drawn, np.zeros_like(drawn)], axis=1)
+        self.law().respond(codes, reports, _random.generator(rng))
+        return reports
 
     def readable(self, reports: Any, inputs: Any) -> BoolArray:
         """Return which of the inputs each report supports."""

@@ -16,7 +16,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
-from noisette.core import Capabilities, Moments, Readout, Tally
+from noisette.core import Capabilities, Moments, PubliclyDrawn, Readout, Tally
 from noisette.domains import Texts
 from noisette.domains.texts import Symbols
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
@@ -82,7 +82,7 @@ class HashedPrefixes:
 
 
 @dataclass(frozen=True)
-class PrefixExtending(BaseMechanism):
+class PrefixExtending(BaseMechanism, PubliclyDrawn):
     """Hash a prefix of the text to a few buckets, and report a noisy bucket; the server extends prefixes that recur.
 
     Formula: a user is in one of ``len(lengths)`` groups and has one of ``seeds`` public maps, both drawn without
@@ -201,14 +201,25 @@ class PrefixExtending(BaseMechanism):
 
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one report for each text; a text has no nearest one, so ``clip`` moves nothing."""
-        symbols = self.domain.symbols(x)
         source = _random.generator(rng)
+        return self.privatize_drawn(x, self.draw(np.size(x), source), rng=source)
+
+    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
+        """Draw a group and a seed for each user, as one number."""
+        return np.asarray(rng.integers(0, self.cells, users))
+
+    def drawn(self, reports: Any) -> IntArray:
+        """Return the group and seed of each report."""
+        return np.asarray(reports).astype(np.int64).reshape(-1) // self.buckets
+
+    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
+        """Return one report for each text, of this group and seed."""
+        symbols, source = self.domain.symbols(x), _random.generator(rng)
         flat = symbols.reshape(-1, self.domain.width)
         reports = np.empty(len(flat), dtype=np.int64)
         for part in blocks(len(flat)):
-            cells = source.integers(0, self.cells, part.stop - part.start)
-            self._response.sample(self._own(cells, flat[part]), reports[part], source)
-            reports[part] += cells * self.buckets
+            self._response.sample(self._own(drawn[part], flat[part]), reports[part], source)
+            reports[part] += drawn[part] * self.buckets
         return reports.astype(self.report_dtype).reshape(symbols.shape[:-1])[()]
 
     def target(self, x: Any) -> FloatArray:

@@ -17,7 +17,7 @@ from noisette._random import Rng
 from noisette._special import gammaln
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells
-from noisette.core import Aggregate, Capabilities, Moments, Readout, Tail, Tally
+from noisette.core import Aggregate, Capabilities, Moments, PubliclyDrawn, Readout, Tail, Tally
 from noisette.domains import Attributes, BoolArray, Categorical
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BaseMechanism, blocks
@@ -59,7 +59,7 @@ class AttributeReports:
 
 
 @dataclass(frozen=True)
-class SampledAttributes(BaseMechanism):
+class SampledAttributes(BaseMechanism, PubliclyDrawn):
     """Report some attributes of a record, drawn at random, each by its own mechanism with its share of the budget.
 
     Formula: a uniform subset of m attributes out of d; each through the mechanism that ``inner`` names, one for all or
@@ -252,13 +252,29 @@ class SampledAttributes(BaseMechanism):
 
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> npt.NDArray[Any]:
         """Return each user's reports; ``x`` has one row a user, categories as codes."""
+        return self._reported(x, None, clip=clip, rng=rng)
+
+    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
+        """Draw the attributes that each user reports."""
+        return np.asarray(choose(rng, users, self.dims, self.report))
+
+    def drawn(self, reports: Any) -> IntArray:
+        """Return the attributes that each user reported."""
+        rows = np.asarray(reports).reshape(-1, *self.report_shape)
+        return np.asarray(rows[..., 0], dtype=np.int64)
+
+    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
+        """Return each user's reports about these attributes."""
+        return self._reported(x, drawn, clip=False, rng=rng)
+
+    def _reported(self, x: Any, drawn: IntArray | None, *, clip: bool, rng: Rng) -> npt.NDArray[Any]:
         values = _validate.numbers(x)
         rows = values.reshape(-1, self.dims)
         source = _random.generator(rng)
         reports = np.zeros((len(rows), *self.report_shape), dtype=self.report_dtype)
         for span in blocks(len(rows), max(1, _ENTRIES // self.dims)):
             block = self._admit(rows[span], clip=clip)
-            chosen = choose(source, len(block), self.dims, self.report)
+            chosen = self.draw(len(block), source) if drawn is None else drawn[span]
             picked = np.take_along_axis(block, chosen, axis=1)
             reports[span, :, 0] = chosen
             for inner, own, width in self.sorts(chosen):

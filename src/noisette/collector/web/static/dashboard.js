@@ -160,7 +160,7 @@ function drawEstimates() {
   for (const [at, one] of estimates.attributes.entries()) {
     if (!one.distribution?.edges) continue;
     const box = place.children[at], title = `Distribution of ${one.name}. ${quantiles(one)}`;
-    box.append(html("p", { class: "hint" }, `Distribution behind the reports. ${quantiles(one)}`),
+    box.append(html("p", { class: "hint" }, `Distribution behind the reports. ${quantiles(one)} ${one.note}`),
       html("figure", {}, histogram(width(box), one.distribution, title)));
   }
 }
@@ -168,13 +168,15 @@ function drawEstimates() {
 const quantiles = one => {
   const at = chance => one.quantiles.find(row => row.probability === chance);
   const middle = at(0.5);
-  return `Median ${number(middle.value, (middle.high - middle.low) / 4)}, half of all between ` +
+  const error = middle.low === null ? undefined : (middle.high - middle.low) / 4;
+  return `Median ${number(middle.value, error)}, half of all between ` +
     `${number(at(0.25).value)} and ${number(at(0.75).value)}.`;
 };
 
 function attribute(one, estimates, asked) {
   const own = estimates.dimensions.slice(one.first, one.first + one.size), share = one.kind === "category";
-  const span = share ? [0, Math.max(0.1, ...own.map(row => row.high ?? 0))] : asked.range ?? limits(asked, own);
+  const known = one.kind === "number" && typeof asked?.range[0] === "number" && asked.want !== "variance";
+  const span = share ? [0, Math.max(0.1, ...own.map(row => row.high ?? 0))] : known ? asked.range : limits(asked, own);
   const rows = own.flatMap(row => [
     html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : own.length > 1 ? row.name : "mean"),
     strip(row, span, share),
@@ -187,7 +189,7 @@ function attribute(one, estimates, asked) {
   return box;
 }
 
-const limits = (asked, own) => asked.levels
+const limits = (asked, own) => asked?.levels
   ? [asked.levels[0][0], asked.levels.at(-1)[1]]
   : [Math.min(...own.map(row => row.low ?? 0)), Math.max(...own.map(row => row.high ?? 1))];
 

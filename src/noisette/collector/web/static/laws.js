@@ -3,7 +3,8 @@
 // table() gives in Python, and every draw is the one that Python makes from the same words.
 //
 // A law has `nats`, the largest |ln P(report | x) / P(report | x')| over all reports and all inputs of its domain,
-// rounded up and times 2^128; `width`, the numbers in a report; and `draw`, for several inputs.
+// rounded up and times 2^128; `width`, the numbers in a report; `draw`, for several inputs; and `weigh`, ln P(report | x)
+// but for what does not depend on x, in float64: it shows a person what her report tells, and nothing rests on it.
 
 import { discreteLaplace, logRatio, product, roundUp, Words } from "./random.js";
 
@@ -106,6 +107,8 @@ const KINDS = {
     return {
       nats: larger(odds(most, least), odds(UNIT - least, UNIT - most)),
       width: 1,
+      weigh: ([sent], x) => (sent === low ? Math.log(1 - ofHigh(x) / UNIT)
+        : sent === span + low ? Math.log(ofHigh(x) / UNIT) : -Infinity),
       draw: (words, values) =>
         words.units(values.length).map((unit, at) => (unit < ofHigh(values[at]) ? 1 : 0) * span + low),
     };
@@ -121,6 +124,11 @@ const KINDS = {
     return {
       nats: odds(inside, UNIT - inside, moves, width),
       width: 1,
+      weigh: ([sent], x) => {
+        const place = clamp(rint(x * b + a), 0, moves), at = Math.round((sent - first) / step);
+        if (at < 0 || at > last || at * step + first !== sent) return -Infinity;
+        return at >= place && at < place + width ? Math.log(inside / UNIT / width) : Math.log((1 - inside / UNIT) / moves);
+      },
       draw: (words, values) => {
         const places = values.map(x => clamp(rint(x * b + a), 0, moves));
         const outside = words.units(values.length).map(unit => unit >= inside);
@@ -137,6 +145,8 @@ const KINDS = {
     return {
       nats: larger(window.nats, pair.nats),
       width: 1,
+      weigh: (sent, x) =>
+        Math.log(often / UNIT * Math.exp(window.weigh(sent, x)) + (1 - often / UNIT) * Math.exp(pair.weigh(sent, x))),
       draw: (words, values) => {
         const two = pair.draw(words, values), one = window.draw(words, values);
         return words.units(values.length).map((unit, at) => (unit < often ? one[at] : two[at]));
@@ -153,6 +163,12 @@ const KINDS = {
     return {
       nats: product(rate, last - first),
       width: 1,
+      weigh: ([sent], x) => {
+        const at = Math.round((sent - origin) / step), below = Math.floor(place(x)), up = place(x) - below;
+        const near = Math.min(Math.abs(at - below), Math.abs(at - below - 1)); // keeps exp away from zero
+        const part = (share, index) => share * Math.exp(-rate * (Math.abs(at - index) - near));
+        return Math.log(part(1 - up, below) + part(up, below + 1)) - rate * near;
+      },
       draw: (words, values) => {
         const places = values.map(place), below = places.map(Math.floor);
         const ups = words.units(values.length).map((unit, at) => (unit < (places[at] - below[at]) * UNIT ? 1 : 0));
@@ -170,6 +186,7 @@ const KINDS = {
     return {
       nats: odds(keep + other, other),
       width: 1,
+      weigh: ([sent], code) => Math.log(sent === code ? keep + other : other),
       draw: (words, codes) => {
         const units = accepted(words, codes.length, total);
         return codes.map((code, at) => (units[at] / other >= size ? code : Math.floor(units[at] / other)));
@@ -181,13 +198,13 @@ const KINDS = {
     fitting(domain.size, domain);
     const buckets = whole(Object(response).size, "buckets", 2, MOST), p = BigInt(whole(prime, "prime", PRIME, PRIME));
     const bucket = part(response, { name: domain.name, size: buckets }, ["keep-or-replace"]);
+    const into = (seed, code) => Number(((seed / p) * BigInt(code) + (seed % p)) % p * BigInt(buckets) / p);
     return {
       nats: bucket.nats,
       width: 2,
+      weigh: ([seed, sent], code) => bucket.weigh([sent], into(BigInt(seed), code)),
       draw: (words, codes) => {
-        const seeds = codes.map(() => words.below(p * p));
-        const own = seeds.map((seed, at) =>
-          Number(((seed / p) * BigInt(codes[at]) + (seed % p)) % p * BigInt(buckets) / p));
+        const seeds = codes.map(() => words.below(p * p)), own = seeds.map((seed, at) => into(seed, codes[at]));
         return bucket.draw(words, own).map((sent, at) => [seeds[at], sent]);
       },
     };
@@ -198,6 +215,10 @@ const KINDS = {
     return {
       nats: odds(FINE - off, rare, FINE - rare, off),
       width: fitting(size, domain),
+      weigh: (sent, code) => {
+        const [own, rest] = [off, FINE - rare].map(zero => (sent[code] ? FINE - zero : zero)); // of this bit at 0, or 1
+        return Math.log(Number(own) / Number(rest));
+      },
       draw: (words, codes) => {
         const turns = fill(words, codes.length, off), rows = fill(words, codes.length * size, rare);
         return codes.map((code, at) => {
@@ -215,6 +236,8 @@ const KINDS = {
     return {
       nats: odds(own, UNIT - own, size - length, length),
       width: length,
+      weigh: (sent, code) =>
+        (sent.includes(code) ? Math.log(own) + Math.log(size - length) : Math.log(UNIT - own) + Math.log(length)),
       draw: (words, codes) => subsets(words, codes, words.units(codes.length).map(unit => unit < own), size, length),
     };
   },
@@ -226,6 +249,7 @@ const KINDS = {
     return {
       nats: odds(own, UNIT - own),
       width: 1,
+      weigh: ([column], code) => Math.log(even((code + 1) & column) ? own : UNIT - own),
       draw: (words, codes) => {
         const columns = words.uniforms(codes.length).map(uniform => Math.floor(uniform * order));
         const positive = words.units(codes.length).map(unit => unit < own);
@@ -248,6 +272,7 @@ const KINDS = {
     return {
       nats: odds(own, other),
       width: 1,
+      weigh: ([sent], code) => Math.log(members.includes((sent + code) % order) ? own : other),
       draw: (words, codes) => accepted(words, codes.length, total).map((unit, at) => {
         const noise = unit < first ? members[Math.floor(unit / more)] : Math.floor((unit - first) / other);
         return noise < codes[at] ? noise - codes[at] + order : noise - codes[at];
@@ -416,7 +441,8 @@ function readRecord(table, domains) {
 
 /**
  * Return the law of a campaign's table for its attributes, or throw why it is none: `epsilon`, which no pair of answers
- * exceeds, and `draw`, which makes one user's report from a number or a category's code for each attribute.
+ * exceeds; `draw`, which makes one user's report from a number or a category's code for each attribute; and `weigh`,
+ * which tells for each attribute that a report is about how the report's chance depends on its value.
  */
 export function readLaw(table, attributes) {
   const domains = list(attributes, "attributes").map(readDomain);
@@ -425,14 +451,19 @@ export function readLaw(table, attributes) {
     whole(domains.length, "number of attributes", 1, 1);
     const law = part(table, domains[0]);
     return Object.freeze({
+      nats: law.nats,
       epsilon: roundUp(law.nats),
+      weigh: report => [[0, x => law.weigh([report].flat(), x)]],
       draw: (row, words = new Words()) => law.draw(words, admitted(row, domains))[0],
     });
   }
   const { laws, owners, report, width } = readRecord(table, domains);
   const each = owners.map(kind => laws[kind].nats).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0));
+  const nats = each.slice(0, report).reduce((a, b) => a + b); // of the dearest attributes that may be drawn
   return Object.freeze({
-    epsilon: roundUp(each.slice(0, report).reduce((a, b) => a + b)), // of the dearest attributes that may be drawn
+    nats,
+    epsilon: roundUp(nats),
+    weigh: rows => rows.map(([at, ...sent]) => [at, x => laws[owners[at]].weigh(sent, x)]),
     draw: (row, words = new Words()) => {
       const values = admitted(row, domains), chosen = choose(words, values.length, report);
       const rows = chosen.map(at => [at, ...Array(width - 1).fill(0)]);
@@ -467,4 +498,5 @@ export const encode = report =>
 
 /** Tell whether these laws are known here. */
 export const known = table =>
-  [Object(table).parts ?? table].flat().every(one => Object.hasOwn(KINDS, String(Object(one).kind)));
+  [Object(table).sections ?? table].flat().every(section =>
+    [Object(section).parts ?? section].flat().every(one => Object.hasOwn(KINDS, String(Object(one).kind))));

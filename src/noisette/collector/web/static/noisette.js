@@ -8,8 +8,8 @@
 
 import { blind, finish, readModulus } from "./blind.js";
 import { fromBase64, fromHex, fromText, hmac, randomHex, sha256, toBase64, toHex } from "./bytes.js";
-import { encode, known, readLaw } from "./laws.js";
-import { Shuffler } from "./seal.js";
+import { encode, known } from "./laws.js";
+import { readSurvey } from "./survey.js";
 
 const VERSION = 1;
 const UNITS = 1e12; // a budget is counted in whole 1e-12 of epsilon
@@ -24,7 +24,7 @@ const CHOICES = {
   tokens: ["open", "blind"],
 };
 // what a collector never changes under one id: who was asked otherwise before is told, and answers nothing
-const TERMS = ["attributes", "epsilon", "public_group", ...Object.keys(CHOICES)];
+const TERMS = ["attributes", "joint", "epsilon", "public_group", "form", ...Object.keys(CHOICES)];
 
 const texts = list => Array.isArray(list) && list.every(one => typeof one === "string");
 const terms = campaign => JSON.stringify(TERMS.map(name => campaign[name] ?? null));
@@ -61,31 +61,41 @@ export function check(campaign, id, sealed = false) {
   return law;
 }
 
-function lawOf({ id, table, attributes }) {
+function lawOf(campaign) {
+  const { id } = campaign;
   try {
-    return readLaw(table, attributes);
+    return readSurvey(campaign);
   } catch (error) {
     throw new Error(`Campaign '${id}' has a table that is no law: ${error.message} Do not answer it.`);
   }
 }
 
-/** Return values as the mechanism takes them: numbers, and codes of categories. */
+// inputs of a form are texts: "30" is 30
+const written = value => typeof value === "string" && /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i.test(value);
+
+/** Return values as the laws take them: numbers, codes of categories, and null where an optional answer is left out. */
 export function row(campaign, values) {
   const names = campaign.attributes.map(one => one.name), given = Object.keys(values);
-  if (given.length !== names.length || !names.every(name => Object.hasOwn(values, name))) {
+  const lacking = campaign.attributes.some(({ name, optional }) => !optional && !Object.hasOwn(values, name));
+  if (lacking || !given.every(name => names.includes(name))) {
     throw new Error(`Expected a value for each of ${names.join(", ")}, got ${given.join(", ") || "none"}.`);
   }
-  return campaign.attributes.map(({ name, range, categories }) => {
-    const value = values[name];
+  return campaign.attributes.map(({ name, range, levels, categories, optional, whole = false }) => {
+    const answer = values[name] ?? null;
+    if (answer === null && optional) return null;
     if (categories) {
-      const code = categories.indexOf(value);
-      if (code < 0) throw new Error(`Expected ${name}='${value}' to be one of ${categories.join(", ")}.`);
+      const code = categories.indexOf(answer);
+      if (code < 0) throw new Error(`Expected ${name}='${answer}' to be one of ${categories.join(", ")}.`);
       return code;
     }
-    if (typeof value !== "number" || !(value >= range[0] && value <= range[1])) {
-      throw new Error(`Expected ${name}=${value} to be a number in [${range[0]}, ${range[1]}].`);
+    const number = written(answer) ? Number(answer) : answer, [low, high] = range ?? [levels[0][0], levels.at(-1)[1]];
+    if (typeof number !== "number" || !(number >= low && number <= high)) {
+      throw new Error(`Expected ${name}=${answer} to be a number in [${low}, ${high}].`);
     }
-    return value;
+    if (whole && !Number.isInteger(number)) {
+      throw new Error(`Expected ${name}=${answer} to be a whole number.`);
+    }
+    return number;
   });
 }
 
@@ -113,7 +123,8 @@ export class BudgetExceeded extends Error {}
  * so that no report exists without its debit. In one period a campaign gets one report, whatever is answered later;
  * permanent answers are made once and sent again in every period. Whoever clears the storage makes a new device. `code`
  * is the user's enrolment code, for campaigns whose tokens are signed: one for each code and period, unseen. `shuffler`
- * is the way to a collector behind one: { url, client, secret, publicKey }.
+ * is the way to a collector behind one: { url, client, secret, publicKey }. Without an `apiKey` it is a campaign's own
+ * page, which asks under `path`.
  */
 export class Client {
   #url;
@@ -123,14 +134,16 @@ export class Client {
   #attempts;
   #timeout;
   #shuffler;
+  #path;
 
   static async open(url, options) {
-    const { apiKey, epsilon, code = "", name = "device", shuffler = null, attempts = 4, timeout = 10000 } = options;
+    const { apiKey = "", epsilon, code = "", name = "device", shuffler = null } = options;
+    const { attempts = 4, timeout = 10000, path = "campaigns" } = options;
     if (!globalThis.crypto?.subtle) throw new Error("Noisette needs a page served over https, or from this machine.");
     const client = new Client();
     [client.#url, client.#key, client.#place] = [url.replace(/\/$/, ""), apiKey, `noisette:${name}`];
-    [client.#code, client.#attempts, client.#timeout] = [code, attempts, timeout];
-    client.#shuffler = shuffler && await Shuffler.open(shuffler);
+    [client.#code, client.#attempts, client.#timeout, client.#path] = [code, attempts, timeout, path];
+    client.#shuffler = shuffler && await (await import("./seal.js")).Shuffler.open(shuffler);
     const limit = Math.floor(epsilon * UNITS); // sums of whole numbers up to 2^53 are exact
     if (!(limit > 0 && limit < 2 ** 53)) throw new Error(`Expected epsilon=${epsilon} > 0, and below 9007.`);
     await client.#change(state => {
@@ -184,10 +197,13 @@ export class Client {
     return check(campaign, id, this.#shuffler !== null);
   }
 
-  /** Answer for the current period and queue the report; tell whether a new one was made. A group is sent openly. */
-  async answer(id, values, { group = null } = {}) {
+  /**
+   * Answer for the current period and queue the report; tell whether a new one was made. A group is sent openly. With
+   * `hold` the report waits until `release`: nothing leaves before.
+   */
+  async answer(id, values, { group = null, hold = false } = {}) {
     const { campaign, law } = await this.#look(id), inputs = row(campaign, values), period = periodAt(campaign.period);
-    if (campaign.tokens === "blind" && !this.#code) {
+    if (campaign.tokens === "blind" && !this.#code && !hold) {
       throw new Error(`Campaign '${id}' admits users by enrolment code: open the client with { code: "..." }.`);
     }
     const groups = campaign.public_group?.values ?? [null]; // sent in the clear, where the campaign asks for it
@@ -206,9 +222,42 @@ export class Client {
         state.spent += cost;
         state.answers[question] = encode(law.draw(inputs));
       }
-      state.queue.push({ campaign: id, period, question, group, key: randomHex(16), state: "waiting", reason: "" });
+      state.queue.push({ campaign: id, period, question, group, key: randomHex(16),
+        state: hold ? "held" : "waiting", asked: hold, reason: "" });
       return fresh;
     });
+  }
+
+  /** Let the report of this period leave, which was held; `send` sends it. */
+  release(id) {
+    return this.#change(state => {
+      for (const one of state.queue) if (one.campaign === id && one.state === "held") one.state = "waiting";
+    });
+  }
+
+  /** The report of this period: held, waiting, sent or refused and why, with its text; null where there is none. */
+  report(id) {
+    const state = this.#read(), period = periodAt(state.campaigns[id]?.period ?? "once");
+    const own = state.queue.find(one => one.campaign === id && one.period === period);
+    return own ? { ...own, report: state.answers[own.question] } : null;
+  }
+
+  /** How many reports were made for a campaign, each at the cost of its epsilon. */
+  made(id) {
+    const state = this.#read();
+    return new Set(state.queue.flatMap(one => (one.campaign === id ? [one.question] : []))).size;
+  }
+
+  /** The body in which a report leaves; a token that is yet to be signed is left out. */
+  async body(id) {
+    const own = this.report(id), signed = this.#read().tokens[`${id}\n${own.period}`];
+    if (this.#read().campaigns[id].tokens !== "blind") return this.#body(own, (await this.#named(id, own.period)).by);
+    return this.#body(own, signed?.signature ? { token: signed.token, signature: signed.signature } : {});
+  }
+
+  #body({ period, key, question, group }, by) {
+    const head = JSON.stringify({ version: VERSION, key, period, ...by, ...(group !== null && { group }) });
+    return `${head.slice(0, -1)},"report":${this.#read().answers[question]}}`;
   }
 
   /** Send what waits, trying again with growing pauses; return how many were sent, refused, and still wait. */
@@ -218,12 +267,15 @@ export class Client {
       if (answer === null) break;
       await this.#change(state => {
         const own = state.queue.find(entry => entry.key === one.key);
-        [own.state, own.reason] = [answer.ok ? "sent" : answer.mendable ? "waiting" : "refused", answer.why];
+        const typo = own.asked && answer.code === "unknown-code"; // a person may type her code again
+        const told = answer.ok ? "sent" : typo ? "held" : answer.mendable ? "waiting" : "refused";
+        Object.assign(own, { state: told, reason: answer.why, code: answer.code });
       });
     }
-    const counts = { sent: 0, refused: 0, waiting: 0 };
+    const counts = { sent: 0, refused: 0, waiting: 0, held: 0 };
     for (const { state } of this.#read().queue) counts[state] += 1;
-    return counts;
+    const { held, ...told } = counts;
+    return held ? counts : told;
   }
 
   /** Campaign, period and reason of the reports that the collector refused. */
@@ -232,12 +284,12 @@ export class Client {
   }
 
   /** Send one report; tell whether it was taken, and if not why, or null when nobody answers. */
-  async #post({ campaign, period, key, question, group }) {
+  async #post(one) {
+    const { campaign, period } = one;
     const blinded = this.#read().campaigns[campaign].tokens === "blind";
     const admitted = await (blinded ? this.#admit(campaign, period) : this.#named(campaign, period));
     if (!admitted?.ok) return admitted;
-    const head = JSON.stringify({ version: VERSION, key, period, ...admitted.by, ...(group !== null && { group }) });
-    const report = this.#read().answers[question], body = `${head.slice(0, -1)},"report":${report}}`;
+    const body = this.#body(one, admitted.by), report = this.#read().answers[one.question];
     if (this.#shuffler === null) return this.#insist(this.#request(campaign, "reports", body));
     const told = await this.#insist(await this.#shuffler.post(campaign, period, report, body, this.#company(campaign)));
     // one that has come before is there from an attempt whose answer was lost
@@ -295,8 +347,10 @@ export class Client {
 
   /** What to ask the collector about a campaign. */
   #request(campaign, path, body) {
-    const headers = { Authorization: `Bearer ${this.#key}`, ...(body && { "Content-Type": "application/json" }) };
-    const url = `${this.#url}/campaigns/${encodeURIComponent(campaign)}/${path}`;
+    const headers = {
+      ...(this.#key && { Authorization: `Bearer ${this.#key}` }), ...(body && { "Content-Type": "application/json" }),
+    };
+    const url = `${this.#url}/${this.#path}/${encodeURIComponent(campaign)}/${path}`;
     return { url, method: body ? "POST" : "GET", headers, body };
   }
 

@@ -1,0 +1,67 @@
+"""The page of a campaign, /c/ID, on which a person answers without a key, and the door through which her report comes.
+
+Whoever can open the page can answer: once in a period for each browser, which keeps a secret of its own, or, where
+tokens are blind, once for each enrolment code. The page asks under /c/ID for what devices with a key ask for under
+/campaigns/ID; the door leads there. It takes single reports, and none that a page of another site sends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from noisette.collector.web.pages import static
+
+if TYPE_CHECKING:
+    from noisette.collector.web.service import Service
+
+FORM = "noisette.form"  # in the scope of a request that came through the door
+
+_LARGEST = 1 << 16  # bytes of one report, or of a request for a token
+_PLACES = frozenset({"table", "reports", "tokens"})
+
+
+def add_forms(app: FastAPI, service: Service) -> None:
+    """Add the pages, the worker that keeps them for when there is no network, and the door."""
+    app.add_middleware(Door)
+
+    @app.get("/c/worker.js", include_in_schema=False)
+    def worker(request: Request) -> Response:
+        return static("worker.js", request)
+
+    @app.get("/c/{campaign_id}", include_in_schema=False)
+    def form(campaign_id: str, request: Request) -> Response:
+        return static("form.html", request, 200 if campaign_id in service.campaigns else 404)
+
+
+class Door:
+    """ASGI middleware that leads /c/ID/reports to /campaigns/ID/reports, and likewise for the law and for tokens."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Lead a request of a form on, or refuse it; pass on what is none."""
+        if scope["type"] == "http" and scope["path"].startswith("/c/"):
+            name, _, rest = scope["path"][len("/c/") :].partition("/")
+            if rest.partition("/")[0] in _PLACES:
+                if (refusal := _refused(Request(scope))) is not None:
+                    await refusal(scope, receive, send)
+                    return
+                path = f"/campaigns/{name}/{rest}"
+                scope = scope | {"path": path, "raw_path": path.encode(), FORM: True}
+        await self._app(scope, receive, send)
+
+
+def _refused(request: Request) -> Response | None:
+    """Return why a request is none of the campaign's own page, if it is none."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        told = {"reason": "forbidden", "detail": "Expected a request of the campaign's own page."}
+        return JSONResponse(told, 403)
+    size = request.headers.get("content-length", "")
+    if request.method == "POST" and not (size.isdecimal() and len(size) < 8 and int(size) <= _LARGEST):
+        told = {"reason": "too-large", "detail": f"Expected a body of at most {_LARGEST} bytes, of a stated length."}
+        return JSONResponse(told, 413)
+    return None

@@ -1,0 +1,380 @@
+// The page of a campaign: a person answers, sees the very report that would leave, and lets it leave or not. Noise,
+// budget and queue are those of noisette.js; her answers are kept nowhere.
+
+import english from "./words-en.js";
+import { check, Client, row } from "./noisette.js";
+
+const LANGUAGES = ["en", "de", "fr", "es", "zh"];
+const LIST = 8; // labels that are shown as buttons; more are a list
+const RETRY = 15000; // milliseconds between attempts to send what waits
+const id = decodeURIComponent(location.pathname.split("/")[2] ?? "");
+const code = new URLSearchParams(location.hash.slice(1)).get("code");
+const view = { words: {}, language: "en", campaign: null, law: null, client: null, values: null, group: null };
+const find = selector => document.querySelector(selector);
+
+function html(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== false) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+const t = (key, values = {}) =>
+  (view.words[key] ?? english[key]).replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+const number = (value, digits = 6) => new Intl.NumberFormat(view.language, { maximumSignificantDigits: digits }).format(value);
+const upward = value => { // rounded up to three digits, so that what is printed is a bound too
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
+  return number(Math.ceil(value / unit - 1e-9) * unit);
+};
+const factor = epsilon => (epsilon > 30 ? "10¹³" : upward(Math.exp(epsilon)));
+const percent = epsilon => number(Math.ceil(1000 / (1 + Math.exp(-epsilon))) / 10);
+
+// ---- language -------------------------------------------------------------------------------------------------------
+
+async function speak(language) {
+  view.language = language;
+  view.words = language === "en" ? english : (await import(`./words-${language}.js`)).default;
+  document.documentElement.lang = language;
+  find("#language").value = language;
+  find("#language").setAttribute("aria-label", t("language"));
+  find("#foot").textContent = t("foot");
+}
+
+function preferred() {
+  const asked = [new URLSearchParams(location.search).get("lang"), localStorage.getItem("noisette-language"),
+    ...navigator.languages];
+  return asked.map(one => one?.slice(0, 2).toLowerCase()).find(one => LANGUAGES.includes(one)) ?? "en";
+}
+
+// ---- what is promised -----------------------------------------------------------------------------------------------
+
+function head() {
+  const { campaign } = view, by = campaign.form?.by;
+  document.title = find("#title").textContent = campaign.title;
+  find("#by").textContent = [by ? t("asked_by", { by }) : t("asked_by_host", { host: location.host }), campaign.form?.about]
+    .filter(Boolean).join(" ");
+}
+
+function promise() {
+  const { campaign, law, client } = view, { period, answers, table, attributes, public_group: group } = campaign;
+  const part = (title, ...texts) => html("li", {}, html("b", {}, t(title)), ...texts.filter(Boolean).join(" "));
+  const report = table.report ?? 1, some = (table.kind === "record" && report < attributes.length) || table.draw?.length > 0;
+  const made = client.made(id), next = made + (client.report(id) ? 0 : 1);
+  const again = period === "once" ? t("once") : answers === "permanent" ? t("permanent", { period: t(period) })
+    : t("fresh", { period: t(period), next: number(Math.max(next, 2)), factor: factor(law.epsilon * Math.max(next, 2)) });
+  const odds = { factor: factor(law.epsilon), percent: percent(law.epsilon) }, keep = campaign.life?.keep;
+  return html("section", { id: "promise" }, html("h2", {}, t("promise")), html("ul", { class: "promise" },
+    part("leaves", some ? t("leaves_one", { report: number(report), count: number(attributes.length) }) : t("leaves_all"),
+      group && t("open_group", { group: group.name })),
+    part("sure", t("odds", odds), t("checked")),
+    part("long", again, keep ? t("kept", { keep }) : t("kept_open"), t("seen"))));
+}
+
+// ---- the questions --------------------------------------------------------------------------------------------------
+
+const wording = name => view.campaign.form?.questions?.[name] ?? {};
+const span = ({ range, levels }) => range ?? [levels[0][0], levels.at(-1)[1]];
+
+function options(name, labels, optional) {
+  const entries = [...labels.map(label => [label, label]), ...(optional ? [["", t("no_answer")]] : [])];
+  if (labels.length > LIST) {
+    const blank = html("option", { value: "", disabled: !optional, selected: "" }, optional ? t("no_answer") : t("choose"));
+    const values = labels.map((label, at) => html("option", { value: String(at) }, label));
+    return html("select", { class: "text", name }, blank, ...values);
+  }
+  return html("div", { class: "options" }, ...entries.map(([value, text], at) =>
+    html("label", {}, html("input", { type: "radio", name, value: value === "" ? "" : String(at) }), html("span", {}, text))));
+}
+
+function asked(question, at) {
+  const { name, categories, optional, levels, whole } = question, place = `q${at}`;
+  const { ask = name, unit, step = whole ? 1 : undefined } = wording(name);
+  const hints = [], wrong = html("p", { class: "bad", id: `${place}-wrong`, role: "alert" });
+  let field;
+  if (categories) {
+    field = options(place, categories, optional);
+  } else {
+    const [low, high] = span(question), given = unit ? ` ${unit}` : "";
+    hints.push(t("range", { low: number(low) + given, high: number(high) + given }));
+    const size = step ?? "any", limits = { min: low, max: high };
+    const entry = html("input", { type: "number", id: place, name: place, ...limits, step: size, inputmode: "decimal",
+      "aria-describedby": `${place}-hint ${place}-wrong`, "aria-label": ask });
+    const middle = low + (high - low) / 2, fine = step ?? (Number.isInteger(low) && high - low >= 10 ? 1 : (high - low) / 100);
+    const slider = html("input", { type: "range", ...limits, step: fine, value: middle, "aria-label": t("slider", { name: ask }) });
+    slider.addEventListener("input", () => { entry.value = slider.value; });
+    entry.addEventListener("input", () => { if (entry.value !== "") slider.value = entry.value; });
+    field = html("div", { class: "number" }, entry, ...(unit ? [html("span", {}, unit)] : []), slider);
+  }
+  if (levels) hints.push(t("graded"));
+  if (optional) hints.push(t("optional"));
+  const hint = html("p", { class: "hint", id: `${place}-hint` }, hints.join(" "));
+  return html("section", { "data-question": name }, html("fieldset", { "aria-describedby": `${place}-wrong` },
+    html("legend", {}, ask), field, ...(hints.length ? [hint] : []), wrong));
+}
+
+function questions() {
+  const { campaign } = view, { attributes, public_group: group, tokens } = campaign, parts = attributes.map(asked);
+  const box = (title, field, hint, place) => html("section", {}, html("fieldset", {}, html("legend", {}, title), field,
+    ...(hint ? [html("p", { class: "hint" }, hint)] : []), html("p", { class: "bad", id: `${place}-wrong`, role: "alert" })));
+  if (group) parts.push(box(t("group", { group: group.name }), options("group", group.values, false), "", "group"));
+  const form = html("form", { novalidate: "", autocomplete: "off" }, html("h2", { class: "asked" }, t("answer")), ...parts,
+    html("div", { class: "actions" }, html("button", { class: "main" }, t("make"))),
+    html("p", { class: "hint" }, t("make_hint")));
+  form.addEventListener("submit", event => {
+    event.preventDefault();
+    make(form);
+  });
+  show(promise(), form);
+}
+
+/** Return the answers of the form by name, and where something is missing. */
+function read(form) {
+  const { campaign } = view, values = {}, wrong = [];
+  const chosen = (place, labels) => {
+    const at = new FormData(form).get(place);
+    return at === null || at === "" ? null : labels[Number(at)];
+  };
+  campaign.attributes.forEach((question, at) => {
+    const { name, categories, optional } = question, place = `q${at}`;
+    const answer = categories ? chosen(place, categories) : form.elements[place].value.trim() || null;
+    const picked = categories && new FormData(form).get(place) !== null;
+    if (answer === null && optional && (picked || !categories || categories.length > LIST)) {
+      values[name] = null;
+      return;
+    }
+    values[name] = answer;
+    try {
+      row({ attributes: [{ ...question, optional: false }] }, { [name]: answer });
+      if (!categories && !form.elements[place].validity.valid && form.elements[place].validity.badInput) throw new Error();
+    } catch {
+      const [low, high] = categories ? [] : span(question).map(end => number(end));
+      wrong.push([place, categories ? t("need_choice") : t("need_number", { low, high })]);
+    }
+  });
+  const group = campaign.public_group ? chosen("group", campaign.public_group.values) : null;
+  if (campaign.public_group && group === null) wrong.push(["group", t("need_choice")]);
+  return { values, group, wrong };
+}
+
+async function make(form) {
+  const { values, group, wrong } = read(form);
+  for (const one of form.querySelectorAll(".bad")) one.textContent = "";
+  for (const one of form.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
+  for (const [place, text] of wrong) {
+    form.querySelector(`#${place}-wrong`).textContent = text;
+    const field = form.querySelector(`[name="${place}"]`);
+    if (field.type !== "radio") field.setAttribute("aria-invalid", "true");
+  }
+  if (wrong.length) {
+    form.querySelector(`[name="${wrong[0][0]}"]`).focus();
+    return;
+  }
+  [view.values, view.group] = [values, group];
+  try {
+    await view.client.answer(id, values, { group, hold: true });
+    await draw();
+  } catch (error) {
+    stop(error);
+  }
+}
+
+// ---- the report -----------------------------------------------------------------------------------------------------
+
+const parse = text => JSON.parse(text.replace(/(?<![.\d])\d{16,}(?![.\d])/g, '"$&"')); // seeds are longer than a number
+
+const shown = (name, answer) => (answer === null ? t("no_answer")
+  : typeof answer === "number" || wording(name).unit ? `${number(Number(answer))} ${wording(name).unit ?? ""}`.trim() : String(answer));
+
+/** The answers that one might have given, for one question: labels, or points of the range with one's own. */
+function alternatives(question, own) {
+  const { categories, optional } = question, none = optional ? [null] : [];
+  if (categories) return [...categories.map((_, at) => at), ...none];
+  const [low, high] = span(question), points = [0, 1, 2, 3, 4].map(k => low + (high - low) * k / 4);
+  return [...new Set([...points, ...(typeof own === "number" ? [own] : [])])].sort((a, b) => a - b).concat(none);
+}
+
+const label = (question, value) =>
+  shown(question.name, value === null ? null : question.categories ? question.categories[value] : value);
+
+/** What a report says of one question, and a bar for each answer that one might have given. */
+function evidence({ asked: names, weigh }, name, own) {
+  const { campaign } = view, all = names.map(one => campaign.attributes.find(other => other.name === one));
+  const place = names.indexOf(name), question = all[place], mine = own?.[campaign.attributes.indexOf(question)];
+  const rest = all.map((one, at) => (at === place ? null : alternatives(one, undefined)));
+  const combined = value => rest.reduce((rows, other) => // the others as they fit the report best
+    rows.flatMap(sofar => (other ?? [value]).map(one => [...sofar, one])), [[]]).reduce((most, one) => Math.max(most, weigh(one)), -Infinity);
+  const found = alternatives(question, mine).map(value => ({ value, weight: combined(value) }));
+  const most = Math.max(...found.map(one => one.weight));
+  const bars = found.map(({ value, weight }) => {
+    const share = Math.exp(weight - most), own = value === mine, bar = html("i", {});
+    bar.style.width = `${100 * share}%`;
+    return html("li", own ? { class: "own" } : {}, html("span", {}, label(question, value) + (own ? ` (${t("yours")})` : "")),
+      html("div", {}, bar), html("em", {}, number(share, 2)));
+  });
+  const likeliest = found.filter(one => one.weight > most - 1e-9).map(one => label(question, one.value));
+  return { bars: html("ul", { class: "weights" }, ...bars), likeliest };
+}
+
+function says(question, parts, sent, own) {
+  const part = parts.find(one => one.asked.includes(question.name));
+  if (!part) return { text: t("not_drawn"), none: true, bars: null };
+  const { bars, likeliest } = evidence(part, question.name, own);
+  const single = part.asked.length === 1 && !question.categories && !question.optional && typeof sent === "number";
+  return { text: single ? shown(question.name, sent) : likeliest.join(", "), none: false, bars };
+}
+
+/** The one number that a report says of a question that is asked as it is, if it is one. */
+function raw(report, question) {
+  const { table, attributes } = view.campaign;
+  if (table.kind === "record") {
+    const found = report.find(([at]) => attributes[at] === question);
+    return found?.length === 2 ? found[1] : undefined;
+  }
+  return typeof report === "number" ? report : undefined;
+}
+
+async function draw() {
+  const { client, campaign, law, values } = view, made = client.report(id), report = parse(made.report);
+  const own = values && row(campaign, values), parts = law.weigh(report);
+  const plain = !campaign.joint?.length;
+  const told = campaign.attributes.map(question => ({ question, ...says(question, parts, plain ? raw(report, question) : undefined, own) }));
+  const pairs = told.map(({ question, text, none }, at) => {
+    const answered = values ? label(question, own[at]) : t("hidden");
+    return html("tr", {}, html("th", { scope: "row" }, wording(question.name).ask ?? question.name),
+      html("td", values ? {} : { class: "none" }, answered), html("td", { class: none ? "none" : "sent" }, text));
+  });
+  const title = key => html("th", { scope: "col" }, t(key));
+  const table = html("table", { class: "said" }, html("thead", {}, html("tr", {}, title("question"), title("answered"), title("sent"))),
+    html("tbody", {}, ...pairs));
+  const bars = told.filter(one => one.bars).flatMap(({ question, bars: one }) =>
+    [html("h3", {}, wording(question.name).ask ?? question.name), one]);
+  const how = html("details", { id: "how" }, html("summary", {}, t("how")), html("p", {}, t("how_text", { factor: factor(law.epsilon) })), ...bars);
+  const body = html("details", { id: "body" }, html("summary", {}, t("body")),
+    html("pre", { tabindex: "0", "aria-label": t("body") }, await client.body(id)),
+    ...(campaign.tokens === "blind" ? [html("p", { class: "hint" }, t("body_token"))] : []));
+  const card = (...more) => html("section", { id: "report" }, html("h2", {}, t("report")), html("p", { class: "hint" }, t("report_hint")),
+    table, how, body, ...more);
+  if (made.state !== "held") {
+    show(outcome(made), card());
+    return;
+  }
+  const wrong = html("p", { class: "bad", role: "alert", id: "code-wrong" }, made.code === "unknown-code" ? t("bad_code") : "");
+  const entry = html("input", { class: "text", id: "code", autocomplete: "off", autocapitalize: "off", spellcheck: "false", value: known() ?? "" });
+  const asks = campaign.tokens === "blind" ? [html("label", { class: "asked", for: "code" }, t("code")), entry,
+    html("p", { class: "hint" }, t("code_hint")), wrong] : [];
+  const send = html("button", { class: "main", type: "button" }, t("send")), back = html("button", { type: "button" }, t("keep_back"));
+  const said = html("p", { role: "status" });
+  send.addEventListener("click", async () => {
+    if (asks.length) {
+      if (!entry.value.trim()) {
+        wrong.textContent = t("need_code");
+        entry.focus();
+        return;
+      }
+      localStorage.setItem(`noisette-code:${id}`, entry.value.trim());
+      await connect();
+    }
+    send.disabled = true;
+    said.textContent = t("sending");
+    await view.client.release(id);
+    await deliver();
+  });
+  back.addEventListener("click", () => { said.textContent = t("kept_back"); });
+  show(card(...asks, html("div", { class: "actions" }, send, back), said));
+}
+
+function outcome({ state, period, code: why, reason }) {
+  const told = { sent: view.sent ? ["good", t("thanks"), t("close")] : ["good", period === "once" ? t("before")
+    : t("before_period", { period: t(view.campaign.period) }), t("counts_once")],
+  waiting: ["wait", t("waiting"), ""],
+  refused: why === "already-answered" || why === "token-issued"
+    ? ["wait", why === "token-issued" ? t("used") : t("before"), t("counts_once")] : ["wrong", t("refused"), reason] }[state];
+  return html("section", { class: told[0], id: "outcome", role: "status" }, html("h2", {}, told[1]), html("p", {}, told[2]));
+}
+
+async function deliver() {
+  const before = view.client.report(id).state;
+  await view.client.send().catch(() => null);
+  if (before === "waiting" && view.client.report(id).state === "sent") view.sent = true;
+  await draw();
+}
+
+/** Try again, now and then and when the network is back, while a report waits. */
+function watch() {
+  const again = () => { if (view.client?.report(id)?.state === "waiting") deliver(); };
+  addEventListener("online", again);
+  setInterval(again, RETRY);
+}
+
+// ---- beginning ------------------------------------------------------------------------------------------------------
+
+function show(...children) {
+  find("#main").replaceChildren(...children);
+  find("#main").focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+function stop(error) {
+  const text = String(error.message), [, title] = [[/such campaign|was never seen/, navigator.onLine ? "no_such" : "unreachable"],
+    [/promises|no law/, "unsafe"], [/something else/, "changed"], [/closed|archived|over/, "closed"], [/fetch|answer/, "cannot"],
+    [/./, "cannot"]].find(([found]) => found.test(text)) ?? ["", "cannot"];
+  show(html("section", { class: "wrong", role: "alert", id: "stopped" }, html("h2", {}, t(title)), html("p", { class: "hint" }, text)));
+}
+
+const known = () => code ?? localStorage.getItem(`noisette-code:${id}`);
+
+/** The device of this browser for this campaign, whose budget is what the campaign asks for. */
+async function connect() {
+  const { epsilon, answers, period } = view.campaign;
+  const limit = answers === "permanent" || period === "once" ? epsilon : Math.min(9000, epsilon * 4096);
+  view.client = await Client.open(location.origin, { path: "c", name: `c:${id}`, epsilon: limit, code: known() ?? "", attempts: 2 });
+}
+
+/** Return the campaign as the collector shows it, or as it was last seen here. */
+async function fetched() {
+  try {
+    const answer = await fetch(`/c/${encodeURIComponent(id)}/table`, { credentials: "omit" });
+    if (answer.ok) return await answer.json();
+    if (answer.status < 500) throw Object.assign(new Error((await answer.json()).detail), { final: true });
+  } catch (error) {
+    if (error.final) throw error;
+  }
+  const kept = JSON.parse(localStorage.getItem(`noisette:c:${id}`) ?? "null")?.campaigns?.[id];
+  if (!kept) throw new Error("The collector does not answer, and this survey was never seen.");
+  return kept;
+}
+
+async function begin() {
+  await speak(preferred());
+  find("#main").replaceChildren(html("p", { role: "status" }, t("loading")));
+  try {
+    view.campaign = await fetched();
+    head();
+    view.law = check(view.campaign, id, Boolean(view.campaign.sealed));
+    if (view.campaign.sealed) throw new Error("It is answered through a shuffler.");
+    await connect();
+    await view.client.campaign(id); // refuses a question that has changed
+    const { state = "open", opens, closes } = view.campaign.life ?? {}, now = new Date().toISOString();
+    if (view.client.report(id)) await deliver();
+    else if (state !== "open" || (opens && now < opens) || (closes && now >= closes)) throw new Error(`closed: ${opens ?? ""} - ${closes ?? ""}`);
+    else questions();
+    watch();
+    navigator.serviceWorker?.register("/c/worker.js").catch(() => null);
+  } catch (error) {
+    stop(error);
+  }
+}
+
+find("#language").addEventListener("change", async event => {
+  localStorage.setItem("noisette-language", event.target.value);
+  await speak(event.target.value);
+  if (!view.client) return begin();
+  head();
+  if (view.client.report(id)) return draw();
+  const given = find("form") ? [...new FormData(find("form"))] : [];
+  questions();
+  for (const [name, value] of given) find("form").elements[name].value = value;
+  return find("#language").focus();
+});
+
+begin();

@@ -1,0 +1,120 @@
+// A survey as one law: what is really asked of a person, and the sections that her report is about, as
+// noisette/survey has them. Questions are coded into what the laws take; a section is one law, and of several sections
+// a person answers all, or one that is drawn without looking at her answers.
+
+import { readLaw } from "./laws.js";
+import { roundUp, Words } from "./random.js";
+
+const MOST = 2 ** 31; // of the weights by which a section is drawn
+
+const cells = (name, size) => ({ name, categories: Array.from({ length: size }, (_, at) => String(at)) });
+const only = code => [[1, [code]]]; // the code is certain
+
+/** The end of its range that a number is rounded to, 1 for the upper one, so that the average stays what it is. */
+const signs = ({ range: [low, high] }, x, code) => {
+  const chance = (x - low) / (high - low);
+  return [[chance, [code(1)]], [1 - chance, [code(0)]]];
+};
+
+/** How one question is asked: the values that its law takes, and with which chance an answer becomes which. */
+function alone(question) {
+  const { name, range, categories, optional, levels, want = "mean" } = question;
+  const asked = [name];
+  if (["quantiles", "variance"].includes(want) || typeof range?.[0] === "string") {
+    throw new Error(`A web page cannot ask for the ${typeof range[0] === "string" ? "moment" : want} of '${name}'. Answer from Python.`);
+  }
+  if (categories) {
+    const size = categories.length, domain = optional ? cells(name, size + 1) : { name, categories };
+    return { asked, plain: true, domains: [domain], codes: ([code]) => only(code ?? size) };
+  }
+  if (range && optional) {
+    const codes = ([x]) => (x === null ? only(2) : signs(question, x, end => end));
+    return { asked, plain: true, domains: [cells(name, 3)], codes };
+  }
+  if (range) return { asked, plain: true, domains: [{ name, range }], codes: ([x]) => only(x) };
+  if (levels) return { asked, plain: false, domains: [{ name, range: ends(levels) }], codes: ([x]) => only(x) };
+  throw new Error(`A web page cannot ask for '${name}'. Answer from Python.`);
+}
+
+const ends = levels => [levels[0][0], levels.at(-1)[1]];
+
+/** How two questions are asked as one. */
+function pair(first, second) {
+  const name = `${first.name} × ${second.name}`, asked = [first.name, second.name];
+  if (first.categories && second.categories) {
+    const size = second.categories.length, domains = [cells(name, first.categories.length * size)];
+    return { asked, plain: true, domains, codes: ([a, b]) => only(a * size + b) };
+  }
+  if (first.range && second.range) {
+    const square = ({ range: [low, high] }, x) => Math.min(((2 * x - low - high) / (high - low)) ** 2, 1);
+    const domains = [cells("cell", 4), { name: "first", range: [0, 1] }, { name: "second", range: [0, 1] }];
+    const codes = ([a, b]) => signs(first, a, end => end).flatMap(([p, [above]]) => signs(second, b, end => end)
+      .map(([q, [right]]) => [p * q, [2 * above + right, square(first, a), square(second, b)]]));
+    return { asked, plain: false, domains, codes };
+  }
+  const [choice, number] = first.range ? [second, first] : [first, second];
+  const codes = ([a, b]) => signs(number, b, end => 2 * a + end);
+  return { asked: [choice.name, number.name], plain: true, domains: [cells(name, 2 * choice.categories.length)], codes };
+}
+
+/** What is really asked: the questions by themselves, then the pairs. */
+function itemsOf({ attributes, joint = [] }) {
+  const find = name => attributes.find(one => one.name === name);
+  const together = new Set(joint.flat());
+  return [...attributes.filter(one => !together.has(one.name)).map(alone), ...joint.map(([a, b]) => pair(find(a), find(b)))];
+}
+
+/** Draw one of several codes by its chance. */
+function drawn(codes, words) {
+  if (codes.length === 1) return codes[0][1];
+  let left = words.uniforms(1)[0];
+  return (codes.find(([chance]) => (left -= chance) < 0) ?? codes.at(-1))[1];
+}
+
+/**
+ * Return the law of a campaign's whole answer, or throw why it has none: `epsilon`, which no pair of answers exceeds;
+ * `draw`, which makes a report from a row of numbers and codes, null where there is no answer; and `weigh`, which lists
+ * the questions that a report is about, each with ln P(report | their answers) but for a constant.
+ */
+export function readSurvey(campaign) {
+  const { attributes, table } = campaign, items = itemsOf(campaign), plain = items.filter(one => one.plain);
+  const sections = [...(plain.length ? [plain] : []), ...items.filter(one => !one.plain).map(one => [one])];
+  const several = Object(table).kind === "together", tables = several ? table.sections : [table];
+  const draw = several ? table.draw : [];
+  if (!Array.isArray(tables) || tables.length !== sections.length) {
+    throw new Error(`Expected the tables of ${sections.length} sections.`);
+  }
+  if (!Array.isArray(draw) || (draw.length && draw.length !== sections.length) ||
+      !draw.every(one => Number.isSafeInteger(one) && one > 0 && one <= MOST)) {
+    throw new Error("Expected draw to have a whole number for each section.");
+  }
+  const laws = sections.map((own, at) => readLaw(tables[at], own.flatMap(item => item.domains)));
+  const each = laws.map(law => law.nats).sort((a, b) => (a < b ? 1 : -1));
+  const answers = (row, { asked }) => asked.map(name => row[attributes.findIndex(one => one.name === name)]);
+  const made = (row, at, words) =>
+    laws[at].draw(sections[at].flatMap(item => drawn(item.codes(answers(row, item)), words)), words);
+  return Object.freeze({
+    epsilon: roundUp(draw.length ? each[0] : each.reduce((a, b) => a + b)),
+    draw: (row, words = new Words()) => {
+      if (!several) return made(row, 0, words);
+      if (!draw.length) return laws.map((_, at) => made(row, at, words));
+      let ticket = Number(words.below(BigInt(draw.reduce((a, b) => a + b))));
+      const place = draw.findIndex(weight => (ticket -= weight) < 0);
+      return [place, made(row, place, words)];
+    },
+    weigh: report => (!several ? [[0, report]] : draw.length ? [report] : report.map((one, at) => [at, one]))
+      .flatMap(([at, sent]) => weighed(sections[at], laws[at].weigh(sent))),
+  });
+}
+
+/** The items of a section that a report is about, with what it says of their answers. */
+function weighed(items, parts) {
+  let start = 0;
+  return items.flatMap(item => {
+    const first = start, own = parts.filter(([at]) => at >= first && at < first + item.domains.length);
+    start += item.domains.length;
+    const given = codes => own.reduce((sum, [at, weigh]) => sum + weigh(codes[at - first]), 0);
+    const weigh = answers => Math.log(item.codes(answers).reduce((sum, [p, codes]) => sum + p * Math.exp(given(codes)), 0));
+    return own.length ? [{ asked: item.asked, weigh }] : [];
+  });
+}

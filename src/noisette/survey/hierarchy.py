@@ -1,0 +1,337 @@
+"""The distribution of a number with intervals that hold: shares of cells at several levels, made to agree.
+
+Each person reports through one level of a hierarchy, drawn at random, at the whole budget: in which quarter of the
+range her number is, in which sixteenth, or in which of all cells. Shares of ranges and the distribution function are
+linear in what the levels estimate, so their errors are known whatever the distribution is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette._special import ndtri
+from noisette._validate import FloatArray, IntArray
+from noisette.core import Estimate
+from noisette.domains import Attributes, Interval
+from noisette.survey.items import Answers, Item, Told
+from noisette.survey.ratios import CellShares
+
+if TYPE_CHECKING:
+    from noisette.survey.choosing import Allowance
+    from noisette.survey.questions import Number
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+BRANCHES, HEIGHT = 4, 3  # so 64 cells
+_ONE_ERROR = 0.6827  # the level at which half of an interval is called a standard error
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
+_PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
+
+
+def tree(cells: int) -> tuple[int, ...]:
+    """Return how many cells each level has: powers of four up to all of them.
+
+    >>> tree(64)
+    (4, 16, 64)
+    """
+    return tuple(BRANCHES ** (level + 1) for level in range(round(math.log(cells, BRANCHES))))
+
+
+@dataclass(frozen=True)
+class CellLevels(Item):
+    """A number: the cell that it lies in, at one of several levels."""
+
+    number: Number
+
+    @property
+    def questions(self) -> tuple[Told, ...]:  # type: ignore[override]  # a property is as good
+        """The number."""
+        return (self.number,)
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """Ends of the cells; those of whole numbers hold as many of them each."""
+        low, high = self.number.low, self.number.high
+        size = BRANCHES**HEIGHT
+        if self.number.whole:
+            count = round(high - low) + 1
+            size = min(size, BRANCHES ** max(1, math.ceil(math.log(count, BRANCHES) - 1e-9)))
+            return np.asarray(low + math.ceil(count / size) * np.arange(size + 1.0))
+        return np.linspace(low, high, size + 1)
+
+    @cached_property
+    def domain(self) -> Any:
+        """A cell at each level, of which one is reported."""
+        sizes = tree(self.edges.size - 1)
+        return Attributes(sizes, names=tuple(f"{size} cells" for size in sizes))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of all levels."""
+        return tuple(f"{self.name}#{size}.{cell}" for size in tree(self.edges.size - 1) for cell in range(size))
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the cell at each level."""
+        last = self.edges.size - 2
+        cell = np.clip(np.searchsorted(self.edges, answers[self.number.name], side="right") - 1, 0, last)
+        return np.stack([cell // ((last + 1) // size) for size in tree(last + 1)], axis=-1).astype(np.float64)
+
+    def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
+        """Return the mechanism of least error of each level; a person answers through one of them."""
+        from noisette.survey.choosing import one_of
+
+        return one_of(self.domain, budget, asked)
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return the quantiles, with the distribution function that they are read from."""
+        levels, start = [], 0
+        for inner, size in zip(mechanism.inner_mechanisms, tree(self.edges.size - 1), strict=True):
+            levels.append((inner, CellShares.of(inner, sums[:, start : start + size])))
+            start += size
+        users = sum(cells.users for _, cells in levels)
+        value, spread = agreed(levels)
+        return (CdfEstimate.of(self.number, self.edges, value, spread, users),)
+
+    def predict(self, mechanism: Any, users: int) -> FloatArray:
+        """Return the errors of the quantiles of numbers that are evenly spread, from expected sums."""
+        levels = [(inner, _expected(inner, size)) for inner, size in _inner(mechanism, self.edges.size - 1)]
+        _, spread = agreed(levels)
+        error = np.sqrt(np.maximum(np.diag(spread), 0.0)) * math.sqrt(len(levels) * _PLANNED / users)
+        at = np.asarray(QUANTILES) * (error.size - 1)
+        return np.asarray(np.interp(at, np.arange(error.size), error) * (self.number.high - self.number.low))
+
+
+def _inner(mechanism: Any, cells: int) -> list[tuple[Any, int]]:
+    return list(zip(mechanism.inner_mechanisms, tree(cells), strict=True))
+
+
+def _expected(mechanism: Any, size: int) -> CellShares:
+    """Return what very many people tell who are evenly spread."""
+    total = round(_PLANNED * (1 / size - mechanism.readout.offset) / mechanism.readout.scale)
+    return CellShares.of(mechanism, np.tile([[_PLANNED], [total], [total]], (1, size)))
+
+
+def agreed(levels: list[tuple[Any, CellShares]]) -> tuple[FloatArray, FloatArray]:
+    """Return the distribution function at the ends of the cells, and its covariance matrix.
+
+    Formula: generalised least squares for the shares of the finest cells, which add up to one, from the estimates of
+    all levels; a level weighs by its reports and the variance of an even share. The estimate is linear in the
+    levels', so that its covariance follows from theirs, which is estimated from the counts.
+    """
+    size = levels[-1][1].value.size
+    if min(cells.users for _, cells in levels) < 2:
+        return np.linspace(0, 1, size + 1), np.full((size + 1, size + 1), np.inf)
+    design = np.concatenate([np.repeat(np.eye(own.value.size), size // own.value.size, axis=1) for _, own in levels])
+    weight = np.concatenate(
+        [np.full(own.value.size, own.users / _even_variance(inner, own.value.size)) for inner, own in levels]
+    )
+    normal = np.linalg.inv(design.T @ (weight[:, None] * design))
+    reach = normal @ (design.T * weight)
+    pull = normal.sum(axis=1) / normal.sum()  # how the sum is made to be one
+    linear = np.tril(np.ones((size, size))) @ (reach - np.outer(pull, reach.sum(axis=0)))
+    offset = np.cumsum(pull)
+    seen = np.concatenate([own.value for _, own in levels])
+    covariance = np.zeros((seen.size, seen.size))
+    start = 0
+    for _, own in levels:
+        part = slice(start, start + own.value.size)
+        covariance[part, part] = _matrix(own)
+        start = part.stop
+    value = np.concatenate([[0.0], linear @ seen + offset])
+    value[-1] = 1.0
+    spread = np.zeros((size + 1, size + 1))
+    spread[1:-1, 1:-1] = (linear @ covariance @ linear.T)[:-1, :-1]
+    return value, spread
+
+
+def _even_variance(mechanism: Any, size: int) -> float:
+    """Return the variance that one report has about an even share."""
+    own, other = mechanism.moments(0).variance[:2]
+    return float(own / size + other * (1 - 1 / size))
+
+
+def _matrix(cells: CellShares) -> FloatArray:
+    """Return the covariance matrix of the shares of one level."""
+    pairs = cells.value[:, None] + cells.value
+    found = cells.others + (cells.mixed - cells.others) * pairs - np.outer(cells.value, cells.value)
+    found /= cells.users
+    np.fill_diagonal(found, cells.variance)
+    return np.asarray(found)
+
+
+@dataclass(frozen=True)
+class CdfEstimate(Estimate):
+    """Quantiles of a number, read from its distribution function at the ends of cells.
+
+    ``value`` are the quantiles, ``std_error`` is half of an interval of 68 %: there is no better one that holds at
+    every distribution.
+    """
+
+    edges: FloatArray = field(default_factory=lambda: np.zeros(0))
+    cdf: FloatArray = field(default_factory=lambda: np.zeros(0))
+    covariance: FloatArray = field(default_factory=lambda: np.zeros(0))
+    whole: bool = False
+
+    @classmethod
+    def of(cls, number: Number, edges: FloatArray, cdf: FloatArray, spread: FloatArray, users: int) -> CdfEstimate:
+        """Return the usual quantiles."""
+        blank = np.full(len(QUANTILES), np.nan)
+        told: dict[str, Any] = {"edges": edges, "cdf": cdf, "covariance": spread, "whole": number.whole}
+        counts = np.full(len(QUANTILES), users, dtype=np.int64)
+        ranges = {"low": number.low, "high": number.high, "names": number.quantities}
+        made = cls(blank, blank, counts, **ranges, **told)
+        if not np.isfinite(spread).all():
+            return cls(blank, np.full(len(QUANTILES), np.inf), counts, **ranges, **told)
+        value = np.asarray([made.quantile(chance) for chance in QUANTILES])
+        ends = np.asarray([made.quantile_interval(chance, _ONE_ERROR) for chance in QUANTILES])
+        return cls(value, (ends[:, 1] - ends[:, 0]) / 2, counts, **ranges, **told)
+
+    @cached_property
+    def error(self) -> FloatArray:
+        """Standard error of the distribution function at each end of a cell."""
+        return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+
+    @cached_property
+    def rising(self) -> FloatArray:
+        """The distribution function, rearranged so that it rises: that is never farther from the truth."""
+        return np.sort(np.clip(self.cdf, 0, 1))
+
+    def quantile(self, chance: float) -> float:
+        """Return the value below which this share of people lies; within a cell they are taken to be even."""
+        ramp = self.rising + 1e-12 * np.arange(self.rising.size)
+        found = float(np.interp(chance, ramp, self.edges))
+        return self._kept(math.floor(found) if self.whole else found)
+
+    def _kept(self, value: float) -> float:
+        return min(max(value, float(self.low)), float(self.high))  # type: ignore[arg-type]  # set in `of`
+
+    def quantile_interval(self, chance: float, level: float) -> tuple[float, float]:
+        """Return an interval that holds the quantile with probability ``level`` at least, whatever the distribution.
+
+        Formula: the quantile is in the cell from s to t where F(s) < chance <= F(t). All cells are kept for which
+        neither is rejected: F^(s) - z sd(s) < chance and F^(t) + z sd(t) >= chance. The cell that holds it is rejected
+        with a probability of (1 - level) / 2 at each of its ends at most.
+        """
+        radius = float(ndtri((1 + level) / 2)) * self.error
+        if not np.isfinite(radius).all():
+            return self._kept(-math.inf), self._kept(math.inf)
+        kept = np.flatnonzero((self.cdf[:-1] - radius[:-1] < chance) & (chance <= self.cdf[1:] + radius[1:]))
+        first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, self.edges.size - 2)
+        upper = self.edges[last + 1] - (1 if self.whole else 0)
+        return self._kept(float(self.edges[first])), self._kept(float(upper))
+
+    def between(self, low: float, high: float, level: float) -> tuple[float, float, float]:
+        """Return the share of people from one value up to another, which is left out, and an interval that holds.
+
+        At ends of cells it is that of the estimate; elsewhere the cells that are cut are left out of its lower end and
+        counted whole in its upper one, so that nothing is assumed about people within a cell.
+        """
+        if not low < high:
+            raise ValueError(f"Expected low={low!r} < high={high!r}.")
+        z = float(ndtri((1 + level) / 2))
+        value = float(np.diff(np.interp([low, high], self.edges, self.rising))[0])
+
+        def end(first: int, last: int, sign: float) -> float:
+            if last <= first:
+                return 0.0
+            if not np.isfinite(self.error).all():
+                return 0.5 + sign / 2
+            spread = self.covariance[first, first] + self.covariance[last, last] - 2 * self.covariance[first, last]
+            return float(self.cdf[last] - self.cdf[first]) + sign * z * math.sqrt(max(spread, 0.0))
+
+        last = self.edges.size - 1
+        before, after = (np.searchsorted(self.edges, [low, high], side=side).tolist() for side in _SIDES)
+        most = end(max(after[0] - 1, 0), min(before[1], last), 1.0)
+        least = end(min(before[0], last), max(after[1] - 1, 0), -1.0)
+        return value, min(max(least, 0.0), 1.0), min(max(most, 0.0), 1.0)
+
+    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
+        """Return the interval of each quantile, see `quantile_interval`."""
+        if not 0 < level < 1:
+            raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
+        ends = np.asarray([self.quantile_interval(chance, level) for chance in QUANTILES])
+        return ends[:, 0], ends[:, 1]
+
+
+@dataclass(frozen=True)
+class Spread(Item):
+    """A number of which mean and variance are wanted: some people report it, the others its square.
+
+    In units of half the range about its middle the number is u: one half of the people report u, one half u^2.
+    """
+
+    number: Number
+
+    @property
+    def questions(self) -> tuple[Told, ...]:  # type: ignore[override]  # a property is as good
+        """The number."""
+        return (self.number,)
+
+    @cached_property
+    def domain(self) -> Any:
+        """The number in its unit, and its square."""
+        return Attributes((Interval(-1, 1), Interval(0, 1)), names=("number", "square"))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Both."""
+        return f"{self.name}#number", f"{self.name}#square"
+
+    @property
+    def _half(self) -> float:
+        return float(self.number.high - self.number.low) / 2
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the number in its unit, and its square."""
+        unit = np.clip((answers[self.number.name] - self.number.low) / self._half - 1, -1, 1)
+        return np.stack([unit, unit**2], axis=-1)
+
+    def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
+        """Return the mechanisms of least error, of which a person answers through one."""
+        from noisette.survey.choosing import one_of
+
+        return one_of(self.domain, budget, asked)
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return mean and variance."""
+        from noisette.core import Aggregate
+
+        found = Aggregate(mechanism, int(sums[0].sum()), *sums).estimate()
+        return (self._told(found.value, found.std_error**2, sums[0]),)
+
+    def _told(self, mean: FloatArray, variance: FloatArray, count: IntArray) -> Estimate:
+        """Formula: E[u^2] - E[u]^2 of which the noise of the square is taken off; errors by the delta method."""
+        half, number = self._half, self.number
+        spread = mean[1] - (mean[0] ** 2 - variance[0])
+        with np.errstate(invalid="ignore"):
+            error = np.sqrt([variance[0], variance[1] + 4 * mean[0] ** 2 * variance[0] + 2 * variance[0] ** 2])
+        scale = np.asarray([half, half**2])
+        return Estimate(
+            np.asarray([number.low + half, 0.0]) + scale * np.asarray([mean[0], spread]),
+            np.where(np.isnan(error), np.inf, scale * error),
+            np.asarray([count[0], count.sum()]),
+            np.asarray([number.low, 0.0]),
+            np.asarray([number.high, half**2]),
+            names=number.quantities,
+        )
+
+    def predict(self, mechanism: Any, users: int) -> FloatArray:
+        """Return the errors for reports that vary most, and a mean halfway from the middle of the range to an end."""
+        from noisette.prediction import deviation
+
+        error = np.asarray(deviation(mechanism, users=users).std, dtype=np.float64)
+        return self._told(np.asarray([0.5, 0.25]), error**2, np.full(2, users)).std_error
+
+
+def quantile_names() -> tuple[str, ...]:
+    """Return what the usual quantiles are called."""
+    return tuple("median" if chance == 0.5 else f"quantile {chance:g}" for chance in QUANTILES)
+
+
+ITEMS: dict[str, Callable[[Any], Item]] = {"quantiles": CellLevels, "variance": Spread}  # of what is wanted of a number

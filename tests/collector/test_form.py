@@ -1,0 +1,419 @@
+"""The page of a campaign in a real browser, through a real collector: a person answers, sees her report, sends it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Route, expect
+from tests.collector.helpers import KEYS, SECRET, auth, entry, known_keys, running
+
+from noisette.collector import Store, create_app
+from noisette.device.blind import new_code
+from noisette.domains import Categorical, Interval
+from noisette.mechanisms.build import build
+from noisette.survey.campaigns import Campaign
+
+pytestmark = pytest.mark.slow
+
+COMMUTE: dict[str, Any] = {
+    "id": "commute",
+    "title": "How people get to work",
+    "epsilon": 2.0,
+    "users": 1000,
+    "attributes": [
+        {"name": "minutes", "range": [0, 120]},
+        {"name": "by", "categories": ["car", "bike", "bus", "foot"]},
+        {"name": "smokes", "categories": ["yes", "no"], "optional": True},
+    ],
+    "mechanism": {"minutes": "piecewise", "by": "grr", "smokes": "grr"},
+    "report": 1,
+    "form": {
+        "by": "the works council of Example Ltd",
+        "about": "We plan stands for bicycles.",
+        "questions": {
+            "minutes": {"ask": "How long is your way to work?", "unit": "minutes"},
+            "by": {"ask": "How do you come?"},
+            "smokes": {"ask": "Do you smoke?"},
+        },
+    },
+}
+CLINIC = {"id": "clinic", "epsilon": 1.0, "users": 100, "tokens": "blind", "mechanism": "oue"} | {
+    "attributes": [{"name": "slept well", "categories": ["yes", "no"]}]
+}
+DAILY = {"id": "daily", "epsilon": 1.0, "users": 100, "period": "day", "answers": "fresh"} | {
+    "attributes": [{"name": "mood", "range": [1, 10]}]
+}
+MECHANISMS = {
+    "range": ["duchi", "piecewise", "hybrid", "square-wave", "laplace"],
+    "categories": ["grr", "oue", "sue", "olh", "subset-selection", "hadamard", "pgr"],
+}
+LABELS = ["a", "b", "c", "d", "e"]
+
+
+class Place:
+    """A collector, its store, and browsers that open its pages and note what they ask for."""
+
+    def __init__(self, url: str, store: Store, campaigns: dict[str, Campaign], browser: Browser) -> None:
+        self.url, self.store, self.campaigns = url, store, campaigns
+        self._browser, self.asked, self.said, self.contexts = browser, [], [], []
+
+    def open(self, path: str = "/c/commute", **options: Any) -> Page:
+        """Open a page on a phone."""
+        given = {"viewport": {"width": 360, "height": 740}, "locale": "en-GB"} | options
+        self.contexts.append(self._browser.new_context(**given))
+        page = self.contexts[-1].new_page()
+        page.set_default_timeout(60_000)
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("console", lambda message: self.said.append(message.text))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.goto(self.url + path)
+        page.locator("form, #stopped, #report").first.wait_for()
+        return page
+
+    def users(self, campaign: str = "commute") -> int:
+        """How many reports are stored."""
+        return sum(self.store.periods(self.campaigns[campaign]).values())
+
+
+@pytest.fixture
+def place(tmp_path: Path, browser: Browser) -> Iterator[Place]:
+    campaigns = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY)}
+    store = Store(f"sqlite:///{tmp_path / 'reports.db'}")
+    with running(create_app(campaigns.values(), store, known_keys())) as url:
+        made = Place(url, store, campaigns, browser)
+        yield made
+        for context in made.contexts:
+            context.close()
+    assert all(one.startswith(made.url) for one in made.asked)  # nothing is loaded from elsewhere
+    assert not [text for text in made.said if "status of" not in text and "ERR_INTERNET" not in text]
+
+
+def fill(page: Page) -> None:
+    """Answer all questions."""
+    page.get_by_label("How long is your way to work?", exact=True).fill("30")
+    page.get_by_role("radio", name="bike").check()
+    page.get_by_role("radio", name="yes").check()
+
+
+def made(page: Page) -> None:
+    """Answer, and have the report made."""
+    fill(page)
+    page.get_by_role("button", name="Make my report").click()
+    page.locator("#report").wait_for()
+
+
+def serious(page: Page) -> list[str]:
+    """Return what axe finds that keeps somebody out."""
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")]
+
+
+def test_what_is_shown_is_what_leaves(place: Place) -> None:
+    page = place.open()
+    expect(page.locator("h1")).to_have_text("How people get to work")
+    expect(page.locator("#by")).to_contain_text("the works council of Example Ltd")
+    expect(page.locator("#promise")).to_contain_text("7.39 to 1 (88.1 %)")  # exp(2), and its share, rounded up
+    posted: list[str] = []
+    page.on("request", lambda one: posted.append(one.post_data or "") if one.method == "POST" else None)
+    made(page)
+    assert place.users() == 0
+    assert posted == []
+    expect(page.locator(".said tbody tr").first).to_contain_text("30 minutes")
+    assert page.locator(".said td.sent").count() == 1  # one of three questions is drawn
+    page.locator("#body summary").click()
+    shown = page.locator("#body pre").inner_text()
+    page.locator("#how summary").click()
+    bars = [float(one) for one in page.locator(".weights em").all_inner_texts()]
+    assert max(bars) == 1
+    assert min(bars) >= 0.13  # exp(-2), printed with two digits
+    page.get_by_role("button", name="Do not send").click()
+    expect(page.get_by_role("status")).to_contain_text("Nothing was sent")
+    page.reload()
+    page.locator("#body summary").click()
+    expect(page.locator("#body pre")).to_have_text(shown)  # no second draw
+    page.get_by_role("button", name="Send this report").click()
+    expect(page.locator("#outcome")).to_contain_text("has arrived")
+    assert posted == [shown]
+    assert place.users() == 1
+    (batch,) = place.store.batches(place.campaigns["commute"], "once")
+    assert np.array_equal(batch.rows, place.campaigns["commute"].rows([json.loads(shown)["report"]]))
+
+
+@pytest.mark.long
+def test_twice_counts_once(place: Place) -> None:
+    page = place.open()
+    made(page)
+    page.get_by_role("button", name="Send this report").click()
+    expect(page.locator("#outcome")).to_contain_text("has arrived")
+    page.reload()
+    expect(page.locator("#outcome")).to_contain_text("already answered")
+    second = page.context.new_page()
+    second.goto(f"{place.url}/c/commute")
+    expect(second.locator("#outcome")).to_contain_text("counts once")
+    assert place.users() == 1
+    stored = json.loads(page.evaluate("localStorage['noisette:c:commute']"))
+    assert "bike" not in json.dumps({name: one for name, one in stored.items() if name != "campaigns"})
+
+
+@pytest.mark.long
+def test_wrong_answers_are_told_and_cost_nothing(place: Place) -> None:
+    page = place.open()
+    page.get_by_role("button", name="Make my report").click()
+    expect(page.get_by_role("alert").first).to_have_text("Please give a number from 0 to 120.")
+    assert page.evaluate("document.activeElement.name") == "q0"
+    expect(page.get_by_role("alert").nth(1)).to_have_text("Please choose one.")
+    fill(page)
+    page.get_by_label("How long is your way to work?", exact=True).fill("500")
+    page.get_by_role("button", name="Make my report").click()
+    expect(page.get_by_role("alert").first).to_have_text("Please give a number from 0 to 120.")
+    assert page.locator("#report").count() == 0
+
+
+def test_the_keyboard_is_enough(place: Place) -> None:
+    page = place.open()
+    page.locator("#language").focus()
+    keys = page.keyboard
+    keys.press("Tab")
+    keys.type("30")
+    for key in ("Tab", "Tab", "Space", "ArrowDown", "Tab", "Space", "Tab", "Enter"):
+        keys.press(key)
+    page.locator("#report").wait_for()
+    expect(page.locator(".said tbody tr").nth(1).locator("td").first).to_have_text("bike")
+    for key in ("Tab", "Enter", "Tab", "Tab", "Enter"):
+        keys.press(key)
+    expect(page.locator("#outcome")).to_contain_text("has arrived")
+    assert place.users() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everyone_can_read_it(place: Place, scheme: Any) -> None:
+    page = place.open(color_scheme=scheme)
+    wide = "document.documentElement.scrollWidth"
+    assert serious(page) == []
+    assert page.evaluate(wide) <= 360
+    made(page)
+    for name in ("#how", "#body"):
+        page.locator(f"{name} summary").click()
+    assert serious(page) == []
+    assert page.evaluate(wide) <= 360
+
+
+def test_without_a_network_it_waits(place: Place) -> None:
+    page = place.open()
+    page.evaluate("navigator.serviceWorker.ready")
+    page.wait_for_function("caches.match('/c/commute')")
+    context = page.context
+    context.set_offline(True)
+    page.reload()
+    made(page)
+    page.get_by_role("button", name="Send this report").click()
+    expect(page.locator("#outcome")).to_contain_text("waits on this device", timeout=60_000)
+    assert place.users() == 0
+    context.set_offline(False)
+    expect(page.locator("#outcome")).to_contain_text("has arrived", timeout=60_000)
+    assert place.users() == 1
+
+
+@pytest.mark.parametrize(("locale", "button"), [("de-AT", "Meinen Bericht erstellen"), ("zh-CN", "生成我的报告")])
+def test_it_speaks_several_languages(place: Place, locale: str, button: str) -> None:
+    page = place.open(locale=locale)
+    expect(page.get_by_role("button", name=button)).to_be_visible()
+    page.get_by_label("How long is your way to work?", exact=True).fill("30")
+    page.locator("#language").select_option("fr")
+    expect(page.get_by_role("button", name="Créer mon rapport")).to_be_visible()
+    assert page.get_by_label("How long is your way to work?", exact=True).input_value() == "30"
+    assert page.evaluate("document.documentElement.lang") == "fr"
+
+
+@pytest.mark.long
+def test_a_text_that_a_language_lacks_is_english(place: Place) -> None:
+    def without(route: Route) -> None:
+        text = route.fetch().text().replace("make:", "other:")
+        route.fulfill(body=text, content_type="text/javascript")
+
+    page = place.open("/c/daily")
+    page.route("**/words-es.js", without)
+    page.locator("#language").select_option("es")
+    expect(page.get_by_role("button", name="Make my report")).to_be_visible()
+    expect(page.locator("#promise h2")).to_have_text("Qué ocurre con sus respuestas")
+
+
+def test_every_language_has_every_text(place: Place) -> None:
+    page = place.open()
+    load = "async one => Object.keys((await import(`/static/words-${one}.js`)).default).sort().join()"
+    assert len({page.evaluate(load, one) for one in ("en", "de", "fr", "es", "zh")}) == 1
+
+
+def test_it_weighs_little(place: Place) -> None:
+    page = place.open()
+    page.evaluate("navigator.serviceWorker.ready")  # it loads all languages
+    page.wait_for_function("caches.match('/static/words-zh.js')")
+    total = 0
+    for url in {url for url in place.asked if "/tokens" not in url} | {
+        f"{place.url}/static/words-{one}.js" for one in ("de", "fr", "es", "zh")
+    }:
+        with httpx.stream("GET", url, headers={"Accept-Encoding": "gzip"}) as answer:
+            total += sum(len(part) for part in answer.iter_raw())
+    assert 10_000 < total <= 60_000
+
+
+def test_a_law_that_breaks_its_promise_is_not_answered(place: Place) -> None:
+    def cheaper(route: Route) -> None:
+        found = route.fetch().json()
+        route.fulfill(json=found | {"epsilon": found["epsilon"] / 2})
+
+    page = place.open()
+    page.route("**/c/commute/table", cheaper)
+    page.reload()
+    expect(page.locator("#stopped")).to_contain_text("does not keep its promise")
+    expect(place.open("/c/nothing").locator("#stopped")).to_contain_text("There is no such survey here")
+
+
+@pytest.mark.long
+def test_a_day_is_answered_once_and_adds_up(place: Place) -> None:
+    page = place.open("/c/daily")
+    expect(page.locator("#promise")).to_contain_text("after 2 answers the bound is 7.39 to 1")
+    page.get_by_label("mood", exact=True).fill("7")
+    page.get_by_role("button", name="Make my report").click()
+    page.get_by_role("button", name="Send this report").click()
+    expect(page.locator("#outcome")).to_contain_text("has arrived")
+    page.reload()
+    expect(page.locator("#outcome")).to_contain_text("in this day")
+    assert place.users("daily") == 1
+
+
+@pytest.mark.long
+def test_a_code_counts_once(place: Place) -> None:
+    def answer(page: Page) -> None:
+        page.get_by_role("radio", name="yes").check()
+        page.get_by_role("button", name="Make my report").click()
+
+    def send(page: Page) -> None:
+        page.get_by_role("button", name="Send this report").click()
+
+    code = new_code(SECRET, 1)
+    page = place.open("/c/clinic")
+    answer(page)
+    send(page)
+    expect(page.locator("#code-wrong")).to_have_text("Please give your code.")
+    page.get_by_label("Your code").fill("nobody-has-this-code")
+    send(page)
+    expect(page.locator("#code-wrong")).to_contain_text("not known here")
+    page.get_by_label("Your code").fill(code)
+    send(page)
+    expect(page.locator("#outcome")).to_contain_text("has arrived", timeout=60_000)
+    other = place.open(f"/c/clinic#code={code}")  # the link of an invitation, in another browser
+    answer(other)
+    assert other.get_by_label("Your code").input_value() == code
+    send(other)
+    expect(other.locator("#outcome")).to_contain_text("already been used", timeout=60_000)
+    assert place.users("clinic") == 1
+
+
+def test_the_door_is_for_the_page_alone(place: Place, tmp_path: Path) -> None:
+    campaign = place.campaigns["commute"]
+    sent = {"version": 1} | entry(campaign.privatize({"minutes": 3, "by": "bus", "smokes": None}))
+    path = f"{place.url}/c/commute/reports"
+    assert httpx.post(path, json=sent, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert httpx.post(path, content=b"x" * 70_000).status_code == 413
+    assert httpx.post(path, content=iter([b"{}"])).status_code == 413  # of no stated length
+    assert httpx.post(f"{place.url}/campaigns/commute/reports", json=sent).status_code == 401
+    for name in ("estimates", "plan"):
+        assert httpx.get(f"{place.url}/c/commute/{name}").status_code == 404
+    assert httpx.post(path, json=sent).status_code == 201
+    assert httpx.post(path, json=sent).json() == {"accepted": 0, "repeated": 1}
+    other = {"version": 1} | entry(campaign.privatize({"minutes": 3, "by": "bus", "smokes": None}), token=sent["token"])
+    assert httpx.post(path, json=other).json()["reason"] == "already-answered"
+    assert httpx.get(f"{place.url}/campaigns/commute/estimates", headers=auth("analyst")).json()["users"] == 1
+    closed = create_app([campaign], Store(f"sqlite:///{tmp_path / 'closed.db'}"), known_keys(), forms=False)
+    with running(closed) as url:
+        assert httpx.get(f"{url}/c/commute").status_code == 404
+        assert httpx.post(f"{url}/c/commute/reports", json=sent).status_code == 404
+        assert httpx.get(f"{url}/campaigns/commute", headers={"Authorization": f"Bearer {KEYS['device']}"}).is_success
+
+
+WEIGH = """async ([table, attribute, reports, values]) => {
+  const { readLaw } = await import("/static/laws.js"), law = readLaw(table, [attribute]);
+  return reports.map(report => values.map(x => law.weigh(report)[0][1](x)));
+}"""
+
+
+def test_bars_are_the_chances_of_the_mechanism(place: Place) -> None:
+    page = place.open()
+    for kind, name in [(kind, name) for kind, names in MECHANISMS.items() for name in names]:
+        attribute = {"name": "x", kind: [0, 120] if kind == "range" else LABELS}
+        domain = Interval(0, 120) if kind == "range" else Categorical(labels=tuple(LABELS))
+        mechanism: Any = build(name, domain, epsilon=1.5)
+        values = [0.0, 17.3, 60.0, 120.0] if kind == "range" else list(range(5))
+        reports = mechanism.privatize(np.asarray(values * 3), rng=4)
+        sent = [[str(one[0]), int(one[1])] if name == "olh" else np.asarray(one).tolist() for one in reports]
+        found = np.asarray(page.evaluate(WEIGH, [mechanism.table(), attribute, sent, values]))
+        truth = np.asarray([[float(mechanism.log_prob(one, np.asarray(x))) for x in values] for one in reports])
+        assert np.allclose(found - found[:, :1], truth - truth[:, :1], atol=1e-9), name
+        assert np.ptp(found, axis=1).max() > 0.5, name  # reports tell something
+
+
+SURVEYS: dict[str, dict[str, Any]] = {
+    "optional": {
+        "attributes": [
+            {"name": "x", "range": [0, 10], "optional": True},
+            {"name": "c", "categories": ["a", "b"], "optional": True},
+        ]
+    },
+    "crosstab": {
+        "attributes": [{"name": "c", "categories": ["a", "b"]}, {"name": "d", "categories": ["u", "v", "w"]}],
+        "joint": [["c", "d"]],
+    },
+    "within": {
+        "attributes": [{"name": "x", "range": [0, 10]}, {"name": "c", "categories": ["a", "b"]}],
+        "joint": [["x", "c"]],
+    },
+    "correlation": {
+        "attributes": [
+            {"name": "x", "range": [0, 10]},
+            {"name": "y", "range": [0, 4]},
+            {"name": "c", "categories": ["a", "b"]},
+        ],
+        "joint": [["x", "y"]],
+    },
+}
+ANSWERS = {"x": 8.0, "y": 1.0, "c": "b", "d": "w"}
+MANY = """async ([campaign, values, count]) => {
+  const { check, row } = await import("/static/noisette.js"), { encode } = await import("/static/laws.js");
+  const law = check(campaign, campaign.id), inputs = row(campaign, values);
+  return [law.epsilon, `[${Array.from({ length: count }, () => encode(law.draw(inputs))).join()}]`];
+}"""
+
+
+def test_what_is_coded_first_is_estimated(place: Place) -> None:
+    page = place.open()
+    for name, asked in SURVEYS.items():
+        campaign = Campaign.from_dict({"id": "one", "epsilon": 3.0, "users": 1000} | asked)
+        shown = campaign.to_wire() | {"table": campaign.mechanism.table(), "sealed": False}
+        values = {one.name: ANSWERS[one.name] for one in campaign.attributes}
+        epsilon, text = page.evaluate(MANY, [shown, values, 3000])
+        assert campaign.mechanism.guarantee.epsilon * 0.98 < epsilon <= 3.0, name
+        sums = campaign.layout.tally(campaign.decode(json.loads(text)))
+        for told, estimate in sums.told().items():
+            for label, value, error in zip(estimate.names or (), estimate.value, estimate.std_error, strict=True):
+                wanted = expected(told, label, values)
+                if wanted is not None and math.isfinite(error):
+                    assert abs(value - wanted) < 6 * error + 1e-9, label  # by chance once in 10^8
+
+
+def expected(question: str, quantity: str, values: dict[str, Any]) -> float | None:
+    """Return what everybody's same answer makes of a quantity."""
+    if question.endswith(" answered"):
+        return 1.0
+    if question in values:
+        own = values[question]
+        return float(quantity == f"{question}={own}") if isinstance(own, str) else own
+    return None

@@ -1,0 +1,131 @@
+"""Several choices: shares and their number from lists and texts, by files and answers, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import noisette as nz
+
+LABELS = ["phone", "tablet", "watch", "tv"]
+
+
+def survey(**options: Any) -> nz.Survey:
+    return nz.Survey([nz.Choices("devices", LABELS, most=2)], epsilon=3.0, **options)
+
+
+def people(count: int) -> list[list[str]]:
+    rng = np.random.default_rng(1)
+    return [[LABELS[j] for j in np.flatnonzero(rng.random(4) < [0.5, 0.2, 0.1, 0.05])][:2] for _ in range(count)]
+
+
+@pytest.mark.slow
+def test_shares_and_the_mean_number() -> None:
+    chosen = people(4000)
+    results = survey().estimate(survey().privatize({"devices": chosen}, rng=1))
+    answer = results["devices"]
+    truth = [sum(label in one for one in chosen) / 4000 for label in LABELS]
+    assert list(answer.shares.index) == LABELS
+    assert np.all(np.abs(answer.shares - truth) < 5 * answer.std_error)
+    assert abs(answer.mean - sum(truth)) < 5 * results["devices chosen"].std_error
+    low, high = results["devices chosen"].interval(0.95)
+    assert low < answer.mean < high
+    assert (answer.interval()["low"] < answer.shares).all()
+    planned = survey().plan(users=4000).table().set_index("quantity")["std_error"]
+    assert planned["mean number"] == pytest.approx(results["devices chosen"].std_error, rel=0.3)
+    assert planned["phone"] == pytest.approx(answer.std_error["phone"], rel=0.3)
+
+
+def test_lists_texts_and_files_are_the_same(tmp_path: Path) -> None:
+    chosen = people(300)
+    lists = survey().privatize(pd.DataFrame({"devices": chosen}), rng=5).rows
+    texts = [" ; ".join(one) for one in chosen]
+    assert np.array_equal(survey().privatize({"devices": texts}, rng=5).rows, lists)
+    frame = pd.DataFrame({"devices": [";".join(one) for one in chosen]})
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    survey().privatize_file(tmp_path / "people.csv", tmp_path / "reports.parquet", rng=5)
+    again = survey().estimate(tmp_path / "reports.parquet").table()
+    assert again.equals(survey().estimate(survey().privatize({"devices": chosen}, rng=5)).table())
+    survey(groups={"region": ["n", "s"]}).save(tmp_path / "survey.yaml")
+    assert nz.Survey.read(tmp_path / "survey.yaml") == survey(groups={"region": ["n", "s"]})
+
+
+@pytest.mark.slow
+def test_beside_other_questions_and_in_groups() -> None:
+    asked = [nz.Choices("devices", LABELS, most=2), nz.Number("age", 18, 99)]
+    both = nz.Survey(asked, epsilon=6.0, groups={"region": ["n", "s"]})
+    data = {"devices": people(2000), "age": np.full(2000, 40.0), "region": ["n", "s"] * 1000}
+    results = both.estimate(both.privatize(data, rng=2))
+    assert set(results.table()["question"]) == {"devices", "age", "devices chosen"}
+    assert "devices chosen" in set(results.compare("region")["question"])
+    assert results.by("region")["n"]["devices"].shares.size == 4
+
+
+def test_one_person_answers() -> None:
+    for value in (["tv", "phone"], "tv;phone", [], ""):
+        report = survey().answer({"devices": value}, rng=1)
+        survey().decode([report])
+    for value, told in {
+        ("radio",): "'radio' to be one of phone, tablet, watch, tv",
+        ("tv", "tv"): "each option once",
+        ("tv", "phone", "watch"): "at most 2 options",
+    }.items():
+        with pytest.raises(ValueError, match=told):
+            survey().answer({"devices": list(value)})
+    for wrong in (None, 5, [3]):
+        with pytest.raises(ValueError, match="to be a list of labels, empty for none"):
+            survey().answer({"devices": wrong})
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ([["tv"], ["radio"]], r"row 2, column 'devices': 'radio' is not among the options 'phone'"),
+        ([["tv", "tv"]], r"row 1, column 'devices': expected each option once"),
+        (["phone;tablet;watch"], r"row 1, column 'devices': expected at most 2 options, got 3"),
+        ([["tv"], None], r"row 2, column 'devices': the list is missing"),
+        ([5], r"row 1, column 'devices': '5' is not among"),
+    ],
+)
+def test_bad_columns_are_refused_by_row(column: list[Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        survey().privatize({"devices": column})
+
+
+def test_bad_questions_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"without ';' and without spaces at their ends, got 'a;b'"):
+        nz.Choices("q", ["a;b", "c"])
+    with pytest.raises(ValueError, match="Expected 0 <= most <= 2, got most=3"):
+        nz.Choices("q", ["a", "b"], most=3)
+    with pytest.raises(ValueError, match="Expected distinct labels"):
+        nz.Choices("q", ["a", "a"])
+    assert nz.Choices("q", ["a", "b", "c"]).most == 3
+
+
+def test_auto_takes_the_mechanism_of_least_variance() -> None:
+    anything = nz.Survey([nz.Choices("q", [f"o{j}" for j in range(10)])], epsilon=1.0)
+    few = nz.Survey([nz.Choices("q", [f"o{j}" for j in range(10)], most=3)], epsilon=1.0)
+    assert anything.answering.sections[0].mechanism.name == "drawn-option"
+    assert few.answering.sections[0].mechanism.name == "privset"
+    named = nz.Survey([nz.Choices("q", ["a", "b", "c"])], epsilon=1.0, mechanism="privset")
+    assert named.answering.sections[0].mechanism.name == "privset"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("most", "epsilon"), [(2, 1.0), (4, 1.0), (2, 4.0)])
+def test_intervals_cover(most: int, epsilon: float) -> None:
+    """Of 400 collections, at a false-alarm rate of 1e-6; docs/survey.md has the figure of 2,000."""
+    asked = nz.Survey([nz.Choices("devices", LABELS, most=most)], epsilon=epsilon)
+    mechanism = asked.answering.sections[0].mechanism
+    rng = np.random.default_rng(3)
+    rows = mechanism.domain.encode([one[:most] for one in people(2000)])
+    truth = mechanism.target(rows).mean(axis=0)
+    inside = np.zeros(truth.size)
+    for _ in range(400):
+        low, high = mechanism.aggregate(mechanism.privatize(rows, rng=rng)).estimate().interval(0.95)
+        inside += (low <= truth) & (truth <= high)
+    assert np.all(inside / 400 > 0.95 - 4.9 * np.sqrt(0.95 * 0.05 / 400))
