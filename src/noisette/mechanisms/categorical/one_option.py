@@ -27,6 +27,10 @@ class DrawnAnswers:
     size: int
     true: int
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {"kind": "drawn-answers", "size": self.size, "true": self.true}
+
     @property
     def total(self) -> int:
         """Sum of all weights."""

@@ -35,6 +35,10 @@ class MeetingSets:
     length: int
     meeting: int
 
+    def written(self) -> dict[str, Any]:
+        """Return the integers, as a certificate states them."""
+        return {"kind": "meeting-sets"} | vars(self)
+
     @property
     def apart(self) -> Fraction:
         """The share of all sets that meet no own item."""
