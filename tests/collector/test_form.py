@@ -417,3 +417,13 @@ def expected(question: str, quantity: str, values: dict[str, Any]) -> float | No
         own = values[question]
         return float(quantity == f"{question}={own}") if isinstance(own, str) else own
     return None
+
+
+def test_a_wrong_login_is_no_refused_report(place: Place) -> None:
+    wrong = {"Authorization": "Bearer a-key-that-nobody-has"}
+    assert httpx.get(f"{place.url}/dashboard/overview", headers=wrong).status_code == 401
+    assert httpx.get(f"{place.url}/static/nothing.js").status_code == 404
+    ask = {"url": f"{place.url}/dashboard/overview", "headers": auth("analyst")}
+    assert httpx.get(**ask).json()["rejected"] == {}
+    assert httpx.post(f"{place.url}/campaigns/commute/reports", headers=wrong, json={}).status_code == 401
+    assert httpx.get(**ask).json()["rejected"] == {"unauthorised": 1}

@@ -44,11 +44,18 @@ def _noisette(command: str) -> str:
 
 
 def test_the_first_campaign(tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign, keys = _blocks("yaml")
+    campaign, keys, form = _blocks("yaml")
+    (key,) = re.findall(r"`echo (\S+) > device.key`", PAGE)
     script, later = _blocks("python")
     (page,), (people,) = _blocks("html"), _blocks("csv")
-    texts = {"commute.yaml": campaign, "keys.yaml": keys, "devices.py": script, "later.py": later, "people.csv": people}
-    for name, text in (texts | {"device.key": "a-key-that-devices-carry\n"}).items():
+    texts = {
+        "commute.yaml": campaign + form,
+        "keys.yaml": keys,
+        "devices.py": script,
+        "later.py": later,
+        "people.csv": people,
+    }
+    for name, text in (texts | {"device.key": f"{key}\n"}).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     (plan, planned), (serve, _), (answer, answered), (wait, waited), (report, reported), (read, _) = _commands().items()
     run = {"cwd": tmp_path, "text": True, "env": os.environ | {"PYTHONUNBUFFERED": "1"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from importlib import import_module
 from typing import Any
@@ -62,13 +63,25 @@ class _Verbs(click.Group):
             return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except (ValueError, TypeError, FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+            raise _BadInput(_told(error)) from error
+        except (ValueError, TypeError) as error:
             raise _BadInput(str(error)) from error
         except OSError as error:
-            raise click.ClickException(f"{error}.") from error
+            raise click.ClickException(_told(error)) from error
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}. Set NOISETTE_DEBUG=1 to see where."
+            ours = type(error).__module__.startswith("noisette.")  # such errors say what to do
+            reason = str(error) if ours else f"{_told(error)} Set NOISETTE_DEBUG=1 to see where."
             raise click.ClickException(reason) from error
+
+
+def _told(error: Exception) -> str:
+    """Return what went wrong as one sentence, with the file and without the number that the system has for it."""
+    said = str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        said = f"{error.filename}: {error.strerror}"
+    said = re.sub(r"\[Errno -?\d+\] ", "", said).rstrip(".")
+    return f"{said or type(error).__name__}."
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})

@@ -205,5 +205,5 @@ def _domain(
 
 def _near(name: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    known = ", ".join(names[:30])
+    known = ", ".join(names)
     return f"Did you mean {' or '.join(close)}?" if close else f"Expected one of {known}."

@@ -100,6 +100,8 @@ def plan(
         if any(given not in (None, (), 1) for given in others):
             raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
     domain = _domain(categories, limits if graded is None else f"{graded[0][0]!r},{graded[0][-1]!r}")
+    if html is not None and domain.kind != "interval":
+        raise ValueError("The page of --html plans numbers of a range. Leave --html out to plan categories.")
     sample: Any = None if values is None else np.asarray(parse_numbers(values, "--values"))
     if data is not None:
         sample = _read(data, columns, domain)
@@ -140,6 +142,8 @@ def _domain(categories: tuple[str, ...], limits: str | None) -> Any:
     """Return the domain: a range, the categories of one attribute, or attributes."""
     from noisette.domains import Attributes, Interval
 
+    if categories and limits is not None:
+        raise ValueError("Give --range for numbers or --categories for choices, not both; a survey file takes both.")
     parts = [parse_categories(text) for text in categories]
     if len(parts) > 1:
         return Attributes(tuple(parts))
@@ -198,7 +202,7 @@ def _codes(table: Any, domain: Any) -> Any:
 
 def _show_candidates(made: Any, out: Any) -> None:
     """Print the candidates: their errors, or what the targets take."""
-    from noisette._terminal import number, table
+    from noisette._terminal import literal, number, table
 
     goals = [(name, f">users for {text}") for name, text in _GOALS if name in made.targets]
     columns = [">RMSE", ">bias", ">std"]
@@ -220,6 +224,8 @@ def _show_candidates(made: Any, out: Any) -> None:
         notes += [_NOTES[candidate.verdict]] if candidate.verdict in _NOTES else []
         shown.add_row(candidate.mechanism, share, *cells, " ".join(notes))
     out.print(shown)
+    for name, reason in made.left_out.items():
+        out.print(literal(f"Left out: {name}. {reason}"), style="dim", soft_wrap=True)
 
 
 def _show_curve(swept: Any) -> None:

@@ -16,6 +16,7 @@ from noisette.cli._options import build, build_record, parse_column_categories, 
 from noisette.cli._survey import only_survey, privatize_survey, required
 from noisette.domains import Categorical
 
+_OTHERS = frozenset({".csv", ".json", ".tsv", ".txt", ".xlsx"})  # a name that would say something untrue
 _PUBLIC = (
     "A range must be known beforehand, from what the numbers mean: one that is read off the data tells something "
     "about the people in it."
@@ -83,6 +84,8 @@ def privatize(
     in constant memory; the report file appears whole or not at all. With --survey columns are called as its questions
     and public groups.
     """
+    if output.suffix.lower() in _OTHERS:
+        raise ValueError(f"Reports are written as Parquet. Call the file {output.with_suffix('.parquet')}.")
     if survey is not None:
         only_survey(click.get_current_context(), {"file", "survey", "clip", "seed", "output", "as_json"})
         privatize_survey(file, survey, output, clip=clip, seed=seed, as_json=as_json)

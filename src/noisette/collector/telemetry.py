@@ -18,7 +18,7 @@ class CollectorMetrics(_service.Metrics):
         super().__init__()
         self.accepted = self.make(Counter, "reports_accepted", "Reports stored.", "campaign")
         self.repeated = self.make(Counter, "reports_repeated", "Reports that had been stored before.", "campaign")
-        self.rejected = self.make(Counter, "reports_rejected", "Reports and requests refused.", "reason")
+        self.rejected = self.make(Counter, "reports_rejected", "Reports refused, and requests to send one.", "reason")
         self.batches = self.make(
             Counter, "batches", "Batches that a shuffler brought, by what became of them.", "state"
         )

@@ -31,6 +31,7 @@ from noisette.prediction.targets import (
     verdict,
 )
 
+_MOST_DIMS = 10_000_000  # with more, only the arrays of a plan would be in the way
 Knowledge = Population | list[Group] | None  # of one dimension or many alike, or of each attribute of a record
 
 
@@ -93,6 +94,7 @@ class Plan:
     rules: dict[str, int]
     signal: float
     targets: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -131,6 +133,7 @@ class Plan:
             "signal": self.signal,
             "verdict": self.verdict,
             "targets": self.targets,
+            "left_out": self.left_out,
         }
 
 
@@ -173,7 +176,7 @@ def plan(
     (1, {'minimax': 1, 'wang-2019': 1})
     """
     users = _validate.integer(users, "users", low=1)
-    dims = _validate.integer(dims, "dims", low=1)
+    dims = _validate.integer(dims, "dims", low=1, high=_MOST_DIMS)
     epsilon, delta = _validate.epsilon(epsilon), _validate.delta(delta)
     if report is not None:
         report = _validate.integer(report, "report", low=1, high=dims)
@@ -189,7 +192,14 @@ def plan(
     else:
         known = groups(record, values, probs, distribution)
     offers = _offers(setting, mechanisms)
-    entries = [_entry(offer, setting, known) for offer in offers]
+    entries, left_out = [], {}
+    for offer in offers:
+        try:
+            entries.append(_entry(offer, setting, known))
+        except (ArithmeticError, MemoryError, ValueError) as error:
+            if mechanisms is not None:  # whoever names a mechanism is told why it cannot
+                raise
+            left_out[offer.name] = str(error)
     if record is not None and _combines(mechanisms):
         entries.append(_combined(setting, record, known, [offer.name for offer in offers] if mechanisms else None))
     signal = signal_of(record or setting.domain, known)
@@ -208,6 +218,7 @@ def plan(
         report_rules(epsilon, dims),
         signal,
         targets,
+        left_out,
     )
 
 

@@ -45,6 +45,7 @@ RATE = 2000.0  # requests a second from one address
 
 _STATUS = {"key-reused": 409, "already-answered": 409, "malformed": 400} | {EARLY: 425, LATE: 410, OVER: 410}
 _PERIODS = 8  # whose users the counters show
+_SENDING = frozenset({"reports", "tokens", "shuffled"})  # what a refusal of is a refused report: a wrong login is none
 _SHOWN = 100  # refusals of a batch that the answer lists
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
@@ -295,8 +296,9 @@ def _handle_errors(app: FastAPI, metrics: CollectorMetrics) -> None:
     """Turn what goes wrong into answers with a reason, and count it."""
 
     @app.exception_handler(Problem)
-    async def problem(_: Request, error: Problem) -> Response:
-        metrics.rejected.labels(error.reason).inc()
+    async def problem(request: Request, error: Problem) -> Response:
+        if request.method == "POST" and request.url.path.rpartition("/")[2] in _SENDING:
+            metrics.rejected.labels(error.reason).inc()
         asks = 'Basic realm="The key of an analyst or auditor, as password", charset="UTF-8"'
         scheme = asks if error.reason == "unauthorised-page" else "Bearer"
         headers = {401: {"WWW-Authenticate": scheme}, 429: {"Retry-After": "1"}}.get(error.status)
@@ -304,7 +306,6 @@ def _handle_errors(app: FastAPI, metrics: CollectorMetrics) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        metrics.rejected.labels("bad-query").inc()
         first = error.errors()[0]
         detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}."
         return JSONResponse({"reason": "bad-query", "detail": detail}, 422)
