@@ -37,6 +37,7 @@ _EXTRAS = {
     "sklearn": "regression",
     "sqlalchemy": "collector",
     "torch": "sgd",
+    "transformers": "dev",
     "uvicorn": "shuffler",
 }
 

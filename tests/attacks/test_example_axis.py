@@ -49,26 +49,46 @@ def linear(fan_in=4, fan_out=3):
     return nn.Linear(fan_in, fan_out)
 
 
-@pytest.mark.parametrize("steps", [5, 3], ids=["five steps", "as many steps as examples are tried"])
-def test_tokens_flattened_into_the_axis_of_the_examples_are_refused(steps):
-    """(B T, d): one example would be clipped T times, in T pieces."""
+def check_apart(model, dataset):
+    """Check what is recorded in training against a loop, for as many examples as there are steps and for others."""
+    plain = copy.deepcopy(model).double()
+    private = make(model.double(), dataset)
+    for size in (1, 3, 5, 8):
+        inputs = dataset.tensors[0][:size]
+        inputs = inputs.double() if inputs.is_floating_point() else inputs
+        private.optimizer.zero_grad()
+        private.model(inputs).square().sum().backward()
+        parts = private.optimizer.recorder.parts()
+        for place in range(size):
+            plain.zero_grad()
+            plain(inputs[place : place + 1]).square().sum().backward()
+            for layer, part in parts.items():
+                for own, rows in part.each().items():
+                    expected = plain.get_parameter(f"{layer}.{own}" if layer else own).grad
+                    torch.testing.assert_close(rows[place], expected, rtol=1e-9, atol=1e-12)
+
+
+STEPS = pytest.mark.parametrize("steps", [5, 3], ids=["five steps", "as many steps as examples are tried"])
+
+
+@STEPS
+def test_tokens_flattened_into_the_axis_of_the_examples_are_one_examples(steps):
+    """(B T, d): one example would be clipped T times, in T pieces, if rows were taken for examples."""
 
     def forward(self, x):
         return self.layer(x.reshape(-1, 4)).reshape(len(x), steps, 3).mean(1)
 
-    with pytest.raises(ValueError, match=r"rows for 3 examples.*\(examples, positions, features\)"):
-        make(Function(forward, layer=linear()), numbers(steps, 4))
+    check_apart(Function(forward, layer=linear()), numbers(steps, 4))
 
 
-@pytest.mark.parametrize("steps", [5, 3], ids=["five steps", "as many steps as examples are tried"])
-def test_time_before_examples_is_refused(steps):
-    """(T, B, d): what is clipped would be a time step of everybody, whatever the number of steps."""
+@STEPS
+def test_time_before_examples_inside_of_a_model_is_right(steps):
+    """(T, B, d): what is clipped would be a time step of everybody, if it were taken for an example."""
 
     def forward(self, x):
         return self.layer(x.transpose(0, 1)).mean(0)
 
-    with pytest.raises(ValueError, match="mixes the examples of a batch"):
-        make(Function(forward, layer=linear()), numbers(steps, 4))
+    check_apart(Function(forward, layer=linear()), numbers(steps, 4))
 
 
 def test_a_collate_function_that_puts_time_first_is_refused():
@@ -81,16 +101,27 @@ def test_a_collate_function_that_puts_time_first_is_refused():
 
     model = Function(lambda self, x: self.layer(x).mean(0), layer=linear())
     loader = DataLoader(Series(), batch_size=8, collate_fn=lambda items: torch.stack(items, 1))
-    with pytest.raises(ValueError, match="rows for 3 examples"):
+    with pytest.raises(ValueError, match="rows for 1 example: a layer mixes"):
         sgd.make_private(model, torch.optim.SGD(model.parameters(), lr=0.1), loader, target=(1.0, 1e-5), epochs=1)
 
 
-def test_positions_that_have_no_axis_of_examples_are_refused():
+@STEPS
+def test_positions_that_have_no_axis_of_examples_are_right(steps):
     def forward(self, x):
-        return (self.layer(x) + self.place(torch.arange(5))).mean(1)
+        return (self.layer(x) + self.place(torch.arange(steps))).mean(1)
 
-    with pytest.raises(ValueError, match="'place' saw"):
-        make(Function(forward, layer=linear(), place=nn.Embedding(5, 3)), numbers(5, 4))
+    check_apart(Function(forward, layer=linear(), place=nn.Embedding(5, 3)), numbers(steps, 4))
+
+
+@STEPS
+def test_a_mask_that_all_examples_share_is_no_example(steps):
+    """A causal mask has as many rows as there are steps, which may be the number of examples."""
+    torch.manual_seed(2)
+    mask = torch.triu(torch.full((steps, steps), -torch.inf), 1).double()
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    model = Function(lambda self, x: self.attention(x, x, x, attn_mask=mask)[0], attention=attention).double()
+    inputs = numbers(steps, 4)
+    check_apart(model, TensorDataset(inputs.tensors[0].double(), inputs.tensors[1]))
 
 
 @pytest.mark.parametrize(
@@ -135,14 +166,14 @@ def words(size=40):
     return TensorDataset(torch.randint(0, 7, (size, 5)), torch.randint(0, 3, (size,)))
 
 
-def test_weights_tied_by_a_function_are_refused():
-    """The use in `functional.linear` is not recorded, so that the gradient would be half of what it is."""
+def test_weights_tied_by_a_function_are_right():
+    """The use in `functional.linear` is not that of a layer, so that half of the gradient would be missing."""
 
     def forward(self, x):
         return functional.linear(torch.tanh(self.words(x).mean(1)), self.words.weight)
 
-    with pytest.raises(ValueError, match=r"'words.weight' do not add up.*used outside of its layer"):
-        make(Function(forward, words=nn.Embedding(7, 4)), words())
+    torch.manual_seed(2)
+    check_apart(Function(forward, words=nn.Embedding(7, 4)), words())
 
 
 @pytest.mark.parametrize(
@@ -167,11 +198,17 @@ class Raw(nn.Module):
         return self.dropout(self.layer(x)) * self.scale
 
 
-def test_a_raw_parameter_under_dropout_is_refused_and_without_it_is_right():
-    """Its gradient is computed a second time, when the coins of the dropout have fallen otherwise."""
-    with pytest.raises(TypeError, match=r"owns a parameter and draws random numbers.*layer of its own"):
-        make(Raw(nn.Dropout(0.5)), numbers(4))
-    make(Raw(nn.Identity()), numbers(4))
+def test_a_raw_parameter_is_right_under_dropout_too():
+    """Its gradient is not computed a second time, when the coins of the dropout have fallen otherwise."""
+    check_apart(Raw(nn.Identity()), numbers(4))
+    model = Raw(nn.Dropout(0.5))
+    private, plain, (inputs, _) = make(model, numbers(4)), copy.deepcopy(model), numbers(4)[:8]
+    for one in (private.model, plain):
+        torch.manual_seed(5)
+        one(inputs).square().sum().backward()
+    (part,) = private.optimizer.recorder.parts().values()
+    for own, rows in part.each().items():
+        torch.testing.assert_close(rows.sum(0), plain.get_parameter(own).grad, rtol=1e-5, atol=1e-5)
 
 
 def gradients(model, inputs, recorder):

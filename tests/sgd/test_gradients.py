@@ -181,15 +181,33 @@ def test_a_sum_before_any_norm_is_the_same():
             torch.testing.assert_close(value, second[name].total(ones)[key], rtol=1e-9, atol=1e-12)
 
 
-def test_a_layer_that_takes_more_than_examples_is_refused_where_it_would_be_trained():
+def test_attention_answers_as_it_did():
     attention = nn.MultiheadAttention(4, 2, batch_first=True)
     x = torch.randn(3, 5, 4)
     expected = attention(x, x, x)[0].detach()
     Recorder(attention)
     with torch.no_grad():
         torch.testing.assert_close(attention(x, x, x)[0], expected)
-    with pytest.raises(TypeError, match=r"MultiheadAttention, has parameters and was called with other things"):
-        attention(x, x, x, need_weights=False)
+    torch.testing.assert_close(attention(x, x, x)[0].detach().as_subclass(torch.Tensor), expected)
+
+
+def test_a_module_of_parameters_and_layers_that_takes_more_is_told_whole():
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.inner = nn.Parameter(torch.ones(4)), nn.Linear(4, 4)
+
+        def forward(self, x, y):
+            return self.inner(x * self.scale) * y
+
+    gate, x = Gate(), torch.randn(3, 4)
+    recorder = Recorder(gate)
+    with pytest.raises(TypeError, match=r"Gate, has parameters and layers, and was called with other things"):
+        gate(x, x)
+    recorder.remove()
+    recorder = Recorder(gate, whole=[""])
+    gate(x, x).sum().backward()
+    assert recorder.parts()[""].each()["inner.weight"].shape == (3, 4, 4)
 
 
 def test_no_gradient_of_the_batch_is_computed_or_left_behind():
@@ -255,11 +273,30 @@ def test_a_model_that_cannot_be_private_says_why_and_what_to_do(model, message):
         check_model(model)
 
 
-def test_a_parameter_in_two_layers_is_refused():
-    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    model[1].weight = model[0].weight
-    with pytest.raises(ValueError, match="Parameter 'weight' of layer '1' is that of '0' too"):
-        check_model(model)
+@pytest.mark.parametrize("formed", [True, False])
+def test_a_parameter_in_two_layers_has_one_gradient(formed, monkeypatch):
+    monkeypatch.setattr("noisette.sgd.layers._FORMED", 1 << 26 if formed else 0)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3, bias=False)).double()
+    model[2].weight = model[0].weight
+    plain, inputs = copy.deepcopy(model), torch.randn(5, 3, dtype=torch.float64)
+    assert plain[2].weight is plain[0].weight
+    recorder = Recorder(model)
+    assert [(layer, own) for layer, own, _ in recorder.parameters()] == [("", "0.weight"), ("", "0.bias")]
+    loss_of(model, inputs).sum().backward()
+    part, weights = recorder.parts()[""], torch.linspace(0.5, 2.0, 5, dtype=torch.float64)
+    expected = []
+    for example in inputs:
+        plain.zero_grad()
+        loss_of(plain, example[None]).sum().backward()
+        expected.append({key: value.grad.clone() for key, value in plain.named_parameters()})
+    truth = torch.stack([sum(value.square().sum() for value in one.values()) for one in expected])
+    seen, total = part.squares(), part.total(weights)
+    assert (seen >= truth).all()
+    assert (seen <= truth * (1 + 1e-9 if formed else 4)).all()  # two norms, each at most that of the sum here
+    for key in expected[0]:
+        rows = torch.stack([one[key] for one in expected])
+        torch.testing.assert_close(part.each()[key], rows, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(total[key], torch.tensordot(weights, rows, 1), rtol=1e-9, atol=1e-12)
 
 
 def test_batch_norm_gives_way_to_group_norm():

@@ -128,6 +128,11 @@ _clamped = compiled(_add_clamped)
 _outer = compiled(_add_outer, fastmath={"reassoc", "contract"})
 
 
+def flat(tensor: Tensor) -> Tensor:
+    """Return what lies behind the first axis as one row, of one number where there is no other axis."""
+    return tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None]
+
+
 def squares(*tensors: Tensor) -> Tensor:
     """Return an upper bound of the squared norm of each row, in double precision; not finite where a number is not.
 
@@ -136,9 +141,9 @@ def squares(*tensors: Tensor) -> Tensor:
     """
     found = np.zeros(len(tensors[0]))
     for tensor in tensors:
-        rows = tensor.flatten(1).contiguous()
+        rows = flat(tensor).contiguous()
         if not _compilable(rows):
-            return torch.stack([_squares_elsewhere(tensor.flatten(1)) for tensor in tensors]).sum(0)
+            return torch.stack([_squares_elsewhere(flat(tensor)) for tensor in tensors]).sum(0)
         _add_all_squares(rows.numpy(), *_margins(rows.shape[1], rows.dtype), found)
     return torch.from_numpy(found)
 
@@ -168,7 +173,7 @@ def _margins(columns: int, dtype: torch.dtype) -> tuple[float, float]:
 
 def weighted(rows: Tensor, weights: Tensor, total: Tensor | None = None) -> Tensor:
     """Return the sum of rows with a weight each, in double precision, as one row; added to ``total`` if it is given."""
-    rows = rows.flatten(1).contiguous()
+    rows = flat(rows).contiguous()
     made = _zeros(rows) if total is None else total
     if _compilable(rows):
         array, factors, out = rows.numpy(), weights.numpy(), made.numpy()
@@ -210,7 +215,7 @@ def moments(entered: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
 
 def clamped(rows: Tensor, weights: Tensor, limit: float) -> Tensor:
     """Return the sum of rows with a weight each, every number at most ``limit`` in size, as one row."""
-    rows = rows.flatten(1).contiguous()
+    rows = flat(rows).contiguous()
     made = _zeros(rows)
     if _compilable(rows):
         array, factors, out = rows.numpy(), weights.numpy(), made.numpy()

@@ -14,7 +14,7 @@ from torch import Tensor
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd._angles import WeightedRows, clipped_angle_sums
 from noisette.sgd._lattice import add_exactly
-from noisette.sgd._rows import widened
+from noisette.sgd._rows import flat, widened
 from noisette.sgd.clipping import Clip, Sums
 from noisette.sgd.layers import Laid, Part
 from noisette.sgd.perturbation import Perturbation, Shapes
@@ -93,7 +93,7 @@ class Geo(Perturbation):
             angles = self._angle_sums(laid, lengths)
         else:
             rows = [
-                widened(entry.flatten(1), row) * row[:, None]
+                widened(flat(entry), row) * row[:, None]
                 for part, row in zip(bounded.values(), factors, strict=True)
                 for entry in part.each().values()
             ]

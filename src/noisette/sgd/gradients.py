@@ -2,74 +2,156 @@
 
 While a `Recorder` is attached, each layer computes with detached weights, so that the backward pass spends nothing on
 gradients that no one may use; it keeps what went in and the gradient of what came out, and `parts` turns them into
-norms and weighted sums. Hooks of the user's own run once, as they would. A copy of the model, by deepcopy or pickle,
-is a plain model with weights of its own.
+norms and weighted sums. Modules that use their weights in another way (attention that reads the weights of a layer
+inside, parametrised weights, cells that take a state) compute their examples apart: torch.func.vmap gives each example
+weights of its own, so that the gradient of those is the example's, whatever the module does. Hooks of the user's own
+run once, as they would. A copy of the model, by deepcopy or pickle, is a plain model with weights of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from noisette.sgd import layers
-from noisette.sgd.layers import Part, Use
+from noisette.sgd.layers import Gradients, Part, Use
 from noisette.sgd.losses import Notes, traced
-from noisette.sgd.models import check_model, trained_layers
+from noisette.sgd.models import check_model, needs_whole, trained_layers
+
+
+class NotApart(TypeError):
+    """The examples of a layer cannot be told apart; its parent, with all that is below, may do better."""
+
+    def __init__(self, layer: str, message: str) -> None:
+        super().__init__(message)
+        self.layer = layer
 
 
 class _Tap(torch.autograd.Function):
-    """Pass a tensor on; hand its gradient to ``keep`` on the way back."""
+    """Pass tensors on; hand their gradients to ``keep`` on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, anchor: Tensor, keep: Callable[[Tensor], None]) -> Tensor:
+    def forward(ctx: Any, keep: Callable[[tuple[Tensor, ...]], None], anchor: Tensor, *outputs: Tensor) -> Any:
         ctx.keep = keep
-        return output.view_as(output)
+        return tuple(output.data for output in outputs)  # no views, so that what follows may work in place
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        ctx.keep(gradients[0])
-        return gradients[0], None, None
+        ctx.keep(gradients)
+        return (None, None, *gradients)
 
 
 class _Tapped:
-    """A layer's forward pass with detached weights and a tap behind it; in a copy of the layer, its plain one."""
+    """A layer's forward pass with detached weights and a tap behind it; in a copy of the layer, its plain one.
 
-    def __init__(self, recorder: Recorder, name: str, layer: nn.Module) -> None:
-        self._recorder, self._name, self._layer = recorder, name, layer
+    With ``whole`` the module and all below it compute their examples apart.
+    """
+
+    def __init__(self, recorder: Recorder, name: str, layer: nn.Module, *, whole: bool) -> None:
+        self._recorder, self._name, self._layer, self._whole = recorder, name, layer, whole
         self._inside = False
+        self.owned, self._holders = _owned(layer, whole=whole)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         layer, recorder = self._layer, self._recorder
-        plain = type(layer).forward
         if self._inside or recorder.plain or not (layer.training and torch.is_grad_enabled()):
-            return plain(layer, *given, **named)
-        if named or len(given) != 1 or not isinstance(given[0], Tensor):
-            raise TypeError(
-                f"Layer {self._name!r}, {type(layer).__name__}, has parameters and was called with other things than "
-                "one tensor of examples, so that no gradient is known to be one example's. Build it from layers that "
-                "take one tensor, such as nn.Linear, or leave it out of training by requires_grad_(False)."
-            )
-        entered = given[0]
-        before = torch.get_rng_state() if layers.runs_again(layer) else None
-        frozen = {key: value.detach() for key, value in layer._parameters.items() if value is not None}
+            return type(layer).forward(layer, *given, **named)
+        only = next(iter((*given, *named.values())), None) if len(given) + len(named) == 1 else None
         self._inside = True
         try:
-            with layers.swapped(layer, frozen):
-                output = plain(layer, entered)
+            if isinstance(only, Tensor) and only.ndim and not self._whole:
+                return self._together(only, named)
+            if not self._whole and any(value.requires_grad for value in _below(layer)):
+                raise NotApart(
+                    self._name,
+                    f"Layer {self._name!r}, {type(layer).__name__}, has parameters and layers, and was called with "
+                    "other things than one tensor of examples. Keep its parameters in a layer of their own, or leave "
+                    "them out of training by requires_grad_(False).",
+                )
+            return self._apart(given, named)
         finally:
             self._inside = False
-        if before is not None and not torch.equal(before, torch.get_rng_state()):
-            raise TypeError(
-                f"Layer {self._name!r}, {type(layer).__name__}, owns a parameter and draws random numbers, so that its "
-                "gradient cannot be computed a second time. Keep the parameter in a layer of its own, without the "
-                "dropout, or leave it out of training by requires_grad_(False)."
+
+    def _together(self, entered: Tensor, named: dict[str, Any]) -> Tensor:
+        """Compute all examples at once, and keep what entered."""
+        layer, recorder, name = self._layer, self._recorder, self._name
+        if entered.shape[0] == 1 and recorder.size not in (None, 1):
+            entered = entered.expand(recorder.size, *entered.shape[1:])  # one row for all, as in a table of positions
+        before = torch.get_rng_state() if layers.runs_again(layer) else None
+        frozen = {key: value.detach() for key, value in layer._parameters.items() if value is not None}
+        with layers.swapped(layer, frozen):
+            output = type(layer).forward(layer, *(() if named else (entered,)), **dict.fromkeys(named, entered))
+        if before is not None and (not isinstance(output, Tensor) or not torch.equal(before, torch.get_rng_state())):
+            raise NotApart(
+                name,
+                f"Layer {name!r}, {type(layer).__name__}, owns a parameter and draws random numbers or returns several "
+                "things, so that its gradient cannot be computed a second time. Keep the parameter in a layer of its "
+                "own, or leave it out of training by requires_grad_(False).",
             )
         kept, number = entered.detach(), recorder.begin()
-        return _Tap.apply(output, recorder.anchor, lambda gradient: recorder.note(self._name, kept, gradient, number))  # type: ignore[no-untyped-call]
+        made: tuple[Tensor, ...] = _Tap.apply(  # type: ignore[no-untyped-call]
+            lambda gradients: recorder.note(name, kept, gradients[0], number), recorder.anchor, output
+        )
+        return made[0]
+
+    def _apart(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Compute each example by itself, with weights of its own, whose gradients are then the example's."""
+        layer, recorder, name = self._layer, self._recorder, self._name
+        given, named, loose = _masks(layer, given, named, recorder.size)
+        leaves, form = tree_flatten((given, named))
+        tensors = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        size = recorder.size
+        if size is None:
+            size = next((len(leaves[place]) for place in tensors if leaves[place].ndim), 1)
+        shared = recorder.shared.setdefault(name, set())
+        shared.update(place for place in tensors if not leaves[place].ndim or len(leaves[place]) != size)
+        rows = [place for place in tensors if place not in shared]
+        number = recorder.begin()
+        weights: tuple[Tensor, ...] = _Tap.apply(  # type: ignore[no-untyped-call]
+            lambda gradients: recorder.add(name, dict(zip(self.owned, gradients, strict=True)), number),
+            recorder.anchor,
+            *(value.detach().expand(size, *value.shape) for value in self.owned.values()),
+        )
+        others: list[Any] = []
+
+        def one(weights: tuple[Tensor, ...], entered: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            for place, row in zip(rows, entered, strict=True):
+                leaves[place] = row if row.ndim == loose else row[None]
+            own, other = tree_unflatten(leaves, form)
+            with self._swapped(dict(zip(self.owned, weights, strict=True))):
+                made, shape = tree_flatten(type(layer).forward(layer, *own, **other))
+            others[:] = [shape, made]
+            found = [value for value in made if isinstance(value, Tensor)]
+            if any(not value.ndim or len(value) != 1 for value in found):
+                raise RuntimeError("an output has no axis of examples in front")
+            return tuple(value[0] for value in found)
+
+        try:
+            answers = _mapped(one, weights, tuple(leaves[place] for place in rows), size)
+        except RuntimeError as error:
+            raise NotApart(
+                name,
+                f"Layer {name!r}, {type(layer).__name__}, cannot compute one example by itself: {error}. Build it from "
+                "layers such as nn.Linear, or leave it out of training by requires_grad_(False).",
+            ) from error
+        shape, made = others
+        answer = iter(answers)
+        return tree_unflatten([next(answer) if isinstance(value, Tensor) else value for value in made], shape)
+
+    def _swapped(self, values: dict[str, Tensor]) -> ExitStack:
+        """Let the module, and all below it where it computes whole, use other values of the weights."""
+        stack = ExitStack()
+        for module, names in self._holders:
+            stack.enter_context(layers.swapped(module, {own: values[name] for own, name in names.items()}))
+        return stack
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _plain_forward(memo.get(id(self._layer), self._layer))
@@ -78,8 +160,84 @@ class _Tapped:
         return _plain_forward, (self._layer,)
 
 
+def _mapped(
+    one: Callable[..., tuple[Tensor, ...]], weights: tuple[Tensor, ...], entered: tuple[Tensor, ...], size: int
+) -> tuple[Tensor, ...]:
+    """Return what a function of one example makes of each: all at once, or one by one where torch cannot map it."""
+    if not size:  # nothing is mapped over no example: zeros in, no row out
+        alone = one(tuple(w.new_zeros(w.shape[1:]) for w in weights), tuple(r.new_zeros(r.shape[1:]) for r in entered))
+        tied = 0.0 * sum(own.sum() for own in weights)  # so that the backward pass reaches the tap
+        return tuple(v[None][:0] + tied if v.is_floating_point() else v[None][:0] for v in alone)
+    state = torch.get_rng_state()
+    try:
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():  # other kernels are not mapped
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            made: tuple[Tensor, ...] = torch.func.vmap(one, randomness="different")(weights, entered)
+        return made
+    except RuntimeError:
+        torch.set_rng_state(state)
+    each = [one(tuple(w[i] for w in weights), tuple(r[i] for r in entered)) for i in range(size)]
+    return tuple(torch.stack(rows) for rows in zip(*each, strict=True))
+
+
+def _below(layer: nn.Module) -> Iterator[nn.Parameter]:
+    """Yield the parameters of the layers inside of one."""
+    for child in layer.children():
+        yield from child.parameters()
+
+
+def _owned(layer: nn.Module, *, whole: bool) -> tuple[dict[str, nn.Parameter], list[tuple[nn.Module, dict[str, str]]]]:
+    """Return what is trained in a module by its name there, and who holds it: modules, with their own names for it."""
+    owned: dict[str, nn.Parameter] = {}
+    first: dict[int, str] = {}
+    holders = []
+    for inner, module in layer.named_modules() if whole else [("", layer)]:
+        names = {}
+        for own, parameter in module._parameters.items():
+            if parameter is not None and parameter.requires_grad:
+                name = first.setdefault(id(parameter), f"{inner}.{own}" if inner else own)
+                owned[name], names[own] = parameter, name
+        holders.append((module, names))
+    return owned, holders
+
+
+def _masks(
+    layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any], size: int | None
+) -> tuple[tuple[Any, ...], dict[str, Any], int]:
+    """Return the arguments of attention with one mask for each example, and how many axes such a mask has, or -1.
+
+    torch lays the masks of all examples and heads along one axis.
+    """
+    if not isinstance(layer, nn.MultiheadAttention) or not size:
+        return given, named, -1
+    names = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
+    named = {**dict(zip(names, given, strict=False)), **named}
+    mask = named.get("attn_mask")
+    if not isinstance(mask, Tensor) or mask.ndim != 3:
+        return (), named, -1
+    return (), {**named, "attn_mask": mask.reshape(size, layer.num_heads, *mask.shape[1:])}, mask.ndim
+
+
 def _plain_forward(layer: nn.Module) -> MethodType:
     return MethodType(type(layer).forward, layer)
+
+
+class _Inlet:
+    """Before the whole model: how many examples it is called with. In a copy of the model it does nothing."""
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
+
+    def __call__(self, model: nn.Module, given: Any, named: Any) -> None:
+        if self._recorder is not None:
+            found = (leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, Tensor) and leaf.ndim)
+            self._recorder.size = next((len(tensor) for tensor in found), None)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Inlet:
+        return _Inlet()
+
+    def __reduce__(self) -> Any:
+        return _Inlet, ()
 
 
 class _Outlet:
@@ -118,18 +276,26 @@ class Recorder:
     >>> recorder.remove()
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, whole: Collection[str] = ()) -> None:
         check_model(model)
-        self.layers = dict(trained_layers(model))
-        self._uses: dict[str, list[Use]] = {name: [] for name in self.layers}
+        self._uses: dict[str, list[Use]] = {}
+        self._formed: dict[str, Gradients] = {}
+        self._counts: dict[str, set[int]] = {}
         self._passes: set[int] = set()
         self._number = 0
         self.plain = False
+        self.size: int | None = None  # examples that the model was last called with
+        self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
         self.unverified: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None  # looks at a first call
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
-        for name, layer in self.layers.items():
-            layer.forward = _Tapped(self, name, layer)
+        self.layers: dict[str, nn.Module] = {}
+        self._owned: dict[str, dict[str, nn.Parameter]] = {}
+        for name, layer, apart in trained_layers(model, {*whole, *needs_whole(model)}):
+            layer.forward = tapped = _Tapped(self, name, layer, whole=apart)
+            self.layers[name], self._uses[name], self._owned[name] = layer, [], tapped.owned
+        self._groups = _grouped(model, self._owned)
+        self._inlet = model.register_forward_pre_hook(_Inlet(self), with_kwargs=True)
         self._outlet = model.register_forward_hook(_Outlet(self), with_kwargs=True)
 
     def begin(self) -> int:
@@ -146,24 +312,39 @@ class Recorder:
         self._uses[name].append((entered, gradient))
         self._passes.add(number)
 
+    def add(self, name: str, gradients: Gradients, number: int) -> None:
+        """Keep every example's gradients in a layer, or add them to those of its other uses."""
+        kept = self._formed.setdefault(name, {})
+        for own, gradient in gradients.items():
+            wide, before = layers.wide(gradient), kept.get(own)
+            self._counts.setdefault(name, set()).add(len(wide))
+            if before is None or len(before) == len(wide):
+                kept[own] = wide if before is None else before + wide
+        self._passes.add(number)
+
     def parameters(self) -> Iterator[tuple[str, str, nn.Parameter]]:
-        """Yield every trained parameter with its layer's name and its own."""
-        for name, layer in self.layers.items():
-            for own, parameter in layer.named_parameters(recurse=False):
-                if parameter.requires_grad:
-                    yield name, own, parameter
+        """Yield every trained parameter once, with the name of its part and its own there."""
+        for group, members in self._groups.items():
+            seen = set()
+            for names in members.values():
+                for name, parameter in names.values():
+                    if name not in seen:
+                        seen.add(name)
+                        yield group, name, parameter
 
     def parts(self, *, every: bool = True) -> dict[str, Part]:
         """Return each layer's share in the gradients since `clear`, or an error where a layer saw no backward pass.
 
-        With ``every=False`` a layer that saw none has no share.
+        Layers that hold a parameter together have one share. With ``every=False`` a layer that saw none has no share.
         """
-        unused = [name for name, uses in self._uses.items() if not uses]
-        if len(unused) == len(self._uses):
+        used = {name for name, uses in self._uses.items() if uses or name in self._formed}
+        if not used:
             raise RuntimeError("No gradients were recorded. Call loss.backward() in training mode before the step.")
-        if unused and every:
+        seen = {id(parameter) for name in used for parameter in self._owned[name].values()}
+        unseen = [name for name, own in self._owned.items() if any(id(value) not in seen for value in own.values())]
+        if unseen and every:
             raise RuntimeError(
-                f"Layer {unused[0]!r} got no gradient, so what it would add is not known. Use it in every step, or "
+                f"Layer {unseen[0]!r} got no gradient, so what it would add is not known. Use it in every step, or "
                 "leave it out of training by requires_grad_(False) before the run is made private."
             )
         counts = set().union(*self.rows().values())
@@ -181,29 +362,118 @@ class Recorder:
         self.plain = True  # layers that are formed by torch.func run once more, as they were
         try:
             with torch.no_grad():
-                return {name: layers.part(self.layers[name], uses) for name, uses in self._uses.items() if uses}
+                single = {name: self._part(name) for name in self.layers if name in used}
         finally:
             self.plain = False
+        made: dict[str, Part] = {}
+        for group, members in self._groups.items():
+            found = {
+                name: {own: to for own, (to, _) in names.items()} for name, names in members.items() if name in single
+            }
+            if found and len(members) == 1:
+                made[group] = single[next(iter(found))]
+            elif found:
+                made[group] = layers.Tied(
+                    [(single[name], names) for name, names in found.items()], self._numbers(group)
+                )
+        return made
+
+    def _numbers(self, group: str) -> int:
+        """Return how many numbers the parameters of a part have."""
+        return sum(parameter.numel() for own, _, parameter in self.parameters() if own == group)
+
+    def _part(self, name: str) -> Part:
+        """Return the share of one layer, of its uses together and apart."""
+        uses, formed = self._uses[name], self._formed.get(name)
+        if formed is None:
+            return layers.part(self.layers[name], uses)
+        apart, own = layers.Formed(formed), {key: key for key in formed}
+        if not uses:
+            return apart
+        return layers.Tied(
+            [(apart, own), (layers.part(self.layers[name], uses), own)], sum(v[:1].numel() for v in formed.values())
+        )
 
     def rows(self) -> dict[str, set[int]]:
         """Return how many rows each layer saw, in each of its uses."""
-        return {name: {gradient.shape[0] for _, gradient in uses} for name, uses in self._uses.items()}
+        found = {name: {gradient.shape[0] for _, gradient in uses} for name, uses in self._uses.items()}
+        for name, counts in self._counts.items():
+            found[name] |= counts
+        return found
+
+    @property
+    def apart(self) -> list[str]:
+        """Names of the layers whose examples were computed apart since `clear`."""
+        return list(self._counts)
 
     @property
     def examples(self) -> int:
         """How many examples the recorded batch has."""
-        return max((gradient.shape[0] for uses in self._uses.values() for _, gradient in uses), default=0)
+        return max(set().union(*self.rows().values()), default=0)
 
     def clear(self) -> None:
         """Forget what was recorded."""
         self.notes.clear()
         self._passes.clear()
+        self._formed.clear()
+        self._counts.clear()
         for uses in self._uses.values():
             uses.clear()
 
     def remove(self) -> None:
         """Give the model its own layers back."""
         self.clear()
+        self._inlet.remove()
         self._outlet.remove()
         for layer in self.layers.values():
             layer.__dict__.pop("forward", None)
+
+
+def _grouped(
+    model: nn.Module, owned: dict[str, dict[str, nn.Parameter]]
+) -> dict[str, dict[str, dict[str, tuple[str, nn.Parameter]]]]:
+    """Return the layers by parts: those that hold a parameter together make one, named by what is above them all.
+
+    Each layer's names for its parameters lead to those in the part, and to the parameters.
+    """
+    groups: list[set[str]] = []
+    for name, own in owned.items():
+        known = {id(parameter) for parameter in own.values()}
+        joined = {name}
+        for group in [g for g in groups if any(id(p) in known for other in g for p in owned[other].values())]:
+            groups.remove(group)
+            joined |= group
+        groups.append(joined)
+    if any(len(group) > 1 for group in groups):  # one part for all that are tied, below the module above them all
+        tied = set().union(*(group for group in groups if len(group) > 1))
+        above = _above(sorted(tied))
+        tied |= {above} & owned.keys()
+        groups = [tied, *(group for group in groups if not group & tied)]
+    order = {name: place for place, name in enumerate(owned)}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    made = {}
+    for group in sorted(groups, key=lambda group: min(order[name] for name in group)):
+        if len(group) == 1:
+            (name,) = group
+            made[name] = {name: {own: (own, parameter) for own, parameter in owned[name].items()}}
+            continue
+        above = _above(sorted(group))
+        made[above] = {
+            name: {
+                own: (names[id(parameter)][len(above) + 1 if above else 0 :], parameter)
+                for own, parameter in owned[name].items()
+            }
+            for name in sorted(group, key=order.__getitem__)
+        }
+    return made
+
+
+def _above(names: list[str]) -> str:
+    """Return the name of the module that is above all of these."""
+    split = [name.split(".") for name in names]
+    common = []
+    for parts in zip(*split, strict=False):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    return ".".join(common)

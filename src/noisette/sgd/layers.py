@@ -35,6 +35,7 @@ from torch.nn import functional
 from noisette.sgd import _rows
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
+_FORMED = 1 << 26  # numbers of tied parameters, for all examples, that are formed
 _SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 Gradients = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]  # what went into a layer, and the gradient of what came out
@@ -72,7 +73,7 @@ class Part(ABC):
 
     def laid(self) -> dict[str, Laid]:
         """Return every example's gradient as it lies in memory, without a copy where that can be."""
-        return {name: Laid(gradient.flatten(1)) for name, gradient in self.each().items()}
+        return {name: Laid(_rows.flat(gradient)) for name, gradient in self.each().items()}
 
 
 class Formed(Part):
@@ -92,6 +93,40 @@ class Formed(Part):
 
     def each(self) -> Gradients:
         return self._gradients
+
+
+class Tied(Part):
+    """Shares of several layers in parameters that they hold together: sums, by the names that each one's lead to.
+
+    What is formed has the norm of the sum. What would be too long has at most the sum of the norms.
+    """
+
+    def __init__(self, members: Sequence[tuple[Part, dict[str, str]]], numbers: int) -> None:
+        self._members, self._numbers = members, numbers  # the latter for one example
+        self._formed: Formed | None = None
+
+    def _sums(self, gradients: Sequence[Gradients]) -> Gradients:
+        made: Gradients = {}
+        for (_, names), own in zip(self._members, gradients, strict=True):
+            for name, gradient in own.items():
+                to = names[name]
+                made[to] = made[to] + gradient if to in made else gradient
+        return made
+
+    def squares(self) -> Tensor:
+        separate = [part.squares() for part, _ in self._members]
+        if len(separate[0]) * self._numbers <= _FORMED:
+            self._formed = Formed(self.each())
+            return self._formed.squares()
+        return torch.stack(separate).sqrt().sum(0).square() * (1 + 2.0**-40)
+
+    def total(self, weights: Tensor) -> Gradients:
+        if self._formed is not None:
+            return self._formed.total(weights)
+        return self._sums([part.total(weights) for part, _ in self._members])
+
+    def each(self) -> Gradients:
+        return self._sums([part.each() for part, _ in self._members])
 
 
 class Outer(Part):
@@ -400,14 +435,14 @@ def runs_again(layer: nn.Module) -> bool:
 def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
     """Form the gradients of any layer that treats examples one by one, by torch.func."""
     names = {
-        name: _wide(parameter.detach())
+        name: wide(parameter.detach())
         for name, parameter in layer.named_parameters(recurse=False)
         if parameter.requires_grad
     }
     if not uses[0][0].shape[0]:  # some layers cannot be mapped over no example
         return Formed({name: parameter.new_zeros(0, *parameter.shape) for name, parameter in names.items()})
     others = {
-        name: _wide(value.detach())
+        name: wide(value.detach())
         for name, value in (*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False))
         if name not in names
     }
@@ -422,7 +457,7 @@ def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
     return Formed({name: torch.stack([gradients[name] for gradients in formed]).sum(0) for name in names})
 
 
-def _wide(tensor: Tensor) -> Tensor:
+def wide(tensor: Tensor) -> Tensor:
     """Return numbers of half precision in single precision, and others as they are."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
@@ -440,4 +475,4 @@ _PARTS: dict[type[nn.Module], Callable[[Any, Sequence[Use]], Part]] = {
 
 def part(layer: nn.Module, uses: Sequence[Use]) -> Part:
     """Return a layer's share in the gradients, from its uses in one batch; other layers are formed by torch.func."""
-    return _PARTS.get(type(layer), _any)(layer, [(_wide(entered), _wide(gradient)) for entered, gradient in uses])
+    return _PARTS.get(type(layer), _any)(layer, [(wide(entered), wide(gradient)) for entered, gradient in uses])

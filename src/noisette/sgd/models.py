@@ -1,25 +1,48 @@
-"""Which models can be trained privately: every example on its own, every weight in one place."""
+"""Which models can be trained privately: every example on its own."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 _MIXING = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _GROUPS = 32
 
 
-def trained_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers that own parameters to train, with their names."""
+def trained_layers(model: nn.Module, whole: Collection[str] = ()) -> Iterator[tuple[str, nn.Module, bool]]:
+    """Yield the layers that own parameters to train, with their names; and modules that are taken whole, marked so."""
+    above: list[str] = []
     for name, layer in model.named_modules():
-        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False)):
-            yield name, layer
+        if any(name.startswith(f"{top}.") or not top for top in above):
+            continue
+        if name in whole and any(parameter.requires_grad for parameter in layer.parameters()):
+            above.append(name)
+            yield name, layer, True
+        elif any(parameter.requires_grad for parameter in layer.parameters(recurse=False)):
+            yield name, layer, False
+
+
+def needs_whole(model: nn.Module) -> Iterator[str]:
+    """Yield the names of modules that are known to use weights of the layers inside of them, past these layers."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.MultiheadAttention) or is_parametrized(layer):
+            yield name
+
+
+def calling_parent(model: nn.Module, name: str) -> str | None:
+    """Return the name of the nearest module above one that has a forward pass, None where there is none."""
+    while name:
+        name = name.rpartition(".")[0]
+        if type(model.get_submodule(name)).forward is not nn.Module.forward:
+            return name
+    return None
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse a model in which one example's gradient depends on others, or has no single place."""
+    """Refuse a model in which one example's gradient depends on others."""
     for name, layer in model.named_modules():
         if isinstance(layer, _MIXING):
             raise ValueError(
@@ -50,16 +73,7 @@ def check_model(model: nn.Module) -> None:
                 f"Layer {name!r} is {type(layer).__name__}, whose kernels show no gradient of an example. "
                 "Replace it, e.g. model = noisette.sgd.with_open_recurrence(model)."
             )
-    owners: dict[int, str] = {}
-    for name, layer in trained_layers(model):
-        for own, parameter in layer.named_parameters(recurse=False):
-            if id(parameter) in owners:
-                raise ValueError(
-                    f"Parameter {own!r} of layer {name!r} is that of {owners[id(parameter)]!r} too. "
-                    "Share the layer itself, not its parameter, or give each its own."
-                )
-            owners[id(parameter)] = name
-    if not owners:
+    if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError("Expected a model with parameters to train; it has none. Set requires_grad_(True) on some.")
 
 

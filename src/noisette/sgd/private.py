@@ -18,6 +18,7 @@ from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import CLIPS, L2, Clip
 from noisette.sgd.geodp import Geo
 from noisette.sgd.gradients import Recorder
+from noisette.sgd.models import check_model
 from noisette.sgd.optimizer import PrivateOptimizer, check_one_process
 from noisette.sgd.perturbation import GaussianPerturbation, Layered, Perturbation
 from noisette.sgd.sampling import PoissonLoader
@@ -94,6 +95,11 @@ def make_private(
     check_one_process()
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(f"Expected the model itself, got {type(model).__name__}: give model.module, in one process.")
+    if "_orig_mod" in model._modules:
+        raise ValueError(
+            "Expected the model itself, got a compiled one, whose layers cannot be seen. Give the model that went into "
+            "torch.compile (model._orig_mod), with an optimiser of its parameters."
+        )
     seeded = rng is not None
     warn_known_noise(rng)
     noise = _random.generator(rng)
@@ -113,10 +119,12 @@ def make_private(
             stacklevel=2,
         )
     budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))
-    recorder = Recorder(model)
+    check_model(model)
+    whole, shared = check_gradients(model, private_loader)
+    recorder = Recorder(model, whole)
+    recorder.shared = shared
     try:
-        check_gradients(model, private_loader)
-        recorder.unverified = lambda given, named: check_call(model, given, named, private_loader.given)
+        recorder.unverified = lambda given, named: check_call(model, given, named, private_loader.given, whole, shared)
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,

@@ -26,7 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisette.sgd.gradients import Recorder
+from noisette.sgd.gradients import NotApart, Recorder
+from noisette.sgd.models import calling_parent
 
 _EXAMPLES = 3
 _MIXED = (
@@ -35,14 +36,26 @@ _MIXED = (
 )
 Flat = dict[str, Tensor]
 Call = Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]
+Shared = dict[str, set[int]]  # arguments that all examples have in common, by layer
 
 
-def check_gradients(model: nn.Module, loader: Any) -> None:
+class NotSeparate(ValueError):
+    """What was recorded in a layer is not the gradient of single examples."""
+
+    def __init__(self, layer: str, message: str) -> None:
+        super().__init__(message)
+        self.layer = layer
+
+
+def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared]:
     """Refuse a model whose recorded gradients are not those of single examples; the model stays as it is.
 
-    A model that takes something else than the first entries of a batch, or the whole batch, is looked at when it is
-    called in training: `check_call`.
+    Return the modules whose examples are to be computed apart, found by trying: where a layer fails, the nearest module
+    above it is taken whole, up to the model itself. A model that takes something else than the first entries of a
+    batch, or the whole batch, is looked at when it is called in training: `check_call`.
     """
+    whole: set[str] = set()
+    shared: Shared = {}
     with _own_randomness():
         items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
         batches = [loader.collate(items), *(loader.collate([item]) for item in items)]
@@ -50,18 +63,34 @@ def check_gradients(model: nn.Module, loader: Any) -> None:
         other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
         called = _call(model, batches[0])
         if called is None or not _runs(model, called, batches[0]):
-            return
-        try:
-            twin = copy.deepcopy(model)
-        except RuntimeError as error:
-            raise ValueError(
-                "The model cannot be copied, so that its gradients cannot be verified: a tensor of it is not a "
-                f"parameter. Replace what computes it, such as an old weight_norm. ({error})"
-            ) from error
-        _check_copy(model, twin, called, batches, other, alike)
+            return whole, shared
+        first: NotApart | NotSeparate | None = None
+        while True:
+            try:
+                twin = copy.deepcopy(model)
+            except RuntimeError as error:
+                raise ValueError(
+                    "The model cannot be copied, so that its gradients cannot be verified: a tensor of it is not a "
+                    "parameter. Replace what computes it, such as an old weight_norm, by "
+                    f"torch.nn.utils.parametrizations.weight_norm. ({error})"
+                ) from error
+            shared.clear()
+            try:
+                _check_copy(model, twin, called, batches, other, alike, whole, shared)
+                return whole, shared
+            except (NotApart, NotSeparate) as error:
+                first = first or error
+                wider: str | None = error.layer
+                while wider is not None and wider in whole:
+                    wider = calling_parent(model, wider)
+                if wider is None:
+                    raise first from None
+                whole.add(wider)
 
 
-def check_call(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any], examples: int) -> bool:
+def check_call(
+    model: nn.Module, given: tuple[Any, ...], named: dict[str, Any], examples: int, whole: set[str], shared: Shared
+) -> bool:
     """Refuse a model whose recorded gradients, called as it is in training, are not those of single examples.
 
     Tell whether it could be looked at: there was an example, along the first axis of an argument.
@@ -82,21 +111,30 @@ def check_call(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any], 
             twin = copy.deepcopy(model)
         except RuntimeError:
             return True  # it keeps something of this call; what make_private looked at was as it should be
-        _check_copy(model, twin, lambda batch: (tuple(batch[0]), batch[1]), batches, other, alike)
+        _check_copy(model, twin, lambda batch: (tuple(batch[0]), batch[1]), batches, other, alike, whole, shared)
     return True
 
 
-def _check_copy(model: nn.Module, twin: nn.Module, called: Call, batches: list[Any], other: Any, alike: Any) -> None:
+def _check_copy(
+    model: nn.Module,
+    twin: nn.Module,
+    called: Call,
+    batches: list[Any],
+    other: Any,
+    alike: Any,
+    whole: set[str],
+    shared: Shared,
+) -> None:
     """Check a copy of the model, in double precision where it can compute in that."""
     _check_buffers(twin, called, batches[0], alike)
     exact = True
     try:
-        _compare(twin.double(), called, batches, other, torch.float64)
+        _compare(twin.double(), called, batches, other, torch.float64, whole, shared)
     except (RuntimeError, NotImplementedError):
         exact = False  # a model may insist on the precision that it has
     if not exact:
         own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
-        _compare(copy.deepcopy(model), called, batches, other, own)
+        _compare(copy.deepcopy(model), called, batches, other, own, whole, shared)
 
 
 def _runs(model: nn.Module, called: Call, batch: Any) -> bool:
@@ -136,27 +174,39 @@ def _tensors(batch: Any) -> Iterator[Tensor]:
             yield from _tensors(entry)
 
 
-def _compare(model: nn.Module, called: Call, batches: list[Any], other: Any, precision: torch.dtype) -> None:
+def _compare(
+    model: nn.Module,
+    called: Call,
+    batches: list[Any],
+    other: Any,
+    precision: torch.dtype,
+    whole: set[str],
+    shared: Shared,
+) -> None:
     """Compare recorded gradients with plain ones, and those of single examples with those of batches of one."""
     near = 1e-6 if precision == torch.float64 else 1e-2
     model.train()
     batches, other = [_converted(batch, precision) for batch in batches], _converted(other, precision)
     state = torch.get_rng_state()
     plain = _plain(model, called, batches[0], state)
-    recorded = _recorded(model, called, batches[0], state)
+    _recorded(model, called, batches[1], state, whole, shared, 1)  # tells which arguments do not follow the examples
+    recorded = _recorded(model, called, batches[0], state, whole, shared)
+    # a gradient that is zero but for rounding, as that of a bias before a softmax, is small beside the others
+    small = near**2 * max(float(value.abs().max()) for value in plain.values() if value.numel())
     for name, value in plain.items():
-        if not _alike(recorded[name].sum(0), value, near):
-            raise ValueError(
+        if not _alike(recorded[name].sum(0), value, near, small):
+            raise NotSeparate(
+                name.rpartition(".")[0],
                 f"The recorded gradients of {name!r} do not add up to its gradient: it is used outside of its layer, "
                 "as in functional.linear(x, layer.weight), or hooks and parametrisations change it. Call the layer "
-                "itself, or leave it out of training by requires_grad_(False)."
+                "itself, or leave it out of training by requires_grad_(False).",
             )
-    exchanged = _recorded(model, called, other, state)
-    still = all(_alike(exchanged[name][:-1], recorded[name][:-1], near) for name in plain)
+    exchanged = _recorded(model, called, other, state, whole, shared)
+    still = all(_alike(exchanged[name][:-1], recorded[name][:-1], near, small) for name in plain)
     for layer in model.modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd):
             layer.eval()
-    recorded = _recorded(model, called, batches[0], state)
+    recorded = _recorded(model, called, batches[0], state, whole, shared)
     alone = []
     for batch in batches[1:]:
         alone.append(_plain(model, called, batch, state))
@@ -164,10 +214,15 @@ def _compare(model: nn.Module, called: Call, batches: list[Any], other: Any, pre
             alone = []  # chance beyond nn.Dropout: one example's share of it is not that of a batch of one
             break
     apart = all(
-        _alike(recorded[name][place], gradients[name], near) for place, gradients in enumerate(alone) for name in plain
+        _alike(recorded[name][place], gradients[name], near, small)
+        for place, gradients in enumerate(alone)
+        for name in plain
     )
     if not (still and apart):
-        raise ValueError(f"One example's gradient changed with the other examples of its batch: {_MIXED}")
+        raise ValueError(
+            f"One example's gradient changed with the other examples of its batch: {_MIXED} A model that makes its loss "
+            "itself, of labels=..., is called without them, and the loss is taken of what it returns."
+        )
 
 
 def _check_buffers(model: nn.Module, called: Call, *batches: Any) -> None:
@@ -209,26 +264,36 @@ def _plain(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:
     }
 
 
-def _recorded(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:
+def _recorded(
+    model: nn.Module,
+    called: Call,
+    batch: Any,
+    state: Tensor,
+    whole: set[str],
+    shared: Shared,
+    examples: int = _EXAMPLES,
+) -> Flat:
     """Return the recorded gradients of single examples, by the parameters' names."""
     torch.set_rng_state(state)
-    recorder = Recorder(model)
+    recorder = Recorder(model, whole)
+    recorder.shared = shared
     try:
         with torch.enable_grad():
             torch.autograd.backward(_loss(model, *called(batch)))
         rows = recorder.rows()
-        wrong = next((name for name, counts in rows.items() if counts - {_EXAMPLES}), None)
+        wrong = next((name for name, counts in rows.items() if counts - {examples}), None)
         if wrong is not None:
-            raise ValueError(
-                f"Layer {wrong!r} saw {sorted(rows[wrong])} rows for {_EXAMPLES} examples: {_MIXED} Positions of one "
-                "example belong on the axes behind: (examples, positions, features)."
+            raise NotSeparate(
+                wrong,
+                f"Layer {wrong!r} saw {sorted(rows[wrong])} rows for {examples} example{'s' * (examples > 1)}: "
+                f"{_MIXED} Positions of one example belong on the axes behind: (examples, positions, features).",
             )
-        parts = recorder.parts(every=False)
+        parts = recorder.parts(every=False) if any(rows.values()) else {}
         made = {}
         for layer, own, parameter in recorder.parameters():
             name = f"{layer}.{own}" if layer else own
             each = parts[layer].each().get(own) if layer in parts else None
-            made[name] = parameter.detach().new_zeros(_EXAMPLES, *parameter.shape) if each is None else each
+            made[name] = parameter.detach().new_zeros(examples, *parameter.shape) if each is None else each
         return made
     finally:
         recorder.remove()
@@ -263,8 +328,8 @@ def _call(model: nn.Module, batch: Any) -> Call | None:
     """Return how a batch becomes arguments of the model, None where that is not known."""
     signature = inspect.signature(type(model).forward)
     ways: list[Call] = [lambda batch: ((batch,), {})]
-    if isinstance(batch, dict):
-        ways.insert(0, lambda batch: ((), batch))
+    if isinstance(batch, dict):  # without the labels, of which a model may make a loss over all examples
+        ways.insert(0, lambda batch: ((), {key: value for key, value in batch.items() if key != "labels"}))
     elif isinstance(batch, list | tuple):
         ways = [partial(_first, count=count) for count in range(1, len(batch) + 1)]
     for way in ways:
@@ -304,13 +369,13 @@ def _converted(batch: Any, precision: torch.dtype) -> Any:
     return batch
 
 
-def _alike(mine: Tensor, theirs: Tensor, near: float) -> bool:
-    """Tell whether two gradients agree, to a part of the largest number in either."""
+def _alike(mine: Tensor, theirs: Tensor, near: float, small: float) -> bool:
+    """Tell whether two gradients agree, to a part of the largest number in either, or to a number that is small."""
     mine, theirs = mine.double(), theirs.double()
     if not mine.numel():
         return True
     size = max(float(mine.abs().max()), float(theirs.abs().max()))
-    return not float((mine - theirs).abs().max()) > near * size
+    return not float((mine - theirs).abs().max()) > max(near * size, small)
 
 
 @contextmanager

@@ -1,0 +1,383 @@
+"""Models that people have, against a loop over examples in double precision; the table in the docs is made of them."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+from torch.utils.data import DataLoader
+
+from noisette import sgd
+from noisette.sgd.perturbation import full_name
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+pytestmark = pytest.mark.slow
+
+EXAMPLES = 4
+PAGE = Path(__file__).parents[2] / "docs" / "private-sgd.md"
+
+
+def numbers(*shape):
+    return lambda: torch.randn(shape)
+
+
+def words(length=5, below=11):
+    return lambda: torch.randint(1, below, (length,))
+
+
+class Wired(nn.Module):
+    """Layers, and how they are called."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        self.wiring = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, **given):
+        return self.wiring(self, **given)
+
+
+def attention(self, x):
+    causal = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), 1)
+    made, weights = self.attention(x, x, x, attn_mask=causal)
+    return made + weights.sum(-1, keepdim=True) * x
+
+
+def masked_by_example(self, x):
+    mask = (x @ x.mT).repeat_interleave(2, 0)
+    return self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+
+def with_padding(self, x):
+    return self.attention(x, x, x, key_padding_mask=x[..., 0] > 0.8, average_attn_weights=False)[0]
+
+
+def cells(self, x):
+    state = x.new_zeros(len(x), 4), x.new_zeros(len(x), 4)
+    for time in range(x.shape[1]):
+        state = self.cell(x[:, time], state)
+    return state[0]
+
+
+def gated(self, x):
+    state = None
+    for time in range(x.shape[1]):
+        state = self.cell(x[:, time], state)
+    return state
+
+
+class Positions(nn.Module):
+    """A token of its own and a table of positions, as in vision transformers, with dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.positions = nn.Parameter(torch.randn(1, 1, 4)), nn.Parameter(torch.randn(1, 4, 4))
+        self.inner, self.dropout, self.scale = nn.Linear(4, 4), nn.Dropout(0.0), nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x):
+        joined = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.positions
+        return self.scale * self.inner(self.dropout(joined))
+
+
+class Scaled(nn.Module):
+    """A scalar parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        return torch.tanh(self.scale * x)
+
+
+def tied():
+    model = Wired(lambda self, x: self.out(torch.tanh(self.table(x))), table=nn.Embedding(11, 4), out=nn.Linear(4, 11))
+    model.out.weight = model.table.weight
+    return model
+
+
+def borrowed(self, x):
+    return torch.tanh(nn.functional.linear(x, self.inner.weight)) @ self.inner.weight
+
+
+def relative(self, x):
+    places = torch.arange(x.shape[1])
+    return (self.bias((places[:, None] - places).abs())[..., 0] @ self.inner(x)) * x
+
+
+def time_first(self, x):
+    return self.encoder(x.transpose(0, 1))[-1]
+
+
+def encoder(**options):
+    return nn.TransformerEncoderLayer(8, 2, dim_feedforward=8, batch_first=True, **options)
+
+
+def transformers_model(kind, config, **settings):
+    def build():
+        transformers = pytest.importorskip("transformers")
+        made = getattr(transformers, config)(**settings)
+        made._attn_implementation = "eager"
+        model = getattr(transformers, kind)(made)
+        for layer in model.modules():
+            if isinstance(layer, nn.Dropout):
+                layer.p = 0.0
+        return model
+
+    return build
+
+
+class Block(nn.Module):
+    """A basic block as torchvision writes it: ReLU in place, and += onto what a layer returned."""
+
+    def __init__(self, entering, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(entering, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride > 1 or entering != width:
+            self.downsample = nn.Sequential(nn.Conv2d(entering, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        identity = x if self.downsample is None else self.downsample(x)
+        made = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        made += identity
+        return self.relu(made)
+
+
+def resnet(width=4):
+    """Return ResNet-18 with torchvision's layers in their order, narrower (it has 64 channels)."""
+    stem = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    blocks, entering = [], width
+    for stage in range(4):
+        for place in range(2):
+            blocks.append(Block(entering, width << stage, 2 if stage and not place else 1))
+            entering = width << stage
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(entering, 2)]
+    return sgd.without_batch_norm(nn.Sequential(*stem, nn.MaxPool2d(3, 2, 1), *blocks, *head))
+
+
+WIDTH = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+TEXT = WIDTH | {"vocab_size": 11, "max_position_embeddings": 8}
+
+# name -> (model, an example)
+MODELS = {
+    "nn.MultiheadAttention, causal mask": (
+        lambda: Wired(attention, attention=nn.MultiheadAttention(4, 2, batch_first=True)),
+        {"x": numbers(4, 4)},
+    ),
+    "nn.MultiheadAttention, a mask for each example": (
+        lambda: Wired(masked_by_example, attention=nn.MultiheadAttention(4, 2, batch_first=True)),
+        {"x": numbers(3, 4)},
+    ),
+    "nn.MultiheadAttention, padding": (
+        lambda: Wired(with_padding, attention=nn.MultiheadAttention(4, 2, batch_first=True, add_bias_kv=True)),
+        {"x": numbers(3, 4)},
+    ),
+    "nn.TransformerEncoderLayer": (lambda: encoder(dropout=0.0), {"src": numbers(5, 8)}),
+    "nn.TransformerEncoder, time first": (
+        lambda: Wired(
+            time_first,
+            encoder=nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 4, 0.0), 1, enable_nested_tensor=False),
+        ),
+        {"x": numbers(5, 4)},
+    ),
+    "nn.TransformerDecoderLayer": (
+        lambda: nn.TransformerDecoderLayer(8, 2, 8, 0.0, batch_first=True),
+        {"tgt": numbers(3, 8), "memory": numbers(5, 8)},
+    ),
+    "nn.Bilinear": (
+        lambda: Wired(lambda self, x, y: self.both(x, y), both=nn.Bilinear(3, 2, 4)),
+        {"x": numbers(3), "y": numbers(2)},
+    ),
+    "nn.LSTMCell": (lambda: Wired(cells, cell=nn.LSTMCell(3, 4)), {"x": numbers(3, 3)}),
+    "nn.GRUCell": (lambda: Wired(gated, cell=nn.GRUCell(3, 4)), {"x": numbers(3, 3)}),
+    "a scalar parameter": (lambda: nn.Sequential(nn.Linear(3, 3), Scaled()), {"input": numbers(3)}),
+    "token, positions and scale in one module": (
+        lambda: Wired(lambda self, x: self.inner(self.first(x)), first=Positions(), inner=nn.Linear(4, 2)),
+        {"x": numbers(3, 4)},
+    ),
+    "parametrizations.weight_norm": (
+        lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(3, 4)), nn.Tanh(), nn.Linear(4, 2)),
+        {"input": numbers(3)},
+    ),
+    "parametrizations.orthogonal": (
+        lambda: nn.Sequential(parametrizations.orthogonal(nn.Linear(3, 3)), nn.Tanh()),
+        {"input": numbers(3)},
+    ),
+    "tied embedding": (tied, {"x": words()}),
+    "a weight used past its layer": (
+        lambda: Wired(borrowed, inner=nn.Linear(3, 4, bias=False)),
+        {"x": numbers(3)},
+    ),
+    "a table without an axis of examples": (
+        lambda: Wired(relative, bias=nn.Embedding(5, 1), inner=nn.Linear(3, 3)),
+        {"x": numbers(5, 3)},
+    ),
+    "ResNet-18 (torchvision's layers), `without_batch_norm`": (resnet, {"input": numbers(3, 64, 64)}),
+    "Hugging Face BERT": (
+        transformers_model("BertForMaskedLM", "BertConfig", **TEXT),
+        {"input_ids": words(), "attention_mask": lambda: torch.tensor([1, 1, 1, 1, 0])},
+    ),
+    "Hugging Face GPT-2": (
+        transformers_model(
+            "GPT2LMHeadModel", "GPT2Config", vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2
+        ),
+        {"input_ids": words()},
+    ),
+    "Hugging Face Llama": (
+        transformers_model("LlamaForCausalLM", "LlamaConfig", **TEXT, num_key_value_heads=1),
+        {"input_ids": words(), "attention_mask": lambda: torch.tensor([1, 1, 1, 1, 0])},
+    ),
+    "Hugging Face ViT": (
+        transformers_model("ViTForImageClassification", "ViTConfig", **WIDTH, image_size=8, patch_size=4),
+        {"pixel_values": numbers(3, 8, 8)},
+    ),
+    "Hugging Face T5": (
+        transformers_model(
+            "T5ForConditionalGeneration",
+            "T5Config",
+            vocab_size=11,
+            d_model=8,
+            d_kv=4,
+            d_ff=8,
+            num_layers=1,
+            num_heads=2,
+            decoder_start_token_id=0,
+            dropout_rate=0.0,
+        ),
+        {"input_ids": words(5), "decoder_input_ids": words(4)},
+    ),
+}
+
+
+def answer(made):
+    """Return the output that a loss would use."""
+    if isinstance(made, torch.Tensor):
+        return made
+    return made["logits"] if "logits" in made else made[0]
+
+
+def losses(model, batch):
+    return torch.sin(answer(model(**batch)).flatten(1)).cumsum(1).square().sum(1)
+
+
+def start(name, **options):
+    torch.manual_seed(7)
+    build, example = MODELS[name]
+    model = build().double()
+    items = [{key: draw() for key, draw in example.items()} for _ in range(EXAMPLES)]
+    items = [{k: v.double() if v.is_floating_point() else v for k, v in item.items()} for item in items]
+    plain = copy.deepcopy(model)
+    private = sgd.make_private(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        DataLoader(items, batch_size=2),
+        **{"target": (8.0, 1e-5), "epochs": 2, "rng": 1} | options,
+    )
+    return private, plain.train(), items
+
+
+def row(name, recorder):
+    """Return a model's row of the table in the docs."""
+    apart = sorted({type(recorder.layers[layer]).__name__ for layer in recorder.apart})
+    apart = ["the whole model" if name == "Wired" else f"`{name}`" for name in apart]
+    return f"| {name} | {', '.join(apart) or 'none'} |"
+
+
+def table():
+    """Return the table in the docs: what is tested below, and which modules compute their examples apart."""
+    rows = []
+    for name in MODELS:
+        private, _, items = start(name)
+        losses(private.model, private.loader.collate(items)).mean().backward()
+        rows.append(row(name, private.optimizer.recorder))
+    return "\n".join(["| model | modules whose examples are computed apart |", "| --- | --- |", *rows])
+
+
+CASES = [pytest.param(name, marks=[pytest.mark.long] * ("Face" in name or "ResNet" in name)) for name in MODELS]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_those_of_one_example_at_a_time(name):
+    private, plain, items = start(name)
+    private.optimizer.zero_grad()
+    batch = private.loader.collate(items)
+    losses(private.model, batch).mean().backward()
+    assert row(name, private.optimizer.recorder) in PAGE.read_text(encoding="utf-8"), "python tests/sgd/test_models.py"
+    parts = private.optimizer.recorder.parts()
+    each = {full_name(layer, own): rows for layer, part in parts.items() for own, rows in part.each().items()}
+    squares = sum(part.squares() for part in parts.values())
+    weights = torch.linspace(0.5, 2.0, EXAMPLES, dtype=torch.float64)
+    totals = {full_name(layer, own): v for layer, part in parts.items() for own, v in part.total(weights).items()}
+    assert each.keys() == {key for key, value in plain.named_parameters() if value.requires_grad}
+    expected = []
+    for item in items:
+        plain.zero_grad()
+        (losses(plain, private.loader.collate([item])).sum() / EXAMPLES).backward()
+        expected.append({key: value.grad.clone() for key, value in plain.named_parameters()})
+    size = max(value.abs().max() for one in expected for value in one.values())
+    for key in each:
+        rows = torch.stack([one[key] for one in expected])
+        torch.testing.assert_close(each[key], rows, rtol=1e-9, atol=1e-11 * size)
+        torch.testing.assert_close(totals[key], torch.tensordot(weights, rows, 1), rtol=1e-9, atol=1e-11 * size)
+    truth = torch.stack([sum(value.square().sum() for value in one.values()) for one in expected])
+    torch.testing.assert_close(squares, truth, rtol=1e-9, atol=0.0)
+    assert (squares >= truth * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_without_examples_adds_nothing_but_noise(name):
+    private, _, items = start(name)
+    batch = {key: value[:0] for key, value in private.loader.collate(items).items()}
+    losses(private.model, batch).sum().backward()
+    for part in private.optimizer.recorder.parts().values():
+        assert part.squares().shape == (0,)
+        assert not any(value.any() for value in part.total(torch.zeros(0, dtype=torch.float64)).values())
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "remedy"),
+    [
+        (lambda: nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "without_batch_norm", sgd.without_batch_norm),
+        (
+            lambda: Wired(lambda self, input: self.r(input[:, None])[0], r=nn.LSTM(3, 3, batch_first=True)),
+            "with_open_recurrence",
+            sgd.with_open_recurrence,
+        ),
+        (lambda: nn.DataParallel(nn.Linear(3, 3)), "give model.module", lambda model: model.module),
+        (lambda: torch.compile(nn.Linear(3, 3), backend="eager"), "_orig_mod", lambda model: model._orig_mod),
+    ],
+    ids=["batch norm", "recurrence", "data parallel", "compiled"],
+)
+def test_a_refused_model_has_a_remedy_that_works(model, words, remedy):
+    data = DataLoader([{"input": torch.randn(3)} for _ in range(8)], batch_size=2)
+
+    def private(model):
+        return sgd.make_private(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), data, target=(8.0, 1e-5), epochs=1, rng=1
+        )
+
+    refused = model()
+    with pytest.raises(ValueError, match=words):
+        private(refused)
+    made, optimizer, loader = private(remedy(refused))
+    for batch in loader:
+        optimizer.zero_grad()
+        losses(made, batch).mean().backward()
+        optimizer.step()
+    assert optimizer.steps == 4
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition("<!-- models: begin -->\n")
+    after = rest.partition("<!-- models: end -->")[2]
+    PAGE.write_text(f"{before}<!-- models: begin -->\n{table()}\n<!-- models: end -->{after}", encoding="utf-8")
