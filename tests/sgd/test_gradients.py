@@ -153,7 +153,7 @@ def test_norms_sums_and_gradients_are_those_of_one_example_at_a_time(name):
             torch.testing.assert_close(total[own], torch.tensordot(weights, gradients, 1), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "instances"])  # torch's own takes no empty batch
+@pytest.mark.parametrize("name", MODELS)
 def test_a_batch_without_examples_adds_nothing(name):
     model, inputs = build(name)
     recorder = Recorder(model)
@@ -300,9 +300,12 @@ def test_a_parameter_in_two_layers_has_one_gradient(formed, monkeypatch):
 
 
 def test_batch_norm_gives_way_to_group_norm():
-    model = without_batch_norm(nn.Sequential(nn.Conv2d(1, 48, 3), nn.BatchNorm2d(48), nn.Sequential(nn.BatchNorm2d(7))))
+    model = without_batch_norm(
+        nn.Sequential(nn.Conv2d(1, 48, 3), nn.BatchNorm2d(48), nn.Sequential(nn.BatchNorm2d(7), nn.BatchNorm1d(8)))
+    )
     check_model(model)
-    assert (model[1].num_groups, model[2][0].num_groups) == (24, 7)
+    assert (model[1].num_groups, model[2][0].num_groups, model[2][1].num_groups) == (24, 1, 1)
+    assert without_batch_norm(nn.BatchNorm1d(4))(torch.randn(1, 4)).abs().min() > 0  # one value in a group would be 0
 
 
 def test_an_empty_batch_has_parts_that_add_nothing():

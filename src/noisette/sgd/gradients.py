@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from noisette.sgd import layers
 from noisette.sgd.layers import Gradients, Part, Use
@@ -164,10 +164,6 @@ def _mapped(
     one: Callable[..., tuple[Tensor, ...]], weights: tuple[Tensor, ...], entered: tuple[Tensor, ...], size: int
 ) -> tuple[Tensor, ...]:
     """Return what a function of one example makes of each: all at once, or one by one where torch cannot map it."""
-    if not size:  # nothing is mapped over no example: zeros in, no row out
-        alone = one(tuple(w.new_zeros(w.shape[1:]) for w in weights), tuple(r.new_zeros(r.shape[1:]) for r in entered))
-        tied = 0.0 * sum(own.sum() for own in weights)  # so that the backward pass reaches the tap
-        return tuple(v[None][:0] + tied if v.is_floating_point() else v[None][:0] for v in alone)
     state = torch.get_rng_state()
     try:
         with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():  # other kernels are not mapped
@@ -223,21 +219,34 @@ def _plain_forward(layer: nn.Module) -> MethodType:
 
 
 class _Inlet:
-    """Before the whole model: how many examples it is called with. In a copy of the model it does nothing."""
+    """Before the whole model: how many examples it is called with. In a copy of the model it does nothing.
+
+    Many models cannot compute no example. They get one of zeros, and `_Outlet` takes it out again.
+    """
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
 
-    def __call__(self, model: nn.Module, given: Any, named: Any) -> None:
-        if self._recorder is not None:
-            found = (leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, Tensor) and leaf.ndim)
-            self._recorder.size = next((len(tensor) for tensor in found), None)
+    def __call__(self, model: nn.Module, given: Any, named: Any) -> Any:
+        recorder = self._recorder
+        if recorder is None or recorder.plain or not (model.training and torch.is_grad_enabled()):
+            return None
+        found = (leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, Tensor) and leaf.ndim)
+        recorder.given = recorder.size = next((len(tensor) for tensor in found), None)
+        if recorder.given != 0:
+            return None
+        recorder.size = 1
+        return tree_map(lambda leaf: leaf.new_zeros(1, *leaf.shape[1:]) if _empty(leaf) else leaf, (given, named))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Inlet:
         return _Inlet()
 
     def __reduce__(self) -> Any:
         return _Inlet, ()
+
+
+def _empty(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.ndim > 0 and len(leaf) == 0
 
 
 class _Outlet:
@@ -252,6 +261,8 @@ class _Outlet:
             return None
         if recorder.unverified is not None and recorder.unverified(given, named):
             recorder.unverified = None
+        if recorder.given == 0:
+            output = tree_map(lambda leaf: leaf[:0] if isinstance(leaf, Tensor) and leaf.ndim else leaf, output)
         return traced(output, recorder.notes)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Outlet:
@@ -284,7 +295,8 @@ class Recorder:
         self._passes: set[int] = set()
         self._number = 0
         self.plain = False
-        self.size: int | None = None  # examples that the model was last called with
+        self.given: int | None = None  # examples that the model was last called with in training
+        self.size: int | None = None  # and that its layers see
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
         self.unverified: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None  # looks at a first call
         self.anchor = torch.ones((), requires_grad=True)
@@ -347,6 +359,8 @@ class Recorder:
                 f"Layer {unseen[0]!r} got no gradient, so what it would add is not known. Use it in every step, or "
                 "leave it out of training by requires_grad_(False) before the run is made private."
             )
+        if self.given == 0 and every:
+            return self._nothing()
         counts = set().union(*self.rows().values())
         if len(counts) > 1:
             raise RuntimeError(
@@ -382,6 +396,13 @@ class Recorder:
         """Return how many numbers the parameters of a part have."""
         return sum(parameter.numel() for own, _, parameter in self.parameters() if own == group)
 
+    def _nothing(self) -> dict[str, Part]:
+        """Return the gradients of no example."""
+        made: dict[str, Gradients] = {}
+        for group, own, parameter in self.parameters():
+            made.setdefault(group, {})[own] = layers.wide(parameter.detach()).new_zeros(0, *parameter.shape)
+        return {group: layers.Formed(gradients) for group, gradients in made.items()}
+
     def _part(self, name: str) -> Part:
         """Return the share of one layer, of its uses together and apart."""
         uses, formed = self._uses[name], self._formed.get(name)
@@ -409,7 +430,7 @@ class Recorder:
     @property
     def examples(self) -> int:
         """How many examples the recorded batch has."""
-        return max(set().union(*self.rows().values()), default=0)
+        return 0 if self.given == 0 else max(set().union(*self.rows().values()), default=0)
 
     def clear(self) -> None:
         """Forget what was recorded."""

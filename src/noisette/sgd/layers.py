@@ -439,8 +439,6 @@ def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
         for name, parameter in layer.named_parameters(recurse=False)
         if parameter.requires_grad
     }
-    if not uses[0][0].shape[0]:  # some layers cannot be mapped over no example
-        return Formed({name: parameter.new_zeros(0, *parameter.shape) for name, parameter in names.items()})
     others = {
         name: wide(value.detach())
         for name, value in (*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False))

@@ -80,7 +80,8 @@ def check_model(model: nn.Module) -> None:
 def without_batch_norm(model: nn.Module) -> nn.Module:
     """Return a copy of a model with group normalisation in place of batch normalisation.
 
-    Each group has at least one channel and there are at most 32 of them.
+    There are at most 32 groups, of two channels or more: a value that is normalised alone becomes 0. Features without
+    positions are normalised all together.
 
     >>> print(without_batch_norm(nn.Sequential(nn.BatchNorm2d(48)))[0])
     GroupNorm(24, 48, ...)
@@ -97,5 +98,6 @@ def without_batch_norm(model: nn.Module) -> nn.Module:
 
 def _grouped(layer: nn.modules.batchnorm._BatchNorm) -> nn.GroupNorm:
     channels = layer.num_features
-    groups = max(count for count in range(1, min(_GROUPS, channels) + 1) if channels % count == 0)
+    most = 1 if isinstance(layer, nn.BatchNorm1d) else max(min(_GROUPS, channels // 2), 1)
+    groups = max(count for count in range(1, most + 1) if channels % count == 0)
     return nn.GroupNorm(groups, channels, eps=layer.eps, affine=layer.affine)

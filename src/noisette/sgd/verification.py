@@ -220,8 +220,8 @@ def _compare(
     )
     if not (still and apart):
         raise ValueError(
-            f"One example's gradient changed with the other examples of its batch: {_MIXED} A model that makes its loss "
-            "itself, of labels=..., is called without them, and the loss is taken of what it returns."
+            f"One example's gradient changed with the other examples of its batch: {_MIXED} A model that makes its "
+            "loss itself, of labels=..., is called without them, and the loss is taken of what it returns."
         )
 
 
