@@ -139,6 +139,11 @@ class BaseMechanism(ABC):
         """Whether the first use of this budget takes seconds: plans leave the mechanism out then."""
         return False
 
+    @property
+    def bulky(self) -> bool:
+        """Whether a report is long, or slow to decode: a survey then takes another mechanism that is nearly as good."""
+        return False
+
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `noisette.from_spec` reads back."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from noisette.core import Mechanism
+from noisette.mechanisms.categorical._base import CategoricalMechanism
 from noisette.mechanisms.categorical._selections import SelectionMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
@@ -141,6 +142,8 @@ def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstC
     if population is not None:
         population = population.coarsened(_WHOLE) if whole else population
         return Known.of(respond(mechanism, population.points), population)
+    if isinstance(mechanism, CategoricalMechanism) and mechanism.moments_alike is not None:
+        return WorstCase(respond(mechanism, np.zeros(1)))  # any category will do
     return WorstCase(respond(mechanism, trial_points(mechanism, _WHOLE if whole else 33)))
 
 

@@ -12,6 +12,7 @@ from noisette import _validate
 from noisette.core import Mechanism
 from noisette.domains import Attributes, Domain, Interval
 from noisette.mechanisms import from_spec
+from noisette.mechanisms._base import BaseMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
@@ -32,6 +33,7 @@ from noisette.prediction.targets import (
 )
 
 _MOST_DIMS = 10_000_000  # with more, only the arrays of a plan would be in the way
+_NEAR = 1.07  # times the least error, up to which a mechanism with short reports is taken
 Knowledge = Population | list[Group] | None  # of one dimension or many alike, or of each attribute of a record
 
 
@@ -42,7 +44,8 @@ class Candidate:
     ``report`` is how many dimensions each user reports, None for a mechanism that reports the whole vector at once;
     ``reports`` the expected number of reports about each dimension; ``range``, where no distribution was given, the
     least and the largest mean squared error over all of them, and then ``mse`` is the largest; ``unbiased`` tells
-    whether the average is unbiased whatever the true values are. ``verdict`` judges the error against the signal, see
+    whether the average is unbiased whatever the true values are; ``bulky`` whether its reports are long or slow to
+    decode. ``verdict`` judges the error against the signal, see
     `noisette.prediction.verdict`; ``needed`` holds the populations that the plan's targets take, None where no number
     of users reaches; ``power`` is the chance that these users see the effect, None for a biased average.
     """
@@ -56,6 +59,7 @@ class Candidate:
     range: tuple[float, float] | None
     unbiased: bool
     spec: dict[str, Any]
+    bulky: bool = False
     verdict: str = ""
     needed: dict[str, int | None] = field(default_factory=dict)
     power: float | None = None
@@ -135,6 +139,13 @@ class Plan:
             "targets": self.targets,
             "left_out": self.left_out,
         }
+
+
+def handy(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the unbiased candidates in their order, without bulky ones where another is at most 7 % above the best."""
+    found = [one for one in candidates if one.unbiased]
+    light = [one for one in found if not one.bulky]
+    return light if light and light[0].mse <= _NEAR * found[0].mse else found
 
 
 def plan(
@@ -309,6 +320,7 @@ def _entry(offer: Offer, setting: Setting, known: Knowledge) -> tuple[Candidate,
 
 def candidate_of(name: str, mechanism: Any, errors: Any, users: int) -> Candidate:
     """Describe a mechanism by its predicted error."""
+    bulky = isinstance(mechanism, BaseMechanism) and mechanism.bulky
     report, share = 1 if mechanism.domain.shape == () else None, 1.0
     if isinstance(mechanism, Sampled | SampledAttributes):
         report = mechanism.report
@@ -319,7 +331,7 @@ def candidate_of(name: str, mechanism: Any, errors: Any, users: int) -> Candidat
         bias, std, least = errors.describe(users)
         mse = bias**2 + std**2
         span = least, mse
-    return Candidate(name, report, mse, bias, std, users * share, span, errors.unbiased, mechanism.spec())
+    return Candidate(name, report, mse, bias, std, users * share, span, errors.unbiased, mechanism.spec(), bulky)
 
 
 def _break_evens(entries: list[tuple[Candidate, Any]]) -> Iterator[BreakEven]:

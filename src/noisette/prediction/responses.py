@@ -13,6 +13,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism, Moments
 from noisette.domains import Box, Domain, Grid, Interval, L2Ball, Selection, TensorBall, TensorDomain
 from noisette.mechanisms._base import blocks
+from noisette.mechanisms.categorical._base import CategoricalMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
 
@@ -40,7 +41,8 @@ class Response:
     @property
     def unbiased(self) -> bool:
         """Whether every bias is but the rounding of reports to their lattice."""
-        return bool(np.abs(self.bias).max() <= ROUNDING * self.scale)
+        rows = self.bias if self.codes is None else self.bias[:, :1]
+        return bool(np.abs(rows).max() <= ROUNDING * self.scale)
 
     @cached_property
     def centred(self) -> FloatArray:
@@ -135,7 +137,7 @@ def _single(mechanism: Mechanism, values: FloatArray) -> Response:
     codes = values.astype(np.int64)
     alike = _alike(mechanism)
     if alike is not None:
-        truth = np.repeat([[0.0], [1.0]], mechanism.domain.size, axis=1)  # type: ignore[attr-defined]
+        truth = np.broadcast_to([[0.0], [1.0]], alike.bias.shape)
         return Response(truth, alike.bias, alike.variance, alike.third, 1.0, 1.0, codes)
     moments = _evaluate(mechanism, codes)
     truth = (codes[:, None] == np.arange(moments.variance.shape[1])).astype(np.float64)
@@ -145,16 +147,20 @@ def _single(mechanism: Mechanism, values: FloatArray) -> Response:
 def _alike(mechanism: Any) -> Moments | None:
     """Return the moments for users of another category and of the own one, if they are the same for all categories."""
     size = mechanism.domain.size
+    known = mechanism.moments_alike if isinstance(mechanism, CategoricalMechanism) else None
+    if known is not None:
+        rows = (np.broadcast_to(row[:, None], (2, size)) for row in (known.bias, known.variance, known.third))
+        return Moments(*rows)
     codes = np.unique([0, 1, size - 1])
     own = codes[:, None] == np.arange(size)
     moments = mechanism.moments(codes)
-    rows = {}
+    found = {}
     for name in ("bias", "variance", "third"):
         array = getattr(moments, name)
         if np.ptp(array[own]) > 0 or np.ptp(array[~own]) > 0:
             return None
-        rows[name] = np.repeat([[array[~own][0]], [array[own][0]]], size, axis=1)
-    return Moments(**rows)
+        found[name] = np.repeat([[array[~own][0]], [array[own][0]]], size, axis=1)
+    return Moments(**found)
 
 
 def _sampled(mechanism: Any, values: FloatArray) -> Response:

@@ -15,7 +15,7 @@ from noisette.mechanisms import by_name, from_spec
 from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import Plan, combine, compare, plan
-from noisette.prediction.planning import Candidate
+from noisette.prediction.planning import Candidate, handy
 from noisette.survey.items import Direct, Item
 from noisette.survey.joints import covarying
 from noisette.survey.questions import Graded, Question
@@ -132,12 +132,12 @@ def _plain(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, s
         if wanted is None and not (isinstance(own[0], Direct) and not own[0].wants_distribution):
             wanted = _fitting(own[0], budget)
         made = plan(users=budget.users, domain=unit, report=report, mechanisms=wanted, **budget.spent)
-        if made.best_unbiased is None:
+        if not (found := handy(made.candidates)):
             raise ValueError(
                 f"Expected mechanism={asked!r} to be unbiased: its intervals would not cover the truth. "
                 "Name another one, or auto."
             )
-        spec = made.best_unbiased.spec
+        spec = found[0].spec
     return from_spec(spec | {"domain": domain.spec()})
 
 
@@ -156,7 +156,7 @@ def _fitting(item: Item, budget: Allowance) -> list[str]:
         if not found:
             raise ValueError(f"No mechanism tells the distribution of {item.name!r}. Ask for its mean.")
         return list(found)
-    return [one.mechanism for one in _unbiased(item.unit, budget) if item.suits(one.build())]
+    return [one.mechanism for one in handy(c for c in _unbiased(item.unit, budget) if item.suits(c.build()))]
 
 
 @lru_cache(maxsize=64)

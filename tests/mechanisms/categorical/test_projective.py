@@ -13,6 +13,7 @@ import noisette as nz
 from noisette.mechanisms.categorical import _singer
 from noisette.mechanisms.categorical._base import UNIT
 from noisette.mechanisms.categorical._singer import Singer, hyperplane_sums, primitive, recurrence
+from noisette.prediction.planning import handy
 
 DESIGNS = [(2, 1, 3), (3, 1, 3), (2, 2, 3), (5, 1, 3), (2, 3, 3), (3, 2, 3), (2, 1, 6), (3, 1, 4), (2, 2, 4), (7, 1, 4)]
 
@@ -162,3 +163,22 @@ def test_a_long_list_is_decoded() -> None:
     assert abs(estimate.value[7] - 0.6) < 7 * error
     assert abs(estimate.value[999_999] - 0.4) < 7 * error
     assert np.abs(estimate.value[8:999_999]).max() < 7 * error
+
+
+def test_a_survey_takes_it_for_long_lists() -> None:
+    """Subset selection's sets are long there; Hadamard response has 37 times the optimum at epsilon 5."""
+    long = nz.Survey([nz.Choice("town", [f"town {code}" for code in range(1000)])], epsilon=2.0)
+    short = nz.Survey([nz.Choice("diet", ["none", "vegan", "halal"])], epsilon=2.0)
+    assert long.answering.sections[0].mechanism.name == "pgr"
+    assert short.answering.sections[0].mechanism.name in ("grr", "subset-selection")
+
+
+@pytest.mark.parametrize("size", [2, 17, 64, 100, 1000, 22_000, 3_300_000, 10_000_000])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 6.0])
+def test_auto_is_never_far_above_the_best(size: int, epsilon: float) -> None:
+    made = nz.plan(users=1000, epsilon=epsilon, domain=nz.Categorical(size))
+    taken = handy(made.candidates)[0]
+    assert taken.mse <= 1.07 * made.best.mse
+    assert not taken.bulky
+    if taken.mechanism == "hadamard":
+        assert taken.mse == min(one.mse for one in made.candidates if not one.bulky)

@@ -20,6 +20,7 @@ from noisette.core import Aggregate, Capabilities, Law, Moments, Readout, Tail, 
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
 
+_LONG = 16  # numbers, above which a report is called long
 UNIT = 1 << 53  # weights of a law that one call of rng.random() samples are integers that add up to at most this
 _LEAST_EPSILON = 1e-9
 _SLACK = 2.0**-46
@@ -176,6 +177,16 @@ class CategoricalMechanism(BaseMechanism):
         """
         return None
 
+    @property
+    def bulky(self) -> bool:
+        """Whether a report has more than a few numbers."""
+        return math.prod(self.report_shape) > _LONG
+
+    @property
+    def moments_alike(self) -> Moments | None:
+        """Moments for a user of another category and of the own one, None where they differ among categories."""
+        return None
+
     def target(self, x: Any) -> FloatArray:
         """Return the frequencies of all categories."""
         return np.asarray(self._inputs(x)[..., None] == np.arange(self.domain.size), dtype=float)
@@ -323,9 +334,16 @@ class CountingMechanism(CategoricalMechanism):
         one report says is (supported - p_other) / (p_own - p_other), when its user's category is x.
         """
         own = self._inputs(x)[..., None] == np.arange(self.domain.size)
+        alike = self.moments_alike
+        second, third = (np.where(own, row[1], row[0]) for row in (alike.variance, alike.third))
+        return Moments(np.zeros(own.shape), second, third)
+
+    @property
+    def moments_alike(self) -> Moments:
+        """Moments for a user of another category and of the own one."""
         gap = float(self._support_law[0] - self._support_law[1])
-        second, third = zip(*(central(probability, gap) for probability in self._support_law), strict=True)
-        return Moments(np.zeros(own.shape), np.where(own, *second), np.where(own, *third))
+        second, third = zip(*(central(chance, gap) for chance in self._support_law[::-1]), strict=True)
+        return Moments(np.zeros(2), np.asarray(second), np.asarray(third))
 
     @property
     def readout(self) -> Readout:

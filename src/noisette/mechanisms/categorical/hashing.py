@@ -21,6 +21,7 @@ from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrRepla
 
 PRIME = 2**31 - 1
 _MOST_BUCKETS = 1 << 20
+_SHORT = 64  # categories, up to which hashing all of them for every user is quick
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,11 @@ class LocalHashing(CountingMechanism, PubliclyDrawn):
         super().__post_init__()
         if self.domain.size > PRIME:
             raise ValueError(f"Expected at most {PRIME} categories to hash, got size={self.domain.size}.")
+
+    @property
+    def bulky(self) -> bool:
+        """Whether the list is long: the server hashes every category for every user."""
+        return self.domain.size > _SHORT
 
     @property
     def buckets(self) -> int:

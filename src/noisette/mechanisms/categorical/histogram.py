@@ -103,8 +103,14 @@ class HistogramEncoding(CategoricalMechanism):
         is the report's own entry, when its user's category is x. They are the same for all v and x.
         """
         shape = (*self._inputs(x).shape, self.domain.size)
+        alike = self.moments_alike
+        return Moments(np.zeros(shape), np.full(shape, alike.variance[0]), np.full(shape, alike.third[0]))
+
+    @property
+    def moments_alike(self) -> Moments:
+        """Moments for a user of another category and of the own one: the noise is the same."""
         _, second, third = self._noise.absolute
-        return Moments(np.zeros(shape), np.full(shape, second * self._step**2), np.full(shape, third * self._step**3))
+        return Moments(np.zeros(2), np.full(2, second * self._step**2), np.full(2, third * self._step**3))
 
     @property
     def covariances(self) -> tuple[float, float]:
