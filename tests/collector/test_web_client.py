@@ -100,18 +100,19 @@ def test_what_the_budget_does_not_allow(shop: Shop) -> None:
 @pytest.mark.parametrize(("name", "left"), [("daily", 2), ("fresh", 0)])
 def test_over_the_days(shop: Shop, name: str, left: float) -> None:
     """A permanent answer is the same every day and is paid once; fresh ones are paid daily until nothing is left."""
-    shop.page.clock.install(time="2026-01-01T12:00:00Z")
+    before, yesterday, today = (str(datetime.now(UTC).date() - timedelta(days=ago)) for ago in (2, 1, 0))
+    shop.page.clock.install(time=f"{before}T00:00:00Z")
     shop.open(epsilon=4)
     reports = []
-    for day in ("2026-01-01", "2026-01-02"):
-        shop.page.clock.set_fixed_time(f"{day}T12:00:00Z")
+    for day in (before, yesterday):
+        shop.page.clock.set_fixed_time(f"{day}T00:00:00Z")
         shop.answer(name, {"minutes": 35})
         state = shop.page.evaluate(QUEUE)
         assert state["queue"][-1]["period"] == day
         reports.append(state["answers"][state["queue"][-1]["question"]])
     assert shop.left == left
     assert (reports[0] == reports[1]) == (name == "daily")
-    shop.page.clock.set_fixed_time("2026-01-03T12:00:00Z")
+    shop.page.clock.set_fixed_time(f"{today}T00:00:00Z")
     if name == "fresh":
         with pytest.raises(Error, match="has epsilon=0 left"):
             shop.answer(name, {"minutes": 35})

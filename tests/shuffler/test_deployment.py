@@ -29,6 +29,7 @@ from noisette.shuffler import ServerKey
 from noisette.shuffler.clients import enrol
 
 NODES, BLOCKS = 3, 10
+OPERATOR = "the-key-of-the-operator"
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "quickstart"
 PATIENCE = 1200  # seconds, for a machine that is busy with other things
@@ -127,6 +128,8 @@ class Deployment:
     def start_shuffler(self) -> None:
         """Start the shuffler, on the same port and with the same store every time."""
         mixing = ("--certificate", "cert.pem", "--key", "key.pem", "--authority", "ca.pem") if self.secure else ()
+        (self.root / "operators.json").write_text(json.dumps({"olga": OPERATOR}), encoding="utf-8")
+        mixing += ("--operators", "operators.json")
         self.start(
             "shuffler",
             *("noisette", "federate", "shuffler", "--clients", "clients.json", "--credentials", "shuffler.json"),
@@ -148,7 +151,9 @@ class Deployment:
 
     def accepted(self) -> tuple[int, int]:
         """Return how many packets the shuffler's file says were accepted, and how many are still in it."""
-        with closing(sqlite3.connect(f"file:{self.root / 'shuffler.db'}?mode=ro", uri=True)) as store:
+        with closing(
+            sqlite3.connect(self.root / "shuffler.db", timeout=60)
+        ) as store:  # it may have to undo a transaction
             bits = [np.frombuffer(row[0], np.uint8) for row in store.execute("SELECT bits FROM seen")]
             stored = store.execute("SELECT count(*) FROM packets").fetchone()[0]
         return sum(int(np.unpackbits(one).sum()) for one in bits), int(stored)
@@ -233,7 +238,8 @@ def test_a_federation_of_processes(deployment: Deployment) -> None:
         assert entry["rejected_mixed"] == 0
         assert entry["lines"]["shuffled"]["model"] == "shuffled"
     verify: Any = str(deployment.root / "ca.pem") if deployment.secure else True
-    told = httpx.get(f"{deployment.scheme}://127.0.0.1:{deployment.shuffler}/metrics", verify=_context(verify)).text
+    url = f"{deployment.scheme}://127.0.0.1:{deployment.shuffler}/metrics"
+    told = httpx.get(url, verify=_context(verify), headers={"Authorization": f"Bearer {OPERATOR}"}).text
     packets = NODES * BLOCKS * deployment.rounds
     assert f"noisette_packets_forwarded_total {packets - left:.1f}" in told  # also those accepted before the kill
     assert deployment.accepted() == (packets, 0)
