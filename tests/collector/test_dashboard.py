@@ -244,3 +244,25 @@ def test_pages_are_guarded(site: Site) -> None:
         assert httpx.get(f"{site.url}/static/{name}").status_code == 404
     found = httpx.get(f"{site.url}/dashboard/campaigns/commute?period=never", headers=auth("analyst"))
     assert found.status_code == 422
+
+
+def test_what_is_known_has_an_address_and_a_file(show: Any, site: Site) -> None:
+    page = show()
+    expect(page.locator("#known li")).to_have_count(2)
+    expect(page.locator("#known li").first).to_contain_text("on average")
+    expect(page.locator("#known li small").first).to_contain_text("more users")
+    assert page.locator(".ticks").first.inner_text().split() == ["0", "30", "60", "90", "120"]
+    for shape, first in (("csv", b"campaign,"), ("parquet", b"PAR1")):
+        with page.expect_download() as coming:
+            page.locator(f"[data-format={shape}]").click()
+        assert coming.value.path().read_bytes().startswith(first)
+        assert coming.value.suggested_filename == f"commute.{shape}"
+    page.get_by_label("Period", exact=True).select_option(YESTERDAY)
+    expect(page.locator("#head dd").first).to_contain_text("300")
+    page.wait_for_function("location.hash.includes('period=')")
+    page.reload()
+    expect(page.locator("#head dd").first).to_contain_text("300")
+    page.locator("#campaigns li button").nth(1).click()
+    page.wait_for_function("location.hash === '#screen'")
+    page.reload()
+    expect(page.locator("#head h2")).to_have_text("Screen time")

@@ -17,6 +17,7 @@ from noisette._look import style
 from noisette._service import Problem, admit_pages, answers
 from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
+from noisette.collector.results.known import known_so_far
 from noisette.collector.storage.tracks import QUANTITIES, follow
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
@@ -82,12 +83,13 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     def detail(campaign_id: CampaignId, period: str | None = None, enhance: str = "none") -> Response:
         """Return all that the dashboard draws about a campaign."""
         campaign = service.find(campaign_id)
-        found = shortened(service.estimates(campaign, period, 0.95, enhance))
+        whole = service.estimates(campaign, period, 0.95, enhance)
+        found = shortened(whole)
         track = follow(service.store, campaign, found, grow=enhance == "none")
         if campaign_id not in watched:
             watched[campaign_id] = Watched(campaign)
         told = watched[campaign_id].told(found) | {"track": track, "budget": _budget(campaign, found)}
-        return _json(told | {"estimates": found})
+        return _json(told | {"estimates": found, "known": known_so_far(campaign, whole)})
 
 
 def static(name: str, request: Request, status: int = 200) -> Response:

@@ -86,7 +86,7 @@ export function strip({ value, low, high }, [from, to], share) {
   if (value === null) return made;
   if (share) made.append(svg("rect", { class: "bar", x: at(0), y: 3, width: at(value) - at(0), height: 12 }));
   made.append(svg("rect", { class: "mark", x: at(low), y: 8, width: Math.max(at(high) - at(low), 0.3), height: 2 }),
-    svg("rect", { class: "mark", x: Math.max(at(value) - 0.4, 0), y: 3, width: 0.8, height: 12 }));
+    svg("rect", { class: "mark", x: Math.min(Math.max(at(value) - 0.4, 0), 99.2), y: 3, width: 0.8, height: 12 }));
   return made;
 }
 
@@ -135,6 +135,7 @@ export function columns(width, rows, title) {
       const title = svg("title", {}, `${row.label}: ${between(row)}`);
       made.append(svg("line", { class: "band", x1: x, x2: x, y1: y(row.low), y2: y(row.high) }),
         svg("circle", { class: "mark", cx: x, cy: y(row.value), r: 5 }, title));
+      if (step > 90) made.append(svg("text", { x: x + 9, y: y(row.value) + 4 }, number(row.value, (row.high - row.low) / 4)));
     }
     if (at % each === 0) {
       const label = row.label.length > 14 ? `${row.label.slice(0, 13)}…` : row.label;

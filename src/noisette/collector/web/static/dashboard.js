@@ -34,11 +34,14 @@ async function refresh() {
     const detail = await ask(`/dashboard/campaigns/${encodeURIComponent(view.campaign)}?${query}`);
     if (round !== view.round) return;
     view.detail = detail;
+    if (!(view.quantity in detail.estimates.dimensions)) view.quantity = 0;
+    remember();
     draw();
     say(view.paused ? "Updates are paused." : "Live.");
   } catch (error) {
     if (round !== view.round) return;
-    if (error.status === 401 || error.status === 403) lock(error.message);
+    if (error.status === 401) lock("This is no known key of this collector. Check that all of it was copied.");
+    else if (error.status === 403) lock(`This key may not read results. ${error.message}`);
     else say(`No answer: ${error.message} Trying again.`);
   }
 }
@@ -112,6 +115,7 @@ function draw() {
   choices("#period", [["", "now"], ...periods], view.period);
   const quantities = estimates.dimensions.map((row, at) => [String(at), row.name]);
   choices("#quantity", quantities, String(view.quantity));
+  drawKnown();
   drawErrors();
   drawEstimates();
   drawComparison();
@@ -128,6 +132,47 @@ function choices(place, options, chosen) { // made anew only when they change, s
 }
 
 const width = element => Math.max(element.clientWidth, 240);
+
+const pace = { campaign: null, since: 0, users: 0 }; // how fast users come while this page is open
+
+/** Say when as many more users will have come, at the pace that was seen here. */
+function guess(needed) {
+  const seconds = (Date.now() - pace.since) / 1000, came = view.detail.estimates.users - pace.users;
+  if (!needed || came <= 0 || seconds < 10) return "";
+  const hours = needed / came * seconds / 3600;
+  const told = hours < 1 ? `${Math.max(1, Math.round(60 * hours))} min` : hours < 48 ? `${Math.round(hours)} h` : `${Math.round(hours / 24)} days`;
+  return `, in about ${told} at the pace since this page was opened`;
+}
+
+function drawKnown() {
+  const { known, estimates } = view.detail, key = `${view.campaign}/${estimates.period}`;
+  if (pace.campaign !== key) Object.assign(pace, { campaign: key, since: Date.now(), users: estimates.users });
+  show(find("#known ul"), ...known.map(({ sentence, state, needed }) => html("li", { class: state.replace(" ", "-") },
+    html("b", {}, state), html("span", {}, sentence),
+    html("small", {}, needed ? `${count(needed)} more users for the error that is wanted${guess(needed)}.` : ""))));
+}
+
+async function download(format) {
+  const query = new URLSearchParams({ format, enhance: find("#enhance").value, ...(view.period && { period: view.period }) });
+  const headers = { Authorization: `Bearer ${sessionStorage.getItem(PLACE)}` };
+  const answer = await fetch(`/campaigns/${encodeURIComponent(view.campaign)}/estimates?${query}`, { headers });
+  if (!answer.ok) return say(`No file: ${(await answer.json()).detail}`);
+  const address = URL.createObjectURL(await answer.blob());
+  html("a", { href: address, download: `${view.campaign}.${format}` }).click();
+  return setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+/** Each campaign, period and quantity has an address; a reload stays there. */
+function remember() {
+  const told = new URLSearchParams({ ...(view.period && { period: view.period }), ...(view.quantity && { quantity: view.quantity }) });
+  const wanted = view.campaign === null ? "" : `#${encodeURIComponent(view.campaign)}${String(told) && `?${told}`}`;
+  if (wanted !== location.hash) history.replaceState(null, "", wanted || location.pathname);
+}
+
+function recall() {
+  const [campaign, query] = location.hash.slice(1).split("?"), told = new URLSearchParams(query);
+  if (campaign) Object.assign(view, { campaign: decodeURIComponent(campaign), period: told.get("period") ?? "", quantity: Number(told.get("quantity") ?? 0) });
+}
 
 function drawErrors() {
   const { estimates, plan, track } = view.detail, place = view.quantity, row = estimates.dimensions[place];
@@ -183,7 +228,9 @@ function attribute(one, estimates, asked) {
     html("span", { class: "figure" }, row.value === null ? "–"
       : `${number(row.value, row.std_error)} ± ${number((row.high - row.low) / 2, row.std_error)}`),
   ]);
-  const box = html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...rows));
+  const ticks = [0, 0.25, 0.5, 0.75, 1].map(part => html("span", {}, number(span[0] + (span[1] - span[0]) * part)));
+  const scale = [html("span"), html("span", { class: "ticks", "aria-hidden": "true" }, ...ticks), html("span")];
+  const box = html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...rows, ...scale));
   const more = one.left_out ? `${count(one.left_out)} more are in the export. ` : "";
   if (more || one.reason) box.append(html("p", { class: "hint" }, more + (one.reason ?? "")));
   return box;
@@ -262,6 +309,11 @@ find("#pause").addEventListener("click", () => {
 });
 find("#period").addEventListener("change", event => { view.period = event.target.value; refresh(); });
 find("#enhance").addEventListener("change", refresh);
-find("#quantity").addEventListener("change", event => { view.quantity = Number(event.target.value); draw(); });
+find("#quantity").addEventListener("change", event => { view.quantity = Number(event.target.value); remember(); draw(); });
+for (const button of document.querySelectorAll("[data-format]")) {
+  button.addEventListener("click", () => download(button.dataset.format));
+}
+addEventListener("hashchange", () => { recall(); refresh(); });
+recall();
 addEventListener("resize", () => { if (view.detail) draw(); });
 loop();
