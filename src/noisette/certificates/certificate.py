@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,6 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     ...
     noisette.certificates.certificate.CertificateError: laplace is not 0.9-DP: ...
     """
-    import noisette_verify
-
     name = subject.name if isinstance(subject, BaseMechanism) else "the survey"
     guarantee: Guarantee = subject.guarantee
     claim, law = guarantee.claim, _texts(subject.written_law())
@@ -115,25 +114,38 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     slack = Fraction(delta if delta is not None else claim.delta if claim else guarantee.delta)
     promise: dict[str, Any] = {"epsilon": wanted, "delta": slack, "matrix": guarantee.matrix}
     promise |= {term: getattr(guarantee, term) for term in ("unit", "model", "relation")}
-    fields: dict[str, Any] = {
-        "format": noisette_verify.FORMAT,
-        "version": noisette_verify.VERSION,
-        "spec": _tagged(subject.spec()),
-        "domain": _texts(subject.domain.spec()),
-        "guarantee": _texts(promise),
-        "law": law,
-    }
-    fields |= {f"{part}_sha256": noisette_verify.digest(fields[part]) for part in ("spec", "law")}
-    proof = noisette_verify.Proof()
-    proof.loss(law, fields["domain"])
-    fields["theorems"] = sorted(proof.theorems)
-    fields["sha256"] = noisette_verify.digest(fields)
-    certificate = Certificate(json.dumps(fields, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
-    verdict = certificate.verdict
+    given = {"spec": _tagged(subject.spec()), "domain": _texts(subject.domain.spec()), "guarantee": _texts(promise)}
+    certificate, verdict = _proved(json.dumps(given | {"law": law}))
     if not verdict.proved:
         refuted = _refutation(subject, wanted)
         raise CertificateError(f"{name} is not {Guarantee(float(wanted), float(slack))}: {verdict.reason}{refuted}")
     return certificate
+
+
+def check_promise(subject: Any) -> bool:
+    """Refuse what does not keep its guarantee, by the verifier's word; tell whether the verifier knows its law.
+
+    A device asks this of a survey before it answers: what it proves is the law that it is about to draw by.
+    """
+    if subject.written_law() is None:
+        return False
+    certify(subject, epsilon=subject.guarantee.epsilon, delta=subject.guarantee.delta)
+    return True
+
+
+@lru_cache(maxsize=128)
+def _proved(given: str) -> tuple[Certificate, Any]:
+    """Return the certificate of a spec, a domain, a law and a promise, and what the verifier says of it."""
+    import noisette_verify
+
+    fields = json.loads(given) | {"format": noisette_verify.FORMAT, "version": noisette_verify.VERSION}
+    fields |= {f"{part}_sha256": noisette_verify.digest(fields[part]) for part in ("spec", "law")}
+    proof = noisette_verify.Proof()
+    proof.loss(fields["law"], fields["domain"])
+    fields["theorems"] = sorted(proof.theorems)
+    fields["sha256"] = noisette_verify.digest(fields)
+    certificate = Certificate(json.dumps(fields, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
+    return certificate, certificate.verdict
 
 
 def _refutation(subject: Any, epsilon: Fraction) -> str:

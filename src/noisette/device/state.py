@@ -17,6 +17,7 @@ from typing import Any
 from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
+from noisette.certificates import check_promise
 from noisette.device.tokens import WALLET, Wallet, new_secret, token
 from noisette.guarantees import warn_known_noise
 from noisette.survey.campaigns import VERSION, Campaign
@@ -153,6 +154,9 @@ class Device:
 
         With the ``signature`` of the token all that is drawn follows from it. A tracked user is silent, and debited
         nothing, in all periods but the one that is drawn for her.
+
+        Before anything is debited the verifier proves that the law of the report keeps the campaign's guarantee, where
+        it knows such laws: `noisette.certificates.CertificateError` is raised if it does not.
         """
         warn_known_noise(rng)
         campaign.survey.encode(values, clip=clip)  # a wrong value is an error before anything is debited
@@ -172,6 +176,7 @@ class Device:
         is_new = known is None
         report = ""
         if is_new:
+            check_promise(campaign.survey)
             # A debit without a report is one whose report was never written, and so never sent: it may be made now.
             self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
             report = json.dumps(

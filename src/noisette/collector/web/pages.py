@@ -17,6 +17,7 @@ from noisette._look import style
 from noisette._service import Problem, admit_pages, answers
 from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
+from noisette.certificates import CertificateError, certify
 from noisette.collector.results.known import known_so_far
 from noisette.collector.storage.tracks import QUANTITIES, follow
 from noisette.survey.campaigns import Campaign
@@ -72,6 +73,19 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         campaign = service.find(campaign_id)
         law = campaign.mechanism.table()
         return _json(service.shown(campaign, table=law))
+
+    @app.get(
+        "/campaigns/{campaign_id}/certificate",
+        dependencies=[service.needs("device", "analyst", "auditor")],
+        responses=answers(401, 403, 404, 422, 429),
+    )
+    def certificate(campaign_id: CampaignId) -> Response:
+        """Return the certificate that noisette-verify proves; 404 where the campaign's law cannot be certified yet."""
+        campaign = service.find(campaign_id)
+        try:
+            return Response(certify(campaign.survey).text, media_type="application/json")
+        except CertificateError as error:
+            raise Problem(404, "not-certified", str(error)) from None
 
     @app.get("/dashboard/overview", dependencies=[readers], include_in_schema=False)
     def overview() -> Response:
