@@ -34,6 +34,7 @@ from noisette.survey.campaigns import Campaign
 from noisette.survey.sums import Sums
 
 SECRET = "the-secret-of-the-operator"  # enrolment codes are made from it
+OPERATOR = "key-of-the-operator-in-tests"
 KEYS = {role: f"key-of-the-{role}-in-tests" for role in ("device", "analyst", "auditor")}
 COMMUTE: dict[str, Any] = {
     "id": "commute",
@@ -111,7 +112,7 @@ def reconcile(store: Store, campaign: Campaign, period: str = "once") -> int:
 
 def known_keys() -> Keys:
     """Return the keys of all roles, and the secret behind enrolment codes."""
-    return Keys({role: [key] for role, key in KEYS.items()} | {"enrolment": [SECRET]})
+    return Keys({role: [key] for role, key in KEYS.items()} | {"enrolment": [SECRET], "operator": [OPERATOR]})
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from tests.collector.helpers import (
     COMMUTE,
     KEYS,
+    OPERATOR,
     PERSON,
     SECRET,
     Both,
@@ -34,7 +35,7 @@ from noisette.device import AsyncShuffledClient, Client, ShuffledClient
 from noisette.device.blind import new_code
 from noisette.device.sealed import label, pad
 from noisette.device.state import Sent
-from noisette.shuffler import Round, ServerKey, new_secret
+from noisette.shuffler import PublicKey, Round, ServerKey, new_secret
 from noisette.shuffler.clients import sign
 from noisette.shuffler.receiver import PATH
 from noisette.shuffler.wire import Frame
@@ -299,6 +300,33 @@ def test_a_signature_that_is_no_text_of_base64_is_refused(tmp_path: Path) -> Non
         bodies = [one | {"signature": text} for one, text in zip(reports(campaign, 3), ("é", "=", "AAAA"), strict=True)]
         answer = deliver(both, [sealed_for(both, campaign, one) for one in bodies], label(campaign, "once"))
         assert (answer.status_code, answer.json()["state"], answer.json()["rejected"]) == (200, "refused", 3)
+
+
+def test_the_key_that_reports_are_sealed_for_rotates_live(both: Both, campaign: Campaign) -> None:
+    """Reports that were sealed for the old key are stored until it is retired; who did it is in the log."""
+    context, bodies = label(campaign, "once"), reports(campaign, 3 * USERS)
+    old = both.shuffled.key.public
+
+    def brought(some: list[dict[str, Any]], key: Any) -> str:
+        packets = [sealed_for(both, campaign, one, key) for one in some]
+        return str(deliver(both, packets, context, secrets.token_hex(16) + ".0.1").json()["state"])
+
+    def change(action: str, key: str = OPERATOR) -> httpx.Response:
+        return httpx.post(f"{both.collector}/server-key/{action}", headers={"Authorization": f"Bearer {key}"})
+
+    assert change("rotate", KEYS["analyst"]).status_code == 403
+    rotated = change("rotate").json()["public_keys"]
+    assert rotated == [both.shuffled.key.public.text, old.text]
+    shown = httpx.get(f"{both.collector}/campaigns/commute/shuffler", headers=auth("device")).json()
+    assert shown["public_keys"] == rotated
+    assert brought(bodies[:USERS], old) == "released"
+    assert brought(bodies[USERS : 2 * USERS], PublicKey(rotated[0])) == "released"
+    assert change("retire").json()["public_keys"] == rotated[:1]
+    assert brought(bodies[2 * USERS :], old) == "refused"
+    assert reconcile(both.store, campaign) == 2 * USERS
+    log = httpx.get(f"{both.collector}/audit", headers=auth("auditor")).json()
+    assert "rotate-server-key" in json.dumps(log)
+    assert change("sell").status_code == 422
 
 
 def test_all_reports_have_one_length(campaign: Campaign) -> None:

@@ -6,15 +6,20 @@ import json
 import logging
 import sqlite3
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
+from fastapi import Request
 from tests.shuffler.conftest import OPERATOR, Running
 from tests.shuffler.helpers import KEY, LAYOUT, fresh, post_of
 
+from noisette._files import ChangingFile
+from noisette._service import Problem
 from noisette.shuffler import Clients, PacketLayout, Round, Shuffler, create_app, new_secret, receiving
+from noisette.shuffler._http import Operators
 from noisette.shuffler.clients import SIGNATURE, sign
 from noisette.shuffler.sender import Http
 from noisette.shuffler.wire import LARGEST_BLOCKS, Frame
@@ -137,6 +142,30 @@ def test_ready_is_false_when_packets_would_be_refused(tmp_path: Path, monkeypatc
         while httpx.get(url + "/ready").status_code != 200:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_operators_follow_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is added opens at once, one that is taken out does no more, and a broken file changes nothing."""
+    monkeypatch.setattr("noisette.shuffler._http.ChangingFile", partial(ChangingFile, every=0.0))
+    path = tmp_path / "operators.json"
+    path.write_text(json.dumps({"olga": "key-of-olga-in-tests"}), encoding="utf-8")
+    operators = Operators.read(path)
+
+    def known(key: str) -> str:
+        try:
+            return operators(Request({"type": "http", "headers": [(b"authorization", f"Bearer {key}".encode())]}))
+        except Problem as error:
+            return error.reason
+
+    assert (known("key-of-olga-in-tests"), known("key-of-omar-in-tests")) == ("olga", "unauthorised")
+    path.write_text(json.dumps({"omar": "key-of-omar-in-tests"}), encoding="utf-8")
+    assert (known("key-of-olga-in-tests"), known("key-of-omar-in-tests")) == ("unauthorised", "omar")
+    path.write_text("broken", encoding="utf-8")
+    assert known("key-of-omar-in-tests") == "omar"
+    for wrong in ('{"olga": "short"}', "[]x", '["olga"]'):
+        path.write_text(wrong, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"operators\.json"):
+            Operators.read(path)
 
 
 def test_logs_and_metrics_tell_no_origin(running: Running, caplog: pytest.LogCaptureFixture) -> None:

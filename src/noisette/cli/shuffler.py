@@ -134,11 +134,10 @@ def key(file: Path, rotate: bool, retire: bool, as_json: bool) -> None:
 
     if not file.exists():
         ServerKey.generate().write(file)
-    if rotate:
-        ServerKey.read(file).rotated().write(file, replace=True)
-    if retire:
-        ServerKey.read(file).newest().write(file, replace=True)
-    public = ServerKey.read(file).public.text
+    found = ServerKey.read(file)
+    for action in ["rotate"] * rotate + ["retire"] * retire:
+        found.change(action)
+    public = found.public.text
     click.echo(json.dumps({"public_key": public}) if as_json else public)
 
 

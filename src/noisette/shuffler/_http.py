@@ -18,6 +18,7 @@ from prometheus_client import Counter
 from starlette.concurrency import run_in_threadpool
 
 from noisette import _service
+from noisette._files import ChangingFile
 from noisette._service import Observed, Problem, read_body
 from noisette.shuffler._database import Full
 from noisette.shuffler.clients import Caller, Clients, Forged
@@ -36,19 +37,32 @@ class Operators:
         if not isinstance(found, Mapping) or any(len(str(key)) < _SHORTEST for key in found.values()):
             raise ValueError(f"Expected operators as an object of names and keys of at least {_SHORTEST} letters.")
         self._digests = {name: _digest(str(key)) for name, key in found.items()}
+        self._file: ChangingFile | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Operators:
-        """Read a JSON file of names and keys."""
+        """Read a JSON file of names and keys, and follow its changes."""
+        file = ChangingFile(path)
         try:
-            return cls(json.loads(Path(path).read_text(encoding="utf-8")))
+            made = cls(json.loads(Path(path).read_text(encoding="utf-8")))
         except json.JSONDecodeError as error:  # its message would show a part of the file
             raise ValueError(f"{path}: not a JSON file.") from error
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+        made._file = file
+        return made
+
+    def _look(self) -> None:
+        """Read the file again if it has changed; a file that cannot be read changes nothing."""
+        try:
+            if self._file is not None and self._file.changed():
+                self._digests = Operators.read(self._file.path)._digests
+        except (OSError, ValueError) as error:
+            logging.getLogger("noisette.shuffler").error("operators not read", extra={"told": {"detail": str(error)}})
 
     def __call__(self, request: Request) -> str:
         """Return the name of the operator whose key a request carries, or refuse it: a dependency of routes."""
+        self._look()
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         given = _digest(key.strip()) if scheme.lower() == "bearer" else b""
         found = [name for name, known in self._digests.items() if hmac.compare_digest(known, given)]

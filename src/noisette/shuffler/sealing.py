@@ -103,6 +103,15 @@ class ServerKey:
         except (OSError, ValueError) as error:
             log.error("server key not read", extra={"told": {"detail": str(error)}})
 
+    def change(self, action: str) -> list[PublicKey]:
+        """Put a new key first ("rotate") or keep the first alone ("retire"), in the file too; return what is shown."""
+        self._look()
+        made = self.rotated() if action == "rotate" else self.newest()
+        if self._file is not None:
+            made.write(self._file.path, replace=True)
+        self._keys = made._keys
+        return self.publics
+
     def rotated(self) -> ServerKey:
         """Return the same keys with a new one before them."""
         return ServerKey(X25519PrivateKey.generate(), *self._keys)

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 
@@ -124,14 +124,22 @@ def add_shuffled(
     metrics: CollectorMetrics,
     largest_body: int,
     batches: MixedBatches,
+    changing: Callable[[Request, str], None],
 ) -> None:
-    """Add the door for the shuffler, and the statement of what it gains."""
+    """Add the door for the shuffler, and the statement of what it gains; ``changing`` admits and notes an operator."""
 
     @app.get("/campaigns/{campaign_id}/shuffler", dependencies=[readers], responses=answers(401, 403, 404, 422, 429))
     def show_shuffler(campaign_id: str) -> Response:
         """Return the key to seal for, what a shuffler has to mix, the guarantee that follows, and what has arrived."""
         campaign = find(campaign_id)
         told = shuffled.statement(campaign, batches.released(campaign))
+        return Response(to_json(told), media_type="application/json")
+
+    @app.post("/server-key/{action}", responses=answers(401, 403, 422, 429))
+    def change_key(action: Literal["rotate", "retire"], request: Request) -> Response:
+        """Put a new key before those that reports are sealed for, or drop all but the first."""
+        changing(request, f"{action}-server-key")
+        told = {"public_keys": [one.text for one in shuffled.key.change(action)]}
         return Response(to_json(told), media_type="application/json")
 
     door = _Door(shuffled, read, writer, metrics, batches)

@@ -42,6 +42,11 @@ class Registry:
             row = {"moment": moment, "who": who, "action": action, "subject": subject, "detail": json.dumps(detail)}
             connection.execute(sa.insert(tables.audit).values(**row))
 
+    def note(self, who: str, action: str, subject: str) -> None:
+        """Note a change that is made elsewhere, before it is made."""
+        with self._changing(who, action, subject, {}):
+            pass
+
     def changes(self) -> int:
         """Return a number that grows with every change."""
         with self._database.reading() as connection:

@@ -200,7 +200,11 @@ def create_app(
     if shuffled is not None:
         readers = service.needs("device", "analyst", "auditor")
         doors = (service.find, readers, reception.read, writer, service.metrics, largest_body)
-        add_shuffled(app, shuffled, *doors, MixedBatches(store))
+
+        def changing(request: Request, action: str) -> None:
+            store.registry.note(service.admit(request, ("operator",)), action, "server-key")
+
+        add_shuffled(app, shuffled, *doors, MixedBatches(store), changing)
     _add_state(app, service)
     _add_campaigns(app, service)
     add_operation(app, service, issuer)
