@@ -23,11 +23,7 @@ UNIT, FINE = 1 << 53, 1 << 61  # draws of which a chance counts how many
 BITS = 640  # of every enclosure
 LONGEST, MOST_DIGITS, MOST_BUDGET = 1 << 24, 1200, 1 << 20  # bytes of a file, digits of a number, epsilon
 SUMMED = 1 << 10  # up to this sigma a discrete Gaussian is summed term by term
-# the first digits of pi, cut off
-PI = (
-    "3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067"
-    "9821480865132823066470938446095505822317253594081284811174502841027019385211055596446229489549303819"
-)
+PI = "3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067"  # cut off
 THEOREMS = {
     "mixture": "A mixture whose shares do not depend on the value tells no more than the worst of its parts.",
     "composition": "Independent answers tell at most the sum of what each tells (Dwork, Roth 2014, Theorem 3.16).",
@@ -38,14 +34,15 @@ THEOREMS = {
     "euler-maclaurin": "A sum is an integral, its first correction, and a bounded rest (see gaussian_sum).",
     "sylvester": "Every row but the first of Sylvester's matrix holds +1 in half of its columns.",
 }
-# Of each kind of law: its fields (from a least whole number on, or q: any fraction), the theorems that it rests on, and
-# what it says.
+# Of each kind of law: its fields (from a least whole number on; q: any fraction), its theorems, and what it says.
 KINDS = """
 keep-or-replace size:2 keep:1 other:1 | | Of all draws {keep} report the own one of {size}, and {other} more each one.
 hashed maps:1 response:object | mixture post-processing | One of {maps} maps of values to codes is drawn blindly.
 subset size:2 length:1 own:1 | | {own} of 2^53 draws give a set of {length} of {size} with the own one, all alike.
 columns order:2 own:1 | sylvester | {own} of 2^53 draws give a column of {order} where the own row is +1, all alike.
 cyclic order:2 block:1 own:1 other:1 | | Noise modulo {order} has {own} draws at each of {block} places, else {other}.
+meeting-sets items:2 most:1 length:1 meeting:1 | | {meeting} of 2^53 draws give {length} of {items} with own ones.
+drawn-answers options:1 true:1 | mixture | {true} of 2^53 draws tell the truth of 1 of {options} options.
 bits size:2 others:1 turned:1 | | Of 2^61 draws {turned} turn the own bit of {size} off, {others} each other one on.
 one-hot size:2 step:q noise:object | composition distance | Categories differ by 1 in two of {size} entries.
 two-point low:q high:q | rounding | One of two numbers is reported, the higher one more often for higher values.
@@ -231,12 +228,23 @@ class Proof:
                 check(block < order >= categories(domain), "there are too few reports")
                 check(own * block + other * (order - block) <= UNIT, "the weights add up to more than 2^53 draws")
                 return odds(own, other)
+            case "meeting-sets", (items, most, length, meeting):
+                options, chosen = selection(domain)
+                check(
+                    most == chosen and items == options + most <= LONGEST, "the items are options and one for none each"
+                )
+                # the share of all sets without an own item, C(items - most, length) / C(items, length)
+                without = math.prod((Fraction(items - length - i, items - i) for i in range(most)), start=Fraction(1))
+                return odds(meeting * without, (UNIT - meeting) * (1 - without))
+            case "drawn-answers", (options, true):
+                check(selection(domain)[0] == options, "the options are not the domain's")
+                return odds(true, UNIT - true)
             case "bits", (size, others, turned):
                 check(others < FINE and turned < FINE, "a chance leaves nothing over")
                 return odds((FINE - turned) * (FINE - others), turned * others)
             case "one-hot", (_, step, noise):
                 check(step > 0 and (1 / step).denominator == 1, "0 and 1 are not on the lattice")
-                return 2 * self.pure(noise, apart(int(1 / step)))
+                return 2 * self.pure(noise, {"kind": "lattice", "steps": str(1 / step)})
             case "two-point", (low, high):
                 ends = interval(domain)
                 check(low < ends[0] and ends[1] < high, "a report lies inside the domain")
@@ -256,9 +264,8 @@ class Proof:
                 return self.table(levels, rows)
             case "added-noise", (origin, step, steps, noise):
                 check(step > 0, "a step is not positive")
-                farthest = distance(domain, origin, step)
-                check(steps == farthest, f"values lie up to {farthest} steps apart, not {steps}")
-                return self.loss(noise, apart(steps))
+                check(steps == distance(domain, origin, step), f"values do not lie up to {steps} steps apart")
+                return self.loss(noise, {"kind": "lattice", "steps": str(steps)})
             case "mixture", (share, parts):
                 check(len(parts) == 2 and share <= UNIT, "a mixture has two parts, and a share of 2^53")
                 return max(self.pure(part, domain) for part in parts)
@@ -327,10 +334,10 @@ def check(holds: bool, why: str) -> None:
         raise Refused(f"The law does not fit: {why}.")
 
 
-def odds(one: int, other: int) -> Fraction:
+def odds(one: Fraction | int, other: Fraction | int) -> Fraction:
     """Return the log of the ratio of two weights, the larger by the smaller, rounded up."""
     check(one > 0 and other > 0, "a chance leaves nothing over")
-    return log_above(max(Fraction(one, other), Fraction(other, one)))
+    return log_above(Fraction(max(one, other)) / min(one, other))
 
 
 def fraction(text: Any, what: str) -> Fraction:
@@ -352,6 +359,11 @@ def categories(domain: Any) -> int:
     return int(taken(domain, "domain", "size:2 labels:any")[0])
 
 
+def selection(domain: Any) -> list[int]:
+    check(domain.get("kind") == "selection", "the domain is no selection")
+    return taken(domain, "domain", "size:1 most:1 labels:any")[:2]
+
+
 def interval(domain: Any) -> tuple[Fraction, Fraction]:
     check(domain.get("kind") == "interval", "the domain is no interval")
     low, high = taken(domain, "domain", "low:q high:q")
@@ -367,11 +379,6 @@ def distance(domain: Any, origin: Fraction, step: Fraction) -> Any:
         return round((high - low) / own)
     below, above = (nearest(end - origin) / step for end in interval(domain))
     return math.ceil(above) - math.floor(below)
-
-
-def apart(steps: int) -> dict[str, str]:
-    """Return the domain of noise: points of a lattice so many steps apart."""
-    return {"kind": "lattice", "steps": str(steps)}
 
 
 def steps_of(domain: Any) -> int:
@@ -419,9 +426,8 @@ def read(text: str | bytes) -> dict[str, Any]:
     if len(text) > LONGEST:
         raise Refused(f"The file is longer than {LONGEST} bytes.")
     try:
-        plain = text.decode("utf-8") if isinstance(text, bytes) else text
         hooks: Any = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), no_number)
-        value = json.loads(plain, object_pairs_hook=once, **hooks)
+        value = json.loads(text, object_pairs_hook=once, **hooks)
     except (ValueError, RecursionError) as error:
         raise Refused(f"The file is not JSON: {str(error)[:200]}") from None
     return value if isinstance(value, dict) else {}
@@ -476,20 +482,16 @@ def verify(text: str | bytes) -> Verdict:
     """Return the verdict on the text of a certificate."""
     try:
         return prove(read(text))
-    except Refused as error:
-        return Verdict(False, str(error))
-    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-        return Verdict(False, f"The certificate is malformed: {str(error)[:200]}")
+    except (Refused, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return Verdict(False, str(error)[:400] or type(error).__name__)
 
 
 def main() -> None:
     """Verify the file named on the command line."""
-    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
-        sys.exit("Use: noisette-verify FILE. Exit status 0 only if the certificate is proved.")
     try:
         verdict = verify(Path(sys.argv[1]).read_bytes())
-    except OSError as error:
-        sys.exit(f"NOT PROVED: {error}")
+    except (IndexError, OSError) as error:
+        sys.exit(f"NOT PROVED: {error}. Use: noisette-verify FILE. The exit status is 0 only if FILE is proved.")
     print(verdict)
     sys.exit(0 if verdict.proved else 1)
 

@@ -48,6 +48,10 @@ class SelectionMechanism(BaseMechanism):
     def law(self) -> Law:
         """Return the table."""
 
+    def written_law(self) -> dict[str, Any]:
+        """Return the table's numbers."""
+        return self.law().written()
+
     def place(self, x: Any) -> IntArray:
         """Return the selections: the law knows no more of an input."""
         return self._inputs(x)

@@ -29,7 +29,7 @@ class DrawnAnswers:
 
     def written(self) -> dict[str, Any]:
         """Return the integers, as a certificate states them."""
-        return {"kind": "drawn-answers", "size": self.size, "true": self.true}
+        return {"kind": "drawn-answers", "options": self.size, "true": self.true}
 
     @property
     def total(self) -> int:

@@ -37,7 +37,8 @@ class MeetingSets:
 
     def written(self) -> dict[str, Any]:
         """Return the integers, as a certificate states them."""
-        return {"kind": "meeting-sets"} | vars(self)
+        law = {"kind": "meeting-sets", "items": self.size, "most": self.most}
+        return law | {"length": self.length, "meeting": self.meeting}
 
     @property
     def apart(self) -> Fraction:
