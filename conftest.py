@@ -17,12 +17,14 @@ import pytest
 # Packages that a core installation lacks, and the extra of pyproject.toml that brings each. A test module, conftest,
 # doctest or test that imports one is skipped where it is not installed, and in the tier `check` everywhere.
 _EXTRAS = {
+    "accelerate": "dev",
     "coverage": "dev",
     "cryptography": "shuffler",
     "fastapi": "shuffler",
     "flwr": "federated",
     "griffe": "dev",
     "httpx": "shuffler",
+    "lightning": "dev",
     "matplotlib": "plot",
     "mkdocs": "dev",
     "opacus": "sgd",

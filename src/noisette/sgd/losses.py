@@ -242,7 +242,8 @@ def _check_divisor(func: Any, args: Any) -> None:
     if any(value.numel() == 1 and (value.ndim == 0 or several) and not value.requires_grad for value in others):
         raise ValueError(
             "The loss is multiplied or divided by a tensor of one number, such as the sum of a mask, that other "
-            f"examples may decide. {_REMEDY} A constant is given as a Python number."
+            f"examples may decide. {_REMEDY} A constant is given as a Python number. A torch.amp.GradScaler is made "
+            "with enabled=False: gradients are clipped from their norms, and bfloat16 needs no scale."
         )
 
 

@@ -95,6 +95,7 @@ class PoissonLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self._given.clear()  # a loop that was left has left its batches
+        self.position %= self.steps  # one that took the last batch and asked for no more has had its epoch
         while self.position < self.steps:
             pieces = self._pieces()
             self._batches += 1

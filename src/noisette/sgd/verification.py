@@ -198,8 +198,9 @@ def _compare(
             raise NotSeparate(
                 name.rpartition(".")[0],
                 f"The recorded gradients of {name!r} do not add up to its gradient: it is used outside of its layer, "
-                "as in functional.linear(x, layer.weight), or hooks and parametrisations change it. Call the layer "
-                "itself, or leave it out of training by requires_grad_(False).",
+                "as in functional.linear(x, layer.weight), or hooks and parametrisations with a state, such as "
+                "spectral_norm, change it. Call the layer itself, take weight_norm, or leave it out of training by "
+                "requires_grad_(False).",
             )
     exchanged = _recorded(model, called, other, state, whole, shared)
     still = all(_alike(exchanged[name][:-1], recorded[name][:-1], near, small) for name in plain)

@@ -1,0 +1,263 @@
+"""Training loops that people have: precision, schedules, workers, augmentation, adapters, other people's trainers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from noisette import sgd
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+pytestmark = pytest.mark.slow
+
+
+class Places(Dataset):
+    """Examples that are made one at a time."""
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, place):
+        return torch.full((4,), place / 40), place % 2
+
+
+def data(*shape, **options):
+    torch.manual_seed(1)
+    return DataLoader(TensorDataset(torch.randn(40, *shape), torch.arange(40) % 2), batch_size=8, **options)
+
+
+def start(model=None, loader=None, optimizer=torch.optim.SGD, **options):
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)) if model is None else model
+    made = optimizer([value for value in model.parameters() if value.requires_grad], lr=0.1)
+    options = {"target": (8.0, 1e-5), "epochs": 2, "rng": 1} | options
+    return sgd.make_private(model, made, data(4) if loader is None else loader, **options)
+
+
+def train(private, answer=None):
+    model, optimizer, loader = private
+    for _ in range(2):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            functional.cross_entropy((answer or model)(inputs), targets).backward()
+            optimizer.step()
+    assert optimizer.steps == 10
+    return torch.cat([value.detach().flatten() for value in model.parameters()])
+
+
+def test_autocast_and_a_scaler_that_does_nothing():
+    model, optimizer, loader = start(
+        nn.Sequential(nn.Unflatten(1, (2, 2)), nn.TransformerEncoderLayer(2, 1, 4, batch_first=True), nn.Flatten())
+    )
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = functional.cross_entropy(model(inputs), targets)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert optimizer.steps == 5
+    with pytest.raises(ValueError, match=r"GradScaler is made with enabled=False"):
+        torch.amp.GradScaler("cpu").scale(functional.cross_entropy(model(inputs), targets))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # of the tracer
+def test_a_model_compiled_afterwards_trains_as_it_would():
+    private = start()
+    compiled = torch.compile(private.model, backend="eager")
+    torch.testing.assert_close(train(private, compiled), train(start()))
+
+
+def test_bytes_and_reshaped_inputs():
+    images = DataLoader(TensorDataset(torch.randint(0, 256, (40, 2, 2), dtype=torch.uint8), torch.arange(40) % 2), 8)
+    private = start(loader=images)
+    train(private, lambda inputs: private.model(inputs.to("cpu").float().reshape(len(inputs), -1) / 255))
+
+
+def test_workers_change_nothing():
+    alone, shared = (train(start(loader=DataLoader(Places(), 8, num_workers=count))) for count in (0, 2))
+    assert torch.equal(alone, shared)
+
+
+def test_gradients_of_two_batches_are_refused_and_pieces_do_instead():
+    private = start()
+    (inputs, targets), *_ = private.loader
+    for _ in range(2):
+        functional.cross_entropy(private.model(inputs), targets).backward()
+    with pytest.raises(RuntimeError, match="pieces of physical_batch: step on each"):
+        private.optimizer.step()
+    model, optimizer, loader = start(physical_batch=2)
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+    whole = start()
+    for inputs, targets in whole.loader:
+        whole.optimizer.zero_grad()
+        functional.cross_entropy(whole.model(inputs), targets).backward()
+        whole.optimizer.step()
+    for mine, theirs in zip(model.parameters(), whole.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_schedules_move_the_rate():
+    model, optimizer, loader = start()
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        schedule.step()
+    assert optimizer.inner.param_groups[0]["lr"] == pytest.approx(0.05)
+
+
+def test_an_epoch_that_was_left_after_its_last_batch_is_over():
+    """Other people's trainers take as many batches as there are, and do not ask for one more."""
+    loader = start().loader
+    for _ in range(2):
+        batches = iter(loader)
+        assert len([next(batches) for _ in range(len(loader))]) == 5
+
+
+class Augmented(nn.Module):
+    """Views of an example beside each other: (examples, views, ...)."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+
+    def forward(self, views):
+        return self.inner(views)
+
+
+def test_views_of_one_example_are_one_example():
+    """Augmentation multiplicity: the gradient of an example is the mean over its views, clipped once."""
+    private = start(Augmented().double(), DataLoader(TensorDataset(data(3, 4).dataset.tensors[0].double()), 8))
+    views = private.loader.dataset.tensors[0][:5]
+    targets = torch.arange(5) % 2
+    private.model(views)
+    private.optimizer.zero_grad()
+    losses = functional.cross_entropy(private.model(views).mT, targets[:, None].expand(-1, 3), reduction="none")
+    losses.mean(1).sum().backward()
+    parts = private.optimizer.recorder.parts()
+    seen = parts["inner.2"].each()["weight"]
+    torch.manual_seed(2)
+    plain = Augmented().double()
+    plain.load_state_dict(private.model.state_dict())
+    for place in range(5):
+        gradients = []
+        for view in views[place]:
+            plain.zero_grad()
+            functional.cross_entropy(plain(view[None]), targets[place : place + 1]).backward()
+            gradients.append(plain.inner[2].weight.grad.clone())
+        torch.testing.assert_close(seen[place], torch.stack(gradients).mean(0), rtol=1e-9, atol=1e-12)
+
+
+def test_only_biases_by_name():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.endswith("bias") or name.startswith("2."))
+    before = model[0].weight.detach().clone()
+    private = start(model)
+    train(private)
+    assert {f"{layer}.{own}" for layer, own, _ in private.optimizer.recorder.parameters()} == {
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    }
+    assert torch.equal(model[0].weight, before)
+
+
+class LowRank(nn.Module):
+    """A change of low rank to a weight: LoRA, as in the docs."""
+
+    def __init__(self, weight, rank):
+        super().__init__()
+        self.down = nn.Parameter(torch.randn(rank, weight.shape[1]) / rank)
+        self.up = nn.Parameter(torch.zeros(weight.shape[0], rank))
+
+    def forward(self, weight):
+        return weight + self.up @ self.down
+
+
+def test_low_rank_changes_by_name():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).requires_grad_(False)
+    for name in ("0", "2"):
+        layer = model.get_submodule(name)
+        nn.utils.parametrize.register_parametrization(layer, "weight", LowRank(layer.weight, 2))
+    private = start(model)
+    train(private)
+    assert {own for _, own, _ in private.optimizer.recorder.parameters()} == {
+        "parametrizations.weight.0.down",
+        "parametrizations.weight.0.up",
+    }
+    nn.utils.parametrize.remove_parametrizations(model[0], "weight")
+    assert type(model[0]) is nn.Linear
+
+
+@pytest.mark.long
+def test_hugging_face_trainer(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    config = transformers.BertConfig(
+        vocab_size=11,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=8,
+    )
+    items = [{"input_ids": torch.randint(0, 11, (5,)), "labels": torch.tensor(place % 2)} for place in range(40)]
+    private = start(transformers.BertForSequenceClassification(config), DataLoader(items, batch_size=8))
+
+    class PrivateTrainer(transformers.Trainer):
+        def get_train_dataloader(self):
+            return private.loader
+
+    trainer = PrivateTrainer(
+        private.model,
+        transformers.TrainingArguments(
+            str(tmp_path),
+            num_train_epochs=2,
+            max_grad_norm=0.0,
+            use_cpu=True,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+        optimizers=(private.optimizer, torch.optim.lr_scheduler.ConstantLR(private.optimizer, 1.0)),
+        compute_loss_func=lambda made, labels, **_: functional.cross_entropy(made.logits, labels),
+    )
+    trainer.train()
+    assert private.optimizer.steps == 10
+    assert private.optimizer.guarantee.epsilon <= 8.0
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_lightning():
+    lightning = pytest.importorskip("lightning")
+    private = start()
+
+    class Lit(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = private.model
+
+        def training_step(self, batch, _):
+            return functional.cross_entropy(self.model(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return private.optimizer
+
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", enable_model_summary=False, **quiet)
+    trainer.fit(Lit(), private.loader)
+    assert private.optimizer.steps == 10
