@@ -54,7 +54,7 @@ def _made(**changes: Any) -> Campaign:
         ({"attributes": [{"name": "a", "range": [0]}]}, "two numbers"),
         ({"attributes": [{"name": "a", "categories": [True, False]}]}, "put them in quotes"),
         ({"attributes": [{"name": "a", "categories": ["one"]}]}, "size"),
-        ({"attributes": [{"name": "a"}]}, "a range or categories"),
+        ({"attributes": [{"name": "a"}]}, "a range, categories or options"),
         ({"attributes": [{"name": "a", "vector": 1, "range": [0, 1]}]}, "vector of a"),
         ({"attributes": [{"name": "a", "vector": 4, "length": 0}]}, "length of a"),
         ({"attributes": [{"name": "a", "vector": 4}]}, "a vector with a range or a length"),
