@@ -46,7 +46,7 @@ def test_whatever_fits_is_built_and_privatises_values_of_the_domain(domain: Any)
 
 def test_every_mechanism_fits_something() -> None:
     domains = [nz.Interval(), nz.Grid(0, 5), nz.Categorical(3), nz.Box(3), nz.L2Ball(3), nz.TensorDomain((2, 2))]
-    domains += [nz.TensorBall((4, 2), 1.0, mode=0), nz.Texts(8)]
+    domains += [nz.TensorBall((4, 2), 1.0, mode=0), nz.Texts(8), nz.Selection(5, 2)]
     for name, cls in nz.CATALOGUE.items():
         options = {"inner": "duchi"} if cls.capabilities.composite else {}
         places = [*domains, nz.Attributes((nz.Interval(), nz.Interval()))]

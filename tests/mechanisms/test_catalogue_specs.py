@@ -52,7 +52,8 @@ def test_entries_are_frozen_dataclasses_with_a_kind_and_a_citation(name: str) ->
     mechanism = cls.example(1.0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         mechanism.epsilon = 2.0
-    assert cls.kind in {"mean", "frequency", "vector-mean", "attributes", "covariance", "direction", "texts"}
+    kinds = {"mean", "frequency", "vector-mean", "attributes", "covariance", "direction", "texts", "selection"}
+    assert cls.kind in kinds
     assert cls.citation
     for heading in ("*Guarantee*", "*Utility*", ">>>"):
         assert heading in (cls.__doc__ or ""), f"{name}: no {heading} in its docstring"

@@ -71,7 +71,8 @@ class _Verbs(click.Group):
             raise click.ClickException(_told(error)) from error
         except Exception as error:
             ours = type(error).__module__.startswith("noisette.")  # such errors say what to do
-            reason = str(error) if ours else f"{_told(error)} Set NOISETTE_DEBUG=1 to see where."
+            unforeseen = f"{type(error).__name__}: " if type(error).__module__ == "builtins" else ""
+            reason = str(error) if ours else f"{unforeseen}{_told(error)} Set NOISETTE_DEBUG=1 to see where."
             raise click.ClickException(reason) from error
 
 

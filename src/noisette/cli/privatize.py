@@ -84,7 +84,7 @@ def privatize(
     in constant memory; the report file appears whole or not at all. With --survey columns are called as its questions
     and public groups.
     """
-    if output.suffix.lower() in _OTHERS:
+    if output.suffix.lower() in _OTHERS and output.resolve() != file.resolve():  # which is refused for another reason
         raise ValueError(f"Reports are written as Parquet. Call the file {output.with_suffix('.parquet')}.")
     if survey is not None:
         only_survey(click.get_current_context(), {"file", "survey", "clip", "seed", "output", "as_json"})
