@@ -27,7 +27,7 @@ from noisette.survey.joints import signs
 from noisette.survey.ratios import CellShares, fieller
 from noisette.survey.reports import SurveyReports
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "coverage.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "intervals.py"
 coverage = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 FALSE_ALARM = 1e-6
 DIET, SITE = nz.Choice("diet", ["none", "vegan", "halal"]), nz.Choice("site", ["home", "work"])
@@ -145,7 +145,7 @@ def test_fieller_is_the_set_that_a_test_does_not_reject() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", coverage.STUDIES)
 def test_intervals_hold_as_often_as_they_say(name: str) -> None:
-    """150 collections here; benchmarks/coverage.json has 2,000."""
+    """150 collections here; benchmarks/intervals.json has 2,000."""
     study = coverage.STUDIES[name]()
     for row in coverage.run(study, 150, seed=5):
         assert row["coverage"] * 150 >= binom.ppf(FALSE_ALARM, 150, coverage.LEVEL), row

@@ -17,7 +17,9 @@ from noisette.core import Mechanism
 from noisette.guarantees import PrivacyWarning
 from noisette.mechanisms import CATALOGUE
 from noisette.mechanisms._base import BaseMechanism
+from noisette.mechanisms.categorical.memoised import published
 
+_PERIODS = 30  # over which kept answers are linked
 _ROUNDING = 1e-9  # by which an exact epsilon may pass the claim
 _HYPHENATED = {"soriacomas": "Soria-Comas"}  # authors whose name a key cannot spell
 _SUMMED = 1e-6  # the same where it is found at a delta, by bisection on a sum
@@ -167,7 +169,7 @@ def page(findings: Iterable[Finding]) -> str:
     ]
     for row in (row for row in rows if row.reading):
         lines += [f"**{_named(row)}**, {_cited(row.source)}. {row.reading}", ""]
-    return "\n".join([*lines, *_errors()])
+    return "\n".join([*lines, *_changing(), *_errors()])
 
 
 def _named(row: Finding) -> str:
@@ -196,6 +198,34 @@ def _row(row: Finding) -> str:
         f"{verdict}{noted}",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _changing() -> list[str]:
+    """Return the claims about answers that change, whose reports are kept and sent again."""
+    rows = []
+    for one in published(_PERIODS):
+        linked = one.linked_epsilon()
+        shown = "∞" if math.isinf(linked) else f"{linked:.4g}"
+        verdict = "**violated**" if linked > one.claimed else "holds"
+        cells = f"{one.epsilon:g}, {one.once:g} | {one.once:g} | {one.claimed:g} | {shown}"
+        rows.append(f"| {one.name} | {_cited(one.citation)} | {cells} | {verdict} |")
+    return [
+        "## Claims about answers that change",
+        "",
+        f"A kept answer is sent again whenever its value recurs. {published(_PERIODS)[0].size} values, "
+        f"{_PERIODS} periods; *claimed* is what is published for whatever values a user has, *linked* is the log-likelihood ratio of two sequences of two values for whoever sees all "
+        "reports of a user, found by enumeration, exact for biloloha and a lower bound for l-osue.",
+        "",
+        "| method | source | kept, once | one period | claimed | linked | verdict |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+        *rows,
+        "",
+        "The authors count a kept answer for each value, and state the sum. That holds among sequences that change at "
+        "the same times. Against one that never changes, the reports tell that and when a value changed, and tell it "
+        "better with every period. `answers: tracked` reports in one period that is drawn for a user: its budget holds "
+        "for any sequences.",
+        "",
+    ]
 
 
 def _errors() -> list[str]:

@@ -1,6 +1,6 @@
 """How often intervals hold the truth: for each kind of question, collections of new people drawn and estimated anew.
 
-    python benchmarks/coverage.py [--runs 2000] [--only KIND ...] [--write]
+    python benchmarks/intervals.py [--runs 2000] [--only KIND ...] [--write]
 
 Each collection draws people from a known population, privatises their answers through the survey's own mechanism, sums
 and estimates. A row says for one quantity how many of the 95 % intervals held the population's value, how the errors
@@ -205,7 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--only", nargs="*", default=list(STUDIES))
-    parser.add_argument("--write", action="store_true", help="keep the figures in coverage.json")
+    parser.add_argument("--write", action="store_true", help="keep the figures in intervals.json")
     asked = parser.parse_args()
     told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in asked.only:
