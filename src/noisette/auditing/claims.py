@@ -213,8 +213,9 @@ def _changing() -> list[str]:
         "## Claims about answers that change",
         "",
         f"A kept answer is sent again whenever its value recurs. {published(_PERIODS)[0].size} values, "
-        f"{_PERIODS} periods; *claimed* is what is published for whatever values a user has, *linked* is the log-likelihood ratio of two sequences of two values for whoever sees all "
-        "reports of a user, found by enumeration, exact for biloloha and a lower bound for l-osue.",
+        f"{_PERIODS} periods; *claimed* is what is published for whatever values a user has, *linked* is the "
+        "log-likelihood ratio of two sequences of two values for whoever sees all reports of a user, found by "
+        "enumeration, exact for biloloha and a lower bound for l-osue.",
         "",
         "| method | source | kept, once | one period | claimed | linked | verdict |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
