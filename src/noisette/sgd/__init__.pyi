@@ -1,5 +1,6 @@
 """Every public name of `noisette.sgd`, once."""
 
+from .adam import AdamBC as AdamBC
 from .advice import Advice as Advice
 from .advice import advise_clip as advise_clip
 from .budget import Budget as Budget

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee, PrivacyWarning
 from noisette.sgd._lattice import add_exactly, noisy_count, on_lattice, widened
+from noisette.sgd.adam import AdamBC
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import Clip, Sums, added_up
 from noisette.sgd.gradients import Recorder
@@ -97,6 +98,11 @@ class PrivateOptimizer(Optimizer):
         perturb.start(clip, shapes)
         self._entries = sum(shape.numel() for own in shapes.values() for shape in own.values())
         self._widened(clip.share)  # refused now if it cannot be
+        if isinstance(inner, AdamBC) and not math.isfinite(perturb.noise(clip, 1.0, loader.expected_batch)):
+            raise ValueError(
+                f"AdamBC needs noise of one size in all entries, and {type(perturb).__name__} has several. Take "
+                "perturb='gaussian', or torch.optim.Adam."
+            )
         self._stepping = False
         _owners[inner] = weakref.ref(self)
         inner.register_step_pre_hook(self._admit_step)
@@ -285,6 +291,8 @@ class PrivateOptimizer(Optimizer):
         for layer, name, parameter in self._trained:
             parameter.grad = released[layer][name].to(parameter)
         noise = self.perturb.noise(self.clip, multiplier, expected)
+        if isinstance(self.inner, AdamBC):
+            self.inner.noise = noise
         self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
         if share > 0:
             spread = self.budget.multiplier / math.sqrt(share)
