@@ -25,9 +25,10 @@ for path in ${MOUNTS:-}; do volumes+=(-v "$path:$path:ro"); done
 buildah bud --format docker --network host --build-arg BASE="$base" "${volumes[@]}" -f deploy/Containerfile -t noisette .
 
 mkdir -m 0700 "$work/etc"
-inside() { # inside ARGS...: the image's own command line, with /etc/noisette
-    buildah run --network host --user noisette -v "$work/etc:/etc/noisette" "$container" -- /opt/noisette/bin/noisette "$@"
+become() { # become ARGS...: this shell turns into the image's own command line, with /etc/noisette
+    exec buildah run --network host --user noisette -v "$work/etc:/etc/noisette" "$container" -- /opt/noisette/bin/noisette "$@"
 }
+inside() { (become "$@"); }
 cat >"$work/etc/campaign.yaml" <<'YAML'
 {id: trial, title: A trial, epsilon: 2.0, users: 1000, attributes: [{name: minutes, range: [0, 120]}]}
 YAML
@@ -38,11 +39,11 @@ container=$(buildah from --pull-never noisette)
 inside federate key /etc/noisette/server.pem >/dev/null
 inside federate enrol /etc/noisette/clients.json a b c >/dev/null
 inside federate enrol /etc/noisette/shufflers.json shuffler >/dev/null
-inside serve /etc/noisette/campaign.yaml --keys /etc/noisette/keys.yaml --database sqlite:////tmp/reports.db \
+become serve /etc/noisette/campaign.yaml --keys /etc/noisette/keys.yaml --database sqlite:////tmp/reports.db \
     --shufflers /etc/noisette/shufflers.json --server-key /etc/noisette/server.pem --minimum 2 --port 18000 >"$work/one.log" 2>&1 &
 running+=($!)
 container=$(buildah from --pull-never noisette)
-inside shuffler run --clients /etc/noisette/clients.json --credentials /etc/noisette/shuffler.json \
+become shuffler run --clients /etc/noisette/clients.json --credentials /etc/noisette/shuffler.json \
     --server http://127.0.0.1:18000 --minimum 2 --store /tmp/shuffler.db --port 18100 >"$work/two.log" 2>&1 &
 running+=($!)
 for _ in $(seq 60); do
