@@ -1,0 +1,105 @@
+"""The verifier for web pages says in a real browser what the one in Python says."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright")
+from playwright.sync_api import Browser, Page, Route
+from tests.certificates.test_certificates import BUDGETS, CERTIFIED, GAUSSIAN, LEVELS, example, forgeries, sound
+
+import noisette_verify
+from noisette.certificates import certify
+
+HOST = "https://noisette.test"  # WebCrypto hashes on pages of https alone
+VECTORS = json.loads(Path(noisette_verify.__file__).with_name("vectors.json").read_text(encoding="utf-8"))
+PYTHON_ONLY = GAUSSIAN | LEVELS  # refused by the one for pages, which answer no such questions
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that has loaded the verifier, and nothing else."""
+    script = files("noisette.collector.web").joinpath("static", "verify.js").read_text(encoding="utf-8")
+
+    def serve(route: Route) -> None:
+        asked = route.request.url.removeprefix(f"{HOST}/")
+        kind = ("text/javascript", script) if asked == "verify.js" else ("text/html", "<!doctype html><title>t</title>")
+        route.fulfill(content_type=kind[0], body=kind[1])
+
+    shown = browser.new_context().new_page()
+    shown.route("**/*", serve)
+    shown.goto(f"{HOST}/")
+    shown.evaluate("import('/verify.js').then(found => { globalThis.verifier = found; })")
+    yield shown
+    shown.close()
+
+
+def verdicts(page: Page, texts: list[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = page.evaluate("texts => Promise.all(texts.map(verifier.verify))", texts)
+    return found
+
+
+@pytest.mark.slow
+def test_the_vectors_get_the_same_verdicts(page: Page) -> None:
+    for vector, found in zip(VECTORS, verdicts(page, [one["certificate"] for one in VECTORS]), strict=True):
+        expected = vector["proved"] and vector["made"] not in PYTHON_ONLY
+        assert found["proved"] is expected, (vector["made"], found["reason"])
+        if expected:
+            assert found["theorems"] == json.loads(vector["certificate"])["theorems"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.long)])
+def test_forgeries_are_refused_in_a_page(page: Page, count: int) -> None:
+    chance = random.Random(13)
+    for name in sorted(set(CERTIFIED) - PYTHON_ONLY):
+        forged = [
+            pair
+            for _ in range(count)
+            for pair in forgeries(certify(example(name, chance.choice(BUDGETS))), chance)
+            if len(pair[1]) < 100_000
+        ]
+        # forged texts in the form in which certificates are written, or their form alone would betray them
+        texts = [written(text) for _, text in forged]
+        for (done, _), found in zip(forged, verdicts(page, texts), strict=True):
+            assert found["proved"] is False, (name, done)
+
+
+def written(text: str) -> str:
+    """Return a text with its keys in order, where it can be read so."""
+    try:
+        return text if text.count('"format"') != 1 else json.dumps(json.loads(text), sort_keys=True, indent=1)
+    except ValueError:
+        return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.long)])
+def test_sound_mechanisms_are_not_refused_in_a_page(page: Page, count: int) -> None:
+    chance, texts = random.Random(17), []
+    while len(texts) < count:
+        try:
+            mechanism = sound(chance)
+        except ValueError:  # a budget too small for so many categories, or a domain too far from zero
+            continue
+        texts.append(certify(mechanism).text)
+    for text, found in zip(texts, verdicts(page, texts), strict=True):
+        assert found["proved"], (found["reason"], text)
+
+
+def test_one_unit_past_the_bound_is_refused_in_a_page(page: Page) -> None:
+    fields = certify(example("grr", 1.0)).fields
+    for change, proved in ((0, True), (400, False)):  # float64 leaves some 2^-46 of epsilon
+        law = fields["law"] | {"keep": str(int(fields["law"]["keep"]) + change)}
+        made = fields | {"law": law, "law_sha256": noisette_verify.digest(law)}
+        made["sha256"] = noisette_verify.digest({key: value for key, value in made.items() if key != "sha256"})
+        text = json.dumps(made, sort_keys=True, indent=1)
+        assert noisette_verify.verify(text).proved is proved
+        assert verdicts(page, [text])[0]["proved"] is proved
