@@ -22,7 +22,7 @@ from click.testing import CliRunner
 import noisette as nz
 import noisette_verify as verifier
 from noisette.auditing import exact_epsilon
-from noisette.certificates import Certificate, CertificateError, certify
+from noisette.certificates import Certificate, CertificateError, certify, check_promise
 from noisette.cli import verbs
 
 PROGRAM = Path(verifier.__file__)
@@ -546,6 +546,24 @@ def test_a_survey_is_certified_whole(tmp_path: Path) -> None:
     fields["law"]["parts"].append(fields["law"]["parts"][0])  # a part twice
     target.write_text(renewed(fields))
     assert CliRunner().invoke(verbs, ["verify", str(target)]).exit_code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        ([nz.Number("age", 18, 99, optional=True), nz.Choice("diet", ["a", "b"], optional=True)], {"epsilon": 2.0}),
+        ([nz.Number("age", 18, 99), nz.Choice("diet", ["a", "b"])], {"epsilon": 2.0, "joint": [("age", "diet")]}),
+        ([nz.Number("age", 18, 99), nz.Choice("diet", ["a", "b"])], {"epsilon": 0.1, "report": 1}),
+        ([nz.Number("hours", 0, 100, want="distribution")], {"epsilon": 1.5}),
+        ([nz.Choices("devices", ["phone", "tablet", "watch"], most=2)], {"epsilon": 1.5}),
+        ([nz.Text("site", longest=24), nz.Number("age", 18, 99)], {"epsilon": 5.0}),
+    ],
+)
+def test_surveys_of_every_kind_are_certified(asked: list[Any], options: dict[str, Any]) -> None:
+    made = nz.Survey(asked, **options)
+    nz.certify(made).check(made)
+    assert check_promise(made)
 
 
 def test_the_command_line_says_what_it_needs(tmp_path: Path) -> None:
