@@ -266,3 +266,23 @@ def test_what_is_known_has_an_address_and_a_file(show: Any, site: Site) -> None:
     page.wait_for_function("location.hash === '#screen'")
     page.reload()
     expect(page.locator("#head h2")).to_have_text("Screen time")
+
+
+def test_made_up_reports_and_the_share_of_liars_are_shown(show: Any, site: Site) -> None:
+    """What the service says about liars is on the page; that it says so is tested elsewhere."""
+    failed = [{"about": "by=bike", "test": "supported too rarely"}]
+    page = show()
+    hint = page.locator("#estimates .hint").first
+    assert "made up" not in hint.inner_text()
+
+    def told(route: Any) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        body["estimates"] |= {"suspicions": {"failed": failed}, "liars": 0.02}
+        route.fulfill(response=answer, json=body)
+
+    page.route("**/dashboard/campaigns/**", told)
+    page.locator("#period").select_option(index=1)
+    page.locator("#estimates .hint", has_text="made up").wait_for()
+    assert "hold if at most 2 % of the reports are made up" in hint.inner_text()
+    assert "no honest users send such (by=bike: supported too rarely)" in hint.inner_text()

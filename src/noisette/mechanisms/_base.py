@@ -199,6 +199,11 @@ class BaseMechanism(ABC):
         return np.float64
 
     @property
+    def code_ends(self) -> tuple[Any, Any]:
+        """The least and the largest integer that any report may add to each sum, whoever made it up."""
+        return self.readout.reach
+
+    @property
     def groups(self) -> tuple[int, ...] | None:
         """How many quantities an estimate has for each attribute of a record, None where the value is no record."""
         return None
@@ -325,6 +330,14 @@ class ScalarMechanism(BaseMechanism):
         """The two points of the support, if there are but two."""
         points = self.support.values if isinstance(self.support, Points) else ()
         return (points[0], points[1]) if len(points) == 2 else None
+
+    @property
+    def code_ends(self) -> tuple[Any, Any]:
+        """The integers of the ends of the support, or of what is read where it has none."""
+        if self.capabilities.unbounded:
+            return self.readout.reach
+        least, largest = self.support.index(np.asarray([self.support.low, self.support.high]))
+        return least, largest
 
     def codes(self, reports: npt.NDArray[Any]) -> FloatArray:
         """Return the integers that stand for the reports on the support, as float64."""

@@ -137,7 +137,7 @@ def _plain(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, s
                 f"Expected mechanism={asked!r} to be unbiased: its intervals would not cover the truth. "
                 "Name another one, or auto."
             )
-        spec = found[0].spec
+        spec = bounded(found)[0].spec
     return from_spec(spec | {"domain": domain.spec()})
 
 
@@ -170,7 +170,16 @@ def _told_best(unit: Any, budget: Allowance) -> tuple[str, ...]:
 def _unbiased(unit: Any, budget: Allowance) -> tuple[Candidate, ...]:
     """Return the mechanisms for one unit whose averages are unbiased and which are quick to build, best first."""
     made = plan(users=budget.users, domain=unit, **budget.spent).candidates
-    return tuple(one for one in made if one.unbiased and not by_name(one.mechanism).capabilities.slow_start)
+    return bounded([one for one in made if one.unbiased and not by_name(one.mechanism).capabilities.slow_start])
+
+
+def bounded(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return the candidates of which one report says no more than so much, all of them where there is none.
+
+    One liar moves an average the less the less a report may say.
+    """
+    kept = tuple(one for one in candidates if not by_name(one.mechanism).capabilities.unbounded)
+    return kept or tuple(candidates)
 
 
 def blur(mechanism: Any) -> float:
@@ -220,7 +229,7 @@ def whole(question: Question, budget: Allowance, asked: str, report: int | None)
     low, high = (float(limit) for limit in (domain.low, domain.high))  # type: ignore[arg-type]  # one for all entries
     one = Interval(low, high)
     made = plan(users=budget.users, dims=domain.dims, domain=one, report=report, mechanisms=wanted, **budget.spent)
-    fitting = [c for c in made.candidates if c.unbiased and c.spec["domain"] == domain.spec()]
+    fitting = bounded([c for c in made.candidates if c.unbiased and c.spec["domain"] == domain.spec()])
     if not fitting:
         raise ValueError(f"Expected mechanism={asked!r} to be unbiased on {domain}. Name another one, or auto.")
     return fitting[0].build()

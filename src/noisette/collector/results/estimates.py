@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from noisette._validate import FloatArray
+from noisette.collector.results.liars import intervals, suspicions
 from noisette.core import Estimate
 from noisette.survey.campaigns import Campaign
 from noisette.survey.distributions import Shapes
@@ -23,12 +24,16 @@ _FIELDS = ("name", "value", "std_error", "low", "high", "reports", "predicted_st
 
 @dataclass(frozen=True)
 class Query:
-    """Which period is asked about, the confidence of intervals, the enhancement, and how many reports show anything."""
+    """Which period is asked about, the confidence of intervals, the enhancement, how many reports show anything.
+
+    ``liars`` is the share of users that may have made their reports up without an interval failing to hold.
+    """
 
     period: str
     level: float = 0.95
     method: str = "none"
     least: int = 1
+    liars: float = 0.0
 
 
 def estimates(
@@ -52,6 +57,8 @@ def estimates(
         "least": query.least,
         "target_users": campaign.users,
         "level": query.level,
+        "liars": query.liars,
+        "suspicions": suspicions(whole),
         "enhance": method,
         "expected_gain": gain,
         "guarantee": campaign.mechanism.guarantee.spec(),
@@ -72,9 +79,13 @@ def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[
     expected = campaign.predict(sums.users) if sums.users else np.full(len(campaign.quantities), np.nan)
     found = list(sums.told(query.method).values())
     rows = []
+    wider = intervals(sums, query.level, query.liars) if query.liars and sums.users else {}
     for one in found:
         with np.errstate(invalid="ignore"):  # at no confidence at all an interval of infinite error has no ends
             low, high = one.interval(query.level)
+        if wider:  # a quantity without such an interval has none
+            ends = np.asarray([wider.get(name, (np.nan, np.nan)) for name in one.names or ()]).reshape(-1, 2)
+            low, high = ends[:, 0], ends[:, 1]
         rows += list(zip(one.names or (), one.value, one.std_error, low, high, _each(one), strict=True))
     told = [dict(zip(_FIELDS, (*row, error), strict=True)) for row, error in zip(rows, expected, strict=True)]
     gains = [one.expected_gain for one in found if one.expected_gain is not None]

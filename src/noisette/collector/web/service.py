@@ -52,6 +52,9 @@ CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id."
 Period = Annotated[str | None, Parameter(max_length=16, description="The current period by default.")]
 Level = Annotated[float, Parameter(gt=0, lt=1, description="Confidence of the intervals.")]
 Method = Annotated[str, Parameter(alias="enhance", description="Free post-processing, e.g. auto.")]
+Liars = Annotated[
+    float | None, Parameter(ge=0, lt=0.5, description="Share of made-up reports that intervals allow for.")
+]
 Format = Annotated[Literal["json", "csv", "parquet"], Parameter(description="CSV and Parquet hold the estimates only.")]
 
 
@@ -119,15 +122,17 @@ class Service:
             raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
         return self.keys.name(key.strip())
 
-    def estimates(self, campaign: Campaign, period: str | None, level: float, method: str) -> dict[str, Any]:
-        """Return what the reports of a period say."""
+    def estimates(
+        self, campaign: Campaign, period: str | None, level: float, method: str, liars: float | None = None
+    ) -> dict[str, Any]:
+        """Return what the reports of a period say; ``liars`` is the share that the campaign declares by default."""
         chosen = period_at(campaign.period) if period is None else period
         try:
             check_period(campaign.period, chosen)
             if method not in METHODS:
                 raise ValueError(f"Expected enhance to be one of {', '.join(sorted(METHODS))}.")
             life = self.roster.life(campaign.id)
-            query = Query(chosen, level, method, least=life.least)
+            query = Query(chosen, level, method, life.least, life.liars if liars is None else liars)
             return estimates(campaign, self.store.layout(campaign), self.store.sums(campaign), query, self.shapes)
         except ValueError as error:
             raise Problem(422, "bad-query", str(error)) from error
@@ -284,11 +289,12 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
         period: Period = None,
         level: Level = 0.95,
         method: Method = "none",
+        liars: Liars = None,
         shape: Annotated[Format, Parameter(alias="format")] = "json",
     ) -> Response:
         """Return what the reports of a period say so far: estimates, distributions, groups, drift."""
         campaign = service.find(campaign_id)
-        found = service.estimates(campaign, period, level, method)
+        found = service.estimates(campaign, period, level, method, liars)
         if shape == "json":
             return _json(found)
         content = exports.to_csv(found) if shape == "csv" else exports.to_parquet(found)

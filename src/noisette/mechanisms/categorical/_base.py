@@ -301,6 +301,11 @@ class CountingMechanism(CategoricalMechanism):
         yield Cells.constant((0, 1), np.asarray(reports), weights, largest_ratio(zip(*masses, strict=True)))
 
     @property
+    def code_ends(self) -> tuple[float, float]:
+        """A report supports a category or not."""
+        return 0.0, 1.0
+
+    @property
     def _joint_law(self) -> tuple[Fraction, Fraction] | None:
         """Exact probabilities that a report supports the own category and another one, and two others, if alike."""
         return None

@@ -365,6 +365,16 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         """Combine the cells of the inner mechanisms, for records that differ in every attribute."""
         return _attribute_cells.dissect(self)
 
+    @property
+    def code_ends(self) -> tuple[FloatArray, FloatArray]:
+        """Those of each attribute's own mechanism."""
+        each = [inner.code_ends for inner in self.inner_mechanisms]
+        least, largest = (
+            np.concatenate([np.broadcast_to(own[end], (size,)) for own, size in zip(each, self.groups, strict=True)])
+            for end in (0, 1)
+        )
+        return least, largest
+
     @cached_property
     def readout(self) -> Readout:
         """What each attribute's own mechanism does with its sums."""

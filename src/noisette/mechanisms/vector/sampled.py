@@ -320,6 +320,12 @@ class Sampled(BaseMechanism, EventDeclared):
         merged = Cells.constant(cells.pair, cells.nodes[0][first], np.log(weight), cells.bound)
         return replace(merged, complete=cells.complete)
 
+    @property
+    def code_ends(self) -> tuple[Any, Any]:
+        """Those of the mechanism of one dimension."""
+        ends: tuple[Any, Any] = self.inner_mechanism.code_ends
+        return ends
+
     @cached_property
     def readout(self) -> Readout:
         """The mean of the reports of each dimension, mapped back to its interval."""

@@ -198,8 +198,12 @@ function drawErrors() {
 
 function drawEstimates() {
   const { estimates, terms } = view.detail, place = find(".attributes");
+  const lies = estimates.suspicions.failed.map(one => `${one.about}: ${one.test}`);
   find("#estimates .hint").textContent = `Lines are ${Math.round(100 * estimates.level)} % intervals` +
-    (estimates.enhance === "none" ? "." : `, after ${estimates.enhance}.`);
+    (estimates.liars ? ` that hold if at most ${number(100 * estimates.liars)} % of the reports are made up` : "") +
+    (estimates.enhance === "none" ? "." : `, after ${estimates.enhance}.`) +
+    (estimates.withheld ? ` Nothing is shown of fewer than ${count(estimates.least)} reports.` : "") +
+    (lies.length ? ` Some reports were made up: no honest users send such (${lies.slice(0, 3).join("; ")}).` : "");
   const asked = name => terms.attributes.find(one => one.name === name);
   show(place, ...estimates.attributes.map(one => attribute(one, estimates, asked(one.name))));
   for (const [at, one] of estimates.attributes.entries()) {
@@ -226,7 +230,8 @@ function attribute(one, estimates, asked) {
     html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : own.length > 1 ? row.name : "mean"),
     strip(row, span, share),
     html("span", { class: "figure" }, row.value === null ? "–"
-      : `${number(row.value, row.std_error)} ± ${number((row.high - row.low) / 2, row.std_error)}`),
+      : number(row.value, row.std_error) +
+        (row.low === null ? "" : ` ± ${number((row.high - row.low) / 2, row.std_error)}`)),
   ]);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map(part => html("span", {}, number(span[0] + (span[1] - span[0]) * part)));
   const scale = [html("span"), html("span", { class: "ticks", "aria-hidden": "true" }, ...ticks), html("span")];
