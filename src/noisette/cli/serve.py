@@ -62,7 +62,8 @@ def serve(
     """Collect private reports for campaigns, and estimate while they arrive.
 
     A campaign is a survey with an id, a period and tokens; a file without an id is called by its name. Shows first what
-    error each campaign will have. Without --keys a key for each role is made up and shown once. A report that was
+    error each campaign will have. Without a file it starts with what the database holds, and prints a link to the
+    console, which works once. Without --keys a key for each role is made up and shown once. A report that was
     acknowledged is on the disk. SIGTERM ends the service after the requests that have begun. With --shufflers,
     --server-key and --minimum reports come sealed through `noisette federate shuffler` only.
     """
@@ -89,6 +90,7 @@ def serve(
     from noisette.collector.storage.store import Store
     from noisette.collector.telemetry import log
     from noisette.collector.web.access import Keys, new_keys
+    from noisette.collector.web.console import once_key
     from noisette.collector.web.service import LARGEST_BODY, RATE, check_secrets, create_app
     from noisette.survey.survey import read_fields
 
@@ -98,9 +100,12 @@ def serve(
     given = [(one, Life.read(read_fields(path))) for one, path in zip(campaigns, files, strict=True)]
     with closing(Store(database)) as store:  # what is wrong is said here, before anything listens
         check_secrets(lived(store, given), keys)
+        opening = None if files else once_key(store.registry)
     tls = Tls(tls_cert, tls_key) if tls_cert and tls_key else None
     bound = listen(host, port)
     told: dict[str, Any] = {"url": address(host, bound, tls), "forms": forms} | ({"keys": made} if made else {})
+    if opening is not None:
+        told["console"] = f"{told['url']}/console#key={opening}"
     _show(campaigns, as_json, told)
     sys.stdout.flush()
 
@@ -174,5 +179,7 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
     if told:
         out.print(literal(f"Listening on {told['url']}"), soft_wrap=True)
         out.print(literal(f"Dashboard: {told['url']}/dashboard"), soft_wrap=True)
+        if "console" in told:
+            out.print(literal(f"Console, once: {told['console']}"), soft_wrap=True)
         for one in campaigns if told["forms"] else ():
             out.print(literal(f"Form for {one.id}: {told['url']}/c/{one.id}"), soft_wrap=True)

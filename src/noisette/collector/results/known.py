@@ -30,7 +30,14 @@ def known_so_far(campaign: Campaign, found: dict[str, Any]) -> list[dict[str, An
         own = [rows[name] for name in question.quantities if name in rows]
         errors = [row["std_error"] for row in own]
         if not users or not own or not all(error is not None and math.isfinite(error) for error in errors):
-            told.append({"question": question.name, "state": STATES[0], "needed": target - users, "sentence": _NOTHING})
+            told.append(
+                {
+                    "question": question.name,
+                    "state": STATES[0],
+                    "needed": target - users,
+                    "sentence": f"{_asked(campaign, question)}: {_NOTHING}",
+                }
+            )
             continue
         ratio = max(_Z * row["std_error"] / wanted[row["name"]] for row in own)
         more = math.ceil(users * (ratio**2 - 1)) if ratio > 1 and users < target else 0
@@ -48,13 +55,19 @@ def known_so_far(campaign: Campaign, found: dict[str, Any]) -> list[dict[str, An
     return told
 
 
-_NOTHING = "Nothing can be said yet."
+_NOTHING = "nothing can be said yet."
+
+
+def _asked(campaign: Campaign, question: Told) -> str:
+    """Return how a question is put."""
+    told: str = campaign.form.get("questions", {}).get(question.name, {}).get("ask", question.name)
+    return told
 
 
 def _sentence(campaign: Campaign, question: Told, rows: list[dict[str, Any]]) -> str:
     """Say what the answers are, with the half-width of a 95 % interval."""
-    wording = campaign.form.get("questions", {}).get(question.name, {})
-    asked, unit = wording.get("ask", question.name), wording.get("unit", "")
+    asked = _asked(campaign, question)
+    unit = campaign.form.get("questions", {}).get(question.name, {}).get("unit", "")
     if question.tells == "shares":
         named = sorted(zip(question.estimated, rows, strict=False), key=lambda pair: -pair[1]["value"])[:_TOLD]
         parts = [f"{_percent(row)} {label}" for label, row in named]

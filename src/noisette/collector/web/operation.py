@@ -81,7 +81,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
         """Open a campaign: the fields of its file, in JSON or YAML, with its life beside them."""
         who = operator(request)
         body = await read_body(request, _LARGEST)
-        campaign, life = await done(_read, body)
+        campaign, life = await done(read_campaign, body)
         if campaign.signed and not service.keys.enrolment:
             raise Problem(422, "bad-change", "Expected a secret under 'enrolment' among the keys: tokens are signed.")
         await done(service.roster.open, campaign, life, who)
@@ -164,7 +164,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
 _ANY_OBJECT = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
 
-def _read(body: bytes) -> tuple[Campaign, Life]:
+def read_campaign(body: bytes) -> tuple[Campaign, Life]:
     """Return a campaign and its life from JSON or YAML."""
     import yaml
 

@@ -31,6 +31,7 @@ from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
 from noisette.collector.telemetry import CollectorMetrics, log
 from noisette.collector.web.access import Keys, KnownKey, RateLimit
+from noisette.collector.web.console import add_console
 from noisette.collector.web.forms import FORM, add_forms
 from noisette.collector.web.operation import add_operation
 from noisette.collector.web.pages import add_pages
@@ -214,6 +215,7 @@ def create_app(
     _add_campaigns(app, service)
     add_operation(app, service, issuer)
     add_pages(app, service, origins)
+    add_console(app, service)
     if forms:
         add_forms(app, service)
     return app
@@ -253,7 +255,9 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
     """Add what analysts read, and devices before they answer."""
     readers = service.needs("analyst", "auditor")
 
-    @app.get("/campaigns", dependencies=[readers], responses=answers(401, 403, 429))
+    listing = service.needs("analyst", "auditor", "operator")
+
+    @app.get("/campaigns", dependencies=[listing], responses=answers(401, 403, 429))
     def list_campaigns() -> Response:
         """List the campaigns."""
         listed = [

@@ -225,7 +225,7 @@ const quantiles = one => {
 function attribute(one, estimates, asked) {
   const own = estimates.dimensions.slice(one.first, one.first + one.size), share = one.kind === "category";
   const known = one.kind === "number" && typeof asked?.range[0] === "number" && asked.want !== "variance";
-  const span = share ? [0, Math.max(0.1, ...own.map(row => row.high ?? 0))] : known ? asked.range : limits(asked, own);
+  const span = share ? [0, Math.ceil(10 * Math.max(0.1, ...own.map(row => Math.min(row.high ?? 0, 1)))) / 10] : known ? asked.range : limits(asked, own);
   const rows = own.flatMap(row => [
     html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : own.length > 1 ? row.name : "mean"),
     strip(row, span, share),
@@ -233,7 +233,8 @@ function attribute(one, estimates, asked) {
       : number(row.value, row.std_error) +
         (row.low === null ? "" : ` ± ${number((row.high - row.low) / 2, row.std_error)}`)),
   ]);
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map(part => html("span", {}, number(span[0] + (span[1] - span[0]) * part)));
+  const parts = share ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
+  const ticks = parts.map(part => html("span", {}, String(Number((span[0] + (span[1] - span[0]) * part).toPrecision(3)))));
   const scale = [html("span"), html("span", { class: "ticks", "aria-hidden": "true" }, ...ticks), html("span")];
   const box = html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...rows, ...scale));
   const more = one.left_out ? `${count(one.left_out)} more are in the export. ` : "";

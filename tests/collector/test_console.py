@@ -1,0 +1,96 @@
+"""The owner from the empty console to a closed campaign with results, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+from tests.collector.helpers import known_keys, running
+
+from noisette.collector import Store, create_app
+from noisette.collector.web.console import once_key
+from noisette.survey.campaigns import Campaign
+
+pytestmark = pytest.mark.slow
+
+LUNCH = {"name": "what-do-you-eat", "categories": ["meat", "fish", "vegan"]}
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """An empty collector, and the key that opens its console once."""
+    store = Store(f"sqlite:///{tmp_path / 'empty.db'}")
+    key = once_key(store.registry)
+    with running(create_app([], store, known_keys())) as url:
+        yield url, key
+
+
+def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], browser: Browser) -> None:
+    url, key = empty
+    context: Any = browser.new_context(viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    said: list[str] = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(f"{url}/console#key={key}")
+    expect(page.locator("#campaigns")).to_contain_text("None yet")
+    assert key not in page.url
+    page.get_by_label("Title").fill("Lunch at work")
+    page.get_by_label("Who asks").fill("the kitchen")
+    page.get_by_label("Question", exact=True).fill("What do you eat?")
+    page.get_by_label("Answers, one a line").fill("meat\nfish\nvegan")
+    expect(page.locator("#plan tbody tr")).to_have_count(3)
+    expect(page.locator("#plan")).to_contain_text("Worth collecting")
+    needed = page.locator("#plan p").first.inner_text().split("ask about ")[1].split()[0]
+    error = Campaign.from_dict({"id": "a", "users": 1000, "epsilon": 2.0, "attributes": [LUNCH]}).predict().max()
+    assert abs(int(needed.replace(",", "")) - 1000 * (1.96 * error / 0.05) ** 2) < 5
+    page.get_by_label("People you hope for").fill("3")
+    expect(page.locator("#plan tbody")).to_contain_text("doubtful", timeout=30_000)
+    page.get_by_label("People you hope for").fill("500")
+    expect(page.locator("#plan")).to_contain_text("Worth collecting")
+    found = Axe().run(page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="Open this survey").click()
+    expect(page.locator(".one")).to_contain_text("Lunch at work (open)")
+    assert (
+        page.evaluate("async () => (await fetch('/c/lunch-at-work/qr.svg')).headers.get('content-type')")
+        == "image/svg+xml"
+    )
+    person = browser.new_context().new_page()
+    person.goto(f"{url}/c/lunch-at-work")
+    expect(person.locator("#by")).to_contain_text("the kitchen")
+    person.get_by_role("radio", name="fish").check()
+    person.get_by_role("button", name="Make my report").click()
+    person.get_by_role("button", name="Send this report").click()
+    expect(person.locator("#outcome")).to_contain_text("has arrived")
+    page.get_by_role("button", name="Close: Lunch at work").click()
+    expect(page.locator(".one")).to_contain_text("(closed)")
+    late = browser.new_context().new_page()
+    late.goto(f"{url}/c/lunch-at-work")
+    expect(late.locator("#stopped")).to_contain_text("This survey is closed")
+    page.get_by_role("link", name="Results").click()
+    expect(page.locator("#head dd").first).to_contain_text("1")
+    expect(page.locator("#known li")).to_contain_text("What do you eat?")
+    for one in (context, person.context, late.context):
+        one.close()
+    assert said == []
+
+
+def test_the_link_works_once(empty: tuple[str, str]) -> None:
+    url, key = empty
+    given = {"Authorization": f"Bearer {key}"}
+    made = httpx.post(f"{url}/console/keys", headers=given)
+    assert made.status_code == 201
+    assert httpx.post(f"{url}/console/keys", headers=given).status_code == 401
+    operator = {"Authorization": f"Bearer {made.json()['operator']}"}
+    assert httpx.post(f"{url}/console/keys", headers=operator).status_code == 403
+    asked = {"id": "a", "epsilon": 1, "questions": [{"name": "x", "range": [0, 1]}], "users": 50}
+    assert httpx.post(f"{url}/plan", json=asked, headers=operator).json()["users"] == 50
+    assert httpx.post(f"{url}/plan", json=asked | {"epsilon": -1}, headers=operator).status_code == 422
+    assert httpx.post(f"{url}/plan", json=asked).status_code == 401
