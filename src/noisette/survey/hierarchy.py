@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import Attributes, Interval
 from noisette.survey.items import Answers, Item, Told
-from noisette.survey.ratios import CellShares
+from noisette.survey.ratios import BoundedEstimate, CellShares
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
@@ -185,12 +185,21 @@ class CdfEstimate(Estimate):
         told: dict[str, Any] = {"edges": edges, "cdf": cdf, "covariance": spread, "whole": number.whole}
         counts = np.full(len(QUANTILES), users, dtype=np.int64)
         ranges = {"low": number.low, "high": number.high, "names": number.quantities}
-        made = cls(blank, blank, counts, **ranges, **told)
-        if not np.isfinite(spread).all():
-            return cls(blank, np.full(len(QUANTILES), np.inf), counts, **ranges, **told)
-        value = np.asarray([made.quantile(chance) for chance in QUANTILES])
-        ends = np.asarray([made.quantile_interval(chance, _ONE_ERROR) for chance in QUANTILES])
-        return cls(value, (ends[:, 1] - ends[:, 0]) / 2, counts, **ranges, **told)
+        return cls(blank, blank, counts, **ranges, **told)._filled()
+
+    def _filled(self) -> CdfEstimate:
+        """Return the estimate with its quantiles and their errors, none where nothing is known."""
+        if not np.isfinite(self.covariance).all():
+            unknown = np.full(len(QUANTILES), np.nan)
+            return replace(self, value=unknown, std_error=np.full(len(QUANTILES), np.inf))
+        value = np.asarray([self.quantile(chance) for chance in QUANTILES])
+        ends = np.asarray([self.quantile_interval(chance, _ONE_ERROR) for chance in QUANTILES])
+        return replace(self, value=value, std_error=(ends[:, 1] - ends[:, 0]) / 2)
+
+    def again(self, cdf: FloatArray, spread: FloatArray, users: int) -> CdfEstimate:
+        """Return the same quantiles of another distribution function."""
+        like = replace(self, cdf=cdf, covariance=spread, count=np.full(len(QUANTILES), users, dtype=np.int64))
+        return like._filled()
 
     @cached_property
     def error(self) -> FloatArray:
@@ -312,7 +321,7 @@ class Spread(Item):
         with np.errstate(invalid="ignore"):
             error = np.sqrt([variance[0], variance[1] + 4 * mean[0] ** 2 * variance[0] + 2 * variance[0] ** 2])
         scale = np.asarray([half, half**2])
-        return Estimate(
+        return BoundedEstimate(
             np.asarray([number.low + half, 0.0]) + scale * np.asarray([mean[0], spread]),
             np.where(np.isnan(error), np.inf, scale * error),
             np.asarray([count[0], count.sum()]),

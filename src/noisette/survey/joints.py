@@ -21,7 +21,7 @@ from noisette.core import Aggregate, Estimate
 from noisette.domains import Attributes, Categorical, Interval
 from noisette.mechanisms.categorical._base import CountingMechanism
 from noisette.survey.items import Answers, Item, Told
-from noisette.survey.ratios import CellShares
+from noisette.survey.ratios import BoundedEstimate, CellShares
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
@@ -223,6 +223,20 @@ class Within(Coded):
         rounded = signs(answers[self.number.name], self.number.domain, rng)
         return np.asarray(2 * answers[self.choice.name].astype(np.int64) + rounded)
 
+    def differences(self, mechanism: Any, sums: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the difference b - a of the means within any two labels, and its standard error.
+
+        Formula: the delta method, on the shares of cells that both means are made of.
+        """
+        cells, size = CellShares.of(mechanism, sums), len(self.choice.labels)
+        within = np.repeat(np.eye(size), 2, axis=1)
+        ends = np.tile([self.number.domain.low, self.number.domain.high], size)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = cells.sums(within * ends) / cells.sums(within)
+            slope = (within * ends - mean[:, None] * within) / cells.sums(within)[:, None]
+            both = slope[None] - slope[:, None]
+            return mean - mean[:, None], np.sqrt(np.maximum(cells.covariance(both, both), 0.0))
+
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
         """Return shares of the labels, the mean of the number, and its mean within each label."""
         cells, size = CellShares.of(mechanism, sums), len(self.choice.labels)
@@ -402,21 +416,6 @@ class Correlated(Item):
                 counts = np.asarray([count, cells.users])
                 found.append(BoundedEstimate(value, error, counts, [-1.0, -size], [1.0, size], names=one.quantities))  # type: ignore[arg-type]
         return tuple(found)
-
-
-@dataclass(frozen=True)
-class BoundedEstimate(Estimate):
-    """Quantities whose intervals are cut to the range that they have, and are all of it where nothing is known."""
-
-    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
-        """Return the ends, within the range."""
-        low, high = super().interval(level, method=method)
-        unknown = ~np.isfinite(self.std_error) | ~np.isfinite(self.value)
-        bottom, top = np.asarray(self.low, dtype=np.float64), np.asarray(self.high, dtype=np.float64)
-        return (
-            np.where(unknown, bottom, np.clip(np.where(unknown, 0, low), bottom, top)),
-            np.where(unknown, top, np.clip(np.where(unknown, 0, high), bottom, top)),
-        )
 
 
 def joint_item(first: Question, second: Question, left: set[str]) -> Item:

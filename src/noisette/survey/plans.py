@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from noisette import _validate
 from noisette.guarantees import Guarantee
@@ -46,6 +48,7 @@ class SurveyPlan:
     survey: Survey
     users: int
     rows: tuple[Predicted, ...]
+    sizes: Mapping[str, float]  # of each group
 
     @classmethod
     def of(cls, survey: Survey, users: int, shares: Mapping[str, Mapping[str, float]]) -> SurveyPlan:
@@ -69,7 +72,7 @@ class SurveyPlan:
                     error = found[count][name] if size >= 1 else math.inf
                     told = survey.answering.foretold(question, quantity, count)
                     rows.append(Predicted(question.name, told, group, error, verdict(error**2, signal)))
-        return cls(survey, users, tuple(rows))
+        return cls(survey, users, tuple(rows), sizes)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -96,6 +99,52 @@ class SurveyPlan:
         good = sum(row.verdict == WORTH for row in self.rows)
         remedy = "Ask more people, ask less, make groups larger, or raise epsilon."
         return f"{good} of {len(self.rows)} answers are worth collecting. {' '.join(told)} {remedy}"
+
+    def compare(
+        self,
+        name: str,
+        differences: Mapping[str, float] | float,
+        *,
+        alpha: float = 0.05,
+        power: float = 0.8,
+        spread: Mapping[str, float] | None = None,
+    ) -> pd.DataFrame:
+        """Return how likely a difference between any two values of a public group is seen, and what it takes.
+
+        ``differences`` is a share of what each question could differ by (its signal), or for some questions the
+        difference itself, in its unit. Formula: with s the standard error of the difference and z the normal quantiles
+        of a two-sided test at level ``alpha``, the power is Phi(d / s - z) + Phi(-d / s - z), and ``users`` is how many
+        people, in all groups, give the power asked for. Besides the noise people differ: by ``spread``, the standard
+        deviation of a question's answers, taken to be evenly spread otherwise.
+        """
+        import pandas as pd
+
+        survey = self.survey
+        labels = list(survey.members(name))
+        for share, what in ((alpha, "alpha"), (power, "power")):
+            if not 0 < _validate.number(share, what) < 1:
+                raise ValueError(f"Expected {what}={share!r} in (0, 1).")
+        z, wanted = float(ndtri(1 - alpha / 2)), float(ndtri(power))
+        found = {(row.question, row.quantity, row.group): row.std_error for row in self.rows}
+        rows = []
+        for one in survey.told:
+            if isinstance(differences, Mapping) and one.name not in differences:
+                continue
+            for quantity, signal in zip(one.estimated, one.signals.tolist(), strict=True):
+                gap = differences[one.name] if isinstance(differences, Mapping) else differences * signal
+                differ = (spread or {}).get(one.name, signal if one.tells == "shares" else signal / math.sqrt(3))
+                for first, second in combinations(labels, 2):
+                    both = 0.0
+                    for label in (first, second):
+                        error = found[one.name, quantity, f"{name}={label}"]
+                        both += error**2 + differ**2 / max(self.sizes[f"{name}={label}"], 1.0)
+                    ratio = abs(gap) / math.sqrt(both)
+                    needed = self.users * ((z + wanted) / ratio) ** 2 if ratio > 0 else math.inf
+                    chance = float(ndtr(ratio - z) + ndtr(-ratio - z))
+                    users = math.ceil(needed) if math.isfinite(needed) else math.inf
+                    rows.append((one.name, quantity, first, second, gap, math.sqrt(both), chance, users))
+        columns = ("question", "quantity", "a", "b", "difference", "std_error", "power", "users")
+        return pd.DataFrame.from_records(rows, columns=list(columns))
 
     def table(self) -> pd.DataFrame:
         """Return a row for every quantity in every group."""

@@ -114,6 +114,21 @@ class RatioEstimate(Estimate):
         return np.clip(low, self.low, self.high), np.clip(high, self.low, self.high)
 
 
+@dataclass(frozen=True)
+class BoundedEstimate(Estimate):
+    """Quantities whose intervals are cut to the range that they have, and are all of it where nothing is known."""
+
+    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
+        """Return the ends, within the range."""
+        low, high = super().interval(level, method=method)
+        unknown = ~np.isfinite(self.std_error) | ~np.isfinite(self.value)
+        bottom, top = np.asarray(self.low, dtype=np.float64), np.asarray(self.high, dtype=np.float64)
+        return (
+            np.where(unknown, bottom, np.clip(np.where(unknown, 0, low), bottom, top)),
+            np.where(unknown, top, np.clip(np.where(unknown, 0, high), bottom, top)),
+        )
+
+
 def fieller(top: Any, bottom: Any, spread: Any, level: float) -> tuple[FloatArray, FloatArray]:
     """Return the interval of a ratio of two normal estimates, infinite where it is not bounded.
 

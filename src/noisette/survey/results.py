@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from noisette import _validate
 from noisette._validate import FloatArray
@@ -17,6 +16,7 @@ from noisette.core import Estimate
 from noisette.enhancement import METHODS
 from noisette.survey.axes import axis_of, number_of
 from noisette.survey.choices import number_name
+from noisette.survey.comparing import compared, compared_within
 from noisette.survey.distributions import NO_INTERVAL, Shape, quantiles, shape_of
 from noisette.survey.hierarchy import CdfEstimate
 from noisette.survey.items import Told
@@ -29,9 +29,10 @@ from noisette.survey.survey import Survey
 if TYPE_CHECKING:
     import pandas as pd
 
+    from noisette.survey.weighting import WeightedResults
+
 ALL = "all"  # the group of everybody
 COLUMNS = ("question", "quantity", "group", "value", "std_error", "low", "high", "reports")
-_MOST_COMPARED = 2_000_000  # rows of differences
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,60 +192,48 @@ class Results(Mapping[str, "Answer"]):
         table = pd.DataFrame(told.reshape(len(one), len(two)), index=one, columns=two)
         return table if rows == first else table.T
 
-    def compare(self, name: str, *, level: float | None = None) -> pd.DataFrame:
+    def compare(
+        self,
+        what: str | Results | Mapping[str, Results],
+        *,
+        level: float | None = None,
+        correct: str = "holm",
+        looks: Sequence[float] | None = None,
+    ) -> pd.DataFrame:
         """Return the difference of every quantity between every two values of a public group, with a test.
+
+        ``what`` is a public group, a private choice that numbers were asked jointly with, other results (of another
+        period, or another arm of an experiment, at any budget: estimates are compared, never reports), or several by
+        name. Their people must not be the same.
 
         Formula: the difference of two estimates from different people has the variance of both together; ``p_value``
         is that of the two-sided z test of no difference. Many differences are looked at: all intervals of the table
         hold together with probability ``level`` (Bonferroni), and ``adjusted`` are Holm's p-values, of which any below
-        0.05 is a difference, at a chance of 0.05 for a false alarm anywhere in the table. `attrs` says so too.
+        0.05 is a difference, at a chance of 0.05 for a false alarm anywhere in the table; ``correct`` may be "bh"
+        (Benjamini and Hochberg) or "none". Who looks while answers still come gives ``looks``, the shares of the
+        planned people that had answered at each look so far: p-values and intervals then hold at all looks together.
+        `attrs` says so too.
         """
-        import pandas as pd
-
-        if within(self.survey, name):
-            raise ValueError(
-                f"People of different {name!r} are compared only by chance: their group is private, so the estimates "
-                "within it go together. Make it a public group to compare."
-            )
         level = self.level if level is None else level
-        each = list(self.by(name).values())
-        pairs = [(a, b) for a in range(len(each)) for b in range(a + 1, len(each))]
-        if not pairs:
-            raise ValueError(f"Expected at least two values of {name!r} to compare.")
-        names = [(one.name, quantity) for one in self.survey.told for quantity in one.estimated]
-        if len(pairs) * len(names) > _MOST_COMPARED:
-            raise ValueError(f"Expected at most {_MOST_COMPARED:,} differences. Compare fewer groups or quantities.")
-        values, errors = (
-            np.stack([np.concatenate([getattr(a.estimate, of) for a in one.values()]) for one in each])
-            for of in ("value", "std_error")
-        )
-        first, second = (np.asarray(side) for side in zip(*pairs, strict=True))
-        gap = (values[second] - values[first]).ravel()
-        error = np.sqrt(errors[first] ** 2 + errors[second] ** 2).ravel()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            chance = np.where(np.isfinite(gap / error), 2 * ndtr(-np.abs(gap / error)), np.nan)
-        tests = max(1, int(np.isfinite(chance).sum()))
-        radius = float(ndtri(1 - (1 - level) / (2 * tests))) * error
-        labels = list(self.survey.groups[name])
-        table = pd.DataFrame(
-            {
-                "question": [question for question, _ in names] * len(pairs),
-                "quantity": [quantity for _, quantity in names] * len(pairs),
-                "a": np.repeat([labels[a] for a, _ in pairs], len(names)),
-                "b": np.repeat([labels[b] for _, b in pairs], len(names)),
-                "difference": gap,
-                "std_error": error,
-                "low": gap - radius,
-                "high": gap + radius,
-                "p_value": chance,
-                "adjusted": holm(chance),
-            }
-        )
-        table.attrs["note"] = (
-            f"{tests:,} differences (b - a) between values of {name!r}. All {level:.0%} intervals hold together "
-            "(Bonferroni); the adjusted p-values are Holm's, for all tests of this table together."
-        )
-        return table
+        if isinstance(what, str):
+            if private := within(self.survey, what):
+                return compared_within(private, self, level, correct)
+            return compared(self.by(what), level, correct, looks, repr(what))
+        arms = {"this": self, "other": what} if isinstance(what, Results) else dict(what)
+        if not all(isinstance(one, Results) for one in arms.values()):
+            raise TypeError("Expected a public group, other results, or several results by name to compare with.")
+        return compared(arms, level, correct, looks, f"{', '.join(arms)}")
+
+    def weighted(self, margins: Mapping[str, Mapping[str, float]]) -> WeightedResults:
+        """Return results about a population of known margins, from people who are not a fair sample of it.
+
+        ``margins`` has for each of some public groups the share of each value in the population: one group is
+        post-stratified, several are raked. Or it has those of one private choice, which tells the questions better that
+        were asked jointly with it. The design effect is in the intervals.
+        """
+        from noisette.survey.weighting import weighted
+
+        return weighted(self, margins)
 
     # --- tables and pictures
 
@@ -516,20 +505,6 @@ class Answer:
 def within(survey: Survey, name: str) -> list[Within]:
     """Return how numbers are asked together with a choice, which is private."""
     return [item for item in survey.items if isinstance(item, Within) and item.choice.name == name]
-
-
-def holm(chances: FloatArray) -> FloatArray:
-    """Return p-values adjusted for all tests together, those that are NaN left out (Holm 1979).
-
-    >>> holm(np.asarray([0.01, 0.04, 0.03])).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    found = np.full(chances.shape, np.nan)
-    known = np.flatnonzero(np.isfinite(chances))
-    order = known[np.argsort(chances[known], kind="stable")]
-    steps = chances[order] * (order.size - np.arange(order.size))
-    found[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if order.size else steps
-    return found
 
 
 def _chance(chance: float) -> float:

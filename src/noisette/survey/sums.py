@@ -19,7 +19,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
 from noisette.enhancement.channel import BinnedChannel, places_of, report_edges
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.survey.items import Direct
+from noisette.survey.items import Direct, Item
 from noisette.survey.questions import Question
 from noisette.survey.survey import Rows, Survey
 
@@ -164,6 +164,16 @@ class Sums:
             if any(one.name == name for one in section.questions):
                 return section, self._read(where)
         raise KeyError(f"No question {name!r}.")
+
+    def piece(self, item: Item) -> tuple[Any, IntArray]:
+        """Return the mechanism of a counted item, and its rows of counts, totals and squares."""
+        for section, where in zip(self.layout.survey.sections, self.layout.sections, strict=True):
+            start = 0
+            for place, one in enumerate(section.items):
+                if one is item:
+                    return section.inner(place), self._read(where).reshape(3, -1)[:, start : start + len(one.cells)]
+                start += len(one.cells)
+        raise KeyError(f"No item {item.name!r} in this survey.")
 
     def histogram(self, number: Binned) -> IntArray:
         """Return how many reports about a number fell into each of its bins."""

@@ -212,6 +212,10 @@ class Survey:
         """Names of the means and shares that are estimated, section by section."""
         return tuple(name for section in self.sections for name in section.quantities)
 
+    def told_by_name(self, name: str) -> Told:
+        """Return what is told under a name: a question, or what follows from several."""
+        return next(one for one in self.told if one.name == name)
+
     def question(self, name: str) -> Question:
         """Return a question by its name."""
         for one in self.questions:

@@ -1,0 +1,225 @@
+"""Differences between groups, periods and arms of an experiment: tests, intervals, and corrections for many looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from noisette import _validate
+from noisette._validate import FloatArray
+from noisette.survey.hierarchy import CdfEstimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from noisette.survey.joints import Within
+    from noisette.survey.results import Results
+
+CORRECTIONS = ("holm", "bh", "none")
+_MOST_COMPARED = 2_000_000  # rows of differences
+_MOST_LOOKS = 1000
+_GRID = 201  # points at which the law of a statistic is followed from look to look
+_FAR = 9.0  # standard errors beyond which nothing is followed
+_LEVELS = np.geomspace(1e-9, 0.999, 16)  # at which boundaries are computed, to find a p-value between them
+
+
+def compared(
+    arms: Mapping[str, Results], level: float, correct: str, looks: Sequence[float] | None, what: str
+) -> pd.DataFrame:
+    """Return the difference of every quantity between every two arms, whose people are not the same."""
+    labels = list(arms)
+    known = {label: _quantities(one) for label, one in arms.items()}
+    names = [name for name in known[labels[0]] if all(name in own for own in known.values())]
+    pairs = [(a, b) for a in range(len(labels)) for b in range(a + 1, len(labels))]
+    if not pairs:
+        raise ValueError(f"Expected at least two values of {what} to compare.")
+    if not names:
+        raise ValueError(f"Expected a quantity that all of {what} estimate, got none.")
+    if len(pairs) * len(names) > _MOST_COMPARED:
+        raise ValueError(f"Expected at most {_MOST_COMPARED:,} differences. Compare fewer groups or quantities.")
+    found = np.asarray([[known[label][name] for name in names] for label in labels])
+    first, second = (np.asarray(side) for side in zip(*pairs, strict=True))
+    gap = (found[second, :, 0] - found[first, :, 0]).ravel()
+    error = np.hypot(found[first, :, 1], found[second, :, 1]).ravel()
+    columns = {
+        "question": [question for question, _ in names] * len(pairs),
+        "quantity": [quantity for _, quantity in names] * len(pairs),
+        "a": np.repeat([labels[a] for a, _ in pairs], len(names)),
+        "b": np.repeat([labels[b] for _, b in pairs], len(names)),
+    }
+    return _table(columns, gap, error, level, correct, looks, what)
+
+
+def compared_within(items: Sequence[Within], results: Results, level: float, correct: str) -> pd.DataFrame:
+    """Return the differences of means between the labels of a private choice, whose estimates go together."""
+    columns: dict[str, list[Any]] = {"question": [], "quantity": [], "a": [], "b": []}
+    gaps, errors = [], []
+    for item in items:
+        labels = item.choice.labels
+        differences, spread = item.differences(*results.sums.piece(item))
+        for a in range(len(labels)):
+            for b in range(a + 1, len(labels)):
+                for name, value in zip(columns, (item.number.name, "mean", labels[a], labels[b]), strict=True):
+                    columns[name].append(value)
+                gaps.append(differences[a, b])
+                errors.append(spread[a, b])
+    what = f"the private choice {items[0].choice.name!r}"
+    return _table(columns, np.asarray(gaps), np.asarray(errors), level, correct, None, what)
+
+
+def _quantities(results: Results) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return value and standard error of every quantity whose estimate is normal: of quantiles it is not."""
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for answer in results.values():
+        made = answer.estimate
+        if not isinstance(made, CdfEstimate):
+            each = zip(answer.question.estimated, made.value.tolist(), made.std_error.tolist(), strict=True)
+            found |= {(answer.question.name, quantity): (value, error) for quantity, value, error in each}
+    return found
+
+
+def _table(
+    columns: Mapping[str, Any],
+    gap: FloatArray,
+    error: FloatArray,
+    level: float,
+    correct: str,
+    looks: Sequence[float] | None,
+    what: str,
+) -> pd.DataFrame:
+    """Return differences with intervals, p-values, and p-values corrected for all of them."""
+    import pandas as pd
+
+    if correct not in CORRECTIONS:
+        raise ValueError(f"Expected correct={correct!r} to be one of {', '.join(CORRECTIONS)}.")
+    if not 0 < level < 1:
+        raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        score = np.abs(gap / error)
+    known = np.isfinite(score)
+    tests = max(1, int(known.sum())) if correct != "none" else 1
+    times = () if looks is None else _looks(looks)
+    if times:
+        chance = np.where(known, repeated_p_value(np.where(known, score, 0.0), times), np.nan)
+        radius = float(boundaries(times, (1 - level) / tests)[-1]) * error
+    else:
+        chance = np.where(known, 2 * ndtr(-np.where(known, score, 0.0)), np.nan)
+        radius = float(ndtri(1 - (1 - level) / (2 * tests))) * error
+    adjusted = holm(chance) if correct == "holm" else benjamini_hochberg(chance) if correct == "bh" else chance
+    told = {"difference": gap, "std_error": error, "low": gap - radius, "high": gap + radius}
+    table = pd.DataFrame({**columns, **told, "p_value": chance, "adjusted": adjusted})
+    together = "hold for each difference by itself" if correct == "none" else "hold together (Bonferroni)"
+    rule = {
+        "holm": "the adjusted p-values are Holm's, for all tests of this table together",
+        "bh": "the adjusted p-values are Benjamini and Hochberg's: of those below q a share of q is false on average",
+        "none": "no p-value is adjusted for the others",
+    }[correct]
+    often = f" They hold at all {len(times)} looks together (alpha spending)." if times else ""
+    table.attrs["note"] = (
+        f"{int(known.sum()):,} differences (b - a) between values of {what}. All {level:.0%} intervals {together}; "
+        f"{rule}.{often}"
+    )
+    return table
+
+
+def holm(chances: FloatArray) -> FloatArray:
+    """Return p-values adjusted for all tests together, those that are NaN left out (Holm 1979).
+
+    >>> holm(np.asarray([0.01, 0.04, 0.03])).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    found = np.full(chances.shape, np.nan)
+    known = np.flatnonzero(np.isfinite(chances))
+    order = known[np.argsort(chances[known], kind="stable")]
+    steps = chances[order] * (order.size - np.arange(order.size))
+    found[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if order.size else steps
+    return found
+
+
+def benjamini_hochberg(chances: FloatArray) -> FloatArray:
+    """Return p-values adjusted so that of those below q a share of q is false on average (Benjamini, Hochberg 1995).
+
+    >>> benjamini_hochberg(np.asarray([0.01, 0.04, 0.03])).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    found = np.full(chances.shape, np.nan)
+    known = np.flatnonzero(np.isfinite(chances))
+    order = known[np.argsort(chances[known], kind="stable")]
+    if order.size:
+        steps = chances[order] * order.size / np.arange(1, order.size + 1)
+        found[order] = np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1.0)
+    return found
+
+
+# --- looking again and again
+
+
+def _looks(shares: Sequence[float]) -> tuple[float, ...]:
+    """Check the shares of the planned people at which one has looked, the last one being now."""
+    times = tuple(_validate.number(one, "share of a look") for one in shares)
+    if not times or len(times) > _MOST_LOOKS or not all(a < b for a, b in zip((0.0, *times), times, strict=False)):
+        raise ValueError(
+            f"Expected looks={list(shares)} to be rising shares in (0, 1] of the people planned for, one for each look "
+            "so far, the last one being now, e.g. [0.25, 0.5]."
+        )
+    if times[-1] > 1:
+        raise ValueError(f"Expected looks={list(shares)} to be at most 1: everybody planned for has answered then.")
+    return times
+
+
+def spent(share: float, alpha: float) -> float:
+    """Return how much of the chance of a false alarm may be spent up to a share of the people.
+
+    Formula: each side spends 2 - 2 Phi(z / sqrt(t)) with z the quantile of 1 - alpha / 4 (Lan, DeMets 1983): little at
+    first, all of it in the end.
+
+    >>> round(spent(1.0, 0.05), 6), spent(0.2, 0.05) < 1e-4
+    (0.05, True)
+    """
+    return float(4 * ndtr(-ndtri(1 - alpha / 4) / math.sqrt(share)))
+
+
+@lru_cache(maxsize=256)
+def boundaries(times: tuple[float, ...], alpha: float) -> tuple[float, ...]:
+    """Return for each look how many standard errors a difference must have, so that all looks alarm falsely with alpha.
+
+    Formula: the statistic times the square root of the share of people is a Brownian motion. Its law among those that
+    have not crossed is followed from look to look (Armitage, McPherson, Rowe 1969), and each boundary spends what the
+    rule allows.
+    """
+    found: list[float] = []
+    grid = np.linspace(-1, 1, _GRID)
+    points, mass = np.zeros(1), np.ones(1)  # all start at zero
+    before, used = 0.0, 0.0
+    for time in times:
+        step, reach = math.sqrt(time - before), math.sqrt(time)
+        allowed = spent(time, alpha) - used
+        low, high = 0.0, 40.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _beyond(points, mass, middle * reach, step) > allowed else (low, middle)
+        found.append(high)
+        used += _beyond(points, mass, high * reach, step)
+        nodes = grid * min(high, _FAR) * reach
+        law = np.exp(-(((nodes[:, None] - points) / step) ** 2) / 2) / (math.sqrt(2 * math.pi) * step)
+        width = np.full(_GRID, nodes[1] - nodes[0])
+        width[[0, -1]] /= 2
+        points, mass, before = nodes, width * (law @ mass), time
+    return tuple(found)
+
+
+def _beyond(points: FloatArray, mass: FloatArray, far: float, step: float) -> float:
+    """Return the chance to be farther than this from zero after a normal step from these points."""
+    return float(mass @ (ndtr((points - far) / step) + ndtr((-far - points) / step)))
+
+
+def repeated_p_value(scores: FloatArray, times: tuple[float, ...]) -> FloatArray:
+    """Return the least chance of a false alarm at which each score would be beyond its boundary at the last look."""
+    limits = np.asarray([boundaries(times, float(alpha))[-1] for alpha in _LEVELS])
+    # the logarithm of such a chance falls about as the square of the score
+    return np.asarray(np.exp(np.interp(scores**2, limits[::-1] ** 2, np.log(_LEVELS[::-1]))))
