@@ -133,7 +133,7 @@ class AdaptiveDuchi(VectorMechanism):
     coupling: ClassVar[float] = 0.0  # weights are answered independently
     name: ClassVar[str] = "adaptive-duchi"
     citation: ClassVar[str] = "sun2021ldpfl"
-    uncertified: ClassVar[str] = "the verifier does not know yet how its rounds share a budget"
+    uncertified: ClassVar[str] = "the verifier does not sum the binomial law of a delta yet; leave delta out"
     dtype: ClassVar[type[Any]] = np.float64
     capabilities: ClassVar[Capabilities] = Capabilities((Box,), delta="optional", entrywise=True, claims_entry=True)
 
@@ -196,6 +196,11 @@ class AdaptiveDuchi(VectorMechanism):
     def _pair(self) -> TwoPoint:
         """The two reports of a weight on [-1, 1]."""
         return TwoPoint.build(_CANONICAL, self.weight_epsilon)
+
+    def written_law(self) -> dict[str, Any] | None:
+        """Return the two numbers of every weight, all of which are answered."""
+        part = self._pair.written()
+        return {"kind": "sampled", "dims": self.dims, "report": self.dims, "part": part} if self.delta == 0 else None
 
     @cached_property
     def _scale(self) -> tuple[FloatArray, FloatArray]:
