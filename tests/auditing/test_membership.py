@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from noisette.auditing import membership
 from noisette.auditing.membership import (
     evaluate,
     learned_scores,
@@ -149,3 +150,59 @@ def test_a_learned_attack_finds_a_rule():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_logits_tell_what_confidences_in_single_precision_do_not():
+    rng = np.random.default_rng(1)
+    logits = np.zeros((2, 400, 3), dtype=np.float32)
+    logits[..., 1] = rng.normal(22.0, 1.0, (2, 400))
+    labels = np.ones(400, dtype=int)
+    phi = membership.scaled_logits(logits, labels)
+    expected = [[z[1] - math.log(math.exp(z[0]) + math.exp(z[2])) for z in model] for model in logits.astype(float)]
+    np.testing.assert_allclose(phi, expected, rtol=1e-12)
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    confidences = (exponentials / exponentials.sum(-1, keepdims=True))[..., 1]
+    assert len(np.unique(confidences)) == 1  # the twin: nothing is left to tell them apart by
+    with pytest.raises(ValueError, match="whole numbers from 0 to 2"):
+        membership.scaled_logits(logits, labels + 2)
+    with pytest.raises(ValueError, match="scale='odds'"):
+        membership.likelihood_ratio_scores(phi[0], phi, scale="odds")
+
+
+def test_lira_of_logits_is_that_of_their_confidences_and_offline_needs_outsiders_alone():
+    rng = np.random.default_rng(2)
+    inside = rng.random((9, 30)) < 0.5
+    inside[0], inside[1] = True, False
+    phi, own = rng.normal(size=(9, 30)) + inside, rng.normal(size=30)
+    expected = membership.likelihood_ratio_scores(1 / (1 + np.exp(-own)), 1 / (1 + np.exp(-phi)), inside)
+    np.testing.assert_allclose(membership.likelihood_ratio_scores(own, phi, inside, scale="logit"), expected, rtol=1e-9)
+    many = rng.normal(size=(80, 30)) * np.linspace(0.5, 2, 30)
+    offline = membership.likelihood_ratio_scores(own, many, scale="logit")
+    np.testing.assert_allclose(offline, [(x - y.mean()) / y.std(ddof=1) for x, y in zip(own, many.T, strict=True)])
+    with pytest.raises(ValueError, match="two shadow models or more"):
+        membership.likelihood_ratio_scores(own, many[:1], scale="logit")
+    with pytest.raises(ValueError, match="leave inside out"):
+        membership.likelihood_ratio_scores(own, many, np.zeros((80, 30)), scale="logit")
+
+
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("gamma", [1.0, 1.5])
+def test_rmia_is_a_count_over_pairs(online, gamma):
+    rng = np.random.default_rng(3)
+    own, shadow, near, far = (rng.random(shape) for shape in (12, (6, 12), 20, (6, 20)))
+    inside = np.arange(6)[:, None] % 2 == np.arange(12) % 2 if online else None
+    seen = membership.relative_scores(own, shadow, near, far, inside=inside, gamma=gamma)
+
+    def prior(column, members):
+        if members is None:
+            return (1.3 * column.mean() + 0.7) / 2
+        return (column[members].mean() + column[~members].mean()) / 2
+
+    for place in range(12):
+        ratio = own[place] / prior(shadow[:, place], inside[:, place] if online else None)
+        others = [z / (column.mean() if online else prior(column, None)) for z, column in zip(near, far.T, strict=True)]
+        assert seen[place] == pytest.approx(np.mean([ratio / other >= gamma for other in others]))
+    with pytest.raises(ValueError, match="chances from 0 to 1"):
+        membership.relative_scores(own + 1, shadow, near, far)
+    with pytest.raises(ValueError, match="slope=2"):
+        membership.relative_scores(own, shadow, near, far, slope=2)

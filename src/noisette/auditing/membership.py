@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 from scipy.stats import binom, rankdata
 
 from noisette import _random, _validate
@@ -96,34 +96,130 @@ def loss_scores(losses: Any) -> FloatArray:
     return -_scores(losses, "losses")
 
 
-def likelihood_ratio_scores(confidences: Any, shadow: Any, inside: Any) -> FloatArray:
+def scaled_logits(logits: Any, labels: Any) -> FloatArray:
+    """Return phi = z_y - ln(sum over other classes of exp z) of each example, from logits (..., examples, classes).
+
+    That is ln(p / (1 - p)) of the true label, computed so that no confidence near 1 loses what sets it apart: in single
+    precision p is 1 from phi = 17 on (Carlini et al. 2022).
+
+    >>> scaled_logits(np.float32([[30.0, 0.0], [0.0, 2.0]]), [0, 1]).tolist()
+    [30.0, 2.0]
+    """
+    values = _validate.reals(logits, "logits")
+    places = np.asarray(labels)
+    if values.ndim < 2 or places.shape != values.shape[-2:-1] or values.shape[-1] < 2:
+        raise ValueError(
+            f"Expected logits (..., examples, classes) of two classes or more and labels (examples,); got "
+            f"{values.shape} and {places.shape}."
+        )
+    if places.dtype.kind not in "iu" or not ((places >= 0) & (places < values.shape[-1])).all():
+        raise ValueError(f"Expected labels as whole numbers from 0 to {values.shape[-1] - 1}.")
+    true = np.arange(values.shape[-1]) == places[:, None]
+    own = np.where(true, values, 0.0).sum(-1)
+    return np.asarray(own - logsumexp(np.where(true, -np.inf, values), axis=-1))
+
+
+def likelihood_ratio_scores(
+    confidences: Any, shadow: Any, inside: Any = None, *, scale: Literal["confidence", "logit"] = "confidence"
+) -> FloatArray:
     """Return LiRA's scores from the confidence of a model, and of shadow models, in each example's true label.
 
     ``shadow`` is (models, examples), ``inside`` tells which of the models saw which example. With phi =
     ln(p / (1 - p)), the score is ln N(phi; mean and variance of those inside) - ln N(phi; those outside) (Carlini et
     al. 2022, Algorithm 1). With fewer than 64 models on a side the variance is that of all examples together.
+
+    With ``inside=None`` no shadow model saw any of the examples: the attack is offline, and the score is (phi - mean) /
+    deviation of those outside, which orders examples as their chance 1 - P[N > phi] does. With ``scale="logit"`` what
+    is given is phi, as `scaled_logits` computes it: confidences in single precision understate what leaks.
     """
-    own, others = _logits(confidences), _logits(shadow)
-    seen = np.asarray(inside, dtype=bool)
+    if scale not in ("confidence", "logit"):
+        raise ValueError(f"Expected scale={scale!r} to be 'confidence' or 'logit'.")
+    own, others = (
+        _logits(values) if scale == "confidence" else _validate.reals(values, name)
+        for values, name in ((confidences, "confidences"), (shadow, "shadow"))
+    )
+    seen = np.zeros(others.shape, dtype=bool) if inside is None else np.asarray(inside, dtype=bool)
     if others.ndim != 2 or seen.shape != others.shape or own.shape != others.shape[1:]:
         raise ValueError(
             f"Expected confidences of shape (examples,), shadow and inside of shape (models, examples); got "
             f"{own.shape}, {others.shape}, {seen.shape}."
         )
+    if inside is None:
+        if len(others) < 2:
+            raise ValueError(f"Expected two shadow models or more, got {len(others)}.")
+        mean, variance = _moments(others, ~seen)
+        return (own - mean) / np.sqrt(variance)
     if not (seen.any(0) & ~seen.all(0)).all():
-        raise ValueError("Expected every example to be inside of one shadow model and outside of another at least.")
+        raise ValueError(
+            "Expected every example to be inside of one shadow model and outside of another at least. Where none saw "
+            "any, leave inside out: the attack is offline."
+        )
     scores = np.zeros(own.shape)
     for side, sign in ((seen, 1.0), (~seen, -1.0)):
-        count = side.sum(0)
-        mean = np.where(side, others, 0.0).sum(0) / count
-        squares = np.where(side, (others - mean) ** 2, 0.0).sum(0)
-        if count.min() < 64:
-            variance = np.full(own.shape, squares.sum() / max((count - 1).sum(), 1))
-        else:
-            variance = squares / (count - 1)
-        variance = np.maximum(variance, _LEAST)
+        mean, variance = _moments(others, side)
         scores += sign * (-((own - mean) ** 2) / (2 * variance) - 0.5 * np.log(variance))
     return scores
+
+
+def _moments(values: FloatArray, side: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """Return the mean and the variance of each column over some rows; one variance where there are few rows."""
+    count = side.sum(0)
+    mean = np.where(side, values, 0.0).sum(0) / count
+    squares = np.where(side, (values - mean) ** 2, 0.0).sum(0)
+    if count.min() < 64:
+        variance = np.full(mean.shape, squares.sum() / max((count - 1).sum(), 1))
+    else:
+        variance = squares / (count - 1)
+    return mean, np.maximum(variance, _LEAST)
+
+
+def relative_scores(
+    confidences: Any,
+    shadow: Any,
+    population: Any,
+    shadow_population: Any,
+    *,
+    inside: Any = None,
+    gamma: float = 1.0,
+    slope: float = 0.3,
+) -> FloatArray:
+    """Return the scores of RMIA: for how many others z is an example's likelihood ratio to z at least ``gamma``.
+
+    All are chances of the true label: of the examples by the model (examples,) and by shadow models (models, examples),
+    and likewise of a population that nobody trained on. With ratio = p(x | model) / p(x), the score is the share of z
+    with ratio(x) >= gamma ratio(z). p(x) is the mean over shadow models, one half for those that ``inside`` says saw x
+    and one half for the others. With ``inside=None`` none did, and p(x) = ((1 + slope) p_out(x) + 1 - slope) / 2.
+
+    Zarifzadeh, Liu, Shokri (2024).
+    """
+    own, others = _chances(confidences, "confidences"), _chances(shadow, "shadow")
+    near, far = _chances(population, "population"), _chances(shadow_population, "shadow_population")
+    seen = np.zeros(others.shape, dtype=bool) if inside is None else np.asarray(inside, dtype=bool)
+    if (others.ndim, far.ndim) != (2, 2) or (others.shape[1:], far.shape[1:]) != (own.shape, near.shape):
+        raise ValueError(
+            f"Expected confidences (examples,) with shadow (models, examples), and population (z,) with "
+            f"shadow_population (models, z); got {own.shape}, {others.shape}, {near.shape}, {far.shape}."
+        )
+    if seen.shape != others.shape or (inside is not None and not (seen.any(0) & ~seen.all(0)).all()):
+        raise ValueError("Expected inside of shape (models, examples), with a model on each side for every example.")
+    gamma = _validate.positive(gamma, "gamma")
+    if not 0 <= slope <= 1:
+        raise ValueError(f"Expected slope={slope!r} in [0, 1].")
+    out = np.where(seen, 0.0, others).sum(0) / (~seen).sum(0)
+    if inside is None:
+        prior = ((1 + slope) * out + 1 - slope) / 2
+        base = ((1 + slope) * far.mean(0) + 1 - slope) / 2
+    else:
+        prior, base = (out + np.where(seen, others, 0.0).sum(0) / seen.sum(0)) / 2, far.mean(0)
+    ratios = np.sort(near / base)
+    return np.asarray(np.searchsorted(gamma * ratios, own / prior, side="right") / len(ratios))
+
+
+def _chances(values: Any, name: str) -> FloatArray:
+    array = _validate.reals(values, name)
+    if not ((array >= 0) & (array <= 1)).all() or not array.size:
+        raise ValueError(f"Expected {name} as chances from 0 to 1.")
+    return np.maximum(array, _LEAST)
 
 
 def learned_scores(features: Any, inside: Any, candidates: Any, *, rng: Rng = 0) -> FloatArray:

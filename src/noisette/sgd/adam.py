@@ -19,7 +19,7 @@ class AdamBC(Optimizer):
     g^2, p that of s^2, each divided by 1 - beta^t, and the step is lr m / sqrt(max(v - p, floor)). `PrivateOptimizer`
     tells s, which is public, before each step; so the correction costs nothing.
 
-    Tang, Shpilevskiy, Lecuyer (2024), Algorithm 1.
+    Tang, Shpilevskiy, Lecuyer (2024).
 
     >>> weight = torch.nn.Parameter(torch.zeros(2))
     >>> optimizer = AdamBC([weight], lr=0.1)
