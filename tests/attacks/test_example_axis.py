@@ -142,6 +142,24 @@ def test_examples_that_see_each_other_under_dropout_are_refused():
         make(Function(forward, layer=linear()), numbers(4))
 
 
+def test_a_loss_over_all_labels_inside_of_a_model_under_dropout_is_refused():
+    """Whole numbers were not exchanged, and with dropout nothing else is compared: the model was taken."""
+
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(7, 3)
+
+        def forward(self, ids, labels):
+            logits = functional.dropout(self.table(ids).mean(1), 0.1, training=self.training)
+            return functional.cross_entropy(logits, labels).square()
+
+    torch.manual_seed(1)
+    data = TensorDataset(torch.randint(0, 7, (40, 5)), torch.arange(40) % 3)
+    with pytest.raises(ValueError, match=r"changed with the other examples.*called without them"):
+        make(Own(), data)
+
+
 def test_padding_to_the_longest_of_a_batch_is_refused_where_it_is_not_masked():
     """The mean over positions would tell each example how long the longest other one is."""
 

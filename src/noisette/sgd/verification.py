@@ -60,7 +60,9 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared]:
         items = [_drawn(loader.example(place % loader.size), place) for place in range(_EXAMPLES)]
         batches = [loader.collate(items), *(loader.collate([item]) for item in items)]
         alike = loader.collate([items[0]] * _EXAMPLES)
-        other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
+        other = loader.collate([*items[:-1], _drawn(loader.example(_EXAMPLES % loader.size), _EXAMPLES)])
+        if [t.shape for t in _tensors(other)] != [t.shape for t in _tensors(batches[0])]:  # dropout would differ
+            other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
         called = _call(model, batches[0])
         if called is None or not _runs(model, called, batches[0]):
             return whole, shared
@@ -99,14 +101,15 @@ def check_call(
     if not examples or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
         return False
     with _own_randomness(), torch.no_grad():
-        rows = [place % examples for place in range(_EXAMPLES)]
+        rows = [place % examples for place in range(_EXAMPLES + 1)]
 
         def chosen(places: list[int], salts: list[int]) -> Any:
             return _chosen(batch, examples, [rows[place] for place in places], salts)
 
         every = list(range(_EXAMPLES))
         batches = [chosen(every, every), *(chosen([place], [place]) for place in every)]
-        other, alike = chosen(every, [*every[:-1], _EXAMPLES]), chosen([0] * _EXAMPLES, [0] * _EXAMPLES)
+        exchanged = [*every[:-1], _EXAMPLES]
+        other, alike = chosen(exchanged, exchanged), chosen([0] * _EXAMPLES, [0] * _EXAMPLES)
         try:
             twin = copy.deepcopy(model)
         except RuntimeError:
