@@ -26,6 +26,7 @@ Advance = Callable[[float], None]
 Cell = str | float | int | None
 _COLOURS = ("#5b3a1e", "#c0563f", "#3f7d58", "#4b6a9b", "#b9824a", "#8d5b8f", "#3d8d91", "#7a7a3a")
 _MARKS = "os^DvPX*"
+TOO_SMALL = "Too small to judge: this setting only shows that the study runs."
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,17 @@ def readme(introduction: str, record: Mapping[str, Any]) -> str:
         parts += [
             f"## {study['title']}",
             f"**Claimed.** {study['claim']}",
-            f"**Obtained.** {study['finding']}",
+            f"**Obtained.** {finding(study)}",
             _table(study["columns"], study["rows"]),
             *(f"![{chart['title']}]({chart['name']}.png)" for chart in study["charts"]),
             f"*{size.capitalize()}, {study['seconds']:g} s{': ' + setting if setting else ''}.*",
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def finding(study: Mapping[str, Any]) -> str:
+    """Return what a study found; what the small setting gives is no verdict about the paper."""
+    return str(study["finding"]) if study["full"] else f"{TOO_SMALL} {study['finding']}"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -45,6 +45,12 @@ def test_a_run_writes_a_page_numbers_and_figures(paper, tmp_path):
     assert "| a | 1 | 20,000 |\n| b | - | - |" in page
     assert "![Twice](fig-1.png)" in page
     assert "*Small setting, 0 s: seed 7.*" in page
+    assert "**Obtained.** Too small to judge" in page
+
+
+def test_the_full_setting_is_a_verdict(paper, tmp_path):
+    frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
+    assert "**Obtained.** It does (True)." in (tmp_path / "README.md").read_text("utf-8")
 
 
 def test_a_study_that_runs_again_leaves_the_others(paper, tmp_path):

@@ -87,5 +87,5 @@ def _show(record: Mapping[str, Any], frame: Any, folder: Path) -> None:
         for row in cells:
             shown.add_row(*map(literal, row))
         out.print(shown)
-        out.print(f"Obtained: {literal(study['finding'])}\n")
+        out.print(f"Obtained: {literal(frame.finding(study))}\n")
     out.print(f"README.md, results.json and figures are in {literal(folder)}.", style="dim")
