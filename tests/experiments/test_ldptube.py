@@ -6,6 +6,7 @@ from experiments.ldptube import tables
 from experiments.ldptube.case_study import VALUES
 from experiments.ldptube.deviations import row
 from experiments.ldptube.enhancement import HDR4ME, Model, points
+from experiments.ldptube.theorems import l2_known_mean
 
 import noisette as nz
 from experiments import ldptube
@@ -58,6 +59,26 @@ def test_the_misprint_and_its_consequence(run, committed):
             assert found == (kept if isinstance(kept, str) else pytest.approx(kept, rel=1e-12))
     for line in full["rows"][1:]:
         assert line[5] > 1 > line[6]  # collected: Square wave is better at half of the break-even, Piecewise at twice
+
+
+def test_the_weight_of_lemma_5():
+    found = l2_known_mean(np.array([3.0, -2.0]), np.array([1.0, 0.5]), np.array([0.5, -0.25]))
+    weights = [1.959964 * 1.0 / (2 * 0.5), 1.959964 * 0.5 / (2 * 0.25)]  # equation 4.53
+    assert found == pytest.approx([3 / (2 * weights[0] + 1), -2 / (2 * weights[1] + 1)], rel=1e-6)  # equation 4.60
+
+
+def test_the_true_mean_makes_l2_better_and_the_theorems_fail(run, committed):
+    own, full = run("lemma-5"), committed["lemma-5"]
+    assert own["columns"] == full["columns"]
+    first = full["rows"][0]
+    assert first[:3] == ["Gaussian", "laplace", 0.1]
+    assert first[6:8] == [pytest.approx(0.307, abs=0.005), pytest.approx(0.095, abs=0.005)]
+    for rows in (run("theorems-4-and-5")["rows"], committed["theorems-4-and-5"]["rows"]):
+        cases = {(row[1], row[2]): row for row in rows}
+        refuted, kept = cases[0.9, 0.35], cases[0.9, 5.0]
+        assert refuted[3] == pytest.approx(0.348, abs=0.001)
+        assert refuted[4] == 0
+        assert kept[4] == kept[6] == 1
 
 
 @pytest.mark.parametrize(("name", "first"), [("fig-4-6", 4), ("fig-4-7", 4), ("sampled-dimensions", 5)])
