@@ -8,11 +8,13 @@ import pytest
 import torch
 from experiments.federated import headline, ldpfl, ldpvec
 from experiments.federated.ldpvec.descent import Descent, descend
+from experiments.federated.ldpvec.studies import numbers, published_epsilon
 from experiments.federated.simulation import clients, gradients_of
 from torch import nn
 
 import noisette as nz
 from experiments import frame
+from noisette.guarantees import gaussian_delta, gaussian_mu
 
 pytestmark = pytest.mark.long
 
@@ -85,12 +87,42 @@ def test_pairs_are_unbiased_and_false_classes_add_nothing():
 
 @pytest.mark.needs_data
 @pytest.mark.parametrize("name", list(frame.studies(ldpvec)))
-def test_what_is_private_only_in_part_has_no_epsilon(name, tmp_path):
+def test_what_is_private_only_in_part_has_the_epsilon_that_follows(name, tmp_path):
     own = run(ldpvec, name, tmp_path)
-    held = {row[2]: [other[-1] for other in own["rows"] if other[2] == row[2]] for row in own["rows"]}
-    assert set(held["last gradient"]) == {"none"}
-    assert all(float(epsilon) >= own["rows"][0][0] for epsilon in held["whole update"])
+    held = {(row[1], row[2]): row[-1] for row in own["rows"]}
+    for (way, private), epsilon in held.items():
+        finite = private == "whole update" or (
+            "all clipped" in private and way.startswith(("laplace, n", "gaussian, n"))
+        )
+        assert (epsilon != "none") == finite
+    assert all(float(row[-1]) >= row[0] for row in own["rows"] if row[2] == "whole update")
     assert (tmp_path / f"{name}.png").is_file()
+
+
+def test_the_epsilon_of_a_model_whose_gradients_were_all_clipped():
+    plan = Descent(25, 20, 0.1)
+    rates = [[0.1 / (1 + 0.01 * (20 * number + step)) for step in range(20)] for number in range(25)]
+    # two models differ by 2 C sum(rates), the last gradient's noise is there times the last rate
+    moves = [2 * 0.1 * sum(own) for own in rates]
+    sigma = 0.1 * 2 / gaussian_mu(15.3, 1e-5)
+    mu = np.sqrt(sum((move / (own[-1] * sigma)) ** 2 for move, own in zip(moves, rates, strict=True)))
+    found = published_epsilon("gaussian", 15.3, 785, plan, thesis=True)
+    assert gaussian_delta(mu, found * (1 + 1e-9)) <= 1e-5 < gaussian_delta(mu, found * (1 - 1e-6))
+    assert found == pytest.approx(43_400, rel=0.01)
+    scale = 2 * 0.1 * 785 / 1.5  # C' / epsilon
+    worst = sum(np.sqrt(785) * move / (own[-1] * scale) for move, own in zip(moves, rates, strict=True))
+    assert published_epsilon("laplace", 1.5, 785, plan, thesis=True) == pytest.approx(worst)
+    assert published_epsilon("laplace", 1.5, 785, plan, thesis=False) == pytest.approx(worst * np.sqrt(785))
+    assert published_epsilon("piecewise", 1.5, 785, plan, thesis=True) == np.inf
+
+
+def test_the_thesis_calibrates_numbers_to_the_whole_gradient():
+    rows, rng = np.zeros((20_000, 3)), np.random.default_rng(1)
+    for thesis, scale in ((True, 2 * 3 / 2.0), (False, 2 * 3**0.5 / 2.0)):  # sensitivity over epsilon
+        told = numbers("laplace", 2.0, 3, thesis=thesis)
+        spread = np.std([told(part, rng) for part in np.split(rows, 400)]) * np.sqrt(50)
+        # 1,200 means of 50: the deviation of the deviation is 2.1 %, five of it 1e-6
+        assert spread == pytest.approx(scale * 2**0.5, rel=0.105)
 
 
 def test_gradients_of_many_clients_are_those_of_each():
@@ -149,5 +181,8 @@ def test_descent_finds_the_mean_and_clipping_counts():
     exact = lambda rows, rng: rows.mean(axis=0)  # noqa: E731
     for tell, whole in ((None, True), (exact, True), (exact, False)):
         assert descend(Bowl(), plan, tell, whole=whole, seed=1)[-1] < 1e-3
+    near = Descent(60, 3, 0.5, gradient=0.5, update=100.0)
+    free, held = (descend(Bowl(), near, None, whole=True, every=every, seed=1)[0] for every in (False, True))
+    assert free < 1 < held  # with every gradient clipped, three steps are not enough
     short = Descent(60, 3, 0.5, gradient=0.01, update=0.01)
     assert descend(Bowl(), short, exact, whole=True, seed=1)[-1] > 1

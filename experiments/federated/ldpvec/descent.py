@@ -40,9 +40,31 @@ class Descent:
     gradient: float = 0.1
     update: float = 0.1
 
+    @cached_property
+    def rates(self) -> Vector:
+        """The size of every step of the run, one after the other."""
+        return np.asarray(self.rate / (1 + np.arange(self.rounds * self.steps) * _DECAY))
 
-def descend(task: Task, plan: Descent, tell: Teller | None, *, whole: bool, seed: int) -> list[float]:
-    """Return the score after each round; without ``tell`` nothing is private."""
+    @property
+    def reach(self) -> Vector:
+        """For each round, the sum of its rates over the rate of its last step.
+
+        If every gradient is clipped to C, two devices' models differ by 2 C times the sum of the rates at most, and
+        the noise on the last gradient is in the model times the last rate: this is by how much the model moves
+        further, in units of its noise, than the last gradient alone.
+        """
+        rates = self.rates.reshape(self.rounds, self.steps)
+        return np.asarray(rates.sum(axis=1) / rates[:, -1])
+
+
+def descend(
+    task: Task, plan: Descent, tell: Teller | None, *, whole: bool, seed: int, every: bool = False
+) -> list[float]:
+    """Return the score after each round; without ``tell`` nothing is private.
+
+    Where the ``whole`` update is not told, the last gradient of a round is. ``every`` gradient is clipped as in
+    equation 6.3 of the thesis, or the last one alone. A run whose gradients overflow ends there, with its last score.
+    """
     rng = np.random.default_rng(seed)
     weights = task.start(seed)
     devices = len(task.gradients(weights[None], np.random.default_rng(0)))
@@ -50,13 +72,15 @@ def descend(task: Task, plan: Descent, tell: Teller | None, *, whole: bool, seed
     for _ in range(plan.rounds):
         own = np.repeat(weights[None], devices, axis=0)
         for step in range(plan.steps):
-            rate, done = plan.rate / (1 + done * _DECAY), done + 1
+            rate, done = plan.rates[done], done + 1
             gradients = task.gradients(own, rng)
+            if not np.isfinite(gradients).all():  # the run has failed: the noise made the weights too large
+                return scores + [task.score(weights)] * (plan.rounds - len(scores))
             if step == plan.steps - 1 and tell is not None and not whole:
                 sent = tell(_clipped(gradients, plan.gradient), rng) * plan.gradient
                 weights = own.mean(axis=0) - rate * sent
                 break
-            own -= rate * gradients
+            own -= rate * (_clipped(gradients, plan.gradient) * plan.gradient if every else gradients)
         else:
             moved = own - weights
             if tell is None:
