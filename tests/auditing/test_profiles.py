@@ -11,7 +11,9 @@ import pytest
 
 import noisette as nz
 
-CATEGORICAL = [name for name, cls in sorted(nz.CATALOGUE.items()) if ".categorical." in cls.__module__]
+CATEGORICAL = [
+    name for name, cls in sorted(nz.CATALOGUE.items()) if isinstance(cls.example(2.0).domain, nz.Categorical)
+]
 SCALAR = ["discrete-gaussian", "discrete-laplace", "duchi", "gaussian", "laplace", "piecewise", "square-wave"]
 REPORTS = 100_000
 
@@ -36,3 +38,7 @@ def test_delta_is_what_reports_show(name: str, share: float) -> None:
     error = max(float(one.std()) for one in seen) / np.sqrt(REPORTS)
     assert abs(max(means) - exact) < 5.5 * error + 1e-9
     assert exact > 0
+
+
+def test_all_mechanisms_for_categories_are_looked_at() -> None:
+    assert len(CATEGORICAL) >= 8

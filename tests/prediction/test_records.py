@@ -17,7 +17,7 @@ from noisette.prediction import Deviation, break_even, combine, compare, deviati
 FALSE_ALARM = 1e-6
 SIZES = (2, 5, 3)
 RECORD = nz.Attributes(SIZES)
-ORACLES = ("grr", "oue", "sue", "olh", "subset-selection", "hadamard", "histogram")
+ORACLES = ("grr", "oue", "sue", "olh", "subset-selection", "hadamard", "histogram", "pgr")
 
 
 def people(users: int) -> np.ndarray:

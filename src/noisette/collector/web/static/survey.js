@@ -57,8 +57,19 @@ function pair(first, second) {
   return { asked: [choice.name, number.name], plain: true, domains: [cells(name, 2 * choice.categories.length)], codes };
 }
 
+/** Refuse a question that is of two kinds, or whose labels are not distinct texts: it could be read in two ways. */
+function checked(question) {
+  const kinds = ["range", "categories", "levels"].filter(kind => Object.hasOwn(Object(question), kind));
+  if (kinds.length > 1) throw new Error(`Expected '${question.name}' to be of one kind, got ${kinds.join(" and ")}.`);
+  const labels = question?.categories;
+  if (labels && !(new Set(labels).size === labels.length && labels.every(label => typeof label === "string"))) {
+    throw new Error(`Expected the categories of ${question.name} to be distinct texts.`);
+  }
+}
+
 /** What is really asked: the questions by themselves, then the pairs. */
 function itemsOf({ attributes, joint = [] }) {
+  attributes.forEach(checked);
   const find = name => attributes.find(one => one.name === name);
   const together = new Set(joint.flat());
   return [...attributes.filter(one => !together.has(one.name)).map(alone), ...joint.map(([a, b]) => pair(find(a), find(b)))];
