@@ -170,7 +170,7 @@ INPUTS: dict[str, tuple[list[str], Any]] = {
 
 
 DIRECTIONS = {name for name, cls in nz.CATALOGUE.items() if cls.kind == "direction"}
-TEXTS = {name for name, cls in nz.CATALOGUE.items() if cls.kind == "texts"}  # asked by a survey
+SURVEYED = {name for name, cls in nz.CATALOGUE.items() if cls.kind in ("texts", "selection")}  # asked by a survey
 CURATORS = {name for name, cls in nz.CATALOGUE.items() if cls.example(2.0).guarantee.model == "central"}
 
 
@@ -189,7 +189,7 @@ def test_what_answers_with_angles_is_not_asked_of_columns(name: str, people: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", sorted(set(nz.CATALOGUE) - CURATORS - DIRECTIONS - TEXTS - {"sampled", "sampled-attributes"})
+    "name", sorted(set(nz.CATALOGUE) - CURATORS - DIRECTIONS - SURVEYED - {"sampled", "sampled-attributes"})
 )
 def test_every_mechanism_estimates_the_truth(name: str, people: Path, tmp_path: Path) -> None:
     """Twenty-odd mechanisms, at most three dimensions each: one false alarm in a million runs of all."""
