@@ -1,15 +1,11 @@
-"""Texts that nobody listed: coverage and recall over many collections, a million users of 24 bytes, and pure-ldp.
+"""Texts that nobody listed: coverage and recall over many collections, and a million users of 24 bytes.
 
-    python benchmarks/texts.py coverage [COLLECTIONS]     shown texts, false alarms and coverage of 95 % intervals
-    python benchmarks/texts.py million [USERS]            24 bytes of any characters, epsilon 4, on one core
-    .venv-peers/bin/python benchmarks/texts.py peer       pure-ldp's own setting, then ours, in one run
-
-The last one needs pure-ldp beside noisette: constraints-peers.txt has it.
+python benchmarks/texts.py coverage [COLLECTIONS]     shown texts, false alarms and coverage of 95 % intervals
+python benchmarks/texts.py million [USERS]            24 bytes of any characters, epsilon 4, on one core
 """
 
 from __future__ import annotations
 
-import string
 import sys
 import time
 
@@ -76,38 +72,9 @@ def million(users: int) -> None:
     print(f"of processor time; {right} of the first 20 are of the top 20, {int(found.shown.sum())} are shown")
 
 
-def peer() -> None:
-    """Compare with pure-ldp's PEM on three letters, 10,000 users, epsilon 4, top 20."""
-    from pure_ldp.heavy_hitters import PEM
-
-    rng = np.random.default_rng(5)
-    words = ["".join(rng.choice(list(string.ascii_lowercase), 3)) for _ in range(1500)]
-    words = list(dict.fromkeys(words))[:1000]
-    shares, users = zipf(words), 10_000
-    answers = np.asarray(words)[rng.choice(len(words), users, p=shares)]
-    best = set(words[:20])
-    start = time.process_time()
-    theirs = PEM(
-        epsilon=4.0, domain_size=26**3, max_string_length=3, fragment_length=1, alphabet=string.ascii_lowercase
-    )
-    for one in answers.tolist():
-        theirs.privatise(one)
-    found, _ = theirs.find_heavy_hitters(k=20) if hasattr(theirs, "find_heavy_hitters") else theirs.find_top_k(20)
-    slow = time.process_time() - start
-    m = nz.PrefixExtending(4.0, nz.Texts(3, alphabet=string.ascii_lowercase))
-    search(m, m.tally(m.privatize(answers[:10], rng=1)).total)  # compile
-    quick, right = [], []
-    for seed in range(5):
-        start = time.process_time()
-        own = search(m, m.tally(m.privatize(answers, rng=seed)).total)
-        quick.append(time.process_time() - start)
-        right.append(len(best & set(own.texts[:20])))
-    print(f"pure-ldp: {len(best & set(found))} of 20 in {slow:.1f} s of processor time")
-    print(f"noisette: {right} of 20 in {np.median(quick):.2f} s: {slow / np.median(quick):.0f} times as fast")
-
-
 if __name__ == "__main__":
     what, *rest = sys.argv[1:] or ["coverage"]
-    {"coverage": lambda: coverage(int(rest[0]) if rest else 2000), "peer": peer}.get(
-        what, lambda: million(int(rest[0]) if rest else 1_000_000)
-    )()
+    if what == "coverage":
+        coverage(int(rest[0]) if rest else 2000)
+    else:
+        million(int(rest[0]) if rest else 1_000_000)
