@@ -97,7 +97,7 @@ def measure(rows: int) -> dict[str, Any]:
 
 
 def _coded(question: Any, table: pd.DataFrame) -> Any:
-    from noisette.survey.columns import columns_of
+    from noisette.survey.coding.columns import columns_of
 
     return question.column(columns_of(table, [question], []))
 

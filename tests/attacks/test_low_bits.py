@@ -21,8 +21,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import sgd
-from noisette.sgd._angles import WeightedRows, clipped_angle_sums
-from noisette.sgd._lattice import noisy_count
+from noisette.sgd.noise._angles import WeightedRows, clipped_angle_sums
+from noisette.sgd.noise._lattice import noisy_count
 from noisette.sgd.sampling import PoissonLoader
 
 FALSE_ALARM = 1e-6

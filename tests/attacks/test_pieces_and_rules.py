@@ -152,7 +152,7 @@ def test_fast_products_are_asked_for_in_torchs_new_way():
     """Norms that rest on the rounding of single precision are then not used; in a process of its own."""
     program = """
 import torch
-from noisette.sgd.layers import _known_precision
+from noisette.sgd.recording.layers import _known_precision
 assert _known_precision(torch.zeros(1))
 torch.backends.mkldnn.matmul.fp32_precision = "bf16"
 assert not _known_precision(torch.zeros(1))

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from noisette.collector.results.estimates import Query, drift, estimates, homogeneity
 from noisette.collector.results.exports import rows, to_csv, to_parquet
 from noisette.survey.campaigns import Campaign
-from noisette.survey.distributions import Shapes
+from noisette.survey.estimation.distributions import Shapes
 from noisette.survey.sums import Layout, Sums
 
 NUMBER = {"name": "minutes", "range": [0, 120]}

@@ -15,7 +15,7 @@ from noisette.collector.results.estimates import Query, estimates
 from noisette.collector.results.liars import FALSE_ALARM, chance_of, intervals, suspicions
 from noisette.core import Tail
 from noisette.survey.campaigns import Campaign
-from noisette.survey.distributions import Shapes
+from noisette.survey.estimation.distributions import Shapes
 from noisette.survey.sums import Sums
 
 

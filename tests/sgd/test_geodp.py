@@ -15,8 +15,8 @@ from noisette import sgd
 from noisette.accounting import gdp_epsilon
 from noisette.guarantees import PrivacyWarning
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
-from noisette.sgd._angles import WeightedRows, clipped_angle_sums
-from noisette.sgd._lattice import add_exactly
+from noisette.sgd.noise._angles import WeightedRows, clipped_angle_sums
+from noisette.sgd.noise._lattice import add_exactly
 
 # most steps here are on batches of our own making, so that what comes of them is known
 pytestmark = pytest.mark.filterwarnings("ignore:This step is not on a batch")

@@ -275,7 +275,7 @@ def test_a_model_that_cannot_be_private_says_why_and_what_to_do(model, message):
 
 @pytest.mark.parametrize("formed", [True, False])
 def test_a_parameter_in_two_layers_has_one_gradient(formed, monkeypatch):
-    monkeypatch.setattr("noisette.sgd.layers._FORMED", 1 << 26 if formed else 0)
+    monkeypatch.setattr("noisette.sgd.recording.layers._FORMED", 1 << 26 if formed else 0)
     model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3, bias=False)).double()
     model[2].weight = model[0].weight
     plain, inputs = copy.deepcopy(model), torch.randn(5, 3, dtype=torch.float64)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from noisette.accounting import gdp_epsilon
-from noisette.sgd._lattice import add_exactly, noisy_count, on_lattice, widened
+from noisette.sgd.noise._lattice import add_exactly, noisy_count, on_lattice, widened
 
 STEPS = 2**36  # of the finer lattice, on which noise is drawn, in a standard deviation
 

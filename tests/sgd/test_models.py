@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.data import DataLoader
 
 from noisette import sgd
-from noisette.sgd.perturbation import full_name
+from noisette.sgd.noise.perturbation import full_name
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 pytestmark = pytest.mark.slow

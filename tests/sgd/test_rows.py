@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from noisette.sgd import _rows
+from noisette.sgd.recording import _rows
 
 COMPILED = [torch.float32, torch.float64]
 KINDS = [*COMPILED, torch.float16, torch.bfloat16]

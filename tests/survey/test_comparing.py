@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from scipy.stats import binom, norm
 
 import noisette as nz
-from noisette.survey.comparing import benjamini_hochberg, boundaries, repeated_p_value, spent
+from noisette.survey.estimation.comparing import benjamini_hochberg, boundaries, repeated_p_value, spent
 
 FALSE_ALARM = 1e-6
 YES = nz.Choice("c", ["yes", "no"])

@@ -22,9 +22,9 @@ from noisette.collector.results.estimates import Query, estimates
 from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.survey.campaigns import Campaign
-from noisette.survey.distributions import Shapes
-from noisette.survey.joints import signs
-from noisette.survey.ratios import CellShares, fieller
+from noisette.survey.coding.joints import signs
+from noisette.survey.estimation.distributions import Shapes
+from noisette.survey.estimation.ratios import CellShares, fieller
 from noisette.survey.reports import SurveyReports
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "intervals.py"
@@ -352,7 +352,7 @@ def test_the_collector_tells_pairs_and_rates(survey: nz.Survey) -> None:
 
 
 def _columns(frame: pd.DataFrame) -> Any:
-    from noisette.survey.columns import Columns
+    from noisette.survey.coding.columns import Columns
 
     return Columns({name: frame[name] for name in frame}, len(frame))
 

@@ -16,9 +16,9 @@ from scipy.special import ndtri
 import noisette as nz
 from noisette.collector.results.estimates import Query, estimates
 from noisette.survey.campaigns import Campaign
-from noisette.survey.distributions import Shapes
-from noisette.survey.hierarchy import CdfEstimate, agreed, tree
-from noisette.survey.ratios import CellShares
+from noisette.survey.estimation.distributions import Shapes
+from noisette.survey.estimation.hierarchy import CdfEstimate, agreed, tree
+from noisette.survey.estimation.ratios import CellShares
 from noisette.survey.reports import SurveyReports
 
 FALSE_ALARM = 1e-6

@@ -19,8 +19,8 @@ import noisette as nz
 from noisette import datasets
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import combine, deviation
-from noisette.survey.columns import Columns
-from noisette.survey.comparing import holm
+from noisette.survey.coding.columns import Columns
+from noisette.survey.estimation.comparing import holm
 from noisette.survey.reports import SurveyReports
 
 FALSE_ALARM = 1e-6

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 
 import noisette as nz
+from noisette.survey.estimation.weighting import raked
 from noisette.survey.results import SurveyAggregate
-from noisette.survey.weighting import raked
 
 FALSE_ALARM = 1e-6
 GROUPS = {"region": ["north", "south"], "sex": ["f", "m"]}

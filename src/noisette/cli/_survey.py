@@ -39,7 +39,7 @@ def plan_survey(path: Path, users: int | None, *, as_json: bool) -> None:
 def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed: int | None, as_json: bool) -> None:
     """Turn a file of answers into a file of reports, and say what was done."""
     from noisette._terminal import console, describe, literal, progress, to_json
-    from noisette.survey.distributions import mechanisms
+    from noisette.survey.estimation.distributions import mechanisms
     from noisette.survey.survey import Survey
 
     asked = Survey.read(survey)
@@ -108,7 +108,7 @@ def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: b
 
 def _distributions(results: Any) -> dict[str, Any]:
     """Return the distributions that are told."""
-    from noisette.survey.hierarchy import QUANTILES
+    from noisette.survey.estimation.hierarchy import QUANTILES
 
     found = {}
     for name, answer in results.items():

@@ -14,7 +14,7 @@ from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS, Devices
 from noisette.domains import Categorical, Interval
 from noisette.prediction import Plan, plan
 from noisette.survey.campaigns import Campaign
-from noisette.survey.distributions import mechanisms
+from noisette.survey.estimation.distributions import mechanisms
 
 LEVEL = 0.95
 BINS = 32

@@ -40,7 +40,7 @@ class Source:
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows of the file, checked."""
-        from noisette.survey.columns import columns_of_file
+        from noisette.survey.coding.columns import columns_of_file
 
         survey, also = self.campaign.survey, [] if self.user_column is None else [self.user_column]
         for columns in columns_of_file(self.path, survey.questions, survey.groups, also):

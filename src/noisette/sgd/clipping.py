@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from noisette import _validate
-from noisette.sgd import _rows
-from noisette.sgd.layers import Formed, Gradients, Part
+from noisette.sgd.recording import _rows
+from noisette.sgd.recording.layers import Formed, Gradients, Part
 
 _LEAST_ROOM = 2.0**-16  # left to rounding; enough for five million examples in pieces of 1,024
 _MOST_ROOM = 2.0**-6

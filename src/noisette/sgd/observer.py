@@ -19,9 +19,9 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.sgd.clipping import Sums, added_up
-from noisette.sgd.layers import Part
-from noisette.sgd.perturbation import full_name
+from noisette.sgd.noise.perturbation import full_name
 from noisette.sgd.private import Private
+from noisette.sgd.recording.layers import Part
 from noisette.sgd.theory.steps import (
     EfficiencyDifference,
     GradientErrors,

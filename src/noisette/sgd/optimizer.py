@@ -18,13 +18,13 @@ from torch.optim import Optimizer
 
 from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee, PrivacyWarning
-from noisette.sgd._lattice import add_exactly, noisy_count, on_lattice, widened
 from noisette.sgd.adam import AdamBC
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import Clip, Sums, added_up
-from noisette.sgd.gradients import Recorder
-from noisette.sgd.layers import Part
-from noisette.sgd.perturbation import Perturbation
+from noisette.sgd.noise._lattice import add_exactly, noisy_count, on_lattice, widened
+from noisette.sgd.noise.perturbation import Perturbation
+from noisette.sgd.recording.gradients import Recorder
+from noisette.sgd.recording.layers import Part
 from noisette.sgd.sampling import PoissonLoader
 
 _owners: weakref.WeakKeyDictionary[Optimizer, weakref.ref[PrivateOptimizer]] = weakref.WeakKeyDictionary()

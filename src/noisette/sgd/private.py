@@ -16,14 +16,14 @@ from noisette._random import Rng
 from noisette.guarantees import Claim, Guarantee, PrivacyWarning, warn_known_noise, warn_unsound
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import CLIPS, L2, Clip
-from noisette.sgd.geodp import Geo
-from noisette.sgd.gradients import Recorder
-from noisette.sgd.models import check_model
+from noisette.sgd.noise.geodp import Geo
+from noisette.sgd.noise.perturbation import GaussianPerturbation, Layered, Perturbation
+from noisette.sgd.noise.tensor import TensorPerturbation
 from noisette.sgd.optimizer import PrivateOptimizer, check_one_process
-from noisette.sgd.perturbation import GaussianPerturbation, Layered, Perturbation
+from noisette.sgd.recording.gradients import Recorder
+from noisette.sgd.recording.models import check_model
+from noisette.sgd.recording.verification import check_call, check_gradients
 from noisette.sgd.sampling import PoissonLoader
-from noisette.sgd.tensor import TensorPerturbation
-from noisette.sgd.verification import check_call, check_gradients
 
 PERTURBATIONS: dict[str, type[Perturbation]] = {
     "gaussian": GaussianPerturbation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from noisette.survey.hierarchy import CdfEstimate
+from noisette.survey.estimation.hierarchy import CdfEstimate
 from noisette.survey.questions import Number
 
 if TYPE_CHECKING:

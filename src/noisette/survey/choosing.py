@@ -16,10 +16,10 @@ from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import Plan, combine, compare, plan
 from noisette.prediction.planning import Candidate, handy
-from noisette.survey.items import Direct, Item
-from noisette.survey.joints import covarying
+from noisette.survey.coding.items import Direct, Item
+from noisette.survey.coding.joints import covarying
+from noisette.survey.coding.sections import Section, Together, domain_of, flat, grouped
 from noisette.survey.questions import Graded, Question
-from noisette.survey.sections import Section, Together, domain_of, flat, grouped
 from noisette.survey.sums import BINS, edges_of
 
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second

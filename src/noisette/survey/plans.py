@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from noisette import _validate
 from noisette.guarantees import Guarantee
 from noisette.prediction.targets import DOUBTFUL, NOT_WORTH, WORTH, verdict
-from noisette.survey.distributions import mechanisms
+from noisette.survey.estimation.distributions import mechanisms
 from noisette.survey.results import ALL
 from noisette.survey.survey import Survey
 

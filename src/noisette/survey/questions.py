@@ -3,7 +3,7 @@
 A question says which values it takes (`domain`), which quantities are estimated from the answers (`quantities`), how
 an answer or a whole column of answers is read (`code`, `column`), how it is asked (`item`), and how it is written in a
 file. A new kind of question is a new class here. Where its answer is what a mechanism takes, the mechanism is found by
-its domain; where it has to be coded first, it has an item of its own, see `noisette.survey.items`.
+its domain; where it has to be coded first, it has an item of its own, see `noisette.survey.coding.items`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.domains import Box, Categorical, Domain, Interval, Selection, Sphere, TensorDomain, Texts
-from noisette.survey.axes import axis_of, number_of, shown
-from noisette.survey.hierarchy import ITEMS, quantile_names
-from noisette.survey.items import Direct, Item, Told
-from noisette.survey.joints import OptionalChoice, OptionalNumber, ResponseRate, rate_name
+from noisette.survey.coding.axes import axis_of, number_of, shown
+from noisette.survey.coding.items import Direct, Item, Told
+from noisette.survey.coding.joints import OptionalChoice, OptionalNumber, ResponseRate, rate_name
+from noisette.survey.estimation.hierarchy import ITEMS, quantile_names
 
 if TYPE_CHECKING:
-    from noisette.survey.columns import Columns
+    from noisette.survey.coding.columns import Columns
 
 LONGEST_NAME = 200
 SEPARATOR = ";"  # between the options that one person chose, in a text
@@ -382,7 +382,7 @@ class Choices(Question):
     @property
     def item(self) -> Item:
         """The number of options is told beside the shares."""
-        from noisette.survey.choices import ChoicesItem
+        from noisette.survey.coding.choices import ChoicesItem
 
         return ChoicesItem(self)
 
@@ -594,7 +594,7 @@ class Text(Question):
     @property
     def item(self) -> Item:
         """Its reports are counted and searched."""
-        from noisette.survey.texts import TextItem
+        from noisette.survey.coding.texts import TextItem
 
         return TextItem(self)
 

@@ -14,13 +14,13 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Estimate
 from noisette.enhancement import METHODS
-from noisette.survey.axes import axis_of, number_of
-from noisette.survey.choices import number_name
-from noisette.survey.comparing import compared, compared_within
-from noisette.survey.distributions import NO_INTERVAL, Shape, quantiles, shape_of
-from noisette.survey.hierarchy import CdfEstimate
-from noisette.survey.items import Told
-from noisette.survey.joints import Within, joint_name, rate_name
+from noisette.survey.coding.axes import axis_of, number_of
+from noisette.survey.coding.choices import number_name
+from noisette.survey.coding.items import Told
+from noisette.survey.coding.joints import Within, joint_name, rate_name
+from noisette.survey.estimation.comparing import compared, compared_within
+from noisette.survey.estimation.distributions import NO_INTERVAL, Shape, quantiles, shape_of
+from noisette.survey.estimation.hierarchy import CdfEstimate
 from noisette.survey.questions import Number
 from noisette.survey.reports import SurveyReports, check_same
 from noisette.survey.sums import Sums
@@ -29,7 +29,7 @@ from noisette.survey.survey import Survey
 if TYPE_CHECKING:
     import pandas as pd
 
-    from noisette.survey.weighting import WeightedResults
+    from noisette.survey.estimation.weighting import WeightedResults
 
 ALL = "all"  # the group of everybody
 COLUMNS = ("question", "quantity", "group", "value", "std_error", "low", "high", "reports")
@@ -231,7 +231,7 @@ class Results(Mapping[str, "Answer"]):
         post-stratified, several are raked. Or it has those of one private choice, which tells the questions better that
         were asked jointly with it. The design effect is in the intervals.
         """
-        from noisette.survey.weighting import weighted
+        from noisette.survey.estimation.weighting import weighted
 
         return weighted(self, margins)
 
@@ -387,7 +387,7 @@ class Answer:
         """
         if self.question.tells != "texts":
             raise AttributeError(f"{self.question.name!r} asks for no texts: it has no top().")
-        from noisette.survey.texts import top_texts
+        from noisette.survey.coding.texts import top_texts
 
         level = self.results.level if level is None else level
         known: dict[Any, Any] = self.results._searched

@@ -19,7 +19,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
 from noisette.enhancement.channel import BinnedChannel, places_of, report_edges
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.survey.items import Direct, Item
+from noisette.survey.coding.items import Direct, Item
 from noisette.survey.questions import Question
 from noisette.survey.survey import Rows, Survey
 

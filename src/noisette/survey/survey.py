@@ -19,13 +19,13 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.guarantees import Guarantee
+from noisette.survey.coding.items import Item, Told
+from noisette.survey.coding.sections import Section, Together, read_sections
 from noisette.survey.draws import PublicDraws
-from noisette.survey.items import Item, Told
 from noisette.survey.questions import Question, read_question, text, texts
-from noisette.survey.sections import Section, Together, read_sections
 
 if TYPE_CHECKING:
-    from noisette.survey.columns import Columns
+    from noisette.survey.coding.columns import Columns
     from noisette.survey.plans import SurveyPlan
     from noisette.survey.reports import SurveyReports
     from noisette.survey.results import Results, SurveyAggregate
@@ -315,7 +315,7 @@ class Survey:
         Columns have the names of the questions and of the public groups; others are left alone. Nothing is reported
         unless every answer is admissible; numbers outside their range are moved to its nearer end where ``clip``.
         """
-        from noisette.survey.columns import columns_of
+        from noisette.survey.coding.columns import columns_of
 
         return self._privatized(columns_of(data, self.questions, self.groups), clip=clip, rng=rng)
 
@@ -339,7 +339,7 @@ class Survey:
         The memory does not grow with the file. The reports appear whole or not at all. ``on_progress`` is told the
         share of the file that was read.
         """
-        from noisette.survey.columns import columns_of_file
+        from noisette.survey.coding.columns import columns_of_file
         from noisette.survey.reports import write
 
         if os.path.exists(output) and os.path.realpath(output) == os.path.realpath(path):
@@ -543,7 +543,7 @@ def items_of(questions: Sequence[Question], joint: Sequence[Sequence[str]]) -> t
 
     A question of several pairs is told by the first of them.
     """
-    from noisette.survey.joints import joint_item
+    from noisette.survey.coding.joints import joint_item
 
     known = {one.name: one for one in questions}
     left, found = set(known), []

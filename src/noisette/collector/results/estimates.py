@@ -14,7 +14,7 @@ from noisette._validate import FloatArray
 from noisette.collector.results.liars import intervals, suspicions
 from noisette.core import Estimate
 from noisette.survey.campaigns import Campaign
-from noisette.survey.distributions import Shapes
+from noisette.survey.estimation.distributions import Shapes
 from noisette.survey.results import within
 from noisette.survey.sums import Layout, Sums
 

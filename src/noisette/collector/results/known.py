@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from noisette.survey.campaigns import Campaign
-from noisette.survey.items import Told
+from noisette.survey.coding.items import Told
 
 STATES = ("too early", "usable", "done")
 

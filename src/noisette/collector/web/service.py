@@ -38,7 +38,7 @@ from noisette.collector.web.pages import add_pages
 from noisette.collector.web.planpage import HEADERS, plan_page
 from noisette.enhancement import METHODS
 from noisette.survey.campaigns import Campaign
-from noisette.survey.distributions import Shapes
+from noisette.survey.estimation.distributions import Shapes
 from noisette.survey.periods import check_period, period_at
 
 LARGEST_BODY = 4 * 2**20

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from noisette.sgd import _rows
+from noisette.sgd.recording import _rows
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
 _FORMED = 1 << 26  # numbers of tied parameters, for all examples, that are formed

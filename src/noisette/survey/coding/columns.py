@@ -15,7 +15,7 @@ import numpy as np
 from noisette._validate import FloatArray, IntArray
 from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text
 from noisette.domains import BoolArray
-from noisette.survey.axes import column_of, number_of
+from noisette.survey.coding.axes import column_of, number_of
 
 if TYPE_CHECKING:
     from noisette.survey.questions import Question

@@ -22,7 +22,7 @@ from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.attributes import record_law
 from noisette.mechanisms.vector.sampled import Reports, Sampled
-from noisette.survey.items import Answers, Item, Told
+from noisette.survey.coding.items import Answers, Item, Told
 
 
 @dataclass(frozen=True, eq=False)

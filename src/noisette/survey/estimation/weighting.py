@@ -12,9 +12,9 @@ import numpy as np
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Estimate
-from noisette.survey.hierarchy import CdfEstimate
-from noisette.survey.joints import Crosstab, Within
-from noisette.survey.ratios import BoundedEstimate, CellShares, RatioEstimate
+from noisette.survey.coding.joints import Crosstab, Within
+from noisette.survey.estimation.hierarchy import CdfEstimate
+from noisette.survey.estimation.ratios import BoundedEstimate, CellShares, RatioEstimate
 from noisette.survey.results import Answer, GroupedResults, Results
 from noisette.survey.survey import Survey
 

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisette.sgd.gradients import NotApart, Recorder
-from noisette.sgd.models import calling_parent
+from noisette.sgd.recording.gradients import NotApart, Recorder
+from noisette.sgd.recording.models import calling_parent
 
 _EXAMPLES = 3
 _MIXED = (

@@ -20,8 +20,8 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.domains import Attributes, Categorical, Interval
 from noisette.mechanisms.categorical._base import CountingMechanism
-from noisette.survey.items import Answers, Item, Told
-from noisette.survey.ratios import BoundedEstimate, CellShares
+from noisette.survey.coding.items import Answers, Item, Told
+from noisette.survey.estimation.ratios import BoundedEstimate, CellShares
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance

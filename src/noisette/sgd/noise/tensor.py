@@ -16,9 +16,9 @@ from noisette._validate import FloatArray
 from noisette.mechanisms.tensor.gaussian.calibration import optimal_mode, read_subspace
 from noisette.mechanisms.tensor.gaussian.modes import Mode, dense, multiply, per_mode
 from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
-from noisette.sgd._lattice import add_exactly, on_lattice
 from noisette.sgd.clipping import Clip, LInf, Sums
-from noisette.sgd.perturbation import Perturbation, Shapes, full_name
+from noisette.sgd.noise._lattice import add_exactly, on_lattice
+from noisette.sgd.noise.perturbation import Perturbation, Shapes, full_name
 from noisette.sgd.theory.steps import EntryNoise, Noise, Turn
 
 PerParameter = Mapping[str, Sequence[Any]]

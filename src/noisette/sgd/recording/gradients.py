@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from noisette.sgd import layers
-from noisette.sgd.layers import Gradients, Part, Use
-from noisette.sgd.losses import Notes, traced
-from noisette.sgd.models import check_model, needs_whole, trained_layers
+from noisette.sgd.recording import layers
+from noisette.sgd.recording.layers import Gradients, Part, Use
+from noisette.sgd.recording.losses import Notes, traced
+from noisette.sgd.recording.models import check_model, needs_whole, trained_layers
 
 
 class NotApart(TypeError):

@@ -13,7 +13,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.mechanisms import CATALOGUE
 from noisette.mechanisms.build import build
-from noisette.survey.items import Direct
+from noisette.survey.coding.items import Direct
 
 if TYPE_CHECKING:
     import pandas as pd

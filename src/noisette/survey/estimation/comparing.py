@@ -12,12 +12,12 @@ from scipy.special import ndtr, ndtri
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.survey.hierarchy import CdfEstimate
+from noisette.survey.estimation.hierarchy import CdfEstimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from noisette.survey.joints import Within
+    from noisette.survey.coding.joints import Within
     from noisette.survey.results import Results
 
 CORRECTIONS = ("holm", "bh", "none")

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
-from noisette.sgd._angles import WeightedRows, clipped_angle_sums
-from noisette.sgd._lattice import add_exactly
-from noisette.sgd._rows import flat, widened
 from noisette.sgd.clipping import Clip, Sums
-from noisette.sgd.layers import Laid, Part
-from noisette.sgd.perturbation import Perturbation, Shapes
+from noisette.sgd.noise._angles import WeightedRows, clipped_angle_sums
+from noisette.sgd.noise._lattice import add_exactly
+from noisette.sgd.noise.perturbation import Perturbation, Shapes
+from noisette.sgd.recording._rows import flat, widened
+from noisette.sgd.recording.layers import Laid, Part
 from noisette.sgd.theory.steps import Noise, SphericalNoise
 
 _LARGEST = 1e30  # that an example's numbers may be multiplied by or come to, in single precision

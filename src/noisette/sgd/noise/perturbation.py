@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noisette.sgd._lattice import add_exactly, on_lattice
 from noisette.sgd.clipping import Clip, PerLayer, Sums
-from noisette.sgd.layers import Part
+from noisette.sgd.noise._lattice import add_exactly, on_lattice
+from noisette.sgd.recording.layers import Part
 from noisette.sgd.theory.steps import EntryNoise, Noise, VectorNoise
 
 Shapes = Mapping[str, Mapping[str, torch.Size]]  # by layer, then by parameter

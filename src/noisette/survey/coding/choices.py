@@ -11,7 +11,7 @@ import numpy as np
 from noisette._validate import IntArray
 from noisette.core import Estimate
 from noisette.domains import Interval
-from noisette.survey.items import Direct, Told
+from noisette.survey.coding.items import Direct, Told
 
 if TYPE_CHECKING:
     from noisette.survey.questions import Choices
@@ -58,7 +58,7 @@ class ChoicesItem(Direct):
 
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
         """Return the shares, and the number, which the mechanism estimates last."""
-        from noisette.survey.sections import piece
+        from noisette.survey.coding.sections import piece
 
         assert made is not None  # the item is counted
         size = self.question.domain.size

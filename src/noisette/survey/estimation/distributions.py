@@ -16,8 +16,8 @@ from noisette.core import Estimate
 from noisette.enhancement import enhance, expectation_maximization
 from noisette.enhancement.channel import chances_at
 from noisette.mechanisms.graded.estimation import maximum_likelihood
-from noisette.survey.hierarchy import QUANTILES, CdfEstimate
-from noisette.survey.items import Told
+from noisette.survey.coding.items import Told
+from noisette.survey.estimation.hierarchy import QUANTILES, CdfEstimate
 from noisette.survey.sums import BINS, Binned, Sums
 from noisette.survey.survey import Survey
 

@@ -1,0 +1,1 @@
+"""How a sum of bounded gradients becomes private: what is summed, and the noise on it."""

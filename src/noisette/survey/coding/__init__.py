@@ -1,0 +1,1 @@
+"""From what a person answers to what a mechanism takes: tables, codes, items and sections."""
