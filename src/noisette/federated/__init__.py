@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisette._moved import names_of
 from noisette.federated.aggregator import Aggregator, TooFew, enhanced
+from noisette.federated.central.rounds import AdaptiveNorm, CentralPlan, PrivateRounds
 from noisette.federated.channel import Channel, ClientRelease, RejectedReport, channel_from
 from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.layout import ModelLayout
@@ -22,11 +23,15 @@ from noisette.federated.lines import Lines, calibrate, lines
 from noisette.federated.terms import Terms
 
 if TYPE_CHECKING:
+    from noisette.federated.central.strategy import CentralPrivacy
     from noisette.federated.mod import LocalPrivacy
     from noisette.federated.strategy import PrivateFedAvg
 
 __all__ = [
+    "AdaptiveNorm",
     "Aggregator",
+    "CentralPlan",
+    "CentralPrivacy",
     "Channel",
     "ClientRelease",
     "Length",
@@ -35,6 +40,7 @@ __all__ = [
     "ModelLayout",
     "Norm",
     "PrivateFedAvg",
+    "PrivateRounds",
     "Ranges",
     "RejectedReport",
     "Terms",
@@ -51,7 +57,7 @@ for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
 
 def _flower(name: str) -> Any:
     """Import Flower's side, and Flower, when it is first used."""
-    homes = {"LocalPrivacy": "mod", "PrivateFedAvg": "strategy"}
+    homes = {"CentralPrivacy": "central.strategy", "LocalPrivacy": "mod", "PrivateFedAvg": "strategy"}
     if name not in homes:
         raise AttributeError(f"module 'noisette.federated' has no attribute {name!r}")
     from importlib import import_module

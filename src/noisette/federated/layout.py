@@ -93,6 +93,14 @@ class ModelLayout:
         return np.repeat(np.asarray(numbers, dtype=float), self.sizes)
 
 
+def as_dtype(layer: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return a layer in a type; whole numbers, as a counter of batches, are rounded and kept within its ends."""
+    if np.dtype(dtype).kind not in "iu":
+        return layer.astype(dtype)
+    ends = np.iinfo(np.dtype(dtype))
+    return np.asarray(np.clip(np.rint(layer), ends.min, ends.max)).astype(dtype)
+
+
 def _named(arrays: Arrays) -> dict[str, Any]:
     """Return arrays by name; a sequence is numbered, and a single array is called "update"."""
     if isinstance(arrays, Mapping):

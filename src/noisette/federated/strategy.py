@@ -22,7 +22,7 @@ from noisette.federated.aggregator import SHRINKAGES, Aggregator, TooFew, enhanc
 from noisette.federated.channel import RejectedReport
 from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.history import History
-from noisette.federated.layout import ModelLayout
+from noisette.federated.layout import ModelLayout, as_dtype
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel
 from noisette.federated.mixing import Mixer
 from noisette.federated.mod import REPORT, TERMS
@@ -353,7 +353,7 @@ class PrivateFedAvg(FedAvg):
         """Return the model as Flower sends it, every layer in its own type."""
         assert weights is not None
         layers = self.run.layout.unflatten(weights)
-        cast = {name: _like(layer, self._dtypes.get(name, np.float32)) for name, layer in layers.items()}
+        cast = {name: as_dtype(layer, self._dtypes.get(name, np.float32)) for name, layer in layers.items()}
         return ArrayRecord({name: Array(layer) for name, layer in cast.items()})
 
     def _save(self) -> None:
@@ -371,11 +371,3 @@ def _weight(metrics: Mapping[str, Any], key: str) -> float:
     if key not in metrics:
         raise RejectedReport(f"it has no weight: state {key!r} in public_metrics of the client's LocalPrivacy")
     return _validate.positive(metrics[key], key)
-
-
-def _like(layer: Any, dtype: Any) -> Any:
-    """Return a layer in a type; whole numbers, as a counter of batches, are rounded and kept within its ends."""
-    if np.dtype(dtype).kind not in "iu":
-        return layer.astype(dtype)
-    ends = np.iinfo(dtype)
-    return np.asarray(np.clip(np.rint(layer), ends.min, ends.max)).astype(dtype)
