@@ -8,13 +8,18 @@ A paper's folder lists its studies, functions of ``full`` and of a function to c
 
 A study is called by its function's name, here fig-4-3 and table-4-2. The folder's docstring opens the README. A study
 that is run again replaces itself in the folder's results and leaves the others as they are.
+
+A study that takes long computes its parts through `remember`: a run that was interrupted and goes on has them already.
+A study that is smaller than the paper's says of what it has how much: ``Study.fraction``.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +31,7 @@ Advance = Callable[[float], None]
 Cell = str | float | int | None
 _COLOURS = ("#5b3a1e", "#c0563f", "#3f7d58", "#4b6a9b", "#b9824a", "#8d5b8f", "#3d8d91", "#7a7a3a")
 _MARKS = "os^DvPX*"
+UNFINISHED = "unfinished"  # folder beside the results where an interrupted study leaves its parts
 TOO_SMALL = "Too small to judge: this setting only shows that the study runs."
 
 
@@ -65,6 +71,63 @@ class Study:
     rows: Sequence[Sequence[Cell]]
     setting: Mapping[str, Any] = field(default_factory=dict)
     charts: Sequence[Chart] = ()
+    fraction: str = ""  # how much of the paper's size this is, e.g. "3 of 10 seeds"; nothing said: all of it
+
+
+class Parts:
+    """What a study has computed so far: a file of lines [key, value, seconds] that grows by one with every part."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, Any] = {}
+        self.spent = 0.0  # seconds that an earlier run has given to the parts that are there
+        found = path.read_text("utf-8") if path.exists() else ""
+        whole = found[: found.rfind("\n") + 1]
+        if whole != found:  # the interruption cut off the last line
+            path.write_text(whole, encoding="utf-8")
+        for key, value, seconds in map(json.loads, whole.splitlines()):
+            self._known[key] = value
+            self.spent += seconds
+
+    def remember(self, key: str, compute: Callable[[], Any]) -> Any:
+        """Return the part of that key, computed now if the file has it not."""
+        if key not in self._known:
+            started = time.perf_counter()
+            value = compute()
+            line = json.dumps([key, value, round(time.perf_counter() - started, 3)], default=lambda own: own.tolist())
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+            self._known[key] = json.loads(line)[1]  # the same types as after an interruption
+        return self._known[key]
+
+
+_PARTS: ContextVar[Parts | None] = ContextVar("parts", default=None)
+
+
+def remember(key: Any, compute: Callable[[], Any]) -> Any:
+    """Return ``compute()``, or what an interrupted run of the study has kept of it; ``key`` names the part.
+
+    What is computed is JSON: numbers, texts, lists.
+    """
+    parts = _PARTS.get()
+    return compute() if parts is None else parts.remember(str(key), compute)
+
+
+@contextmanager
+def _keeping(path: Path, resume: bool) -> Iterator[Parts]:
+    """Let `remember` keep its parts in ``path`` until the study is done."""
+    if not resume:
+        path.unlink(missing_ok=True)
+    parts = Parts(path)
+    token = _PARTS.set(parts)
+    try:
+        yield parts
+    finally:
+        _PARTS.reset(token)
+    path.unlink(missing_ok=True)
+    if path.parent.exists() and not any(path.parent.iterdir()):
+        path.parent.rmdir()
 
 
 def studies(paper: Any) -> dict[str, Callable[[bool, Advance], Study]]:
@@ -72,28 +135,45 @@ def studies(paper: Any) -> dict[str, Callable[[bool, Advance], Study]]:
     return {study.__name__.replace("_", "-"): study for study in paper.STUDIES}
 
 
-def run(paper: Any, names: Sequence[str], full: bool, folder: Path, advance: Advance) -> dict[str, Any]:
-    """Run studies of a paper, write what they give into ``folder`` and return the record of all that is there."""
+def run(
+    paper: Any, names: Sequence[str], full: bool, folder: Path, advance: Advance, *, resume: bool = False
+) -> dict[str, Any]:
+    """Run studies of a paper, write what they give into ``folder`` and return the record of all that is there.
+
+    With ``resume`` what is there of the same size is not computed again: finished studies stay as they are, and one
+    that was interrupted goes on with the parts that it has.
+    """
     known = studies(paper)
     path = folder / "results.json"
     kept = {study["name"]: study for study in json.loads(path.read_text("utf-8"))["studies"]} if path.exists() else {}
     folder.mkdir(parents=True, exist_ok=True)
     for place, name in enumerate(names):
+        if resume and name in kept and kept[name]["full"] == full:
+            continue
         started = time.perf_counter()
-        result = known[name](full, lambda share, place=place: advance((place + min(share, 1.0)) / len(names)))
-        about = {"name": name, "full": full, "seconds": round(time.perf_counter() - started, 1)}
-        kept[name] = json.loads(to_json(about | asdict(result)))
-        for chart in kept[name]["charts"]:
-            draw(chart, folder / f"{chart['name']}.png")
-        record = {
-            "paper": paper.__name__.rpartition(".")[2],
-            "versions": {package: version(package) for package in ("noisette", "numpy", "scipy")},
-            "studies": [kept[name] for name in known if name in kept],
-        }
-        path.write_text(to_json(record) + "\n", encoding="utf-8")
-        (folder / "README.md").write_text(readme(paper.__doc__ or "", record), encoding="utf-8")
+        with _keeping(folder / UNFINISHED / f"{name}{'-full' if full else ''}.jsonl", resume) as parts:
+            result = known[name](full, lambda share, place=place: advance((place + min(share, 1.0)) / len(names)))
+            about = {"name": name, "full": full, "seconds": round(parts.spent + time.perf_counter() - started, 1)}
+            kept[name] = json.loads(to_json(about | asdict(result)))
+            for chart in kept[name]["charts"]:
+                draw(chart, folder / f"{chart['name']}.png")
+            _write(folder, paper, kept)
     advance(1.0)
-    return record
+    return _record(paper, kept)
+
+
+def _record(paper: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "paper": paper.__name__.rpartition(".")[2],
+        "versions": {package: version(package) for package in ("noisette", "numpy", "scipy")},
+        "studies": [kept[name] for name in studies(paper) if name in kept],
+    }
+
+
+def _write(folder: Path, paper: Any, kept: Mapping[str, Any]) -> None:
+    record = _record(paper, kept)
+    (folder / "results.json").write_text(to_json(record) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(readme(paper.__doc__ or "", record), encoding="utf-8")
 
 
 def draw(chart: Mapping[str, Any], path: Path) -> None:
@@ -128,6 +208,7 @@ def readme(introduction: str, record: Mapping[str, Any]) -> str:
     parts = [f"# {head.rstrip('.')}", rest.strip()] if rest.strip() else [f"# {head.rstrip('.')}"]
     for study in record["studies"]:
         size = "full setting" if study["full"] else "small setting"
+        size += f" ({study['fraction']})" if study.get("fraction") else ""
         setting = "; ".join(f"{key} {value}" for key, value in study["setting"].items())
         parts += [
             f"## {study['title']}",

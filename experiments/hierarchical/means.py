@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 import noisette as nz
-from experiments.frame import Advance, Chart, Series, Study
+from experiments.frame import Advance, Chart, Series, Study, remember
 from noisette import datasets
 from noisette.mechanisms.graded.estimation import hiera, maximum_likelihood
 from noisette.prediction.graded import Reused, duchi_within
@@ -26,7 +26,7 @@ _MAE = math.sqrt(2 / math.pi)  # mean absolute value of a standard Gaussian vari
 
 def fig_1(full: bool, advance: Advance) -> Study:
     """Return the error of HierA against the number of times that each report is used."""
-    users, runs = (100_000, 1000) if full else (10_000, 100)
+    users, runs = (1_500_000, 400) if full else (10_000, 100)
     budgets = (0.1, 0.2, 0.5, 1.0) if full else (0.2, 1.0)
     x = values("age", users)
     rows, lines = [], []
@@ -35,10 +35,7 @@ def fig_1(full: bool, advance: Advance) -> Study:
         mechanism = levelled(e)
         errors = np.empty((runs, 6))
         for run in range(runs):
-            rng = np.random.default_rng((1, place, run))
-            counted = mechanism.aggregate(mechanism.privatize(x, rng=rng))
-            errors[run, :5] = [abs(float(hiera(counted, reuse=mu, rng=rng).value[0]) - x.mean()) for mu in range(1, 6)]
-            errors[run, 5] = abs(maximum_likelihood(counted).mean - x.mean())
+            errors[run] = remember((e, run), partial(_reused, mechanism, x, (1, place, run)))
             advance((place + (run + 1) / runs) / len(budgets))
         means, first = errors.mean(axis=0), errors[:, 0]
         exact = [_MAE * nz.deviation(Reused(mechanism, mu), users=users, values=x).std for mu in range(1, 6)]
@@ -83,16 +80,24 @@ def fig_1(full: bool, advance: Advance) -> Study:
     )
 
 
+def _reused(mechanism: nz.LevelledResponse, x: Any, seed: tuple[int, ...]) -> list[float]:
+    """Return the errors of HierA with mu from 1 to 5, and of maximum likelihood, on the reports of one collection."""
+    rng = np.random.default_rng(seed)
+    counted = mechanism.aggregate(mechanism.privatize(x, rng=rng))
+    found = [float(hiera(counted, reuse=mu, rng=rng).value[0]) for mu in range(1, 6)]
+    return [abs(mean - float(x.mean())) for mean in (*found, maximum_likelihood(counted).mean)]
+
+
 def fig_2(full: bool, advance: Advance) -> Study:
     """Return the error of every method on four data sets."""
-    users, runs = (20_000, 100) if full else (10_000, 10)
+    users, runs = (1_500_000, 100) if full else (10_000, 10)
     budgets = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if full else (0.2, 1.0)
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     total = len(_DATA) * len(budgets)
     for place, (data, e) in enumerate((data, e) for data in _DATA for e in budgets):
         x = values(data, users)
         for (column, name), method in methods(e).items():
-            errors = [abs(method(x, np.random.default_rng((2, place, run))) - x.mean()) for run in range(runs)]
+            errors = remember((data, e, column, name), partial(_errors, method, x, (2, place), runs))
             found.setdefault((data, column, name), []).append((float(np.mean(errors)), _half(np.asarray(errors))))
         advance((place + 1) / total)
     rows = [[_DATA[data], column, name, *(mean for mean, _ in cells)] for (data, column, name), cells in found.items()]
@@ -112,6 +117,12 @@ def fig_2(full: bool, advance: Advance) -> Study:
         },
         charts=charts,
     )
+
+
+def _errors(method: Method, x: Any, seed: tuple[int, ...], runs: int) -> list[float]:
+    """Return the error of each of some collections."""
+    truth = float(x.mean())
+    return [abs(method(x, np.random.default_rng((*seed, run))) - truth) for run in range(runs)]
 
 
 def levelled(e: float) -> nz.LevelledResponse:

@@ -59,6 +59,64 @@ def test_a_study_that_runs_again_leaves_the_others(paper, tmp_path):
     assert [(study["name"], study["full"]) for study in record["studies"]] == [("fig-1", False), ("table-2", True)]
 
 
+@pytest.fixture
+def in_parts():
+    """A study of three parts whose second one may fail, and the parts that were computed."""
+    computed, broken = [], []
+
+    def part(number):
+        if number in broken:
+            raise KeyboardInterrupt
+        computed.append(number)
+        return {"square": number**2, "nothing": float("nan")}
+
+    def fig_1(full, advance):
+        found = [frame.remember(("part", number), lambda number=number: part(number)) for number in range(3)]
+        rows = [(one["square"],) for one in found]
+        return frame.Study("Figure 1", "Squares.", "Squares.", ("n",), rows, fraction="3 of 10 parts")
+
+    module = ModuleType("experiments.squares")
+    module.__doc__ = "Squares."
+    module.STUDIES = (fig_1,)
+    return module, computed, broken
+
+
+def test_an_interrupted_study_goes_on(in_parts, tmp_path):
+    paper, computed, broken = in_parts
+    broken.append(2)
+    with pytest.raises(KeyboardInterrupt):
+        frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
+    assert computed == [0, 1]
+    with (tmp_path / frame.UNFINISHED / "fig-1-full.jsonl").open("a") as file:
+        file.write('["(\'part\', 2)", {"squ')  # a line that the interruption cut off
+    broken.clear()
+    record = frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True)
+    assert computed == [0, 1, 2]
+    assert record["studies"][0]["rows"] == [[0], [1], [4]]
+    assert not (tmp_path / frame.UNFINISHED).exists()
+    assert "*Full setting (3 of 10 parts), " in (tmp_path / "README.md").read_text("utf-8")
+
+
+def test_a_finished_study_stays_when_a_run_goes_on_and_is_computed_again_when_it_does_not(in_parts, tmp_path):
+    paper, computed, _ = in_parts
+    frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
+    frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True)
+    assert computed == [0, 1, 2]
+    frame.run(paper, ["fig-1"], False, tmp_path, lambda _: None, resume=True)  # the other size is another study
+    assert computed == [0, 1, 2, 0, 1, 2]
+    frame.run(paper, ["fig-1"], False, tmp_path, lambda _: None)
+    assert len(computed) == 9
+
+
+def test_parts_of_another_size_or_of_a_run_that_begins_anew_are_not_taken(in_parts, tmp_path):
+    paper, computed, broken = in_parts
+    broken.append(1)
+    for full, resume in ((True, False), (False, True), (True, False)):
+        with pytest.raises(KeyboardInterrupt):
+            frame.run(paper, ["fig-1"], full, tmp_path, lambda _: None, resume=resume)
+    assert computed == [0, 0, 0]
+
+
 @pytest.mark.parametrize(("arguments", "message"), [(["celeba"], "Unknown paper"), ([], "Missing argument")])
 def test_the_command_names_what_is_wrong(arguments, message):
     result = CliRunner().invoke(verbs, ["reproduce", *arguments])

@@ -38,15 +38,36 @@ def convert_signs(counts: Any, p_from: float, p_to: float, *, rng: Rng = None) -
     [400, 600]
     """
     pair = _validate.integers(counts, "counts")
-    if pair.shape != (2,) or pair.min() < 0:
+    if pair.shape[-1:] != (2,) or pair.min(initial=0) < 0:
         raise ValueError(f"Expected counts=(minus, plus), both >= 0, got {counts!r}.")
     if not 0.5 < p_to <= p_from <= 1:
         raise ValueError(
             f"Expected 0.5 < p_to <= p_from <= 1, got p_from={p_from!r}, p_to={p_to!r}: signs only become noisier."
         )
     kept = (p_from + p_to - 1) / (2 * p_from - 1)
-    minus, plus = (int(_random.generator(rng).binomial(count, kept)) for count in pair.tolist())
-    return np.asarray([minus + pair[1] - plus, plus + pair[0] - minus], dtype=np.int64)
+    stay = np.asarray(_random.generator(rng).binomial(pair, kept), dtype=np.int64)
+    return stay + (pair - stay)[..., ::-1]
+
+
+def pool_signs(counts: Any, p_keep: FloatArray, reuse: int, *, clip: bool = True, rng: Rng = None) -> FloatArray:
+    """Return the sum of the true signs of each level, by steps 3 to 6 of HierA, of one collection or many at once.
+
+    ``counts`` has (minus, plus) along its last axis and levels of falling budgets, kept with ``p_keep``, along the one
+    before; other axes are collections of their own. Each report counts ``reuse`` times.
+    """
+    own = _validate.integers(counts, "counts")
+    size, source = len(p_keep), _random.generator(rng)
+    pools = np.zeros_like(own)
+    for level in range(size):
+        last = min(size, level + reuse) - 1
+        pools[..., level, :] += (reuse - (last - level)) * own[..., level, :]
+        for other in range(level + 1, last + 1):
+            pools[..., other, :] += convert_signs(own[..., level, :], p_keep[level], p_keep[other], rng=source)
+    signs = pools.sum(axis=-1, keepdims=True)
+    true = (p_keep[:, None] * signs - pools[..., ::-1]) / (2 * p_keep[:, None] - 1)
+    if clip:
+        true = np.clip(true, 0, signs)
+    return np.asarray(true[..., 1] - true[..., 0])
 
 
 def hiera(
@@ -77,24 +98,11 @@ def hiera(
         warnings.warn("hiera's mu is now reuse; the old name goes later.", DeprecationWarning, stacklevel=2)
         reuse = mu
     mu = _validate.integer(reuse, "reuse", low=1, high=size)
-    source = _random.generator(rng)
-    pools = np.zeros((size, 2), dtype=np.int64)
-    added = np.zeros(size)  # to the mean square of what a report of each level says, by flipping again
-    for level, own in enumerate(counts[order]):
-        last = min(size, level + mu) - 1
-        pools[level] += (mu - (last - level)) * own
-        for other in range(level + 1, last + 1):
-            pools[other] += convert_signs(own, p_keep[level], p_keep[other], rng=source)
-            lean, target = 2 * p_keep[level] - 1, 2 * p_keep[other] - 1
-            added[level] += (1 / target**2 - 1 / lean**2) / mu**2
-    signs = pools.sum(axis=1)
     lean = 2 * p_keep - 1
-    plus = (p_keep * signs - pools[:, 0]) / lean
-    minus = (p_keep * signs - pools[:, 1]) / lean
-    if clip:
-        plus, minus = np.clip(plus, 0, signs), np.clip(minus, 0, signs)
+    # what flipping again adds to the mean square of what a report of each level says
+    added = np.asarray([(lean[t : t + mu] ** -2.0 - lean[t] ** -2.0).sum() for t in range(size)]) / mu**2
     users = aggregate.users
-    mean = float((plus - minus).sum()) / (mu * users)
+    mean = float(pool_signs(counts[order], p_keep, mu, clip=clip, rng=rng).sum()) / (mu * users)
     direct = (counts[order, 1] - counts[order, 0]) @ (1 / lean) / users
     square = counts[order].sum(axis=1) @ (1 / lean**2 + added) / users
     error = math.sqrt(max(square - direct**2, 0.0) / (users - 1)) if users > 1 else math.inf
