@@ -34,6 +34,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import noisette as nz
 from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges
+from noisette.federated.families import family
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.simulation import logged
 from noisette.federated.strategy import PrivateFedAvg
@@ -74,7 +75,7 @@ def model(weights: int) -> ArrayRecord:
 def local_dp(weights: int, rounds: int) -> LocalDpMod:
     """Return Flower's mod with the noise of ours: its sensitivity is chosen so that its formula gives our sigma."""
     mu = nz.accounting.gdp_mu(EPSILON, DELTA) / np.sqrt(rounds)
-    sigma = Channel("tensor-gaussian", ModelLayout.of(np.zeros(weights)), Norm(1.0), mu).whole.sigma
+    sigma = Channel("tensor-gaussian", ModelLayout.of(np.zeros(weights)), Norm(1.0), mu=mu).whole.sigma
     return LocalDpMod(1.0, float(sigma) * EPSILON / np.sqrt(2 * np.log(1.25 / DELTA)), EPSILON, DELTA)
 
 
@@ -159,8 +160,8 @@ def privatising(weights: int, repeats: int = 3) -> dict[str, float]:
     terms = {"adaptive-duchi": (ranges, 1.0), "privunit-g": (Norm(1.0), EPSILON)}
     terms |= {"tensor-gaussian": (Norm(1.0), 1.0), "laplace": (ranges, 1.0), "piecewise": (ranges, 1.0)}
     found = {}
-    for name, (clip, budget) in terms.items():
-        channel = Channel(name, layout, clip, budget)
+    for name, (clip, spent) in terms.items():
+        channel = Channel(name, layout, clip, **{family(name).price: spent})
         channel.privatize(update)
         times = []
         for _ in range(repeats):
@@ -174,7 +175,7 @@ def privatising(weights: int, repeats: int = 3) -> dict[str, float]:
 def scaling(numbers: list[int], weights: int) -> list[tuple[int, float, float]]:
     """Return clients, CPU seconds of both sides of a round, and the server's peak memory in MB."""
     layout = ModelLayout.of(np.zeros(weights))
-    channel, update = Channel("privunit-g", layout, Norm(1.0), EPSILON), np.full(weights, 1e-3)
+    channel, update = Channel("privunit-g", layout, Norm(1.0), epsilon=EPSILON), np.full(weights, 1e-3)
     channel.privatize(update)
     rows = []
     for clients in numbers:

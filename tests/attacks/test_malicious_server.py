@@ -31,6 +31,7 @@ import noisette as nz
 from noisette.accounting import Ledger
 from noisette.federated import ModelLayout, Norm, Ranges
 from noisette.federated.clipping import Length
+from noisette.federated.families import family
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.terms import Terms
 
@@ -48,9 +49,10 @@ def weights(dtype=np.float32, **changes):
     return ArrayRecord({name: Array(layer) for name, layer in layers.items()})
 
 
-def terms(**changes):
-    own = {"run": "run", "mechanism": "privunit-g", "budget": 2.0, "clip": Norm(1.0), "rounds": 1}
-    return Terms(**(own | changes))
+def terms(*, budget=2.0, **changes):
+    own = {"run": "run", "mechanism": "privunit-g", "clip": Norm(1.0), "rounds": 1}
+    own |= changes
+    return Terms(**own, **{family(own["mechanism"]).price: budget})
 
 
 EXACT = {"mechanism": "laplace", "clip": Ranges(0.0, 1.0), "budget": 600.0}  # noise so small that a report can be read

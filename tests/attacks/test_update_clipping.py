@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from noisette.federated import Channel, Length, ModelLayout, Norm, Ranges
+from noisette.federated.families import family
 
 EXTREMES = [
     5e-324,
@@ -114,7 +115,7 @@ CHANNELS = [
 @pytest.mark.parametrize(("name", "clip"), CHANNELS)
 def test_the_lattice_of_a_report_is_that_of_the_channel(name, clip):
     """Reports about updates of all sizes and types are points of one public lattice, of one type and length."""
-    channel = Channel(name, ModelLayout.of(np.zeros(6)), clip, 1.0)
+    channel = Channel(name, ModelLayout.of(np.zeros(6)), clip, **{family(name).price: 1.0})
     kinds = set()
     for update in itertools.islice(crafted(30, np.random.default_rng(9)), 0, None, 7):
         if update.size != 6:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges, RejectedReport, TooFew, enhanced
+from noisette.federated.families import family
 from noisette.shuffler import InProcess
 from noisette.shuffler.sealing import OVERHEAD
 
 LAYOUT = ModelLayout.of(np.zeros(40))
-CHANNEL = Channel("adaptive-duchi", LAYOUT, Ranges(0.0, 0.5), budget=2.0)
+CHANNEL = Channel("adaptive-duchi", LAYOUT, Ranges(0.0, 0.5), epsilon=2.0)
 
 
 def payloads(number, channel=CHANNEL, seed=0):
@@ -92,7 +93,7 @@ def test_blocks_without_origin_give_the_same_mean():
 )
 def test_reports_keep_their_compact_form_through_a_shuffler(name, clip, size):
     """What a shuffler stores is as small as what a client sends, and the server reads the same numbers to the bit."""
-    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    channel = Channel(name, LAYOUT, clip, **{family(name).price: 2.0})
     packets = channel.packets(12)
     assert packets.packet_bytes == size
     sent = [channel.privatize(np.zeros(40), rng=k).payload for k in range(4)]
@@ -117,7 +118,7 @@ def test_reports_keep_their_compact_form_through_a_shuffler(name, clip, size):
     [("adaptive-duchi", Ranges(0.0, 0.5)), ("retain-or-noise", Ranges(0.0, 0.5)), ("privunit-g", Norm(1.0))],
 )
 def test_rows_that_nobody_can_have_sent_are_left_out(name, clip):
-    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    channel = Channel(name, LAYOUT, clip, **{family(name).price: 2.0})
     rows = np.stack([channel.unpack(channel.privatize(np.zeros(40), rng=k).payload) for k in range(4)])
     spoiled = np.concatenate([rows, rows[:1] * 1.37, np.full((1, 40), np.nan)])
     clean, dirty = Aggregator(channel), Aggregator(channel)
@@ -133,7 +134,7 @@ EACH = dict.fromkeys(("adaptive-duchi", "laplace", "piecewise", "gaussian", "ret
 @pytest.mark.parametrize("place", [0, 17, 39])
 @pytest.mark.parametrize(("name", "clip"), (WHOLE | EACH).items())
 def test_a_row_with_one_entry_that_nobody_can_have_sent_is_left_out(name, clip, place):
-    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    channel = Channel(name, LAYOUT, clip, **{family(name).price: 2.0})
     rows = np.stack([channel.unpack(channel.privatize(np.zeros(40), rng=k).payload) for k in range(4)])
     clean, dirty = Aggregator(channel), Aggregator(channel)
     assert clean.add_block(0, rows[[0, 1, 3]]) == 0
@@ -156,14 +157,14 @@ def test_a_row_with_one_entry_that_nobody_can_have_sent_is_left_out(name, clip, 
     ],
 )
 def test_blocks_of_another_model_are_refused(name, clip, start, width):
-    aggregator = Aggregator(Channel(name, LAYOUT, clip, budget=2.0))
+    aggregator = Aggregator(Channel(name, LAYOUT, clip, **{family(name).price: 2.0}))
     with pytest.raises(RejectedReport, match="Expected rows"):
         aggregator.add_block(start, np.ones((2, width)))
 
 
 def test_memory_does_not_grow_with_clients():
     layout = ModelLayout.of(np.zeros(20_000))
-    channel = Channel("privunit-g", layout, Norm(1.0), budget=8.0)
+    channel = Channel("privunit-g", layout, Norm(1.0), epsilon=8.0)
     update = np.zeros(layout.dims)
 
     def peak(clients):
@@ -181,7 +182,7 @@ def test_memory_does_not_grow_with_clients():
 
 def test_shrinking_lowers_the_error_of_a_quiet_layer_and_leaves_small_layers_alone():
     layout = ModelLayout(("large", "tiny"), ((2000,), (3,)))
-    channel = Channel("privunit-g", layout, Norm(1.0), budget=4.0)
+    channel = Channel("privunit-g", layout, Norm(1.0), epsilon=4.0)
     aggregator = Aggregator(channel)
     update = np.zeros(layout.dims)
     update[:50] = 0.1

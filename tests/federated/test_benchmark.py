@@ -51,7 +51,7 @@ def test_the_peer_has_our_noise(tmp_path):
     found = np.std(one_round(federated.PEER, tmp_path)) * np.sqrt(NODES)
     layout = ModelLayout.of(np.zeros(WEIGHTS))
     whole = federated.nz.accounting.gdp_mu(federated.EPSILON, federated.DELTA)
-    ours, once = (Channel("tensor-gaussian", layout, Norm(1.0), whole / np.sqrt(k)).whole.sigma for k in (2, 1))
+    ours, once = (Channel("tensor-gaussian", layout, Norm(1.0), mu=whole / np.sqrt(k)).whole.sigma for k in (2, 1))
     within = 10 / np.sqrt(2 * WEIGHTS)
     assert found == pytest.approx(ours, rel=within)
     assert found != pytest.approx(once, rel=within)

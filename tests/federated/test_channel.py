@@ -42,7 +42,7 @@ def worst_score(estimates, truth, deviation):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "clip", "budget"), CASES)
 def test_estimates_are_unbiased_and_noise_is_as_stated(name, clip, budget):
-    channel = Channel(name, LAYOUT, clip, budget)
+    channel = Channel(name, LAYOUT, clip, **{family(name).price: budget})
     rng = np.random.default_rng(7)
     estimates = np.stack([channel.estimate(channel.privatize(UPDATE, rng=rng).payload) for _ in range(REPORTS)])
     noise = LAYOUT.spread(channel.noise())
@@ -61,7 +61,7 @@ def test_every_listed_mechanism_is_there():
 
 @pytest.mark.parametrize("clip", [Norm(0.5), Length(0.7)])
 def test_gaussian_noise_on_angles_travels_and_is_decoded(clip):
-    channel = Channel("angle-gaussian", LAYOUT, clip, budget=3.0, options={"beta": 0.5})
+    channel = Channel("angle-gaussian", LAYOUT, clip, mu=3.0, options={"beta": 0.5})
     assert channel.whole.privacy_event().mu == pytest.approx(3.0, rel=1e-6)
     estimate = channel.estimate(channel.privatize(UPDATE, rng=7).payload)
     assert estimate.shape == (DIMS,)
@@ -69,7 +69,7 @@ def test_gaussian_noise_on_angles_travels_and_is_decoded(clip):
 
 
 def test_angles_come_back_as_vectors_of_the_clipped_length():
-    channel = Channel("angle-noise", LAYOUT, Length(0.7), budget=20.0)
+    channel = Channel("angle-noise", LAYOUT, Length(0.7), epsilon=20.0)
     estimate = channel.estimate(channel.privatize(UPDATE, rng=1).payload)
     assert np.linalg.norm(estimate) == pytest.approx(0.7)
 
@@ -77,17 +77,19 @@ def test_angles_come_back_as_vectors_of_the_clipped_length():
 def test_one_of_two_numbers_travels_as_a_bit_noise_in_16_bits_and_the_rest_as_floats():
     layout = ModelLayout.of(np.zeros(1001))
     update = np.zeros(1001)
-    bits = Channel("adaptive-duchi", layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload
+    bits = Channel("adaptive-duchi", layout, Ranges(0.0, 1.0), epsilon=1.0).privatize(update).payload
     assert (bits.dtype, bits.size) == (np.uint8, 126)
     for name in ("privunit", "privunit-g", "tensor-gaussian"):
-        assert Channel(name, layout, Norm(1.0), budget=1.0).privatize(update).payload.dtype == np.int16
+        assert Channel(name, layout, Norm(1.0), **{family(name).price: 1.0}).privatize(update).payload.dtype == np.int16
     for name, kind in {"laplace": np.int16, "gaussian": np.int16, "piecewise": np.float64}.items():
-        assert Channel(name, layout, Ranges(0.0, 1.0), budget=1.0).privatize(update).payload.dtype == kind
+        assert (
+            Channel(name, layout, Ranges(0.0, 1.0), **{family(name).price: 1.0}).privatize(update).payload.dtype == kind
+        )
 
 
 def test_what_16_bits_do_not_hold_travels_in_32_and_the_rest_as_floats():
     for budget, kind in ((1e4, np.int32), (1e6, np.float64)):  # noise of 2^-12 and 2^-19
-        channel = Channel("laplace", LAYOUT, RANGES, budget)
+        channel = Channel("laplace", LAYOUT, RANGES, epsilon=budget)
         release = channel.privatize(np.full(DIMS, 0.4), rng=1)
         assert release.payload.dtype == kind
         assert channel.estimate(release.payload) == pytest.approx(np.full(DIMS, 0.4), abs=1e-2)
@@ -97,7 +99,7 @@ def test_what_16_bits_do_not_hold_travels_in_32_and_the_rest_as_floats():
 @pytest.mark.parametrize("factor", [0.02, 1.0, 5.0])
 def test_reports_of_a_channel_have_one_type_and_length(name, clip, budget, factor):
     """Whatever they are about: also far outside the clip, and where an entry's noise is far out."""
-    channel = Channel(name, LAYOUT, clip, budget * factor)
+    channel = Channel(name, LAYOUT, clip, **{family(name).price: budget * factor})
     updates = [UPDATE * scale for scale in (0.0, 1e-310, 1.0, -1.0, 1e6, 1e300)]
     found = {(p.dtype, p.shape) for update in updates for p in [channel.privatize(update).payload for _ in range(20)]}
     assert len(found) == 1
@@ -109,7 +111,7 @@ def test_a_report_beyond_16_bits_is_moved_to_their_end():
 
 def test_packing_moves_a_report_by_less_than_a_step_far_below_its_noise():
     for name, clip, budget in CASES:
-        channel = Channel(name, LAYOUT, clip, budget)
+        channel = Channel(name, LAYOUT, clip, **{family(name).price: budget})
         vector = UPDATE.copy()
         clip.inward(vector, LAYOUT)
         report = channel.whole.privatize(vector, rng=3)
@@ -150,7 +152,7 @@ def test_rounding_to_travel_is_unbiased_where_rounding_down_is_not():
     ],
 )
 def test_what_the_mechanism_cannot_have_sent_is_refused(name, clip, spoil, words):
-    channel = Channel(name, LAYOUT, clip, budget=2.0)
+    channel = Channel(name, LAYOUT, clip, **{family(name).price: 2.0})
     payload = channel.privatize(UPDATE, rng=5).payload
     channel.unpack(payload)
     with pytest.raises(RejectedReport, match=words):
@@ -158,7 +160,7 @@ def test_what_the_mechanism_cannot_have_sent_is_refused(name, clip, spoil, words
 
 
 def test_an_integer_of_32_bits_that_is_too_large_is_refused():
-    channel = Channel("laplace", LAYOUT, RANGES, budget=1e4)
+    channel = Channel("laplace", LAYOUT, RANGES, epsilon=1e4)
     payload = channel.privatize(UPDATE).payload
     with pytest.raises(RejectedReport, match="farther than noise ever goes"):
         channel.unpack(payload * 0 + 2**30)
@@ -231,7 +233,7 @@ def test_ranges_follow_noisy_weights_layer_by_layer():
 
 def test_a_channel_is_rebuilt_from_its_description():
     for name, clip, budget in CASES:
-        channel = Channel(name, LAYOUT, clip, budget)
+        channel = Channel(name, LAYOUT, clip, **{family(name).price: budget})
         again = channel_from(channel.spec(), LAYOUT)
         assert np.array_equal(channel.privatize(UPDATE, rng=9).payload, again.privatize(UPDATE, rng=9).payload)
 
@@ -239,13 +241,16 @@ def test_a_channel_is_rebuilt_from_its_description():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Channel("privunit-g", LAYOUT, RANGES, 1.0), r"Norm\(...\) or Length"),
-        (lambda: Channel("laplace", LAYOUT, Norm(1.0), 1.0), r"Clip with Ranges"),
-        (lambda: Channel("laplace", LAYOUT, RANGES, -1.0), "budget=-1.0 > 0"),
-        (lambda: Channel("grr", LAYOUT, RANGES, 1.0), "mechanism='grr'"),
+        (lambda: Channel("privunit-g", LAYOUT, RANGES, epsilon=1.0), r"Norm\(...\) or Length"),
+        (lambda: Channel("laplace", LAYOUT, Norm(1.0), epsilon=1.0), r"Clip with Ranges"),
+        (lambda: Channel("laplace", LAYOUT, RANGES, epsilon=-1.0), "epsilon=-1.0 > 0"),
+        (lambda: Channel("grr", LAYOUT, RANGES, epsilon=1.0), "mechanism='grr'"),
         (lambda: Norm(math.nan), "norm=nan"),
         (lambda: Ranges(0.0, 0.0), "radius=0.0 > 0"),
-        (lambda: Channel("laplace", LAYOUT, Ranges((0, 0, 0), (1, 1, 1)), 1.0).privatize(UPDATE), "each of 2 layers"),
+        (
+            lambda: Channel("laplace", LAYOUT, Ranges((0, 0, 0), (1, 1, 1)), epsilon=1.0).privatize(UPDATE),
+            "each of 2 layers",
+        ),
     ],
 )
 def test_bad_terms_are_refused_with_the_remedy(make, words):
@@ -264,13 +269,13 @@ def test_bad_terms_are_refused_with_the_remedy(make, words):
     ],
 )
 def test_an_update_of_another_model_is_refused(update, words):
-    channel = Channel("laplace", LAYOUT, RANGES, 1.0)
+    channel = Channel("laplace", LAYOUT, RANGES, epsilon=1.0)
     with pytest.raises(ValueError, match=words):
         channel.privatize(update)
 
 
 def test_layers_and_a_flat_vector_are_the_same_update_and_input_is_left_alone():
-    channel = Channel("privunit-g", LAYOUT, Norm(1.0), 3.0)
+    channel = Channel("privunit-g", LAYOUT, Norm(1.0), epsilon=3.0)
     layers = LAYOUT.unflatten(UPDATE)
     kept = UPDATE.copy()
     assert np.array_equal(channel.privatize(layers, rng=2).payload, channel.privatize(UPDATE, rng=2).payload)

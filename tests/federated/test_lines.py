@@ -58,7 +58,9 @@ def enumerated_shuffled_delta(dims, clients, budget, epsilon):
     ("dims", "rounds", "budget", "delta"), [(3, 2, 0.7, 1e-3), (5, 2, 0.3, 1e-2), (1, 1, 1.0, 0.1)]
 )
 def test_the_local_line_is_the_enumerated_one(dims, rounds, budget, delta):
-    found = lines(Channel("adaptive-duchi", layout(dims), BOX, budget), rounds=rounds, clients=5, delta=delta).local
+    found = lines(
+        Channel("adaptive-duchi", layout(dims), BOX, epsilon=budget), rounds=rounds, clients=5, delta=delta
+    ).local
     assert enumerated_local_delta(dims, rounds, budget, found.epsilon) <= delta * (1 + 1e-9)
     assert enumerated_local_delta(dims, rounds, budget, found.epsilon * 0.99) > delta  # and not a looser one
     assert (found.unit, found.model) == ("record", "local")
@@ -68,7 +70,7 @@ def test_the_local_line_is_the_enumerated_one(dims, rounds, budget, delta):
     ("dims", "clients", "budget", "delta"), [(1, 6, 1.0, 0.01), (2, 5, 0.8, 0.02), (3, 4, 0.5, 0.05)]
 )
 def test_the_shuffled_line_holds_for_the_enumerated_bags(dims, clients, budget, delta):
-    channel = Channel("adaptive-duchi", layout(dims), BOX, budget)
+    channel = Channel("adaptive-duchi", layout(dims), BOX, epsilon=budget)
     found = lines(channel, rounds=1, clients=clients, delta=delta)
     assert enumerated_shuffled_delta(dims, clients, budget, found.shuffled.epsilon) <= delta
     assert found.shuffled.epsilon <= found.local.epsilon
@@ -76,15 +78,17 @@ def test_the_shuffled_line_holds_for_the_enumerated_bags(dims, clients, budget, 
 
 
 def test_one_weight_over_the_rounds_is_another_unit():
-    found = lines(Channel("adaptive-duchi", layout(50), BOX, 0.5), rounds=4, clients=10, delta=0.0, unit="element")
+    found = lines(
+        Channel("adaptive-duchi", layout(50), BOX, epsilon=0.5), rounds=4, clients=10, delta=0.0, unit="element"
+    )
     assert (found.local.epsilon, found.local.unit) == (pytest.approx(2.0), "element")
 
 
 @pytest.mark.long
 def test_numbers_of_the_spec():
-    small = Channel("adaptive-duchi", layout(1000), BOX, 1.0)
+    small = Channel("adaptive-duchi", layout(1000), BOX, epsilon=1.0)
     assert lines(small, rounds=1, clients=1000, delta=1e-6).shuffled.epsilon == pytest.approx(6.37, abs=0.01)
-    large = Channel("adaptive-duchi", layout(100_000), BOX, 1.0)
+    large = Channel("adaptive-duchi", layout(100_000), BOX, epsilon=1.0)
     found = lines(large, rounds=10, clients=1000, delta=1e-6)
     assert found.shuffled.epsilon == pytest.approx(983, abs=1)
     assert found.claimed.epsilon == 1.0
@@ -93,7 +97,7 @@ def test_numbers_of_the_spec():
 
 
 def test_gaussian_noise_composes_exactly_over_rounds():
-    channel = Channel("tensor-gaussian", layout(30), Norm(1.0), 0.4)
+    channel = Channel("tensor-gaussian", layout(30), Norm(1.0), mu=0.4)
     found = lines(channel, rounds=9, clients=100, delta=1e-5)
     assert found.local.epsilon == pytest.approx(gdp_epsilon(1.2, 1e-5), rel=1e-6)
     assert found.shuffled.epsilon == found.local.epsilon
@@ -102,7 +106,7 @@ def test_gaussian_noise_composes_exactly_over_rounds():
 
 
 def test_noise_on_the_last_step_only_leaves_nothing():
-    channel = Channel("laplace", layout(4), BOX, 0.1)
+    channel = Channel("laplace", layout(4), BOX, epsilon=0.1)
     found = lines(channel, rounds=1, clients=10, delta=1e-6, last_step=True)
     assert found.local.epsilon == found.shuffled.epsilon == math.inf
     assert found.claimed.epsilon == pytest.approx(0.4, rel=0.05)
@@ -141,8 +145,8 @@ def test_calibration_meets_the_shuffled_target(name, clip, dims):
 
 def test_a_pure_target_is_split_among_weights_and_rounds():
     channel = calibrate("adaptive-duchi", layout(10), BOX, target_epsilon=5.0, rounds=2)
-    assert channel.budget == pytest.approx(0.25, rel=1e-3)
-    assert channel.budget <= 0.25 * (1 + 1e-9)
+    assert channel.epsilon == pytest.approx(0.25, rel=1e-3)
+    assert channel.epsilon <= 0.25 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_gaussian_noise_needs_a_delta():
 
 
 def test_lines_are_json():
-    found = lines(Channel("adaptive-duchi", layout(3), BOX, 0.1), rounds=1, clients=10, delta=1e-6)
+    found = lines(Channel("adaptive-duchi", layout(3), BOX, epsilon=0.1), rounds=1, clients=10, delta=1e-6)
     assert found.spec()["local"]["epsilon"] == found.local.epsilon
     assert found.spec()["claimed"]["source"] == "sun2021ldpfl"
 
@@ -207,7 +211,7 @@ def test_every_calibration_meets_its_target_in_the_accountants_eyes(name, clip, 
     how = {"unit": unit, "model": model, "batch": batch} | SIZE
     channel = calibrate(name, layout(dims), clip, **wanted, **how)
     terms = Terms.for_target("run", name, layout(dims), clip=clip, **wanted, **how)
-    assert terms.budget == channel.budget
+    assert (terms.epsilon, terms.mu) == (channel.epsilon, channel.mu)
     own = {"delta": delta, "gaussian": channel.family.able.gaussian}
     epsilon = accounted(channel.answer, channel.answers, dims, **how, **own)
     assert target * 0.95 < epsilon <= target * (1 + 1e-9)
@@ -227,7 +231,7 @@ def test_packets_calibrated_as_if_unlinked_are_noticed():
     wanted = {"target_epsilon": 2.0, "target_delta": 1e-3}
     apart = calibrate("adaptive-duchi", layout(16), BOX, **wanted, **how, batch=1)
     linked = calibrate("adaptive-duchi", layout(16), BOX, **wanted, **how, batch=16)
-    assert linked.budget < apart.budget / 1.5
+    assert linked.epsilon < apart.epsilon / 1.5
     assert accounted(apart.answer, 16, 16, **how, batch=16, delta=1e-3) > 3.0
     found = lines(apart, delta=1e-3, batch=16, **SIZE)
     assert found.shuffled.epsilon > 3.0

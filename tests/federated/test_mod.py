@@ -13,6 +13,7 @@ from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 import noisette as nz
 from noisette.accounting import Ledger
 from noisette.federated import ModelLayout, Norm, Ranges
+from noisette.federated.families import family
 from noisette.federated.mod import (
     ANSWERED,
     BEFORE_LAST_STEP,
@@ -31,9 +32,10 @@ from noisette.federated.terms import Terms
 LAYOUT = ModelLayout.of({name: array.numpy() for name, array in model().items()})
 
 
-def terms(**changes):
-    own = {"run": "run", "mechanism": "privunit-g", "budget": 2.0, "clip": Norm(1.0), "rounds": 3}
-    return Terms(**(own | changes))
+def terms(*, budget=2.0, **changes):
+    own = {"run": "run", "mechanism": "privunit-g", "clip": Norm(1.0), "rounds": 3}
+    own |= changes
+    return Terms(**own, **{family(own["mechanism"]).price: budget})
 
 
 def ask(
@@ -141,7 +143,7 @@ def test_evaluation_and_other_questions_are_not_answered(tmp_path):
         ({"server-round": 1, "noisette": "[1"}, "cannot be read"),
         ({"server-round": 1, "noisette": terms().to_json().replace("privunit-g", "grr")}, "mechanism='grr'"),
         ({"server-round": 1, "noisette": terms().to_json().replace('"rounds": 3', '"rounds": -3')}, "rounds=-3"),
-        ({"server-round": 1, "noisette": terms().to_json().replace('"budget": 2.0', '"budget": NaN')}, "budget=nan"),
+        ({"server-round": 1, "noisette": terms().to_json().replace('"epsilon": 2.0', '"epsilon": NaN')}, "epsilon=nan"),
         (
             {"server-round": 1, "noisette": terms().to_json().replace('"run": "run"', '"run": ["run"]')},
             r"run=\['run'\]",

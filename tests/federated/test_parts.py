@@ -70,7 +70,7 @@ def test_more_are_asked_at_a_time_while_nobody_answers(quiet, most):
 
 def test_a_history_comes_back_whole(tmp_path):
     layout = ModelLayout.of({"a": np.zeros((2, 2)), "b": np.zeros(3)})
-    terms = Terms("run", "privunit-g", 1.0, Norm(1.0), rounds=3, options={})
+    terms = Terms("run", "privunit-g", epsilon=1.0, clip=Norm(1.0), rounds=3, options={})
     stored = History(terms, layout, [{"round": 1, "counted": 5, "released": True}], {7: 1}, np.arange(7.0), [7])
     stored.save(tmp_path / "new" / "run.npz")
     again = History.load(tmp_path / "new" / "run.npz")

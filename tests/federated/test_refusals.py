@@ -12,13 +12,14 @@ import pytest
 from noisette.accounting import AlreadyDebited
 from noisette.federated import Channel, ModelLayout, Norm, Ranges, Terms
 from noisette.federated.budget import NodeBudget
+from noisette.federated.channel import channel_from
 from noisette.federated.history import History
 from noisette.federated.mixing import FromShuffler, Simulated
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.strategy import PrivateFedAvg
 
-LAYOUT = ModelLayout.of(np.zeros(3))
-TERMS = {"run": "run", "mechanism": "laplace", "budget": 1.0, "clip": Ranges(0.0, 1.0), "rounds": 2}
+LAYOUT, CLIP = ModelLayout.of(np.zeros(3)), Ranges(0.0, 1.0)
+TERMS = {"run": "run", "mechanism": "laplace", "epsilon": 1.0, "clip": Ranges(0.0, 1.0), "rounds": 2}
 RUN = {"clip": Norm(1.0), "target_epsilon": 1.0, "target_delta": 1e-6}
 
 REFUSED = {
@@ -90,7 +91,7 @@ def test_a_budget_does_not_begin_a_run_that_promises_nothing(tmp_path):
 @pytest.mark.parametrize("options", [{"relation": "element"}, {"relation": "add-remove"}])
 def test_options_that_protect_less_than_the_whole_update_are_refused(options):
     with pytest.raises((ValueError, TypeError), match="Expected"):
-        Channel("tensor-gaussian", LAYOUT, Norm(1.0), 1.0, options)
+        Channel("tensor-gaussian", LAYOUT, Norm(1.0), mu=1.0, options=options)
 
 
 def test_a_file_of_another_format_is_not_resumed(tmp_path):
@@ -152,3 +153,36 @@ def test_a_kept_report_is_that_of_its_round(tmp_path):
 def test_nothing_is_known_of_a_run_that_has_not_begun():
     with pytest.raises(RuntimeError, match="The run has not begun"):
         _ = PrivateFedAvg("privunit-g", **RUN).run
+
+
+def test_epsilon_and_mu_are_kept_apart():
+    for made in (Channel("tensor-gaussian", LAYOUT, Norm(1.0), mu=0.5), Channel("laplace", LAYOUT, CLIP, epsilon=0.5)):
+        assert channel_from(made.spec(), LAYOUT).spent == made.spent
+        assert ("mu" in made.spec()) != ("epsilon" in made.spec())
+    for wrong, what in (
+        ({"mechanism": "tensor-gaussian", "clip": Norm(1.0), "epsilon": 0.5}, "Expected mu, .* got epsilon=0.5"),
+        ({"mechanism": "laplace", "clip": CLIP, "mu": 0.5}, "Expected epsilon, .* got mu=0.5"),
+        ({"mechanism": "laplace", "clip": CLIP, "epsilon": 0.5, "mu": 0.5}, "Expected epsilon, .* got mu=0.5"),
+        ({"mechanism": "laplace", "clip": CLIP}, "Expected epsilon, .* got nothing"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            Channel(layout=LAYOUT, **wrong)
+        with pytest.raises(ValueError, match=what):
+            Terms(run="run", rounds=1, **wrong)
+
+
+def test_the_old_name_of_epsilon_and_mu_still_works():
+    with pytest.warns(DeprecationWarning, match="budget is now mu"):
+        gaussian = Channel("tensor-gaussian", LAYOUT, Norm(1.0), 0.5, {})
+    with pytest.warns(DeprecationWarning, match="budget is now epsilon"):
+        laplace = Channel("laplace", LAYOUT, CLIP, budget=0.25)
+    assert (gaussian.spent, laplace.spent) == ({"mu": 0.5}, {"epsilon": 0.25})
+    with pytest.warns(DeprecationWarning, match="budget is now epsilon"):
+        old = Terms("run", "laplace", 0.25, CLIP, 2, 7)
+    assert old == Terms("run", "laplace", epsilon=0.25, clip=CLIP, rounds=2, clients=7)
+    with pytest.warns(DeprecationWarning, match="budget is now epsilon"):
+        assert Terms.read(old.to_json().replace("epsilon", "budget")) == old  # from a server of the release before
+    with pytest.warns(DeprecationWarning, match="budget is now mu"):
+        assert gaussian.budget == 0.5
+    with pytest.warns(DeprecationWarning, match="budget is now epsilon"):
+        assert old.budget == 0.25

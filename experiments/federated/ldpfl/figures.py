@@ -97,7 +97,7 @@ def _run(case: Case, epsilon: float, adaptive: bool) -> Run:
         nonlocal ranges, held
         if adaptive:  # in the first round the server's own weights say it
             ranges = Ranges.adapted(layout, weights, ranges, widest=_WIDEST)
-        channel = Channel("adaptive-duchi", layout, ranges, epsilon)
+        channel = Channel("adaptive-duchi", layout, ranges, epsilon=epsilon)
         held = held or lines(channel, rounds=case.recipe.rounds, clients=_invited(case), delta=_DELTA)
         return channel
 

@@ -169,13 +169,14 @@ _UNLIMITED = 4e6  # the most a ledger holds: simulated devices trust the simulat
 def _record(asked: Mapping[str, Any], strategy: Any, curve: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
     """Return what is stored of a run."""
     run = strategy.run
-    planned = run.terms.lines(run.layout)
+    planned, channel = run.terms.lines(run.layout), run.terms.channel(run.layout)
     settings = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
     return {
         "settings": settings,
         "weights": run.layout.dims,
-        "answers": run.terms.channel(run.layout).answers,
-        "budget": run.terms.budget,
+        "answers": channel.answers,
+        "answer": channel.spent,
+        "budget": next(iter(channel.spent.values())),  # its old name; goes in a later release
         "planned": planned.spec(),
         "guarantee": strategy.guarantee().spec(),
         "lines": str(strategy.guarantee()).splitlines(),
@@ -191,11 +192,11 @@ def _show(record: Mapping[str, Any]) -> None:
     from noisette._terminal import console, literal, number, table
 
     out = console()
-    each = "mu" if "gaussian" in record["settings"]["mechanism"] else "epsilon"
+    ((each, spent),) = record["answer"].items()
     out.print(
         literal(
             f"{record['settings']['mechanism']}: {record['weights']:,} weights, {record['answers']:,} "
-            f"answer{'s' * (record['answers'] != 1)} an update, {each} = {number(record['budget'])} each"
+            f"answer{'s' * (record['answers'] != 1)} an update, {each} = {number(spent)} each"
         ),
         soft_wrap=True,
     )

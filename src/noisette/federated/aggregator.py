@@ -27,7 +27,7 @@ class Aggregator:
 
     >>> from noisette.federated.clipping import Ranges
     >>> from noisette.federated.layout import ModelLayout
-    >>> channel = Channel("laplace", ModelLayout.of(np.zeros(3)), Ranges(0.0, 1.0), budget=50.0)
+    >>> channel = Channel("laplace", ModelLayout.of(np.zeros(3)), Ranges(0.0, 1.0), epsilon=50.0)
     >>> aggregator = Aggregator(channel, minimum=2)
     >>> for client in range(2):
     ...     aggregator.add(channel.privatize(np.full(3, 0.5), rng=client).payload, sender=client)

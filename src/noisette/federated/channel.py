@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from noisette._validate import FloatArray
 from noisette.domains import Domain
 from noisette.federated import wire
 from noisette.federated.clipping import UpdateClip, clip_from
-from noisette.federated.families import Family, family
+from noisette.federated.families import Family, family, with_old_budget
 from noisette.federated.layout import Arrays, ModelLayout
 from noisette.shuffler import PacketLayout
 
@@ -34,18 +34,19 @@ class ClientRelease(NamedTuple):
     clipped: float
 
 
+@with_old_budget("mechanism", "layout", "clip", "budget", "options")
 @dataclass(frozen=True, eq=False)
 class Channel:
     """Clips an update, privatises it with one mechanism, and packs the report; unpacks and checks it on the server.
 
-    ``budget`` is that of one answer: its epsilon, or for Gaussian noise its mu; `answers` of them tell an update.
+    ``epsilon`` is that of one answer, and so is the ``mu`` of Gaussian noise; `answers` of them tell an update.
     Reports that hold one of two numbers travel as bits; those on a lattice without ends are rounded to 2^-8 of their
     noise or finer, which costs no privacy, and travel as integers of 16 bits, or of 32 where there is little noise;
     others as float64. All reports of a channel have the same type and length.
 
     >>> layout = ModelLayout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
     >>> from noisette.federated.clipping import Ranges
-    >>> channel = Channel("adaptive-duchi", layout, Ranges(0.0, 0.1), budget=1.0)
+    >>> channel = Channel("adaptive-duchi", layout, Ranges(0.0, 0.1), epsilon=1.0)
     >>> payload = channel.privatize(np.zeros(24), rng=7).payload
     >>> payload.nbytes, channel.estimate(payload).shape
     (3, (24,))
@@ -54,11 +55,14 @@ class Channel:
     mechanism: str
     layout: ModelLayout
     clip: UpdateClip
-    budget: float
+    _: KW_ONLY
+    epsilon: float | None = None
+    mu: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", _validate.positive(self.budget, "budget"))
+        for name, value in self.family.spent(self.epsilon, self.mu).items():
+            object.__setattr__(self, name, value)
         if self.clip.shape not in self.family.shapes:
             wanted = " or ".join(_RULES[shape] for shape in self.family.shapes)
             raise ValueError(f"{self.mechanism} answers about another domain than {self.clip}. Clip with {wanted}.")
@@ -75,12 +79,17 @@ class Channel:
     def whole(self) -> Any:
         """The mechanism for vectors of the domain that the clip maps on."""
         domain: Any = self.clip.domain(self.layout)
-        return _whole(self.mechanism, _text(self.options), self.budget, domain)
+        return _whole(self.mechanism, _text(self.options), self.epsilon, self.mu, domain)
 
     @cached_property
     def answer(self) -> Any:
         """The mechanism of one answer."""
-        return self.family.answer(self.budget, self.clip.domain(self.layout))
+        return self.family.answer(self.clip.domain(self.layout), epsilon=self.epsilon, mu=self.mu)
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """What one answer costs, by its name: epsilon or mu."""
+        return self.family.spent(self.epsilon, self.mu)
 
     @property
     def answers(self) -> int:
@@ -200,8 +209,8 @@ class Channel:
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description; with the layout of the model `channel_from` makes the channel of it again."""
-        own = {"mechanism": self.mechanism, "budget": self.budget, "options": dict(self.options)}
-        return own | {"clip": self.clip.spec()}
+        own = {"mechanism": self.mechanism, "options": dict(self.options)}
+        return own | self.spent | {"clip": self.clip.spec()}
 
 
 _RULES = {"ball": "Norm(...)", "sphere": "Length(...)", "box": "Ranges(...)"}
@@ -209,7 +218,7 @@ _RULES = {"ball": "Norm(...)", "sphere": "Length(...)", "box": "Ranges(...)"}
 
 def channel_from(spec: Mapping[str, Any], layout: ModelLayout) -> Channel:
     """Return the channel that a description asks for."""
-    return Channel(spec["mechanism"], layout, clip_from(spec["clip"]), spec["budget"], spec["options"])
+    return Channel(layout=layout, **(dict(spec) | {"clip": clip_from(spec["clip"])}))
 
 
 def _text(options: Mapping[str, Any]) -> str:
@@ -217,6 +226,6 @@ def _text(options: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=16)
-def _whole(name: str, options: str, budget: float, domain: Domain) -> Any:
+def _whole(name: str, options: str, epsilon: float | None, mu: float | None, domain: Domain) -> Any:
     """Build a mechanism once a process: it is the same for every client and round."""
-    return family(name, json.loads(options)).mechanism(budget, domain)
+    return family(name, json.loads(options)).mechanism(domain, epsilon=epsilon, mu=mu)

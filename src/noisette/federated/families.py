@@ -1,18 +1,19 @@
 """How each mechanism of the catalogue answers about a whole update, read from what its class declares.
 
-An update is told in ``count`` independent answers, of one budget each. Guarantees compose the answers of all rounds,
-and a shuffler mixes the answers of all clients to one question. The budget is the epsilon of an answer, or for
-Gaussian noise its mu.
+An update is told in ``count`` independent answers, each with the same ``epsilon``, or for Gaussian noise the same
+``mu``. Guarantees compose the answers of all rounds, and a shuffler mixes the answers of all clients to one question.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
+from noisette import _validate
 from noisette.core import Capabilities
 from noisette.domains import Box, Domain, Interval, L2Ball, Sphere, TensorBall, TensorDomain
 from noisette.federated.clipping import Shape
@@ -62,15 +63,31 @@ class Family:
         """Return how many answers tell one update."""
         return dims if self._scalar or self.able.entrywise else 1
 
-    def mechanism(self, budget: float, domain: Domain) -> Any:
+    @property
+    def price(self) -> str:
+        """The name of what one answer costs: "mu" of Gaussian noise, "epsilon" of everything else."""
+        return "mu" if self.able.gaussian else "epsilon"
+
+    def spent(self, epsilon: float | None, mu: float | None) -> dict[str, float]:
+        """Return what one answer costs, by its name; the other way to say it is refused."""
+        given = {"epsilon": epsilon, "mu": mu}
+        value, other = given.pop(self.price), given.popitem()
+        if value is None or other[1] is not None:
+            got = "nothing" if other[1] is None else f"{other[0]}={other[1]}"
+            raise ValueError(f"Expected {self.price}, which {self.name} takes for one answer, and got {got}.")
+        return {self.price: _validate.positive(value, self.price)}
+
+    def mechanism(self, domain: Domain, *, epsilon: float | None = None, mu: float | None = None) -> Any:
         """Return the mechanism for vectors of the domain, or for each weight of them."""
         place = Interval() if self._scalar else domain
-        spent: dict[str, Any] = {"mu" if self.able.gaussian else "epsilon": budget}
+        spent: dict[str, Any] = self.spent(epsilon, mu)
         return build(self.name, place, unit="element" if self.able.entrywise else "record", **spent, **self.options)
 
-    def answer(self, budget: float, domain: Domain) -> Any:
+    def answer(self, domain: Domain, *, epsilon: float | None = None, mu: float | None = None) -> Any:
         """Return the mechanism of one answer, for the accounts."""
-        return self.mechanism(budget, Box(1)).entry if self.able.entrywise else self.mechanism(budget, domain)
+        if self.able.entrywise:
+            return self.mechanism(Box(1), epsilon=epsilon, mu=mu).entry
+        return self.mechanism(domain, epsilon=epsilon, mu=mu)
 
     def variance(self, mechanism: Any, answer: Any) -> float:
         """Return the largest variance of an entry of the estimate."""
@@ -97,3 +114,35 @@ def family(name: str, options: Mapping[str, Any] | None = None) -> Family:
     if name not in CATALOGUE or not found.answers_updates:
         raise ValueError(f"Expected mechanism={name!r} to be one of {', '.join(names())}.")
     return found
+
+
+_Priced = TypeVar("_Priced")
+
+
+def with_old_budget(*names: str) -> Callable[[type[_Priced]], type[_Priced]]:
+    """Let a class still take ``budget``, which meant epsilon or mu, by name or in its old place among ``names``."""
+
+    def changed(kind: type[Any]) -> type[Any]:
+        make = kind.__init__
+
+        @wraps(make)
+        def init(self: Any, *args: Any, **given: Any) -> None:
+            if "budget" in given or len(args) > names.index("budget"):
+                given = dict(zip(names, args, strict=False)) | given
+                price = family(given["mechanism"]).price
+                _warn_of_budget(price)
+                args, given[price] = (), given.pop("budget")
+            make(self, *args, **given)
+
+        def budget(self: Any) -> float:
+            _warn_of_budget("epsilon" if self.mu is None else "mu")
+            return float(self.epsilon if self.mu is None else self.mu)
+
+        kind.__init__, kind.budget = init, property(budget, doc="The old name of what one answer costs.")
+        return kind
+
+    return changed
+
+
+def _warn_of_budget(price: str) -> None:
+    warnings.warn(f"budget is now {price}; the old name goes in a later release.", DeprecationWarning, stacklevel=3)

@@ -17,11 +17,12 @@ from noisette.accounting import calibrate as calibrate_answer
 from noisette.accounting import compose, gdp_mu, shuffled
 from noisette.federated.channel import Channel
 from noisette.federated.clipping import UpdateClip
+from noisette.federated.families import family
 from noisette.federated.layout import ModelLayout
 from noisette.guarantees import Claim, Guarantee
 from noisette.shuffler import PacketLayout, shuffled_blocks
 
-_LARGEST = 30.0  # budgets of an answer above it hide nothing
+_LARGEST = 30.0  # an epsilon of an answer above it hides nothing
 
 TrustModel = Literal["local", "shuffled"]
 PrivateUnit = Literal["record", "element"]
@@ -92,7 +93,7 @@ def lines(
 
     >>> from noisette.federated.clipping import Ranges
     >>> import numpy as np
-    >>> channel = Channel("adaptive-duchi", ModelLayout.of(np.zeros(1000)), Ranges(0.0, 0.1), budget=1.0)
+    >>> channel = Channel("adaptive-duchi", ModelLayout.of(np.zeros(1000)), Ranges(0.0, 0.1), epsilon=1.0)
     >>> print(lines(channel, rounds=1, clients=1000, delta=1e-6))
     claimed   1-DP for the whole run of a client (sun2021ldpfl), which is not what holds
     local     (591.08, 1e-06)-DP, unit record, model local, relation any-pair: 1 round of a client, nobody trusted
@@ -128,7 +129,7 @@ def calibrate(
     batch: int = 1,
     options: Mapping[str, Any] | None = None,
 ) -> Channel:
-    """Return the channel with the largest budget an answer at which a whole run meets the target.
+    """Return the channel with the largest epsilon, or mu, of an answer at which a whole run meets the target.
 
     *Guarantee*: the line of the chosen ``model`` for ``unit`` was computed and is at most (target_epsilon,
     target_delta) over ``rounds`` rounds of one client, its reports mixed with those of ``clients`` a round if the model
@@ -138,45 +139,46 @@ def calibrate(
     >>> import numpy as np
     >>> layout = ModelLayout.of(np.zeros(1000))
     >>> found = calibrate("adaptive-duchi", layout, Ranges(0.0, 0.1), target_epsilon=8.0, target_delta=1e-6)
-    >>> round(found.budget, 4)
+    >>> round(found.epsilon, 4)
     0.0485
     """
     target_epsilon, target_delta = _validate.epsilon(target_epsilon, "target_epsilon"), _validate.delta(target_delta)
     _check(unit, PrivateUnit, "unit")
     _check(model, TrustModel, "model")
     rounds, clients = _validate.integer(rounds, "rounds", low=1), _validate.integer(clients, "clients", low=1)
-    probe = Channel(mechanism, layout, clip, 1.0, dict(options or {}))
+    asked = dict(options or {})
+    probe = Channel(mechanism, layout, clip, options=asked, **{family(mechanism, asked).price: 1.0})
     times = rounds * (probe.answers if unit == "record" else 1)
-    if probe.family.able.gaussian:  # its budget is mu, and mixing adds nothing
+    if probe.family.able.gaussian:  # mixing adds nothing
         target_delta = _validate.delta(target_delta, positive=True)
         mu = gdp_mu(target_epsilon, target_delta) / math.sqrt(times)
-        return replace(probe, budget=mu * (1 - 1e-6))  # rounding to a lattice costs less than that
+        return replace(probe, mu=mu * (1 - 1e-6))  # rounding to a lattice costs less than that
     if model == "shuffled" and unit == "record" and batch > 1 and probe.answers > 1:
         return _calibrated_by_packets(probe, target_epsilon, target_delta, rounds, clients, batch)
     found = calibrate_answer(
-        lambda budget: probe.family.answer(budget, clip.domain(layout)),
+        lambda epsilon: probe.family.answer(clip.domain(layout), epsilon=epsilon),
         target_epsilon,
         target_delta,
         times=times,
         users=clients if model == "shuffled" else None,
     )
-    return replace(probe, budget=float(found.epsilon))
+    return replace(probe, epsilon=float(found.epsilon))
 
 
 def _calibrated_by_packets(
     probe: Channel, epsilon: float, delta: float, rounds: int, clients: int, batch: int
 ) -> Channel:
-    """Return the largest budget found by halving at which packets of linked answers meet the target."""
+    """Return the channel with the largest epsilon, found by halving, at which linked packets meet the target."""
     low, high = epsilon / (probe.answers * rounds), min(epsilon, _LARGEST)
 
-    def holds(budget: float) -> bool:
-        found = lines(replace(probe, budget=budget), rounds=rounds, clients=clients, delta=delta, batch=batch)
+    def holds(answer: float) -> bool:
+        found = lines(replace(probe, epsilon=answer), rounds=rounds, clients=clients, delta=delta, batch=batch)
         return found.shuffled.epsilon <= epsilon
 
     while high / low > 1.01:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)
-    return replace(probe, budget=low * (1 - 1e-9))
+    return replace(probe, epsilon=low * (1 - 1e-9))
 
 
 @lru_cache(maxsize=64)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from noisette import _validate
 from noisette.federated.channel import Channel
 from noisette.federated.clipping import Length, Norm, Ranges, clip_from
-from noisette.federated.families import family
+from noisette.federated.families import family, with_old_budget
 from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel, calibrate, lines
 from noisette.guarantees import Guarantee
@@ -22,10 +22,12 @@ Placement = Literal["whole-update", "last-step"]
 _LONGEST_NAME = 64  # characters of the name of a run
 
 
+@with_old_budget("run", "mechanism", "budget", "clip", "rounds", "clients", "delta")
 @dataclass(frozen=True)
 class Terms:
     """What one run asks of a client, and the guarantee it comes to.
 
+    ``epsilon`` is that of one answer, and so is the ``mu`` of Gaussian noise.
     ``rounds`` is the number of rounds in which one client takes part at most, ``clients`` the least number of reports
     that are mixed in a round. ``sends`` says whether clients report their change of the model or their weights.
     ``placement`` "last-step" puts noise on the last local step only, as in Duan 2024, chapter 6: nothing holds then.
@@ -33,9 +35,11 @@ class Terms:
 
     run: str
     mechanism: str
-    budget: float
+    _: KW_ONLY
     clip: Norm | Length | Ranges
     rounds: int
+    epsilon: float | None = None
+    mu: float | None = None
     clients: int = 1
     delta: float = 0.0
     unit: PrivateUnit = "record"
@@ -50,7 +54,7 @@ class Terms:
             raise ValueError(f"Expected run={self.run!r} to be a name of at most {_LONGEST_NAME} plain characters.")
         for name, low in (("rounds", 1), ("clients", 1), ("batch", 1)):
             _validate.integer(getattr(self, name), name, low=low)
-        _validate.positive(self.budget, "budget")
+        family(self.mechanism).spent(self.epsilon, self.mu)  # a channel looks at the options
         _validate.delta(self.delta)
         choices = (("unit", PrivateUnit), ("model", TrustModel), ("sends", Sends), ("placement", Placement))
         for name, allowed in choices:
@@ -61,8 +65,9 @@ class Terms:
     def for_target(
         cls, run: str, mechanism: str, layout: ModelLayout, *, target_epsilon: float, target_delta: float, **others: Any
     ) -> Terms:
-        """Return the terms with the largest budget at which the whole run meets the target."""
-        draft = cls(run, mechanism, 1.0, delta=target_delta, **others)
+        """Return the terms with the largest epsilon or mu an answer at which the whole run meets the target."""
+        others |= {"delta": target_delta, family(mechanism).price: 1.0}
+        draft = cls(run, mechanism, **others)
         found = calibrate(
             mechanism,
             layout,
@@ -76,11 +81,11 @@ class Terms:
             batch=draft.batch,
             options=draft.options,
         )
-        return replace(draft, budget=found.budget)
+        return replace(draft, epsilon=found.epsilon, mu=found.mu)
 
     def channel(self, layout: ModelLayout) -> Channel:
         """Return the channel of the run's current round."""
-        return Channel(self.mechanism, layout, self.clip, self.budget, self.options)
+        return Channel(self.mechanism, layout, self.clip, epsilon=self.epsilon, mu=self.mu, options=self.options)
 
     def lines(self, layout: ModelLayout, *, rounds: int | None = None, clients: int | None = None) -> Lines:
         """Return the three lines, of the whole run or of what has happened so far."""
@@ -121,7 +126,8 @@ class Terms:
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `Terms.read` reads."""
-        return vars(self) | {"clip": self.clip.spec(), "options": dict(self.options)}
+        own = {name: value for name, value in vars(self).items() if value is not None}
+        return own | {"clip": self.clip.spec(), "options": dict(self.options)}
 
     def to_json(self) -> str:
         """Return the terms as text."""
