@@ -84,34 +84,11 @@ class Desk:
         """Debit a round; False if it is the one that was debited last, so that its report must be sent again.
 
         Raises if the client cannot afford the run, or if other rounds were answered since or all that were paid for.
-        The note is on the disk when this returns. One that a crash cut short counts as a release.
         """
-        log = Path(f"{self._file}.log")
-        if not log.exists():
+        log = RoundLog(f"{self._file}.log")
+        if not log.path.exists():
             self.budget.begin(self.account, self.terms, self.layout, self.run)
-            log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            text = file.read()
-            noted = text.split()
-            if noted and noted[-1] == b"%d" % number:
-                return False
-            if b"%d" % number in noted:
-                raise AlreadyDebited(
-                    f"Round {number} of run {self.run} was answered, and others after it. A new report would be a "
-                    "second release: leave this client out of the round."
-                )
-            if len(noted) >= self.terms.rounds:
-                raise AlreadyDebited(
-                    f"All {self.terms.rounds} rounds that were paid for are answered in run {self.run}. "
-                    "Ask other clients, or begin a run of more rounds."
-                )
-            cut_short = bool(text) and not text.endswith(b"\n")
-            file.write(b"\n" * cut_short + b"%d\n" % number)
-            file.flush()
-            os.fsync(file.fileno())
-        return True
+        return log.note(number, self.terms.rounds)
 
     def kept(self, number: int) -> npt.NDArray[Any] | None:
         """Return the report that was made for a round, if the round was the last one answered."""
@@ -132,6 +109,42 @@ class Desk:
         with target.open("wb") as file:
             file.write(b"%d\n" % number)
             np.save(file, payload, allow_pickle=False)
+
+
+class RoundLog:
+    """The rounds of one run that a client has answered, in a file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def note(self, number: int, most: int) -> bool:
+        """Note a round; False if it is the one that was noted last. Raise if an earlier one, or more than ``most``.
+
+        The note is on the disk when this returns. One that a crash cut short counts as a release.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read()
+            noted = text.split()
+            if noted and noted[-1] == b"%d" % number:
+                return False
+            if b"%d" % number in noted:
+                raise AlreadyDebited(
+                    f"Round {number} was answered, and others after it. A new report would be a second release: leave "
+                    "this client out of the round."
+                )
+            if len(noted) >= most:
+                raise AlreadyDebited(
+                    f"All {most} rounds that were paid for are answered. Ask other clients, or begin a run of more "
+                    "rounds."
+                )
+            cut_short = bool(text) and not text.endswith(b"\n")
+            file.write(b"\n" * cut_short + b"%d\n" % number)
+            file.flush()
+            os.fsync(file.fileno())
+        return True
 
 
 @lru_cache(maxsize=8)

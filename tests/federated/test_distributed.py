@@ -1,0 +1,242 @@
+"""Shares of noise under secure aggregation: the law of their sum, the integers, and Flower's own protocol."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+from noisette._random import discrete_gaussian
+from noisette.accounting import zcdp_epsilon
+from noisette.federated import Norm, Ranges
+from noisette.federated.distributed.noise import DistributedPlan
+
+PLAN = {"epsilon": 4.0, "delta": 1e-6, "rounds": 5, "survivors": 20, "dims": 30, "clip": Norm(2.0)}
+
+
+def law_of_sum(share, clients):
+    """The law of a sum of discrete Gaussian variables, by convolution."""
+    reach = int(14 * share)
+    one = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * share**2))
+    one /= one.sum()
+    total = one
+    for _ in range(clients - 1):
+        total = np.convolve(total, one)
+    return total
+
+
+@pytest.mark.parametrize(("share", "clients"), [(1.0, 5), (2.0, 3), (4.0, 8)])
+def test_sums_of_shares_are_as_concentrated_as_the_theorem_says(share, clients):
+    """Renyi divergences of the true law of the sum, moved by whole numbers, against rho = epsilon^2 / 2."""
+    law = law_of_sum(share, clients)
+    places = np.arange(law.size) - law.size // 2
+    keep = abs(places) <= 20 * share * math.sqrt(clients)  # the sums below have their mass within eight deviations
+    tau = 10 * sum(math.exp(-2 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, clients))
+    for moved in (1, 2, 3):
+        bound = moved / (math.sqrt(clients) * share) + tau
+        for order in (1.5, 3.0, 5.0):
+            p, q = law[keep][moved:], law[keep][:-moved]
+            divergence = math.log(float(np.sum(np.exp(order * np.log(p) + (1 - order) * np.log(q))))) / (order - 1)
+            assert divergence <= order * bound**2 / 2 * (1 + 1e-9) + 1e-12
+            # the twin: with a tenth less noise the bound would be broken
+            assert divergence > order * (0.9 * bound) ** 2 / 2 or tau > 1e-3
+
+
+def test_a_plan_spends_what_was_asked_and_no_less():
+    plan = DistributedPlan(**PLAN)
+    assert plan.spent <= 4.0
+    assert plan.spent > 3.99
+    moved = 2 * plan.length / (math.sqrt(20) * plan.share)
+    assert plan.spent == pytest.approx(zcdp_epsilon(5 * moved**2 / 2, 1e-6), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 0.1, 1.0, 1e150])
+def test_whole_numbers_are_never_longer_than_the_plan_says(scale, monkeypatch):
+    plan = DistributedPlan(**PLAN)
+    monkeypatch.setattr("noisette._random.discrete_gaussian", lambda rng, sigma, size: np.zeros(size))
+    for seed in range(50):
+        numbers = plan.encode(np.random.default_rng(seed).normal(0, scale, 30), rng=seed)
+        assert sum(int(number) ** 2 for number in numbers) <= plan.length**2
+
+
+def test_means_are_right_and_as_noisy_as_predicted():
+    plan, clients = DistributedPlan(**(PLAN | {"dims": 400})), 60
+    truth = np.full(400, 0.05)
+    total = sum(plan.encode(truth, rng=client) for client in range(clients))
+    errors = plan.mean(total, clients) - truth
+    assert errors.std() == pytest.approx(plan.noise(clients), rel=0.2)  # 400 entries: false alarm below 1e-6
+    assert abs(errors.mean()) < 5 * plan.noise(clients) / 20 + plan.clip.norm / plan.length
+
+
+def test_noise_comes_from_the_exact_sampler():
+    plan = DistributedPlan(**PLAN)
+    rng, twin = np.random.default_rng(3), np.random.default_rng(3)
+    assert (plan.encode(np.zeros(30), rng=rng) == discrete_gaussian(twin, plan.share, 30)).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon=0.0 > 0"),
+        ({"delta": 0.0}, "delta=0.0"),
+        ({"survivors": 0}, "survivors=0"),
+        ({"clip": Ranges(0.0, 1.0)}, r"to be Norm\(...\)"),
+    ],
+)
+def test_plans_that_cannot_be_kept(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        DistributedPlan(**(PLAN | wrong))
+
+
+def test_more_clients_than_a_sum_can_hold_are_refused():
+    plan = DistributedPlan(**PLAN)
+    plan.check(100)
+    with pytest.raises(ValueError, match="does not fit into 32 bits"):
+        plan.check(10**6)
+
+
+def test_an_update_that_is_not_finite_counts_as_zero():
+    plan = DistributedPlan(**PLAN)
+    assert (plan.encode(np.full(30, math.nan), rng=1) == plan.encode(np.zeros(30), rng=1)).all()
+
+
+class TestFlower:
+    """Flower's own mod and workflow, in this process: real keys, masks and shares."""
+
+    pytestmark = pytest.mark.slow
+
+    @pytest.fixture
+    def plan(self):
+        return DistributedPlan(epsilon=1e4, delta=1e-6, rounds=2, survivors=3, dims=15, clip=Norm(1.0))
+
+    def app(self, plan, tmp_path, *, step=0.05, colluding=1, fail=()):
+        from flwr.client import NumPyClient
+        from flwr.clientapp import ClientApp
+
+        from noisette.federated.distributed.flower import DistributedPrivacy, secaggplus_mod
+
+        class Client(NumPyClient):
+            def __init__(self, node):
+                self.node = node
+
+            def fit(self, parameters, config):
+                if self.node in fail:
+                    raise RuntimeError(f"secret of {self.node}")
+                return [array + np.float32(step) for array in parameters], 17, {"loss": 0.5}
+
+        privacy = DistributedPrivacy(plan, ledger=tmp_path / "budget.db", colluding=colluding)
+        return ClientApp(
+            client_fn=lambda context: Client(context.node_config["partition-id"]).to_client(),
+            mods=[secaggplus_mod, privacy],
+        )
+
+    def run(self, plan, app, *, nodes=6, rounds=2, tamper=None, workflow=None):
+        import warnings
+
+        from flwr.app import Error, Message
+        from flwr.server import LegacyContext, ServerConfig, SimpleClientManager
+        from tests.federated.flower import LocalGrid
+
+        from noisette.federated.distributed import flower
+
+        start = [np.zeros((4, 3), np.float32), np.zeros(3, np.float32)]
+        strategy = flower.DistributedFedAvg(plan, start, clients_per_round=nodes)
+
+        class Copying(LocalGrid):
+            """Gives every node its own copy of a message, as a network does."""
+
+            def push_messages(self, messages):
+                return super().push_messages([copy.deepcopy(message) for message in messages])
+
+        def guarded(message, context):
+            """Answer as Flower's runtime does for an app, or a mod, that raises."""
+            try:
+                return app(message, context)
+            except ValueError as error:
+                return Message(Error(1, str(error)), reply_to=message)
+
+        grid = Copying(guarded, range(1, nodes + 1), tamper)
+        context = next(iter(grid.contexts.values()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Flower's own, about its older interface
+            legacy = LegacyContext(
+                context=context,
+                config=ServerConfig(num_rounds=rounds),
+                strategy=strategy,
+                client_manager=SimpleClientManager(),
+            )
+            (workflow or flower.workflow(plan, colluding=1))(grid, legacy)
+        return strategy
+
+    def test_the_model_moves_by_the_mean(self, plan, tmp_path):
+        strategy = self.run(plan, self.app(plan, tmp_path))
+        assert strategy.weights == pytest.approx(np.full(15, 0.1), abs=0.02)
+
+    def test_an_app_that_fails_adds_zero_and_tells_nothing(self, plan, tmp_path):
+        said = []
+
+        def tamper(reply, node):
+            said.append(str(reply.error) if reply.has_error() else str(reply.content))
+            return reply
+
+        strategy = self.run(plan, self.app(plan, tmp_path, fail=(2, 3, 4)), rounds=1, tamper=tamper)
+        assert strategy.weights == pytest.approx(np.full(15, 0.025), abs=0.02)
+        assert not any("secret" in text or "loss" in text for text in said)
+
+    def test_clients_that_drop_out_are_covered(self, plan, tmp_path):
+        """Two of six never send: four shares of noise are left, and four were asked for."""
+        from flwr.app import Error, Message
+
+        asked = {}
+
+        def tamper(reply, node):
+            asked[node] = asked.get(node, 0) + 1
+            return Message(Error(1, "gone"), reply_to=reply) if node <= 2 and asked[node] >= 3 else reply
+
+        strategy = self.run(plan, self.app(plan, tmp_path), rounds=1, tamper=tamper)
+        assert strategy.weights == pytest.approx(np.full(15, 0.05), abs=0.02)
+
+    def test_no_more_rounds_than_were_paid_for(self, plan, tmp_path):
+        strategy = self.run(plan, self.app(plan, tmp_path), rounds=3)
+        assert strategy.weights == pytest.approx(np.full(15, 0.1), abs=0.02)  # the third moved nothing
+
+    def test_weaker_aggregations_are_refused(self, plan, tmp_path):
+        from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
+
+        agreed = {
+            "num_shares": 1.0,
+            "reconstruction_threshold": 4,
+            "clipping_range": float(plan.reach),
+            "quantization_range": 2 * plan.reach,
+        }
+        for weaker in (
+            {"reconstruction_threshold": 3},
+            {"num_shares": 5},
+            {"clipping_range": 1.0},
+            {"quantization_range": 2 * plan.reach + 2},
+            {"max_weight": 500.0},
+        ):
+            fit = SecAggPlusWorkflow(**(agreed | weaker))
+            folder = tmp_path / next(iter(weaker))
+            folder.mkdir()
+            strategy = self.run(plan, self.app(plan, folder), rounds=1, workflow=DefaultWorkflow(fit_workflow=fit))
+            assert not strategy.weights.any()
+            assert not (folder / "budget.db").exists()  # refused before anything was spent
+
+    def test_a_request_outside_of_an_aggregation_is_refused(self, plan, tmp_path):
+        from flwr.app import Context, Message, RecordDict
+        from flwr.common import FitIns, ndarrays_to_parameters
+        from flwr.compat.common import recorddict_compat
+
+        from noisette.federated.distributed.flower import NOT_UNDER_AGGREGATION, DistributedPrivacy
+
+        start = ndarrays_to_parameters([np.zeros((4, 3), np.float32), np.zeros(3, np.float32)])
+        request = Message(
+            recorddict_compat.fitins_to_recorddict(FitIns(start, {}), True), dst_node_id=1, message_type="train"
+        )
+        context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
+        privacy = DistributedPrivacy(plan, ledger=tmp_path / "budget.db", colluding=0)
+        reply = privacy(request, context, lambda message, context: pytest.fail("the app was asked"))
+        assert reply.error.reason == f"noisette: {NOT_UNDER_AGGREGATION}"
