@@ -98,6 +98,23 @@ class SelectionMechanism(BaseMechanism):
         gap = (own - other) ** 2
         return tuple(float(p * (1 - p) / gap) / self.share for p in (other, own))  # type: ignore[return-value]  # two
 
+    @property
+    def _joint_law(self) -> tuple[Fraction, Fraction] | None:
+        """Exact probabilities that a report supports a chosen option and another one, and two others, if alike."""
+        return None
+
+    @property
+    def covariances(self) -> tuple[float, float] | None:
+        """Covariances of what one report says of two options of which one was chosen, and of two of which none was.
+
+        None where they are not known. With them sums over options that nobody chooses together have an exact variance.
+        """
+        if self._joint_law is None:
+            return None
+        (own, other), (mixed, others) = self._support_law, self._joint_law
+        square = (own - other) ** 2
+        return float((mixed - own * other) / square), float((others - other * other) / square)
+
     def number_variance(self) -> float:
         """Return the largest variance that one user leaves in the mean number."""
         return max(self._number(chosen)[0] for chosen in {0, self.domain.most // 2, self.domain.most})

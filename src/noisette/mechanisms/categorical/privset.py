@@ -170,6 +170,14 @@ class PrivSet(SelectionMechanism):
         return meets * inside, meets * (inside - beside) + misses * beside
 
     @cached_property
+    def _joint_law(self) -> tuple[Fraction, Fraction]:
+        (meets, misses), items, most, length = self._weights, self.items, self.domain.most, self.length
+        inside = Fraction(length * (length - 1), items * (items - 1))
+        rest = (items - most) * (items - most - 1)
+        beside = self._law.apart * Fraction(length * (length - 1), rest) if rest else Fraction(0)
+        return meets * inside, meets * (inside - beside) + misses * beside
+
+    @cached_property
     def _weights(self) -> tuple[Fraction, Fraction]:
         """How much likelier than if all sets were alike one is that meets the own items, and one that does not."""
         chance, without = Fraction(self._law.meeting, UNIT), self._law.apart

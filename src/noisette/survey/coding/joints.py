@@ -422,7 +422,8 @@ def joint_item(first: Question, second: Question, left: set[str]) -> Item:
     """Return how two questions are asked together; those in ``left`` are told by nothing else so far."""
     pair, kinds = (first, second), {first.kind, second.kind}
     for one in pair:
-        if one.kind not in ("number", "category") or one.wants_distribution or one.optional:
+        fit = one.kind in ("category", "choices") or (one.kind == "number" and getattr(one, "want", "") == "mean")
+        if not fit or one.optional:
             raise ValueError(
                 f"Expected joint={[one.name for one in pair]} to be choices, and numbers with want='mean', that are "
                 f"not optional: {one.name!r} is not."
@@ -432,6 +433,10 @@ def joint_item(first: Question, second: Question, left: set[str]) -> Item:
     name = joint_name([one.name for one in pair])
     names = (pair[0].name, pair[1].name)
     mine = tuple(one for one in pair if one.name in left)
+    if "choices" in kinds:
+        from noisette.survey.chosen_pairs import chosen_pairs
+
+        return chosen_pairs(pair, mine, name)
     a: Any = first
     b: Any = second
     if kinds == {"category"}:

@@ -1,0 +1,226 @@
+"""Several choices asked together with another question: one selection of pairs, at the whole budget.
+
+A person who chose label i and the options S reports a selection of pairs: (i, j) for each j of S, and (i, any), which
+says that she has the label. So the share of each pair, of each label and of each option is read from one report.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisette._validate import FloatArray, IntArray
+from noisette.core import Aggregate, Estimate
+from noisette.domains import Selection
+from noisette.survey.choices import ChosenNumber, number_name
+from noisette.survey.items import Answers, Item, Told
+from noisette.survey.joints import Joint, signs
+from noisette.survey.ratios import CellShares, RatioEstimate
+
+if TYPE_CHECKING:
+    from noisette.survey.choosing import Allowance
+    from noisette.survey.questions import Choices, Question
+
+MOST_PAIRS = 1 << 14  # of labels and options
+_PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
+
+
+@dataclass(frozen=True)
+class ChosenPairs(Item):
+    """What a person chose of a list, in pairs with what ``first`` says of her.
+
+    ``first`` has rows: the labels of a choice, the options of other several choices, or the two ends of the range of a
+    number to which it is rounded. Pairs are numbered row by row; last in each row stands the pair with any option, and
+    where a person may be in several rows there is a last row of pairs with any row.
+    """
+
+    questions: tuple[Told, ...]
+    first: Any
+    second: Choices
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Both questions."""
+        return self.first.name, self.second.name
+
+    @property
+    def name(self) -> str:
+        """What both are called together."""
+        return next(one.name for one in self.questions if isinstance(one, Joint))
+
+    @property
+    def _several(self) -> bool:
+        """Whether a person may be in several rows."""
+        return bool(self.first.kind == "choices")
+
+    @property
+    def _rows(self) -> int:
+        return 2 if self.first.kind == "number" else len(self.first.labels) + self._several
+
+    @property
+    def _columns(self) -> int:
+        return len(self.second.labels) + 1
+
+    @cached_property
+    def domain(self) -> Selection:
+        """The pairs, but for the last one, any with any, where there is one: it says nothing."""
+        most = (self.first.domain.most + 1 if self._several else 1) * (self.second.domain.most + 1)
+        return Selection(self._rows * self._columns - self._several, most - self._several)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """A number for each pair, and how many a person has."""
+        return tuple(f"{self.name}#{place}" for place in range(self.domain.size + 1))
+
+    def suits(self, mechanism: Any) -> bool:
+        """Tell whether it is known how the estimates of two pairs vary together."""
+        return mechanism.covariances is not None
+
+    def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
+        """Return PrivSet: of the mechanisms for selections its sums over pairs have a known variance."""
+        from noisette.mechanisms.build import build
+
+        return build("privset" if asked == "auto" else asked, self.domain, epsilon=budget.epsilon)
+
+    def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Return the pairs of each person, filled up with -1."""
+        options = _with_any(answers[self.second.name], self._columns - 1)
+        given = answers[self.first.name]
+        if self._several:
+            rows = _with_any(given, self._rows - 1)
+        else:
+            own = signs(given, self.first.domain, rng) if self.first.kind == "number" else given.astype(np.int64)
+            rows = own[:, None]
+        pairs = rows[:, :, None] * self._columns + options[:, None, :]
+        pairs = np.where((rows < 0)[:, :, None] | (options < 0)[:, None, :], -1, pairs).reshape(len(rows), -1)
+        pairs[pairs == self.domain.size] = -1  # any with any
+        pairs[::-1].sort(axis=1)
+        return pairs[:, ::-1][:, : self.domain.most]
+
+    def predict(self, mechanism: Any, users: int) -> FloatArray:
+        """Return the errors where rows are as frequent, and half of what may be chosen is."""
+        rows = np.full(self._rows, 1 / self._rows)
+        if self._several:
+            rows = np.append(np.full(self._rows - 1, self.first.domain.most / 2 / len(self.first.labels)), 1.0)
+        options = np.append(np.full(self._columns - 1, self.second.domain.most / 2 / len(self.second.labels)), 1.0)
+        shares = np.outer(rows, options).ravel()[: self.domain.size]
+        readout = mechanism.readout
+        share = (np.append(shares, shares.sum()) - readout.offset) / readout.scale
+        total = np.rint(_PLANNED * share).astype(np.int64)
+        squares = total.copy()
+        squares[-1] = round(
+            _PLANNED * (mechanism.number_variance() / np.ravel(readout.scale)[-1] ** 2 + share[-1] ** 2)
+        )
+        sums = np.stack([np.full(total.size, _PLANNED), total, squares])
+        errors = np.concatenate([one.std_error for one in self.read(mechanism, sums, None)])
+        return np.asarray(errors * math.sqrt(_PLANNED / users))
+
+    def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
+        """Return what is told of each question, and of both together."""
+        users = int(sums[0, 0])
+        found = Aggregate(mechanism, users, *sums).estimate()
+        table = _Table(
+            found, users, mechanism.covariances, np.arange(self._rows * self._columns).reshape(self._rows, -1)
+        )
+        return tuple(self._told(one, table) for one in self.questions)
+
+    def _told(self, one: Told, table: _Table) -> Estimate:
+        """Return what the table says of one question."""
+        places, first = table.places, self.first.domain
+        if isinstance(one, ChosenNumber):
+            if self._several:
+                own = places[:-1, -1] if one.name == number_name(self.first.name) else places[-1, :-1]
+                return table.bounded_sum(own, one)
+            return table.number(one)
+        if isinstance(one, Joint):
+            if self.first.kind == "number":
+                return table.means(places[:, :-1], np.asarray([first.low, first.high]), one)
+            own = places[: self._rows - self._several, :-1]
+            return table.single((own if one.pair[0] == self.first.name else own.T).ravel(), one)
+        if one.name == self.second.name:
+            return table.single(places[-1, :-1], one) if self._several else table.sums(places[:, :-1], one)
+        if self.first.kind == "number":
+            return table.between(int(places[1, -1]), first.low, first.high, one)
+        return table.single(places[: self._rows - self._several, -1], one)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Estimated shares of pairs, and where each row and column of them stands."""
+
+    found: Estimate
+    users: int
+    covariances: tuple[float, float]
+    places: IntArray
+
+    def single(self, own: IntArray, one: Told) -> Estimate:
+        """Return the shares of some pairs as they are."""
+        return Estimate(self.found.value[own], self.found.std_error[own], self._counts(own.size), names=one.quantities)
+
+    def _cells(self, own: IntArray) -> CellShares:
+        """Return pairs of which a person has one at most."""
+        return CellShares(self.users, self.found.value[own], self.found.std_error[own] ** 2, *self.covariances)
+
+    def _counts(self, many: int) -> IntArray:
+        return np.full(many, self.users, dtype=np.int64)
+
+    def sums(self, places: IntArray, one: Told) -> Estimate:
+        """Return the sum of each column: a person is in one row."""
+        each = [self._cells(column).linear(np.ones((1, column.size)), ()) for column in places.T]
+        value, error = (np.concatenate([getattr(part, name) for part in each]) for name in ("value", "std_error"))
+        return Estimate(value, error, self._counts(value.size), names=one.quantities)
+
+    def means(self, places: IntArray, ends: FloatArray, one: Told) -> Estimate:
+        """Return the mean of a number among those who are in each column, its rows being the ends of the range."""
+        each = [self._cells(column).ratio(ends[None], np.ones((1, 2)), ()) for column in places.T]
+        over, under = (np.concatenate([getattr(part, name) for part in each]) for name in ("numerator", "denominator"))
+        spread = np.concatenate([part.spread for part in each], axis=1)
+        return RatioEstimate.of(over, under, spread, self._counts(over.size), one.quantities, *ends.tolist())
+
+    def between(self, upper: int, low: float, high: float, one: Told) -> Estimate:
+        """Return the mean of a number from the share of those who were rounded to the upper end."""
+        value, error = (part[[upper]] * (high - low) for part in (self.found.value, self.found.std_error))
+        return Estimate(low + value, error, self._counts(1), low, high, names=one.quantities)
+
+    def number(self, one: Told) -> Estimate:
+        """Return how many options a person chose: all her pairs but the one with any option."""
+        value, error = self.found.value[-1:] - 1, self.found.std_error[-1:]
+        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, names=one.quantities)
+
+    def bounded_sum(self, own: IntArray, one: Told) -> Estimate:
+        """Return a sum over pairs of which a person may have several; its error is at most the sum of theirs."""
+        value, error = (part[own].sum(keepdims=True) for part in (self.found.value, self.found.std_error))
+        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, names=one.quantities)
+
+
+def _with_any(codes: IntArray, place: int) -> IntArray:
+    """Return rows of codes with that of any option at their ends."""
+    return np.concatenate([codes, np.full((len(codes), 1), place)], axis=1)
+
+
+def chosen_pairs(pair: tuple[Question, Question], mine: tuple[Told, ...], name: str) -> ChosenPairs:
+    """Return how several choices are asked together with another question; ``mine`` are told by nothing else."""
+    first, second = pair if pair[1].kind == "choices" else pair[::-1]
+    a: Any = first
+    b: Any = second
+    told = tuple(f"{one}, {two}" for one in getattr(pair[0], "labels", ()) for two in getattr(pair[1], "labels", ()))
+    names = (pair[0].name, pair[1].name)
+    if first.kind == "number":
+        told = tuple(f"mean where {b.name} has {label}" for label in b.labels)
+        joint = Joint(name, names, told, a.low, a.high, ((a.high - a.low) / 2,))
+    else:
+        rows = a.domain.most / 2 / len(a.labels) if a.kind == "choices" else 1 / len(a.labels)
+        joint = Joint(name, names, told, sizes=(rows * b.domain.most / 2 / len(b.labels),), shares=True)
+    numbers = tuple(ChosenNumber(number_name(one.name), one.domain.most) for one in mine if one.kind == "choices")
+    found = ChosenPairs((*mine, joint, *numbers), a, b)
+    if found.domain.size > MOST_PAIRS:
+        raise ValueError(
+            f"Expected at most {MOST_PAIRS:,} pairs of {a.name!r} and {b.name!r}, got {found.domain.size:,}. "
+            "Merge labels."
+        )
+    return found
