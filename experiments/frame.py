@@ -10,17 +10,20 @@ A study is called by its function's name, here fig-4-3 and table-4-2. The folder
 that is run again replaces itself in the folder's results and leaves the others as they are.
 
 A study that takes long computes its parts through `remember`: a run that was interrupted and goes on has them already.
-A study that is smaller than the paper's says of what it has how much: ``Study.fraction``.
+Parts that are alike, such as seeds, come from `several`, which stops when the time given is over. A study that is
+smaller than the paper's says of what it has how much: ``Study.fraction``.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -72,6 +75,7 @@ class Study:
     setting: Mapping[str, Any] = field(default_factory=dict)
     charts: Sequence[Chart] = ()
     fraction: str = ""  # how much of the paper's size this is, e.g. "3 of 10 seeds"; nothing said: all of it
+    sizeless: bool = False  # computed, not run: there is one setting
 
 
 class Parts:
@@ -80,6 +84,7 @@ class Parts:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: dict[str, Any] = {}
+        self.complete = True  # no part was left out for want of time
         self.spent = 0.0  # seconds that an earlier run has given to the parts that are there
         found = path.read_text("utf-8") if path.exists() else ""
         whole = found[: found.rfind("\n") + 1]
@@ -101,8 +106,12 @@ class Parts:
             self._known[key] = json.loads(line)[1]  # the same types as after an interruption
         return self._known[key]
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._known
+
 
 _PARTS: ContextVar[Parts | None] = ContextVar("parts", default=None)
+_END: ContextVar[float] = ContextVar("end", default=math.inf)  # of the time given to the run
 
 
 def remember(key: Any, compute: Callable[[], Any]) -> Any:
@@ -112,6 +121,21 @@ def remember(key: Any, compute: Callable[[], Any]) -> Any:
     """
     parts = _PARTS.get()
     return compute() if parts is None else parts.remember(str(key), compute)
+
+
+def several(keys: Sequence[Any], compute: Callable[[Any], Any]) -> list[Any]:
+    """Return ``compute(key)`` of the keys in their order, as many as the run has time for and one at least.
+
+    Parts that an interrupted run has kept cost no time.
+    """
+    parts, found = _PARTS.get(), []
+    for key in keys:
+        kept = parts is not None and str(key) in parts
+        if parts is not None and found and not kept and time.monotonic() > _END.get():
+            parts.complete = False
+            break
+        found.append(remember(key, partial(compute, key)))
+    return found
 
 
 @contextmanager
@@ -125,6 +149,8 @@ def _keeping(path: Path, resume: bool) -> Iterator[Parts]:
         yield parts
     finally:
         _PARTS.reset(token)
+    if not parts.complete:
+        return
     path.unlink(missing_ok=True)
     if path.parent.exists() and not any(path.parent.iterdir()):
         path.parent.rmdir()
@@ -136,24 +162,34 @@ def studies(paper: Any) -> dict[str, Callable[[bool, Advance], Study]]:
 
 
 def run(
-    paper: Any, names: Sequence[str], full: bool, folder: Path, advance: Advance, *, resume: bool = False
+    paper: Any,
+    names: Sequence[str],
+    full: bool,
+    folder: Path,
+    advance: Advance,
+    *,
+    resume: bool = False,
+    minutes: float = math.inf,
 ) -> dict[str, Any]:
     """Run studies of a paper, write what they give into ``folder`` and return the record of all that is there.
 
     With ``resume`` what is there of the same size is not computed again: finished studies stay as they are, and one
-    that was interrupted goes on with the parts that it has.
+    that was interrupted goes on with the parts that it has. After so many ``minutes`` no further part of `several`
+    begins: a study shows what it has, says what fraction that is, and goes on with ``resume``.
     """
     known = studies(paper)
+    _END.set(time.monotonic() + 60 * minutes)
     path = folder / "results.json"
     kept = {study["name"]: study for study in json.loads(path.read_text("utf-8"))["studies"]} if path.exists() else {}
     folder.mkdir(parents=True, exist_ok=True)
     for place, name in enumerate(names):
-        if resume and name in kept and kept[name]["full"] == full:
+        if resume and name in kept and kept[name]["full"] == full and not kept[name].get("partial"):
             continue
         started = time.perf_counter()
         with _keeping(folder / UNFINISHED / f"{name}{'-full' if full else ''}.jsonl", resume) as parts:
             result = known[name](full, lambda share, place=place: advance((place + min(share, 1.0)) / len(names)))
-            about = {"name": name, "full": full, "seconds": round(parts.spent + time.perf_counter() - started, 1)}
+            about: dict[str, Any] = {"name": name, "full": full, "partial": not parts.complete}
+            about |= {"seconds": round(parts.spent + time.perf_counter() - started, 1)}
             kept[name] = json.loads(to_json(about | asdict(result)))
             for chart in kept[name]["charts"]:
                 draw(chart, folder / f"{chart['name']}.png")
@@ -208,6 +244,7 @@ def readme(introduction: str, record: Mapping[str, Any]) -> str:
     parts = [f"# {head.rstrip('.')}", rest.strip()] if rest.strip() else [f"# {head.rstrip('.')}"]
     for study in record["studies"]:
         size = "full setting" if study["full"] else "small setting"
+        size = "computed" if study.get("sizeless") else size
         size += f" ({study['fraction']})" if study.get("fraction") else ""
         setting = "; ".join(f"{key} {value}" for key, value in study["setting"].items())
         parts += [
@@ -223,12 +260,14 @@ def readme(introduction: str, record: Mapping[str, Any]) -> str:
 
 def finding(study: Mapping[str, Any]) -> str:
     """Return what a study found; what the small setting gives is no verdict about the paper."""
-    return str(study["finding"]) if study["full"] else f"{TOO_SMALL} {study['finding']}"
+    judged = study["full"] or study.get("sizeless")
+    return str(study["finding"]) if judged else f"{TOO_SMALL} {study['finding']}"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     right = [all(not isinstance(row[place], str) for row in rows) for place in range(len(columns))]
-    lines = [columns, ["--:" if flag else ":--" for flag in right], *([show(cell) for cell in row] for row in rows)]
+    shown = ([show(cell).replace("|", "\\|") for cell in row] for row in rows)
+    lines = [columns, ["--:" if flag else ":--" for flag in right], *shown]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

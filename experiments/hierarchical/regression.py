@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from experiments.frame import Advance, Chart, Series, Study, remember
+from experiments.frame import Advance, Chart, Series, Study, several
 from experiments.hierarchical.descent import Means, Table, descend, graded, hierarchical, plain, table_of
 from experiments.hierarchical.regression_data import TARGET, design, people
 from noisette import Duchi, LevelledResponse, Piecewise, PrivacyWarning
@@ -32,15 +32,18 @@ def fig_3(full: bool, advance: Advance) -> Study:
     users, repeats, dear = (1_520_000, 10, 1) if full else (10_000, 1, 1)
     attributes, income = people()
     known = TARGET.to_canonical(np.clip(income, TARGET.low, TARGET.high))
-    found = []
-    for repeat in range(repeats):
+
+    def repetition(repeat: int) -> list[list[Any]]:
         chosen = np.random.default_rng(repeat).permutation(len(attributes))[:users]
-        cells = remember(
-            repeat, partial(_repetition, attributes[chosen], known[chosen], budgets, repeat, repeat < dear)
-        )
-        found += [{(column, name, e): error for column, name, e, error in fold} for fold in cells]
-        advance((repeat + 1) / repeats)
-    return report(found, budgets, {"users": users, "repeats": repeats, "folds": _FOLDS, "repeats, same matrix": dear})
+        advance(repeat / repeats)
+        return _repetition(attributes[chosen], known[chosen], budgets, repeat, repeat < dear)
+
+    each = several(range(repeats), repetition)
+    found = [{(column, name, e): error for column, name, e, error in fold} for cells in each for fold in cells]
+    advance(1.0)
+    setting = {"users": users, "repeats": len(each), "folds": _FOLDS, "repeats, same matrix": dear}
+    fraction = f"{len(each)} of {repeats} repeats of the paper" if full and len(each) < repeats else ""
+    return replace(report(found, budgets, setting), fraction=fraction)
 
 
 def _repetition(rows: Any, known: Any, budgets: tuple[float, ...], repeat: int, dear: bool) -> list[list[Any]]:

@@ -97,6 +97,28 @@ def test_an_interrupted_study_goes_on(in_parts, tmp_path):
     assert "*Full setting (3 of 10 parts), " in (tmp_path / "README.md").read_text("utf-8")
 
 
+def test_a_run_without_time_shows_what_it_has_and_goes_on_later(tmp_path):
+    computed = []
+
+    def fig_1(full, advance):
+        found = frame.several(range(4), lambda seed: computed.append(seed) or seed)
+        return frame.Study("Figure 1", "Seeds.", "Seeds.", ("n",), [(n,) for n in found], fraction=f"{len(found)} of 4")
+
+    paper = ModuleType("experiments.seeds")
+    paper.__doc__, paper.STUDIES = "Seeds.", (fig_1,)
+    record = frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, minutes=1e-9)
+    assert computed == [0]
+    assert record["studies"][0]["partial"]
+    assert "(1 of 4)" in (tmp_path / "README.md").read_text("utf-8")
+    frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True, minutes=1e-9)
+    assert computed == [0]  # what is kept costs no time, and nothing new begins
+    record = frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True)
+    assert computed == [0, 1, 2, 3]
+    assert record["studies"][0]["rows"] == [[0], [1], [2], [3]]
+    assert not record["studies"][0]["partial"]
+    assert not (tmp_path / frame.UNFINISHED).exists()
+
+
 def test_a_finished_study_stays_when_a_run_goes_on_and_is_computed_again_when_it_does_not(in_parts, tmp_path):
     paper, computed, _ = in_parts
     frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)

@@ -1,4 +1,4 @@
-"""Paper 002: what holds of each noise, formula against measurement, ours below the published at one guarantee."""
+"""Yang et al. 2021: what holds of each noise, formula against measurement, ours below the published at one truth."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Paper 000: the epsilon that holds, errors by formula and as measured, ours at the same truth."""
+"""Yuan et al. 2025: the epsilon that holds, errors by formula and as measured, ours at the same truth."""
 
 import math
 

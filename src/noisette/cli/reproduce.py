@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -18,6 +19,7 @@ PAPERS = {
     "ldpfl": "federated.ldpfl",
     "ldptube": "ldptube",
     "ldpvec": "federated.ldpvec",
+    "readings": "readings",
     "tensor": "tensor",
     "tldp": "tldp",
 }
@@ -28,15 +30,23 @@ PAPERS = {
 @click.option("--full", is_flag=True, help="The published sizes as far as one machine allows; minutes to hours.")
 @click.option("--only", multiple=True, metavar="STUDY", help="One study, e.g. fig-4-3; again for another.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same size stopped.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=math.inf,
+    help="Begin no further seed or repetition after so long; what is there is shown with its fraction.",
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def reproduce(paper: str, full: bool, only: tuple[str, ...], resume: bool, output: Path | None, as_json: bool) -> None:
+def reproduce(
+    paper: str, full: bool, only: tuple[str, ...], resume: bool, minutes: float, output: Path | None, as_json: bool
+) -> None:
     """Run the experiments of PAPER and write tables, figures and their numbers.
 
-    PAPER is one of geodp, hierarchical, ldpfl, ldptube, ldpvec, tensor and tldp. Without --full a small setting runs,
-    of seconds to a minute. Results go to reproduced/PAPER: README.md, results.json and a PNG for each figure. A run
-    that is interrupted keeps what it has computed, and --resume goes on. Real data are read from the folder in
-    NOISETTE_DATA.
+    PAPER is one of geodp, hierarchical, ldpfl, ldptube, ldpvec, readings (the theorems), tensor and tldp. Without
+    --full a small setting runs, of seconds to a minute. Results go to reproduced/PAPER: README.md, results.json and a
+    PNG for each figure. A run that is interrupted keeps what it has computed, and --resume goes on. Real data are read
+    from the folder in NOISETTE_DATA.
     """
     from noisette._terminal import progress, to_json
 
@@ -48,7 +58,7 @@ def reproduce(paper: str, full: bool, only: tuple[str, ...], resume: bool, outpu
     chosen = [name for name in studies if name in only or not only]
     folder = output or Path("reproduced") / paper
     with progress(f"Reproducing {paper}") as advance:
-        record = frame.run(module, chosen, full, folder, advance, resume=resume)
+        record = frame.run(module, chosen, full, folder, advance, resume=resume, minutes=minutes)
     if as_json:
         click.echo(to_json(record))
     else:
