@@ -16,12 +16,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from noisette._validate import FloatArray
+
+if TYPE_CHECKING:
+    from noisette._strips import Strips
 
 Rng = int | np.random.Generator | None
 
@@ -29,6 +32,8 @@ ULP = 2.0**-53
 _LOG_ERROR = 2.0**-49  # numpy's log, exp and one division err by less, relatively: see tests/test_random.py
 _SMALLEST_RATE = 2.0**-45  # below it 44 / rate would leave the integers that float64 holds
 _SPLIT_RATE = 2.0**-26  # below it geometric() draws high and low bits apart
+_MANY = 4096  # Gaussian draws, from which a table and compiled code pay off
+_BLOCK = 1 << 14  # draws whose words fit a core's cache
 
 
 def generator(rng: Rng = None) -> np.random.Generator:
@@ -121,8 +126,51 @@ def discrete_laplace(rng: np.random.Generator, rate: float, size: int) -> FloatA
 def discrete_gaussian(rng: np.random.Generator, sigma: float, size: int) -> FloatArray:
     """Draw integers k with probability proportional to exp(-k^2 / (2 sigma^2)), as float64.
 
-    By rejection from the discrete Laplace (Canonne, Kamath, Steinke 2020, Algorithm 3).
+    Many are drawn from the law cut into strips, see `noisette._strips`, few by rejection: both are exact.
     """
+    if size < _MANY:
+        return _rejected_gaussian(rng, sigma, size)
+    from noisette._strips import LARGEST, strips
+
+    if not 0 < sigma < LARGEST:
+        return _rejected_gaussian(rng, sigma, size)
+    return _stripped_gaussian(rng, strips(float(sigma)), size)
+
+
+def _stripped_gaussian(rng: np.random.Generator, law: Strips, size: int) -> FloatArray:
+    """Draw from the strips, and settle what float64 leaves open."""
+    from noisette._strips import fill
+
+    result = np.empty(size)
+    pending = np.empty((_BLOCK, 5))
+    numbers = law.shift, float(law.scale), 0.5 / law.sigma**2
+    filled = 0
+    while filled < size:
+        block = result[filled : filled + _BLOCK]
+        words = rng.integers(0, 2**64, block.size + block.size // 16 + 16, dtype=np.uint64)
+        done, left = fill(block, words, numbers, law.low, law.gap, law.thresholds, law.alias, pending)
+        for place, strip, k, uniform, sign in pending[:left].tolist():
+            block[int(place)] = _settled(rng, law, int(strip), int(k), uniform, bool(sign))
+        filled += done
+    return result
+
+
+def _settled(rng: np.random.Generator, law: Strips, strip: int, k: int, uniform: float, negative: bool) -> float:
+    """Return a draw of a known wedge, or of the tail (strip -1); one that is not kept is replaced."""
+    bits = _Bits(rng, uniform)
+    if strip < 0:
+        beyond = int(geometric(rng, law.tail_rate, 1)[0])
+        k = law.edge + beyond
+        kept = bits.below(lambda mp: law.left_by_tail(mp, beyond))
+    else:
+        kept = bits.below(lambda mp: law.left_by_wedge(mp, strip, k))
+    if kept:
+        return float(-k if negative else k)
+    return float(_rejected_gaussian(rng, law.sigma, 1)[0])
+
+
+def _rejected_gaussian(rng: np.random.Generator, sigma: float, size: int) -> FloatArray:
+    """Draw by rejection from the discrete Laplace (Canonne, Kamath, Steinke 2020, Algorithm 3)."""
     rate = float(1 / (np.floor(sigma) + 1))
     shift, precision = rate * sigma**2, 1 / (2 * sigma**2)
     result = np.empty(size)

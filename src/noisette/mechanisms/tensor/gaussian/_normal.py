@@ -81,18 +81,11 @@ def build_table() -> AliasTable:
 
 
 def _alias(masses: list[int]) -> AliasTable:
-    """Fill equal columns with two parts each, exactly (Walker 1977)."""
+    """Return the alias table of whole masses, exactly."""
+    from noisette._strips import alias_table
+
+    thresholds, alias = alias_table(masses)
     capacity = sum(masses) // len(masses)
-    rest, alias = list(masses), list(range(len(masses)))
-    small = [i for i, mass in enumerate(rest) if mass < capacity]
-    large = [i for i, mass in enumerate(rest) if mass >= capacity]
-    thresholds = [capacity] * len(masses)
-    while small and large:
-        column, donor = small.pop(), large[-1]
-        thresholds[column], alias[column] = rest[column], donor
-        rest[donor] -= capacity - rest[column]
-        if rest[donor] < capacity:
-            small.append(large.pop())
     shown = [threshold >> (capacity.bit_length() - 1 - _SHOWN) for threshold in thresholds]
     return AliasTable(tuple(thresholds), np.asarray(alias, dtype=np.int64), np.asarray(shown, dtype=np.int64))
 
