@@ -6,11 +6,14 @@ reason, be it a folder, a file or a test. The tier `check` hides the extras, so 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,8 +72,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """In the tier `check`, hide the extras, so that it is the same wherever it runs."""
     config.pluginmanager.register(_Extras())
+    # what is skipped needs no traceback, which would be most of the time of collecting it
+    told = pytest.ExceptionInfo.getrepr
+    pytest.ExceptionInfo.getrepr = lambda self, *args, **how: _lacking(self.value) or told(self, *args, **how)  # type: ignore[assignment, method-assign]
     if config.getoption("--tier") == "check":
         sys.meta_path.insert(0, _Hidden())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Iterator[None]:
+    """Look for doctests only where there are some: the search itself takes longer than the import of a file."""
+    found: list[Any] = yield
+    if file_path.suffix == ".py" and ">>> " not in file_path.read_text(encoding="utf-8"):
+        found = [part for part in found if type(part).__name__ != "DoctestModule"]
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage: thousands of tests are made, and none of them is thrown away."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -112,15 +138,12 @@ class _Extras:
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
         """Skip a file or a folder that imports an extra which is not installed."""
-        explain = collector.repr_failure
-        # what is skipped needs no traceback, which would be most of the time of collecting it
-        collector.repr_failure = lambda error: _lacking(error.value) or explain(error)
         report = yield
         if report.failed and (why := _lacking(report.call.excinfo.value)):
             _skip(report, why)
             # who imports it next shall fail for the same reason, not find the half that was run
             for name, module in list(sys.modules.items()):
-                if getattr(module, "__file__", None) == str(collector.path):
+                if getattr(module, "__dict__", {}).get("__file__") == str(collector.path):
                     del sys.modules[name]
         return report
 
