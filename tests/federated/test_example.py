@@ -34,19 +34,26 @@ def test_privacy_is_one_line_in_each_app_beside_its_import():
         assert not any("noisette" in line for line in lines if line not in marked)
 
 
+def test_flower_installs_nothing_and_the_budget_is_defensible():
+    """Flower would look for a dependency on an index, where a checkout is not."""
+    project = tomllib.loads((HERE / "pyproject.toml").read_text())
+    assert project["project"]["dependencies"] == []
+    assert project["tool"]["flwr"]["app"]["config"]["target-epsilon"] <= 8
+
+
 @pytest.mark.long
 @pytest.mark.needs_data
 def test_the_example_learns_within_its_budget(quickstart):
-    run = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    run |= {"images": 300, "num-server-rounds": 2}
+    project = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["flwr"]
+    run, nodes = project["app"]["config"] | {"clients-per-round": 50}, 100
     client, server = quickstart("client_app"), quickstart("server_app")
-    grid = LocalGrid(client.app, range(10))
+    grid = LocalGrid(client.app, range(nodes))
     for node, context in grid.contexts.items():
-        context.node_config |= {"num-partitions": 10, "partition-id": node}
+        context.node_config |= {"num-partitions": nodes, "partition-id": node}
         context.run_config |= run
     seen = []
     inner, server.test = server.test, lambda *args: seen.append(inner(*args)) or seen[-1]
     server.app(grid, Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run))
-    assert len(seen) == 3
-    assert seen[-1] > 0.25  # about 0.45 with noise, 0.1 without learning
+    assert len(seen) == 1 + run["num-server-rounds"]
+    assert seen[-1] > 0.2  # 0.35 to 0.6 with so few clients, 0.1 without learning
     assert Path("budget.db").exists()

@@ -7,7 +7,7 @@ from noisette.federated import LocalPrivacy  # noisette
 from quickstart.task import Net, load_data
 from quickstart.task import train as train_net
 
-app = ClientApp(mods=[LocalPrivacy(200.0, 1e-6, ledger="budget.db")])  # noisette
+app = ClientApp(mods=[LocalPrivacy(8.0, 1e-6, ledger="budget.db")])  # noisette
 
 
 @app.train()
@@ -16,6 +16,6 @@ def train(message: Message, context: Context) -> Message:
     net = Net()
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     node, run = context.node_config, context.run_config
-    loader = load_data(node["partition-id"], node["num-partitions"], run["images"])
+    loader = load_data(node["partition-id"], node["num-partitions"])
     train_net(net, loader, run["local-epochs"], run["lr"])
     return Message(RecordDict({"arrays": ArrayRecord(net.state_dict())}), reply_to=message)

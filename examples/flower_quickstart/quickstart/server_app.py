@@ -14,7 +14,8 @@ def main(grid: Grid, context: Context) -> None:
     """Run all rounds."""
     run = context.run_config
     target = {"target_epsilon": run["target-epsilon"], "target_delta": run["target-delta"]}
-    strategy = PrivateFedAvg("privunit-g", clip=Norm(1.0), **target)  # noisette
+    asked = {"clients_per_round": run["clients-per-round"], "rounds_per_client": 1}
+    strategy = PrivateFedAvg("privunit-g", clip=Norm(1.0), **target, **asked)  # noisette
     strategy.start(grid, ArrayRecord(Net().state_dict()), num_rounds=run["num-server-rounds"], evaluate_fn=evaluate)
 
 

@@ -11,14 +11,14 @@ from noisette.datasets import images
 
 
 class Net(nn.Module):
-    """Logistic regression on 28x28 images."""
+    """Logistic regression on images of 7x7 pixels, each the mean of sixteen: noise grows with the number of weights."""
 
     def __init__(self):
         super().__init__()
-        self.linear = nn.Linear(784, 10)
+        self.linear = nn.Linear(49, 10)
 
     def forward(self, x):
-        return self.linear(x.flatten(1))
+        return self.linear(nn.functional.avg_pool2d(x.unsqueeze(1), 4).flatten(1))
 
 
 @lru_cache(maxsize=1)
@@ -28,11 +28,11 @@ def _mnist():
     return [TensorDataset(torch.tensor(x).float() / 255, torch.tensor(y).long()) for x, y in halves]
 
 
-def load_data(partition, partitions, limit=0):
+def load_data(partition, partitions):
     """Return the share of a client."""
     train, _ = _mnist()
     share = range(partition, len(train), partitions)
-    return DataLoader(torch.utils.data.Subset(train, share[: limit or None]), batch_size=32, shuffle=True)
+    return DataLoader(torch.utils.data.Subset(train, share), batch_size=32, shuffle=True)
 
 
 def load_test():
