@@ -13,7 +13,7 @@ EXTRAS_check := check
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
-.PHONY: help setup demo check test test-all slowest mutate picture browser postgres lint format catalogue bench audit-peers docs changelog clean
+.PHONY: help setup demo check test test-all slowest mutate picture browser postgres lint format catalogue bench board peers audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
@@ -24,6 +24,7 @@ help:
 	@echo 'make lint    style, types, layers, changelog'
 	@echo 'make format  apply the style'
 	@echo 'make bench   speed and error beside other libraries'
+	@echo 'make board   methods by task on real data, beside other libraries; goes on where it stopped'
 	@echo 'make audit-peers   audit other libraries from the outside'
 	@echo 'make docs    build the documentation into site/'
 	@echo 'make setup   install every extra into $(VENV)'
@@ -86,9 +87,15 @@ docs: $(VENV)/.stamp-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv-peers/.stamp: constraints-peers.txt scripts/setup.sh
-	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib flwr multi-freq-ldpy numpy opendp pure-ldp statsmodels
+	scripts/setup.sh .venv-peers constraints-peers.txt diffprivlib flwr lazy-loader mpmath multi-freq-ldpy numpy opendp pure-ldp randomgen statsmodels
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv-peers/pure-ldp-1.1.2 pure-ldp==1.1.2
 	@touch $@
+
+peers: .venv-peers/.stamp
+
+# What has no result yet, then the page: ARGS="--only numbers" for a piece.
+board: $(VENV)/.stamp-test .venv-peers/.stamp
+	OMP_NUM_THREADS=1 $(BIN)/noisette board --page site/board.html $(ARGS)
 
 bench: $(VENV)/.stamp-test .venv-peers/.stamp
 	$(BIN)/python benchmarks/run.py $(ARGS)

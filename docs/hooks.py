@@ -11,7 +11,9 @@ import inspect
 import io
 import logging
 import re
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -26,6 +28,7 @@ import noisette as nz
 
 BUDGETS = (0.5, 1.0, 2.0, 4.0)
 FOLDER = "mechanisms"
+BOARD = "the-board.html"
 REQUEST = re.compile(r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*"')
 KINDS = {"mean": "Numbers", "frequency": "Categories", "vector-mean": "Vectors", "attributes": "Records"}
 
@@ -50,7 +53,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, cls in nz.CATALOGUE.items():
         files.append(File.generated(config, f"{FOLDER}/{name}.md", content=mechanism_page(name, cls)))
         files.append(File.generated(config, f"{FOLDER}/{name}.svg", content=error_figure(cls)))
+    files.append(File.generated(config, BOARD, content=board_page()))
     return files
+
+
+def board_page() -> str:
+    """Return the board, from the results that are committed."""
+    root = str(Path(__file__).resolve().parent.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from benchmarks.board.page import page
+
+    return page()
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

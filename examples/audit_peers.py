@@ -33,7 +33,7 @@ Sampler = Callable[[Any, int, np.random.Generator], Any]
 
 CONFIDENCE = 1 - 1e-6
 DELTA = 1e-5
-OLD_PURE_LDP = Path(".venv-peers/pure-ldp-1.1.2/pure_ldp/frequency_oracles/unary_encoding/ue_client.py")
+OLD_PURE_LDP = Path(sys.prefix) / "pure-ldp-1.1.2/pure_ldp/frequency_oracles/unary_encoding/ue_client.py"
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,18 @@ def multi_freq_ldpy() -> Iterator[Case]:
     pair, size, buckets = (0, 1), 20, round(np.e) + 1
     xxhash = importlib.import_module("xxhash")
 
-    def supported(x: int) -> list[bool]:
-        value, seed = hashing.LH_Client(x, size, 1.0, True)
-        return [xxhash.xxh32(str(category), seed=seed).intdigest() % buckets == value for category in pair]
+    def supported(x: int, optimal: bool = True) -> list[bool]:
+        value, seed = hashing.LH_Client(x, size, 1.0, optimal)
+        codes = buckets if optimal else 2
+        return [xxhash.xxh32(str(category), seed=seed).intdigest() % codes == value for category in pair]
 
     yield Case(library, "GRR", 1.0, (0, 1, 2, 3), one_by_one(lambda x: grr.GRR_Client(x, 4, 1.0)))
     yield Case(library, "SUE", 1.0, pair, one_by_one(lambda x: unary.UE_Client(x, 4, 1.0, False)))
     yield Case(library, "OUE", 1.0, pair, one_by_one(lambda x: unary.UE_Client(x, 4, 1.0, True)))
     yield Case(library, "OLH", 1.0, pair, one_by_one(supported))
+    yield Case(library, "BLH", 1.0, pair, one_by_one(lambda x: supported(x, False)))
+    adaptive = importlib.import_module(f"{folder}.ADP")
+    yield Case(library, "ADP", 1.0, pair, one_by_one(lambda x: adaptive.ADP_Client(x, size, 1.0, True)), share=0.5)
     yield Case(library, "HE", 1.0, pair, one_by_one(lambda x: histogram.HE_Client(x, 4, 1.0)))
     yield Case(library, "SS, as returned", 1.0, pair, one_by_one(lambda x: subset.SS_Client(x, size, 1.0)))
     yield Case(library, "SS, sorted", 1.0, pair, one_by_one(lambda x: np.sort(subset.SS_Client(x, size, 1.0))))
@@ -134,6 +138,7 @@ def pure_ldp() -> Iterator[Case]:
     oracles = "pure_ldp.frequency_oracles"
     direct = importlib.import_module(f"{oracles}.direct_encoding").DEClient(1.0, 4)
     yield Case("pure-ldp 1.2.0", "DE", 1.0, (1, 2, 3, 4), one_by_one(direct.privatise))
+    yield from _pure_ldp_sketches(oracles)
     clients = {"1.2.0": importlib.import_module(f"{oracles}.unary_encoding").UEClient}
     if OLD_PURE_LDP.exists():
         spec: Any = importlib.util.spec_from_file_location("old_ue_client", OLD_PURE_LDP)
@@ -144,6 +149,35 @@ def pure_ldp() -> Iterator[Case]:
         for optimised, name in ((False, "SUE"), (True, "OUE")):
             mechanism = client(1.0, 4, use_oue=optimised)
             yield Case(f"pure-ldp {version}", name, 1.0, (1, 2), one_by_one(mechanism.privatise), share=0.5)
+
+
+def _pure_ldp_sketches(oracles: str) -> Iterator[Case]:
+    """Return local hashing and Hadamard's, with few hashes so that all reports are seen; Apple's fail with numpy 2."""
+    library, pair, size = "pure-ldp 1.2.0", (1, 2), 4
+    xxhash = importlib.import_module("xxhash")
+    hashing = importlib.import_module(f"{oracles}.local_hashing")
+
+    def supported(client: Any) -> Sampler:
+        def draw(x: int) -> list[bool]:
+            value, seed = client.privatise(x)
+            return [xxhash.xxh32(str(item - 1), seed=seed).intdigest() % client.g == value for item in pair]
+
+        return one_by_one(draw)
+
+    for name, optimal in (("OLH", True), ("BLH", False)):
+        yield Case(library, name, 1.0, pair, supported(hashing.LHClient(1.0, 20, use_olh=optimal)), share=0.5)
+    fast = hashing.FastLHClient(1.0, 20, k=4, use_olh=True)
+    yield Case(library, "FLH", 1.0, pair, one_by_one(fast.privatise), share=0.5)
+    histogram = importlib.import_module(f"{oracles}.histogram_encoding").HEClient(1.0, size)
+    yield Case(library, "THE", 1.0, pair, one_by_one(histogram.privatise), share=0.5)
+    response = importlib.import_module(f"{oracles}.hadamard_response")
+    for epsilon in (1.0, 2.0):  # other code runs above 1
+        server = response.HadamardResponseServer(epsilon, size)
+        client = response.HadamardResponseClient(epsilon, size, hash_funcs=server.get_hash_funcs())
+        name = "HR" if epsilon == 1.0 else "HR, epsilon 2"
+        yield Case(library, name, epsilon, (1, 2, 3, 4), one_by_one(client.privatise), share=0.5)
+    bit = importlib.import_module(f"{oracles}.hadamard_mechanism").HadamardMechClient(1.0, size, t=1)
+    yield Case(library, "HM", 1.0, (1, 2, 3, 4), one_by_one(lambda x: np.ravel(list(bit.privatise(x)))), share=0.5)
 
 
 def flower() -> Iterator[Case]:

@@ -19,6 +19,7 @@ _COMMANDS = {
     "train": "Train a private model.",
     "federate": "Learn across devices without collecting their data.",
     "audit": "Compare what is claimed of a mechanism with what holds.",
+    "board": "Compare methods by task on real data, at one true guarantee.",
     "certify": "Write a certificate of a mechanism or a survey that anybody can check.",
     "verify": "Check a certificate; the exit status is 0 only if it is proved.",
     "reproduce": "Run a paper's experiments again.",

@@ -1,0 +1,98 @@
+"""`noisette board`: methods by task on real data, at one true guarantee, and the page that shows them."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+@click.command()
+@click.option("--only", multiple=True, metavar="TASK[/PART]", help="A task, or those of its cells and methods.")
+@click.option("--again", is_flag=True, help="Run what has a result as well.")
+@click.option("--small", is_flag=True, help="One cell of each task, two points of each curve.")
+@click.option("--no-run", is_flag=True, help="Only write the page, from the results there are.")
+@click.option("--results", type=click.Path(path_type=Path, file_okay=False), help="Folder of results.")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="HTML file to write.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.pass_context
+def board(
+    context: click.Context,
+    only: tuple[str, ...],
+    again: bool,
+    small: bool,
+    no_run: bool,
+    results: Path | None,
+    page: Path | None,
+    as_json: bool,
+) -> None:
+    """Run methods by task on real data and write one page.
+
+    What has a result is not run again, so the board is made in pieces and goes on where it was stopped. TASK is one of
+    numbers, categories, vectors, shapes, texts, changing, tensors, regression, learning and curves; PART is part of a
+    cell's or a method's name. Data are read from the folder in NOISETTE_DATA; other libraries run in an environment of
+    their own (`make peers`), and are left out where there is none.
+    """
+    from noisette._terminal import to_json
+
+    frame, curves, pages = (_part(name) for name in ("frame", "curves", "page"))
+    folder = results or frame.RESULTS
+    unknown = {one.partition("/")[0] for one in only} - {*frame.TASKS, "curves"}
+    if unknown:
+        raise ValueError(f"Unknown task {min(unknown)!r}. Expected one of {', '.join((*frame.TASKS, 'curves'))}.")
+    failed: list[str] = []
+    if not no_run:
+        told: dict[str, Any] = {"small": small, "again": again, "folder": folder, "tell": _tell}
+        if not only or any(one.partition("/")[0] in frame.TASKS for one in only):
+            failed += frame.run(only, **told)
+        if not only or any(one.partition("/")[0] == "curves" for one in only):
+            failed += curves.run(only, **told)
+    summary = pages.summary(folder)
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(pages.page(folder), encoding="utf-8")
+    if as_json:
+        click.echo(to_json(summary | {"failed": failed}))
+    else:
+        _show(summary, page)
+    context.exit(1 if failed else 0)
+
+
+def _part(name: str) -> Any:
+    """Return a module of the board, which comes with the repository and not with the package."""
+    if not (_ROOT / "benchmarks" / "board" / "__init__.py").is_file():
+        raise FileNotFoundError(
+            f"The board is not in {_ROOT / 'benchmarks' / 'board'}. "
+            "It comes with the repository, not with the package: run this command in a checkout."
+        )
+    if str(_ROOT) not in sys.path:
+        sys.path.insert(0, str(_ROOT))
+    return import_module(f"benchmarks.board.{name}")
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _show(told: dict[str, Any], page: Path | None) -> None:
+    """Print the counts and the cells where auto is not near the best."""
+    from noisette._terminal import console, literal, table
+
+    out = console()
+    counts = f"{told['methods']} methods and variants, {told['cells']} cells, {len(told['data_sets'])} data sets"
+    out.print(literal(f"{counts}, {told['results']} results: {told['refuted']} refuted."))
+    near = f"auto is within 1.05 of the best certified method in {told['auto_near']} of {told['auto_cells']} cells"
+    out.print(literal(near + (f" ({100 * told['auto_share']:.1f} %)." if told["auto_cells"] else ".")))
+    if told["auto_far"]:
+        elsewhere = table("elsewhere", "auto took", "best certified", ">ratio")
+        for one in told["auto_far"]:
+            named = (f"{one['task']}: {one['cell']}", one["chosen"], one["best"])
+            elsewhere.add_row(*map(literal, named), f"{one['ratio']:.3f}")
+        out.print(elsewhere)
+    if page is not None:
+        out.print(literal(f"Written to {page}."))
