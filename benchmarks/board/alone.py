@@ -37,7 +37,8 @@ def ask(job: str, values: Any, options: dict[str, Any]) -> tuple[Any, dict[str, 
     worker, folder = _worker()
     given, made = folder / "given.npy", folder / "made.npy"
     np.save(given, values)
-    assert worker.stdin is not None and worker.stdout is not None
+    assert worker.stdin is not None
+    assert worker.stdout is not None
     print(json.dumps({"job": job, "given": str(given), "made": str(made)} | options), file=worker.stdin, flush=True)
     for line in worker.stdout:
         if line.startswith("{"):

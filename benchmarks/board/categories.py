@@ -31,7 +31,9 @@ def people(name: str) -> tuple[Any, int]:
         return data.sample(found, USERS), size
     if name.startswith("DPBench"):
         two = name.endswith("2D")
-        return data.binned(f"d2_{name.split()[1]}_2D_256_256" if two else f"d1_{name.split()[1]}", 50_000), 65_536 if two else 4096
+        return data.binned(
+            f"d2_{name.split()[1]}_2D_256_256" if two else f"d1_{name.split()[1]}", 50_000
+        ), 65_536 if two else 4096
     found, size = data.profiles(int(name.split()[2].replace(",", "")))
     return data.sample(found, 1_000_000), size
 
@@ -39,7 +41,7 @@ def people(name: str) -> tuple[Any, int]:
 def cells() -> list[Cell]:
     """Short lists at four budgets, long ones at two."""
     budgets = {name: (0.5, 1.0, 2.0, 4.0) if "Adult" in name else (1.0, 4.0) for name in _COLUMNS}
-    budgets |= {name: (1.0, 4.0) for name in ("DPBench HEPTH", "DPBench SEARCHLOGS", "DPBench Adult 2D")}
+    budgets |= dict.fromkeys(("DPBench HEPTH", "DPBench SEARCHLOGS", "DPBench Adult 2D"), (1.0, 4.0))
     budgets |= {"ACS profiles 500,000": (1.0, 4.0), "ACS profiles 5,000,000": (4.0,), "ACS profiles 26,000,000": (4.0,)}
     found = []
     for name, own in budgets.items():
@@ -132,9 +134,7 @@ def _peer(cell: Cell, library: str, name: str, audit: str) -> Outcome:
     squares = np.mean(np.square(100 * (found - truth)), axis=1)
     error = float(np.sqrt(squares.mean()))
     spread = float(squares.std(ddof=1) / len(squares) ** 0.5 / squares.mean() / 2)
-    return Outcome(
-        error, spread, len(found), len(codes), told["bytes"], 1e6 * told["seconds"], evidence.of_peer(audit)
-    )
+    return Outcome(error, spread, len(found), len(codes), told["bytes"], 1e6 * told["seconds"], evidence.of_peer(audit))
 
 
 def _peer_fits(cell: Cell, name: str) -> bool:

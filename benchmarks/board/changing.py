@@ -128,10 +128,16 @@ def _peer(cell: Cell, name: str) -> Outcome:
     why = (
         _linked(same.claimed, same.linked_epsilon(), cell)
         if name == "L_OSUE"
-        else Evidence("refuted", f"claims {size * cell.epsilon:.4g} for all {size} values a person may ever hold", size * cell.epsilon)
+        else Evidence(
+            "refuted",
+            f"claims {size * cell.epsilon:.4g} for all {size} values a person may ever hold",
+            size * cell.epsilon,
+        )
     )
     sent = PERIODS * told["bytes"]
-    return Outcome(float(np.sqrt(squares.mean())), spread, len(squares), len(rows), sent, 1e6 * PERIODS * told["seconds"], why)
+    return Outcome(
+        float(np.sqrt(squares.mean())), spread, len(squares), len(rows), sent, 1e6 * PERIODS * told["seconds"], why
+    )
 
 
 for _name in ("L_GRR", "L_OSUE", "L_SUE", "L_OUE", "L_SOUE"):

@@ -20,12 +20,16 @@ from benchmarks.board import alone
 from benchmarks.board.frame import RESULTS, Unavailable
 
 LONGEST = 10.0
+DELTA = 1e-6
 MEMORY = 4e9  # bytes of the largest array of a point
 
 Point = tuple[float, float]  # CPU seconds, root mean square error
 AXES = {
     "users": ("users", "of a choice among 32 categories, or of a number, ε = 1; error in percent of a share or range"),
-    "categories": ("categories", "of 100,000 users (1,000 for libraries that work a person at a time), ε = 4; error of a share, percent, scaled to 100,000 users"),
+    "categories": (
+        "categories",
+        "of 100,000 users (1,000 for libraries that work a person at a time), ε = 4; error of a share, percent, scaled to 100,000 users",
+    ),
     "dimensions": ("dimensions of a vector of length 1", "a user, ε = 4; error of the mean of 1,000 users"),
     "weights": ("weights of a model", "a client's update of length 1, ε = 8; error of one report, length of the noise"),
 }
@@ -127,6 +131,7 @@ def _decades(first: int, last: int) -> list[int]:
     return [round(10 ** (power / 2)) for power in range(2 * first, 2 * last + 1)]
 
 
+_SIZES = [2, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000]
 CURVES: dict[tuple[str, str, str], tuple[list[int], Callable[[int], Point]]] = {
     ("users", "noisette", "subset-selection"): (_decades(3, 7), partial(_users_choice, name="subset-selection")),
     ("users", "noisette", "oue"): (_decades(3, 7), partial(_users_choice, name="oue")),
@@ -138,17 +143,17 @@ CURVES: dict[tuple[str, str, str], tuple[list[int], Callable[[int], Point]]] = {
     ("users", "pure-ldp", "OUE"): (_decades(3, 6), partial(_peer_choice, job="pure-ldp OUE")),
     ("users", "opendp", "make_laplace"): (_decades(3, 7), partial(_peer_number, job="opendp make_laplace")),
     ("users", "diffprivlib", "Laplace"): (_decades(3, 6), partial(_peer_number, job="diffprivlib Laplace")),
-    ("categories", "noisette", "pgr"): ([2, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000], partial(_categories, name="pgr")),
-    ("categories", "noisette", "grr"): ([2, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000], partial(_categories, name="grr")),
-    ("categories", "noisette", "hadamard"): ([2, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000], partial(_categories, name="hadamard")),
-    ("categories", "noisette", "subset-selection"): ([2, 10, 100, 1000, 3000], partial(_categories, name="subset-selection")),
-    ("categories", "noisette", "olh"): ([2, 10, 100, 1000, 10_000], partial(_categories, name="olh")),
-    ("categories", "multi-freq-ldpy", "OUE"): ([2, 10, 100, 1000, 10_000, 100_000], partial(_peer_categories, job="multi-freq-ldpy OUE")),
-    ("categories", "multi-freq-ldpy", "OLH"): ([2, 10, 100, 1000, 10_000], partial(_peer_categories, job="multi-freq-ldpy OLH")),
-    ("categories", "pure-ldp", "HR"): ([2, 10, 100, 1000, 10_000], partial(_peer_categories, job="pure-ldp HR")),
+    ("categories", "noisette", "pgr"): (_SIZES, partial(_categories, name="pgr")),
+    ("categories", "noisette", "grr"): (_SIZES, partial(_categories, name="grr")),
+    ("categories", "noisette", "hadamard"): (_SIZES, partial(_categories, name="hadamard")),
+    ("categories", "noisette", "subset-selection"): (_SIZES[:4], partial(_categories, name="subset-selection")),
+    ("categories", "noisette", "olh"): (_SIZES[:5], partial(_categories, name="olh")),
+    ("categories", "multi-freq-ldpy", "OUE"): (_SIZES[:6], partial(_peer_categories, job="multi-freq-ldpy OUE")),
+    ("categories", "multi-freq-ldpy", "OLH"): (_SIZES[:5], partial(_peer_categories, job="multi-freq-ldpy OLH")),
+    ("categories", "pure-ldp", "HR"): (_SIZES[:5], partial(_peer_categories, job="pure-ldp HR")),
     ("dimensions", "noisette", "privunit"): (_decades(1, 6), partial(_dimensions, name="privunit")),
     ("dimensions", "noisette", "privunit-g"): (_decades(1, 7), partial(_dimensions, name="privunit-g")),
-    ("dimensions", "noisette", "tensor-gaussian"): (_decades(1, 7), partial(_dimensions, name="tensor-gaussian", delta=1e-6)),
+    ("dimensions", "noisette", "tensor-gaussian"): (_decades(1, 7), partial(_dimensions, name="tensor-gaussian", delta=DELTA)),
     ("dimensions", "opendp", "make_gaussian"): (_decades(1, 6), _peer_dimensions),
     ("weights", "noisette", "privunit-g"): (_decades(3, 8), partial(_weights, name="privunit-g")),
     ("weights", "noisette", "tensor-gaussian"): (_decades(3, 8), partial(_weights, name="tensor-gaussian")),

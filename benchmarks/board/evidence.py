@@ -22,7 +22,9 @@ def of(subject: Any) -> Evidence:
     claim = guarantee.claim
     if claim is not None and not guarantee.claim_holds:
         return Evidence(
-            "refuted", f"claims {_budget(claim)} per {claim.unit}; what holds is {_budget(guarantee)}", guarantee.epsilon
+            "refuted",
+            f"claims {_budget(claim)} per {claim.unit}; what holds is {_budget(guarantee)}",
+            guarantee.epsilon,
         )
     try:
         nz.certify(subject, epsilon=guarantee.epsilon, delta=guarantee.delta)

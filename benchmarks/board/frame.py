@@ -1,7 +1,7 @@
 """Cells, methods and outcomes, and the loop that runs what has no result yet.
 
-A cell is one task on one data set at one budget. A method is a function of a cell: it returns a `Run`, which repeats the
-collection and gives an `Outcome`. Results are kept in one file a task, a line for each cell and method, so that the
+A cell is one task on one data set at one budget. A method is a function of a cell that repeats the collection and
+returns an `Outcome`. Results are kept in one file a task, a line for each cell and method, so that the
 board is made in pieces: what is in a file is not run again unless it is asked for.
 """
 
@@ -112,9 +112,10 @@ def repeated(
     began = time.process_time()
     while len(squares) < MOST_REPEATS:
         squares.append(float(np.mean(np.square(once(cell.rng(len(squares)))))))
-        if len(squares) >= least and len(squares) & (len(squares) - 1) == 0 or len(squares) % 256 == 0:
-            if _spread(squares) < PRECISION or time.process_time() - began > longest:
-                break
+        count = len(squares)
+        looked = (count >= least and count & (count - 1) == 0) or count % 256 == 0
+        if looked and (_spread(squares) < PRECISION or time.process_time() - began > longest):
+            break
     spent = (time.process_time() - began) / len(squares)
     return float(np.sqrt(np.mean(squares))), _spread(squares), len(squares), spent
 

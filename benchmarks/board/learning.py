@@ -72,11 +72,19 @@ def _sgd(cell: Cell, seed: int, **options: Any) -> tuple[float, Any]:
 
     rows, labels, test, truth = cell.load()
     torch.manual_seed(seed)
-    tensors = [TensorDataset(torch.tensor(a).float(), torch.tensor(b).long()) for a, b in ((rows, labels), (test, truth))]
+    tensors = [
+        TensorDataset(torch.tensor(a).float(), torch.tensor(b).long()) for a, b in ((rows, labels), (test, truth))
+    ]
     model = torch.nn.Linear(rows.shape[1], int(labels.max()) + 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=4.0, momentum=0.5)
     private = make_private(
-        model, optimizer, DataLoader(tensors[0], batch_size=1000), target=(cell.epsilon, cell.delta), epochs=4, rng=seed, **options
+        model,
+        optimizer,
+        DataLoader(tensors[0], batch_size=1000),
+        target=(cell.epsilon, cell.delta),
+        epochs=4,
+        rng=seed,
+        **options,
     )
     curve = fit(private, tensors[1], epochs=4)
     return 100 * (1 - curve[-1].accuracy), private.guarantee
@@ -127,8 +135,13 @@ def opacus(cell: Cell) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model, optimizer, loader = PrivacyEngine(accountant="prv").make_private_with_epsilon(
-                module=model, optimizer=optimizer, data_loader=loader, target_epsilon=cell.epsilon,
-                target_delta=cell.delta, epochs=4, max_grad_norm=1.0,
+                module=model,
+                optimizer=optimizer,
+                data_loader=loader,
+                target_epsilon=cell.epsilon,
+                target_delta=cell.delta,
+                epochs=4,
+                max_grad_norm=1.0,
             )
             for _ in range(4):
                 for inputs, targets in loader:
@@ -155,9 +168,12 @@ def _peer(cell: Cell, name: str) -> Outcome:
 
 
 for _name in ("LogisticRegression", "GaussianNB"):
-    method(CENTRAL, f"diffprivlib {_name}", "diffprivlib", fits=lambda cell: int(cell.load()[1].max()) < 2 or cell.epsilon > 0)(
-        partial(_peer, name=_name)
-    )
+    method(
+        CENTRAL,
+        f"diffprivlib {_name}",
+        "diffprivlib",
+        fits=lambda cell: int(cell.load()[1].max()) < 2 or cell.epsilon > 0,
+    )(partial(_peer, name=_name))
 
 ROUNDS, CLIENTS, NORM = 8, 1000, 1.0
 

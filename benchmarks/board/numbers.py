@@ -52,7 +52,9 @@ def cells() -> list[Cell]:
     return found
 
 
-def judged(cell: Cell, values: Any, reports: Any, sent: float, seconds: float, why: Evidence, chosen: str = "") -> Outcome:
+def judged(
+    cell: Cell, values: Any, reports: Any, sent: float, seconds: float, why: Evidence, chosen: str = ""
+) -> Outcome:
     """Return the error of the mean of all people from the deviations of single reports, which are independent."""
     low, high = cell.about["low"], cell.about["high"]
     off = (np.asarray(reports, dtype=float) - values) / (high - low)
@@ -103,7 +105,7 @@ def auto(cell: Cell) -> Outcome:
 
 
 def _peer(cell: Cell, library: str, name: str, audit: str, delta: float = 0.0) -> Outcome:
-    values = np.resize(cell.load(), 20_000)
+    values = np.resize(cell.load(), 6000)
     job = {"epsilon": cell.epsilon, "delta": delta, "low": cell.about["low"], "high": cell.about["high"]}
     reports, told = alone.ask(f"number {library} {name}", values, job)
     return judged(cell, values[: len(reports)], reports, 8.0, told["seconds"], evidence.of_peer(audit))

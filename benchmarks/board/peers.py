@@ -287,7 +287,9 @@ def logistic(values: Any, told: dict[str, Any]) -> tuple[Any, float, float]:
     rows, labels, split = values[:, :-1], values[:, -1].astype(int), told["train"]
     found, began = [], time.process_time()
     for seed in range(told["most"]):
-        model = models.LogisticRegression(epsilon=told["epsilon"], data_norm=told["norm"], random_state=seed, max_iter=300)
+        model = models.LogisticRegression(
+            epsilon=told["epsilon"], data_norm=told["norm"], random_state=seed, max_iter=300
+        )
         model.fit(rows[:split], labels[:split])
         found.append(float(model.score(rows[split:], labels[split:])))
     return np.asarray(found), (time.process_time() - began) / len(found) / split, 0.0

@@ -76,9 +76,7 @@ def _shot(cell: Cell, mechanism: str) -> Outcome:
 method(TASK, AUTO)(partial(_training, mechanism="auto"))
 for _name in ("piecewise", "hybrid", "privunit", "privunit-g"):
     method(TASK, f"gradients by {_name}")(partial(_training, mechanism=_name))
-method(TASK, "harmony (Nguyen et al. 2016)", "papers")(
-    partial(_training, mechanism="harmony", step=1.0, average=False)
-)
+method(TASK, "harmony (Nguyen et al. 2016)", "papers")(partial(_training, mechanism="harmony", step=1.0, average=False))
 method(TASK, "second moments, once")(partial(_shot, mechanism="auto"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any
 
@@ -50,7 +51,7 @@ def _survey(cell: Cell, mechanism: str, want: str = "distribution") -> Outcome:
     def told(values: Any, rng: np.random.Generator, edges: Any) -> Any:
         answer = survey.estimate(survey.privatize({"x": values}, rng=rng))["x"]
         if want == "quantiles":
-            return [_between(answer, low, high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+            return [_between(answer, low, high) for low, high in itertools.pairwise(edges)]
         return answer.histogram(bins=BINS)["share"].to_numpy()
 
     return _measured(cell, told, survey, survey.randomizer.name)

@@ -47,7 +47,12 @@ def _domain(cell: Cell) -> Any:
 def _collect(cell: Cell, mechanism: Any, subject: Any, chosen: str = "", flat: bool = False) -> Outcome:
     rows = cell.load()
     given = Cell(
-        cell.task, "flat", cell.source, cell.epsilon, lambda: rows.reshape(len(rows), -1) if flat else rows, cell.measure
+        cell.task,
+        "flat",
+        cell.source,
+        cell.epsilon,
+        lambda: rows.reshape(len(rows), -1) if flat else rows,
+        cell.measure,
     )
     outcome = vectors.collect(given, mechanism, evidence.of(subject), chosen)
     return Outcome(**{**vars(outcome), "error": 2 * outcome.error})  # entries have range 1, not 2

@@ -25,7 +25,28 @@ def people(name: str) -> Any:
         rows = data.images(name.split()[0].lower(), USERS)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
     table, names = {
-        "CTG": ("ctg", "LB AC FM UC DL ASTV MSTV ALTV MLTV Width Min Max Nmax Mode Mean Median Variance".split()),
+        "CTG": (
+            "ctg",
+            [
+                "LB",
+                "AC",
+                "FM",
+                "UC",
+                "DL",
+                "ASTV",
+                "MSTV",
+                "ALTV",
+                "MLTV",
+                "Width",
+                "Min",
+                "Max",
+                "Nmax",
+                "Mode",
+                "Mean",
+                "Median",
+                "Variance",
+            ],
+        ),
         "card": ("credit-fraud", [f"V{number}" for number in range(1, 29)]),
         "Adult": ("adult", ["age", "education_num", "hours_per_week", "capital_gain"]),
     }[name.split()[0]]
