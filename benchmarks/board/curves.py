@@ -28,7 +28,7 @@ AXES = {
     "users": ("users", "of a choice among 32 categories, or of a number, ε = 1; error in percent of a share or range"),
     "categories": (
         "categories",
-        "of 100,000 users (1,000 for libraries that work a person at a time), ε = 4; error of a share, percent, scaled to 100,000 users",
+        "of 100,000 users (others: 1,000, scaled), ε = 4; error of a share, percent",
     ),
     "dimensions": ("dimensions of a vector of length 1", "a user, ε = 4; error of the mean of 1,000 users"),
     "weights": ("weights of a model", "a client's update of length 1, ε = 8; error of one report, length of the noise"),
@@ -153,7 +153,10 @@ CURVES: dict[tuple[str, str, str], tuple[list[int], Callable[[int], Point]]] = {
     ("categories", "pure-ldp", "HR"): (_SIZES[:5], partial(_peer_categories, job="pure-ldp HR")),
     ("dimensions", "noisette", "privunit"): (_decades(1, 6), partial(_dimensions, name="privunit")),
     ("dimensions", "noisette", "privunit-g"): (_decades(1, 7), partial(_dimensions, name="privunit-g")),
-    ("dimensions", "noisette", "tensor-gaussian"): (_decades(1, 7), partial(_dimensions, name="tensor-gaussian", delta=DELTA)),
+    ("dimensions", "noisette", "tensor-gaussian"): (
+        _decades(1, 7),
+        partial(_dimensions, name="tensor-gaussian", delta=DELTA),
+    ),
     ("dimensions", "opendp", "make_gaussian"): (_decades(1, 6), _peer_dimensions),
     ("weights", "noisette", "privunit-g"): (_decades(3, 8), partial(_weights, name="privunit-g")),
     ("weights", "noisette", "tensor-gaussian"): (_decades(3, 8), partial(_weights, name="tensor-gaussian")),
