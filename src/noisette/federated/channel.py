@@ -39,7 +39,7 @@ class ClientRelease(NamedTuple):
 class Channel:
     """Clips an update, privatises it with one mechanism, and packs the report; unpacks and checks it on the server.
 
-    ``epsilon`` is that of one answer, and so is the ``mu`` of Gaussian noise; `answers` of them tell an update.
+    ``epsilon`` is that of one answer, and so is the ``mu`` of Gaussian noise; `answers` of them make up an update.
     Reports that hold one of two numbers travel as bits; those on a lattice without ends are rounded to 2^-8 of their
     noise or finer, which costs no privacy, and travel as integers of 16 bits, or of 32 where there is little noise;
     others as float64. All reports of a channel have the same type and length.
@@ -93,7 +93,7 @@ class Channel:
 
     @property
     def answers(self) -> int:
-        """Answers that tell one update."""
+        """How many answers make up one update."""
         return self.family.count(self.layout.dims)
 
     @cached_property

@@ -85,7 +85,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Length(Norm):
-    """Updates scaled to Euclidean length exactly ``norm``, shorter ones too: only the direction is told."""
+    """Updates scaled to Euclidean length exactly ``norm``, shorter ones too: only the direction is reported."""
 
     shape: ClassVar[Shape] = "sphere"
 

@@ -1,6 +1,6 @@
 """How each mechanism of the catalogue answers about a whole update, read from what its class declares.
 
-An update is told in ``count`` independent answers, each with the same ``epsilon``, or for Gaussian noise the same
+An update is reported in ``count`` independent answers, each with the same ``epsilon``, or for Gaussian noise the same
 ``mu``. Guarantees compose the answers of all rounds, and a shuffler mixes the answers of all clients to one question.
 """
 
@@ -60,7 +60,7 @@ class Family:
         return Interval in self.able.domains
 
     def count(self, dims: int) -> int:
-        """Return how many answers tell one update."""
+        """Return how many answers make up one update."""
         return dims if self._scalar or self.able.entrywise else 1
 
     @property

@@ -361,7 +361,7 @@ class PrivateFedAvg(FedAvg):
             self.run.save(self.state)
 
     def summary(self) -> None:
-        """Log the terms beside what FedAvg logs."""
+        """Log the terms, after what FedAvg logs."""
         super().summary()
         _log.info("\t└──> Privacy: %s, %s", self.mechanism, self.target)
 

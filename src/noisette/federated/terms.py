@@ -100,7 +100,7 @@ class Terms:
         )
 
     def promise(self, layout: ModelLayout, *, model: TrustModel, clients: int) -> Guarantee:
-        """Return what the whole run guarantees a client who trusts the shuffler, or nobody."""
+        """Return the guarantee of the whole run for a client who trusts the shuffler, or for one who trusts nobody."""
         found = lines(
             self.channel(layout),
             rounds=self.rounds,

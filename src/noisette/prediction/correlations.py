@@ -1,4 +1,4 @@
-"""How the deviations of two estimated quantities hang together."""
+"""The correlation between the deviations of two estimated quantities."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Observer:
             self.comparisons.append(self._compared(step, law, rows, gradient, rate))
 
     def _compared(self, step: int, law: Noise, rows: FloatArray, gradient: FloatArray, rate: float) -> Comparison:
-        """Set draws of the noise beside its law."""
+        """Compare draws of the noise with its law."""
         made = [self._made(row, gradient, rate) for row in rows]
         items = np.array([(one.item_a, one.item_b) for one in made])
         errors = items.std(axis=0, ddof=1) / math.sqrt(len(items))

@@ -362,7 +362,7 @@ class PrivateOptimizer(Optimizer):
 
 
 def _described(rule: Any) -> str:
-    """Return a rule's name and settings as text, in which arrays are told by their digest."""
+    """Return a rule's name and settings as text, in which a digest stands for each array."""
     settings = {field.name: getattr(rule, field.name) for field in fields(rule) if field.init}
     return f"{type(rule).__name__}({', '.join(f'{name}={_as_text(value)}' for name, value in settings.items())})"
 

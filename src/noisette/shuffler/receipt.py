@@ -65,8 +65,8 @@ class Fragments:
 class Receipt:
     """Forwarded packets in the file ``path``, still sealed; they are opened as they are read.
 
-    Safe for several processes: one may receive while another one reads. A part that comes again is no news, and the
-    same sealed packet counts once in its round, whoever sent a copy of it.
+    Safe for several processes: one may receive while another one reads. A part that comes again changes nothing, and
+    the same sealed packet counts once in its round, whoever sent a copy of it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, largest: int = LARGEST_STORE) -> None:

@@ -1,4 +1,4 @@
-"""The shuffler itself: it takes sealed packets, forgets who sent them, and lets them go when enough are there.
+"""The shuffler itself: it takes sealed packets, forgets who sent them, and releases them once there are enough.
 
 Everything that must survive is in one SQLite file, and each step is one transaction of it. A packet that was accepted
 is on the disk without its sender, under a key that a secret of its batch makes from its content; a batch is forwarded
@@ -174,9 +174,9 @@ class Shuffler:
     def accept(self, client: str, post: str, body: bytes, *, minimum: int = 0) -> PostAccepted:
         """Store the packets of a post; when this returns they are on the disk, when it raises none is.
 
-        ``client`` is the mark of the client, or whatever else nobody who takes the file can know. The same post again
-        is no news. Raises `noisette.shuffler.wire.Malformed`, or `PostRefused` if a post comes again about something
-        else, brings a block that this client has sent before in this round, or a copy of a packet that waits.
+        ``client`` is the mark of the client, or any other name that a thief of the file cannot know. The same post
+        again changes nothing. Raises `noisette.shuffler.wire.Malformed`, or `PostRefused` if a post comes again about
+        something else, brings a block that this client has sent before in this round, or a copy of a packet that waits.
         """
         frame = Frame.decode(body)
         blocks = np.array([block for block, _ in frame.packets])

@@ -86,7 +86,7 @@ class Batch:
 
     @cached_property
     def marks(self) -> npt.NDArray[np.int64]:
-        """A number for each report and group, by which a repeated report is told from another one."""
+        """A number for each report and group, by which a repeated report is recognised."""
         raw = np.frombuffer(np.ascontiguousarray(self.rows).tobytes(), dtype=np.uint8).reshape(len(self.rows), -1)
         padded = np.zeros((len(raw), -(-raw.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : raw.shape[1]] = raw

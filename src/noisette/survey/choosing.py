@@ -149,7 +149,7 @@ def unit_plan(question: Question, epsilon: float, delta: float, users: int) -> P
 def _fitting(item: Item, budget: Allowance) -> list[str]:
     """Return the mechanisms for a plain item whose averages are unbiased and which are quick to build, best first.
 
-    Where a distribution is wanted it is the one that tells it best.
+    Where a distribution is wanted, the one that estimates it best comes first.
     """
     if item.wants_distribution:
         found = _told_best(item.unit, budget)
@@ -161,7 +161,7 @@ def _fitting(item: Item, budget: Allowance) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _told_best(unit: Any, budget: Allowance) -> tuple[str, ...]:
-    """Return the mechanism that tells the distribution of a number best, none where no mechanism tells it."""
+    """Return the mechanism that estimates the distribution of a number best, None where no mechanism can."""
     telling = [one for one in _unbiased(unit, budget) if edges_of(one.build()) is not None]
     return (min(telling, key=lambda one: blur(one.build())).mechanism,) if telling else ()
 
@@ -174,9 +174,9 @@ def _unbiased(unit: Any, budget: Allowance) -> tuple[Candidate, ...]:
 
 
 def bounded(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Return the candidates of which one report says no more than so much, all of them where there is none.
+    """Return the candidates whose reports are bounded, or all of them where no candidate's are.
 
-    One liar moves an average the less the less a report may say.
+    The smaller the largest report, the less one liar can move an average.
     """
     kept = tuple(one for one in candidates if not by_name(one.mechanism).capabilities.unbounded)
     return kept or tuple(candidates)
@@ -208,7 +208,7 @@ def one_of(domain: Attributes, budget: Allowance, asked: str) -> Any:
 
 
 def _sums_of_counts(part: Any, candidate: Candidate) -> bool:
-    """Tell whether it is known how the frequencies that a mechanism tells vary together, where it tells any."""
+    """Tell whether the covariance of a mechanism's frequencies is known, where it estimates frequencies."""
     return isinstance(part, Interval) or covarying(candidate.build())
 
 
@@ -251,7 +251,7 @@ def _built(name: str, domain: Any, budget: Allowance) -> Any:
 
 
 def _graded(question: Graded, budget: Allowance, asked: str) -> Any:
-    """Scale the levels' budgets until the whole spends its share: what is given is how they compare."""
+    """Scale the levels' budgets, whose ratios are given, until together they spend the share of the section."""
     levels = question.levels
     edges = (levels[0][0], *(high for _, high, _ in levels))
     given: dict[str, Any] = {"edges": edges, "epsilons": tuple(epsilon for *_, epsilon in levels)}

@@ -121,7 +121,7 @@ class ChosenPairs(Item):
         return np.asarray(errors * math.sqrt(_PLANNED / users))
 
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
-        """Return what is told of each question, and of both together."""
+        """Return the estimates of each question, and of both together."""
         users = int(sums[0, 0])
         found = Aggregate(mechanism, users, *sums).estimate()
         table = _Table(

@@ -36,7 +36,7 @@ def periods_from(kind: str, first: str, count: int) -> tuple[str, ...]:
 
 
 def _begin(kind: str, name: str) -> datetime:
-    """Return the first day of a period, or raise if there is none of that name."""
+    """Return the first day of a period, or raise if no period has that name."""
     day, shape = (f"{name}-1", f"{_NAMES[kind]}-%u") if kind == "week" else (name, _NAMES[kind])
     try:
         moment = datetime.strptime(day, shape).replace(tzinfo=UTC)

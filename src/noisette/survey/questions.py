@@ -661,7 +661,7 @@ def read_question(entry: Any) -> Question:
 
 
 def text(value: Any, what: str) -> str:
-    """Return a text of one to 200 characters that can be printed, or say that it is none."""
+    """Return a printable text of one to 200 characters, or raise."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
         raise ValueError(
             f"Expected {what} {value!r} to be a text of one line, of at most {LONGEST_NAME} characters. "

@@ -210,7 +210,7 @@ class Results(Mapping[str, "Answer"]):
         is that of the two-sided z test of no difference. Many differences are looked at: all intervals of the table
         hold together with probability ``level`` (Bonferroni), and ``adjusted`` are Holm's p-values, of which any below
         0.05 is a difference, at a chance of 0.05 for a false alarm anywhere in the table; ``correct`` may be "bh"
-        (Benjamini and Hochberg) or "none". Who looks while answers still come gives ``looks``, the shares of the
+        (Benjamini and Hochberg) or "none". To look while answers still come, give ``looks``: the shares of the
         planned people that had answered at each look so far: p-values and intervals then hold at all looks together.
         `attrs` says so too.
         """

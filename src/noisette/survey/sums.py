@@ -47,7 +47,7 @@ class Binned:
 
     @property
     def bins(self) -> int:
-        """How many bins there are; none where the reports do not tell the distribution."""
+        """How many bins there are; none where the reports say nothing of the distribution."""
         return 0 if self.edges is None else self.edges.size - 1
 
 
@@ -189,6 +189,6 @@ class Sums:
 
 
 def edges_of(mechanism: Any) -> FloatArray | None:
-    """Return the bins of a mechanism's reports, None where there are too few to tell more than a mean."""
+    """Return the bins of a mechanism's reports, None where there are too few for more than a mean."""
     edges = report_edges(mechanism, bins=BINS)
     return edges if edges is not None and edges.size > _LEAST_BINS else None

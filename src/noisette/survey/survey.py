@@ -167,7 +167,7 @@ class Survey:
 
     @cached_property
     def told(self) -> tuple[Told, ...]:
-        """What results tell: the questions, then what follows from them, such as crosstabs and response rates."""
+        """What results contain: the questions, then what follows from them, such as crosstabs and response rates."""
         asked = {one.name for one in self.questions}
         return (*self.questions, *(one for item in self.items for one in item.questions if one.name not in asked))
 
@@ -213,7 +213,7 @@ class Survey:
         return tuple(name for section in self.sections for name in section.quantities)
 
     def told_by_name(self, name: str) -> Told:
-        """Return what is told under a name: a question, or what follows from several."""
+        """Return the part of the results with this name: a question, or what follows from several."""
         return next(one for one in self.told if one.name == name)
 
     def question(self, name: str) -> Question:
@@ -663,7 +663,7 @@ def _array(section: Section, reports: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def _numeric(report: Any, depth: int) -> bool:
-    """Tell whether this is a number in so many lists; true and false are none."""
+    """Tell whether this is a number in so many nested lists; true and false are not numbers."""
     if depth > 1:
         return type(report) is list and all(_numeric(entry, depth - 1) for entry in report)
     return type(report) is list and {*map(type, report)} <= _NUMBERS if depth else type(report) in _NUMBERS

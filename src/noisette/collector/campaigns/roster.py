@@ -13,7 +13,7 @@ from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 
 _EVERY = 1.0  # seconds between two looks at what others have changed
-_KEEPING = 600.0  # seconds between two rounds of keeping house
+_KEEPING = 600.0  # seconds between two deletions of what has expired
 
 
 class Roster:
@@ -89,7 +89,7 @@ def lived(store: Store, given: Iterable[tuple[Campaign, Life]]) -> Roster:
 
 
 class Watch:
-    """A thread that reads anew what others have changed, and keeps house now and then."""
+    """A thread that reads what other processes have changed, and from time to time deletes what has expired."""
 
     def __init__(
         self, store: Store, look: Callable[[], Any], reload: Callable[[], Any], keep_house: Callable[[], Any]

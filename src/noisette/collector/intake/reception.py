@@ -85,7 +85,7 @@ class Lane:
         self._app, self._reception = app, ExceptionMiddleware(reception, handlers)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a report, or pass on what is none."""
+        """Answer a request that brings reports; pass any other request on."""
         if scope["type"] == "http" and scope["method"] == "POST":
             before, _, rest = scope["path"].partition("/campaigns/")
             name, _, last = rest.partition("/")

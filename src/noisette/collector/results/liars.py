@@ -1,8 +1,8 @@
 """Reports that somebody made up: intervals that hold although a declared share of them is, and signs that some are.
 
 A liar sends any report that the mechanism could have sent. Intervals say how far that can move an estimate. The tests
-notice what no honest population can send. They catch the clumsy alone: who runs the mechanism on a false value sends
-what an honest person might, and only the declared share covers that.
+notice what no honest population can send. They find crude forgeries only: a liar who runs the mechanism on a false
+value sends what an honest person might send, and only the declared share covers that.
 """
 
 from __future__ import annotations

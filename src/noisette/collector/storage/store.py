@@ -146,8 +146,8 @@ class Store:
     def accept(self, bodies: Sequence[Sequence[Batch]]) -> list[Accepted | Refused]:
         """Store all that is new and add it to the sums in one transaction, and tell how each body fared.
 
-        A token or key that was stored with the same report is no news. A body with one that came with another report is
-        refused as a whole, and does not hinder the others. Most often everything is new: that is tried first.
+        A token or key that was stored with the same report changes nothing. A body with one that came with another
+        report is refused as a whole, and does not hinder the others. Most often everything is new: that is tried first.
         """
         every = [batch for body in bodies for batch in body]
         try:

@@ -43,7 +43,7 @@ class Door:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Lead a request of a form on, or refuse it; pass on what is none."""
+        """Admit or refuse a request of a form; pass any other request on."""
         if scope["type"] == "http" and scope["path"].startswith("/c/"):
             name, _, rest = scope["path"][len("/c/") :].partition("/")
             if rest.partition("/")[0] in _PLACES:

@@ -286,7 +286,7 @@ class DBitFlip(Memoised):
         return min(self.bits + 1, self.size) * self.epsilon
 
     def linked_epsilon(self) -> float:
-        """Return infinity from the second period on: who never changes sends equal reports."""
+        """Return infinity from the second period on: a user whose value never changes sends equal reports."""
         return math.inf if self.periods > 1 else self.epsilon
 
     def privatize(self, x: Any, *, rng: Rng = None) -> Any:

@@ -275,7 +275,7 @@ class LevelledResponse(BaseMechanism):
         return _random.bernoulli_threshold(p_high * (1 / (high - low))[level])
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
-        """Return the exact log mass of a pair, -inf for what is none."""
+        """Return the exact log mass of a pair, -inf for anything that is not a report."""
         values, level = self._split(_validate.reals(x))
         reports = np.asarray(report)
         known = self.support.contains(reports)

@@ -200,7 +200,7 @@ class WindowTable:
         ]
 
     def mass(self, code: FloatArray, place: FloatArray) -> FloatArray:
-        """Return the chance of an output at each place, 0 for what is none."""
+        """Return the chance of an output at each place, 0 where there is no output."""
         index = np.minimum(np.searchsorted(self.codes, code), self.codes.size - 1)
         start, end = self.ends[index], self.ends[index + 1]
         inside = np.maximum(np.minimum(end, place + self.width) - np.maximum(start, place), 0.0)

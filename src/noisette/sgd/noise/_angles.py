@@ -46,7 +46,7 @@ _A, _B, _C, _D, _E, _F, _G, _H = (
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Rows of numbers with a weight each; with ``right`` each is the outer product of a row here and a row there.
+    """Rows of numbers, each with a weight; with ``right`` each is the outer product of a row here and a row there.
 
     ``order`` tells where in a row each column lies; as they are, by default.
     """

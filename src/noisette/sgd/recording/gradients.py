@@ -183,7 +183,7 @@ def _below(layer: nn.Module) -> Iterator[nn.Parameter]:
 
 
 def _owned(layer: nn.Module, *, whole: bool) -> tuple[dict[str, nn.Parameter], list[tuple[nn.Module, dict[str, str]]]]:
-    """Return what is trained in a module by its name there, and who holds it: modules, with their own names for it."""
+    """Return the trained parameters of a module by name, and the modules that hold them, each with its own names."""
     owned: dict[str, nn.Parameter] = {}
     first: dict[int, str] = {}
     holders = []

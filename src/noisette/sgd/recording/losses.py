@@ -224,7 +224,7 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _options(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return all arguments of a call by their names; the usual two are told without inspect, which takes a while."""
+    """Return all arguments of a call by their names; the usual two are recognised without inspect, which is slow."""
     usual = _DEFAULTS[func]
     if len(args) == 2 and kwargs.keys() <= usual.keys():
         return {**usual, **kwargs, "input": args[0], "target": args[1]}

@@ -57,7 +57,7 @@ def shown(value: float, axis: str, whole: bool) -> Any:
 
 
 def column_of(column: Any, axis: str) -> Any:
-    """Return an Arrow column of dates or times as one of numbers; raises Arrow's own error where one is none."""
+    """Return an Arrow column of dates or times as one of numbers; raises Arrow's own error for anything else."""
     import pyarrow as pa
 
     if axis == "date":

@@ -40,7 +40,7 @@ class Columns:
         return f"{self.source}row {self.before + own + 1:,}, column {name!r}"
 
     def numbers(self, name: str, *, missing: bool = False) -> FloatArray:
-        """Return a column of numbers, refusing what is none or not finite; where one may be ``missing`` it is NaN."""
+        """Return a column of numbers, refusing what is not a finite number; where one may be ``missing`` it is NaN."""
         column = self._arrow(name)
         if missing and (blank := self._missing(column)).any():
             found = np.full(self.rows, np.nan)

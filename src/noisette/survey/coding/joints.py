@@ -71,7 +71,7 @@ class Joint(Told):
 
     @property
     def signals(self) -> FloatArray:
-        """How large each quantity has to be, to be told."""
+        """How large each quantity has to be, to be distinguished from zero."""
         return np.broadcast_to(np.asarray(self.sizes), (len(self.told),))
 
     @property

@@ -112,7 +112,7 @@ def _inner(mechanism: Any, cells: int) -> list[tuple[Any, int]]:
 
 
 def _expected(mechanism: Any, size: int) -> CellShares:
-    """Return what very many people tell who are evenly spread."""
+    """Return what very many evenly spread people would report."""
     total = round(_PLANNED * (1 / size - mechanism.readout.offset) / mechanism.readout.scale)
     return CellShares.of(mechanism, np.tile([[_PLANNED], [total], [total]], (1, size)))
 

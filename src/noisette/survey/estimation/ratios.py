@@ -16,7 +16,7 @@ _NOTHING = np.zeros(0)
 
 @dataclass(frozen=True, eq=False)
 class CellShares:
-    """The shares of cells, each told by who reported what, and how their estimates vary together.
+    """The estimated shares of cells, and how the estimates vary together.
 
     Formula: one report estimates the shares of two cells i and j with a covariance of c where the person is in one of
     them and of d where she is in neither, so over people the covariance is d + (c - d)(f_i + f_j) - f_i f_j, divided by
