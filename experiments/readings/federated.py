@@ -53,6 +53,7 @@ def sun2021ldpfl(full: bool, advance: Advance) -> Study:
                 nz.exact_epsilon(one),
                 e,
                 "Holds",
+                privacy=True,
             ),
             Statement(
                 "Theorem 1, the model",
@@ -62,12 +63,13 @@ def sun2021ldpfl(full: bool, advance: Advance) -> Study:
                 None,
                 model.guarantee.epsilon,
                 "False: weights add up",
+                privacy=True,
             ),
             Statement(
                 "Lemma 1",
                 "The mean weight is unbiased.",
                 "bias at w = 0.12",
-                far * (2 * plus - 1) + c - w,
+                abs(round(far * (2 * plus - 1) + c - w, 12)),
                 float(np.asarray(moments.bias)[0]),
                 0.0,
                 "Holds",

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from experiments.frame import Study
 
-COLUMNS = ("item", "statement", "what is computed", "as printed", "Noisette", "what holds", "verdict")
+COLUMNS = ("item", "statement", "what is computed", "as printed", "Noisette", "what holds", "verdict", "about")
 
 
 @dataclass(frozen=True)
 class Statement:
     """One statement of a paper: what its formula gives, what the library has, what is true, in five words.
 
-    ``mended`` says that the library departs from the printed formula, which is then another number.
+    ``mended`` says that the library departs from the printed formula, which is then another number; ``privacy`` that
+    what holds is the epsilon that truly does.
     """
 
     item: str
@@ -25,10 +26,20 @@ class Statement:
     holds: float | str | None
     verdict: str
     mended: bool = False
+    privacy: bool = False
 
     def row(self) -> list[float | str | None]:
         """Return the cells of the table."""
-        return [self.item, self.says, self.computed, self.printed, self.ours, self.holds, self.verdict]
+        return [
+            self.item,
+            self.says,
+            self.computed,
+            self.printed,
+            self.ours,
+            self.holds,
+            self.verdict,
+            "privacy" if self.privacy else "law",
+        ]
 
 
 def study(title: str, statements: Sequence[Statement]) -> Study:

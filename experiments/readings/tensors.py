@@ -76,6 +76,7 @@ def yuan2025local(full: bool, advance: Advance) -> Study:
                 None,
                 record.guarantee.epsilon,
                 "False: entries add up",
+                privacy=True,
             ),
             Statement(
                 "Theorem 1, one entry",
@@ -85,6 +86,7 @@ def yuan2025local(full: bool, advance: Advance) -> Study:
                 None,
                 entry.guarantee.epsilon,
                 "False, even for one entry",
+                privacy=True,
             ),
             Statement(
                 "Theorem 2",
@@ -103,6 +105,7 @@ def yuan2025local(full: bool, advance: Advance) -> Study:
                 None,
                 weighted.guarantee.epsilon,
                 "False: entries add up",
+                privacy=True,
             ),
         ],
     )
@@ -202,6 +205,7 @@ def yang2021differential(full: bool, advance: Advance) -> Study:
                 made["tvg"].sigma,
                 truth["tvg"],
                 "Holds, and is loose",
+                privacy=True,
             ),
             Statement(
                 "Corollary 1",
@@ -211,6 +215,7 @@ def yang2021differential(full: bool, advance: Advance) -> Study:
                 gdp_epsilon(reshaped.mu, _DELTA),
                 truth["udn"],
                 "Holds",
+                privacy=True,
             ),
             Statement(
                 "Theorem 2",
@@ -220,6 +225,7 @@ def yang2021differential(full: bool, advance: Advance) -> Study:
                 made["udn"].sigma,
                 truth["udn"],
                 "Holds, and is loose",
+                privacy=True,
             ),
             Statement(
                 "Theorem 3",
@@ -229,6 +235,7 @@ def yang2021differential(full: bool, advance: Advance) -> Study:
                 made["idn"].sigma,
                 truth["idn"],
                 "Misprinted; mended it holds",
+                privacy=True,
             ),
             Statement(
                 "Theorem 3, as printed",
@@ -238,6 +245,7 @@ def yang2021differential(full: bool, advance: Advance) -> Study:
                 None,
                 gdp_epsilon(made["idn"].mu * size, _DELTA),
                 "False as printed",
+                privacy=True,
             ),
             Statement(
                 "Algorithm 1",
@@ -265,6 +273,7 @@ def yang2021differential(full: bool, advance: Advance) -> Study:
                 made["mvg"].sigma,
                 truth["mvg"],
                 "Holds, and is very loose",
+                privacy=True,
             ),
         ],
     )

@@ -26,7 +26,7 @@ PAPERS = {
 
 
 @click.command()
-@click.argument("paper")
+@click.argument("paper", required=False)
 @click.option("--full", is_flag=True, help="The published sizes as far as one machine allows; minutes to hours.")
 @click.option("--only", multiple=True, metavar="STUDY", help="One study, e.g. fig-4-3; again for another.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same size stopped.")
@@ -36,10 +36,18 @@ PAPERS = {
     default=math.inf,
     help="Begin no further seed or repetition after so long; what is there is shown with its fraction.",
 )
+@click.option("--page", is_flag=True, help="Write docs/papers.md, the papers line by line, from the committed results.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def reproduce(
-    paper: str, full: bool, only: tuple[str, ...], resume: bool, minutes: float, output: Path | None, as_json: bool
+    paper: str | None,
+    full: bool,
+    only: tuple[str, ...],
+    resume: bool,
+    minutes: float,
+    page: bool,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     """Run the experiments of PAPER and write tables, figures and their numbers.
 
@@ -50,6 +58,11 @@ def reproduce(
     """
     from noisette._terminal import progress, to_json
 
+    if page:
+        _write_page()
+        return
+    if paper is None:
+        raise click.UsageError("Missing argument 'PAPER'.")
     module, frame = _find(paper)
     studies = frame.studies(module)
     for name in only:
@@ -63,6 +76,14 @@ def reproduce(
         click.echo(to_json(record))
     else:
         _show(record, frame, folder)
+
+
+def _write_page() -> None:
+    """Write the page of all papers from the committed results."""
+    _find(next(iter(PAPERS)))
+    page = import_module("experiments.page")
+    page.PAGE.write_text(page.write(), encoding="utf-8")
+    click.echo(f"{page.PAGE} has every algorithm, theorem, figure and table.")
 
 
 def _find(paper: str) -> tuple[Any, Any]:
