@@ -55,6 +55,7 @@ class TestDesigns:
         values = np.random.default_rng(1).integers(0, design.order, 300)
         held = np.isin((values[:, None] + np.arange(design.order)) % design.order, design.members).sum(axis=0)
         ways = [design._count_each, design._count_by_fourier] + [design._count_sheared] * (power == 1)
+        ways += [design._count_by_signs] * (prime == 2)
         for way in ways:
             for size in (1, design.order // 2, design.order):
                 assert way(values, size).tolist() == held[:size].tolist()

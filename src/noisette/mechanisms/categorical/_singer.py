@@ -22,6 +22,7 @@ from noisette._validate import IntArray
 from noisette.mechanisms._base import BLOCK, blocks
 
 _LEAST_SHEARED = 32  # below this q the Fourier transform is faster
+_BINARY = (2, 4)  # q for which a transform of q^t signs is the fastest
 _FEW = 4  # shifts of the set in units of the order, up to which they are counted one by one
 _ROWS = 16  # of sums that are added to in turn: they stay in a core's cache
 _KEPT = 1 << 24  # numbers of a spectrum that is kept between calls
@@ -81,6 +82,8 @@ class Singer:
             return self._count_each(values, size)
         if self.power == 1 and self.prime >= _LEAST_SHEARED and self.dims > 3:
             return self._count_sheared(values, size)
+        if self.field in _BINARY:
+            return self._count_by_signs(values, size)
         return self._count_by_fourier(values, size)
 
     def _count_each(self, values: IntArray, size: int) -> IntArray:
@@ -112,6 +115,40 @@ class Singer:
         if not narrow and float(np.abs(sums).max()) > 2 * _DOUBT:
             raise OverflowError("These reports are too many for one sum. Aggregate them in parts, and add the parts.")
         return np.asarray(total, dtype=np.int64)
+
+    def _count_by_signs(self, values: IntArray, size: int) -> IntArray:
+        """Count by one Walsh-Hadamard transform, in integers; q is a power of two.
+
+        With a bit c_i for each power X^i in X^r, and s_i = u(s + i), u(r + s) is the sum of c_i s_i modulo 2. So the
+        transform of the histogram has at s the sum of (-1)^u(r + s) over all values r. Of s = x, x + K, ..., x + (q -
+        2) K all give 1 where r + x is in the set, and else all but q / 2 of them do: q times the count is the number
+        of values and the sum of the transform at these s.
+        """
+        from noisette.mechanisms.categorical._signs import count, transform
+
+        point, state = self._bits
+        found = np.zeros(1 << len(self.taps), dtype=_signed_holding(values.size))
+        count(found, point, values)
+        transform(found)
+        total = np.full(size, values.size, dtype=np.int64)
+        for shift in range(self.field - 1):
+            total += found[state[shift * self.order : shift * self.order + size]]
+        total //= self.field
+        return total
+
+    @cached_property
+    def _bits(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The bits of X^r for each point r, and the bits u(s), u(s + 1), ... for each s below (q - 1) K; q is 2^e."""
+        degree, order = len(self.taps), self.order
+        point = np.zeros(order, dtype=np.int32)
+        for place in range(degree):
+            row = recurrence(2, self.taps, [int(place == j) for j in range(degree)], order)
+            point |= row.astype(np.int32) << place
+        trace = recurrence(2, self.taps, [0] * (degree - 1) + [1], (self.field - 1) * order + degree)
+        state = np.zeros((self.field - 1) * order, dtype=np.int32)
+        for place in range(degree):
+            state |= trace[place : place + state.size].astype(np.int32) << place
+        return point, state
 
     def _count_sheared(self, values: IntArray, size: int) -> IntArray:
         """Add up the values on all hyperplanes of the geometry, in integers."""
@@ -237,6 +274,11 @@ def _sheared(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _holding(largest: int) -> type[np.unsignedinteger[Any]]:
     """Return the shortest type that holds a sum."""
     return np.uint16 if largest < 1 << 16 else np.uint32 if largest < 1 << 32 else np.uint64
+
+
+def _signed_holding(largest: int) -> type[np.signedinteger[Any]]:
+    """Return the shortest type that holds a sum and its negative."""
+    return np.int16 if largest < 1 << 15 else np.int32 if largest < 1 << 31 else np.int64
 
 
 @lru_cache(maxsize=8)
