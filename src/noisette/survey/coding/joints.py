@@ -434,7 +434,7 @@ def joint_item(first: Question, second: Question, left: set[str]) -> Item:
     names = (pair[0].name, pair[1].name)
     mine = tuple(one for one in pair if one.name in left)
     if "choices" in kinds:
-        from noisette.survey.chosen_pairs import chosen_pairs
+        from noisette.survey.coding.chosen_pairs import chosen_pairs
 
         return chosen_pairs(pair, mine, name)
     a: Any = first

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.domains import Selection
-from noisette.survey.choices import ChosenNumber, number_name
-from noisette.survey.items import Answers, Item, Told
-from noisette.survey.joints import Joint, signs
-from noisette.survey.ratios import CellShares, RatioEstimate
+from noisette.survey.coding.choices import ChosenNumber, number_name
+from noisette.survey.coding.items import Answers, Item, Told
+from noisette.survey.coding.joints import Joint, signs
+from noisette.survey.estimation.ratios import CellShares, RatioEstimate
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
