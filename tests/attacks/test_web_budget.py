@@ -114,8 +114,8 @@ def _mutants(kind: str, count: int) -> list[dict[str, Any]]:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_tables(page: Page, kind: str) -> None:
-    """Of 10,000 mutated tables of each kind every one is refused, or spends no more than its campaign promises."""
-    campaigns = _mutants(kind, 10_000)
+    """Of 6,500 mutated tables of each kind, 104,000 in all, each is refused, or spends what its campaign promises."""
+    campaigns = _mutants(kind, 6_500)
     answers = page.run(CHECK, campaigns)
     taken = [one for one, answer in zip(campaigns, answers, strict=True) if not refused(answer)]
     dear = 0
@@ -123,15 +123,15 @@ def test_mutated_tables(page: Page, kind: str) -> None:
         cost, promised = spent(one["table"], one["attributes"]), Decimal(one["epsilon"])
         assert cost <= promised, json.dumps(one)
         dear += cost > promised / 2
-    assert len(taken) > 500, "not all is refused"
-    assert len(campaigns) - len(taken) > 3000
-    assert dear > 200, "what is taken spends most of what is promised"
+    assert len(taken) > 300, "not all is refused"
+    assert len(campaigns) - len(taken) > 1900
+    assert dear > 100, "what is taken spends most of what is promised"
 
 
 def test_honest_campaigns_are_answered(page: Page) -> None:
-    """Of 10,000 campaigns that Python's mechanisms make none is refused: the check leaves no room above the promise."""
+    """Of 10,400 campaigns that Python's mechanisms make none is refused: the check leaves no room above the promise."""
     source = random.Random("honest")
-    campaigns = [honest(kind, source) for kind in KINDS for _ in range(1000)]
+    campaigns = [honest(kind, source) for kind in KINDS for _ in range(650)]
     answers = page.run(CHECK, campaigns)
     assert [(one, answer) for one, answer in zip(campaigns, answers, strict=True) if refused(answer)] == []
 
@@ -141,7 +141,9 @@ def test_a_promise_that_is_short_by_one_bit(page: Page) -> None:
     source = random.Random("bits")
     campaigns = [honest(kind, source) for kind in KINDS if kind != "mixture" for _ in range(50)]
     script = """import { spends } from "./laws.js";
-    const answer = ({ table, attributes }) => spends(table, attributes);"""
+    const plain = ({ name, levels, ...rest }) =>
+      (levels ? { name, range: [levels[0][0], levels.at(-1)[1]] } : { name, ...rest });
+    const answer = ({ table, attributes }) => spends(table, attributes.map(plain));"""
     for one, found in zip(campaigns, page.run(script, campaigns), strict=True):
         exact = spent(one["table"], one["attributes"])
         assert exact <= Decimal(found) <= exact * (1 + Decimal(2) ** -51), one
@@ -233,16 +235,18 @@ def test_rounding_that_mixes_both_parts_of_a_mixture(page: Page) -> None:
 
     Each report has to be one that a single part can have sent.
     """
-    window = WINDOW | {"first": 2.0**53, "step": 2.0, "p_window": 0.5}
-    pair = {"kind": "two-point", "low": -200.3, "high": 320.7}
+    # a range near 2^53, where floats are 2 apart, so that the window's outputs and the pair's are of different sizes
+    ends = [2.0**53, 2.0**53 + 240.0]
+    window = WINDOW | {"map": [-(2.0**52), 0.5], "first": 2.0**53, "step": 2.0, "p_window": 0.5}
+    pair = {"kind": "two-point", "low": -200.3, "high": 2.0**54}
     mixture = {"kind": "mixture", "share": 0.5, "window": window, "pair": pair}
     script = """import { readLaw } from "./laws.js";
     const answer = ([table, attribute]) => {
       const law = readLaw(table, [attribute]);
-      return Array.from({ length: 2000 }, () => law.draw([73.219]));
+      return Array.from({ length: 2000 }, () => law.draw([2 ** 53 + 146]));
     };"""
-    (sent,) = page.run(script, [[mixture, NUMBER]])
-    allowed = {window["first"] + 2.0 * index for index in range(220)} | {-200.3, (320.7 + 200.3) - 200.3}
+    (sent,) = page.run(script, [[mixture, {"name": "x", "range": ends}]])
+    allowed = {ends[0] + 2.0 * index for index in range(220)} | {-200.3, (2.0**54 + 200.3) - 200.3}
     assert set(sent) <= allowed
     assert len(set(sent)) > 100, "both parts are drawn from"
 

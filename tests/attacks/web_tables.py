@@ -17,12 +17,14 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import noisette as nz
-from noisette.domains import Attributes, Categorical, Interval
+from noisette.domains import Attributes, Categorical, Interval, Selection, Texts
+from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.vector.attributes import SampledAttributes
 
 # node, in which the scripts of the page run: this machine's, or the one that Playwright brings
@@ -42,10 +44,17 @@ KINDS = (
     "subset",
     "hadamard",
     "cyclic",
+    "drawn-answers",
+    "meeting-sets",
+    "prefixes",
+    "levels",
+    "rows",
     "record",
 )
 _EXACT, _LOG = Context(prec=200), Context(prec=40)
-_REAL = frozenset({"low", "high", "first", "step", "map", "p_window", "share", "origin", "rate", "range"})
+_REAL = frozenset(
+    {"low", "high", "first", "step", "map", "p_window", "share", "origin", "rate", "range", "edges", "pairs", "points"}
+)
 _OF_KIND = {
     "two-point": ("duchi",),
     "window": ("piecewise", "piecewise-optimal", "square-wave"),
@@ -253,6 +262,55 @@ def _cyclic(table: Table, attribute: dict[str, Any]) -> Masses:
         yield [Fraction(mass) for mass in masses]
 
 
+def _drawn_answers(table: Table, _: dict[str, Any]) -> Masses:
+    true = Fraction(table["true"], UNIT)
+    for answer in (True, False):  # about one option, for who chose it and for who did not
+        yield [(true if chose == answer else 1 - true) / table["options"] for chose in (True, False)]
+
+
+def _meeting_sets(table: Table, attribute: dict[str, Any]) -> Masses:
+    """Look at all sets: of short lists for all selections, else for one and for another that is as far as can be."""
+    items, most, length, meets = (table[name] for name in ("items", "most", "length", "meeting"))
+    chance, without = Fraction(meets, UNIT), math.comb(items - most, length)
+    every = math.comb(items, length)
+    if every > 150:  # one set that meets own items, and one that does not
+        yield [chance / (every - without), (1 - chance) / without]
+        return
+    options = len(attribute["options"])
+    chosen = [one for many in range(most + 1) for one in combinations(range(options), many)]
+    own = [{*one, *range(options + len(one), items)} for one in chosen][:12]
+    for report in combinations(range(items), length):
+        yield [chance / (every - without) if one & {*report} else (1 - chance) / without for one in own]
+
+
+def _prefixes(table: Table, _: dict[str, Any]) -> Masses:
+    yield from _keep(table["response"], {"categories": range(table["response"]["size"])})
+
+
+def _ends_of_levels(edges: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Yield values of each level: its ends, and some within."""
+    for level, (low, high) in enumerate(pairwise(edges)):
+        last = high if level == len(edges) - 2 else math.nextafter(high, -math.inf)
+        yield from ((level, x) for x in (low, low + (last - low) * 0.3, last))
+
+
+def _levels(table: Table, _: dict[str, Any]) -> Masses:
+    inputs = list(_ends_of_levels(table["edges"]))
+    for reported, (low, high) in enumerate(table["pairs"]):
+        for sign in (-1, 1):
+            masses = []
+            for level, x in inputs:
+                keep, other = table["weights"][level]
+                p_high = Fraction(math.ceil((x - low) * (1 / (high - low)) * UNIT), UNIT)
+                masses.append(Fraction(other + keep * (level == reported), UNIT) * (p_high if sign > 0 else 1 - p_high))
+            yield masses
+
+
+def _rows(table: Table, _: dict[str, Any]) -> Masses:
+    for column in range(len(table["outputs"])):
+        yield [Fraction(row[column], sum(row)) for row in table["rows"]]
+
+
 _MASSES: dict[str, Callable[[Table, dict[str, Any]], Masses]] = {
     "two-point": _two_point,
     "window": _window,
@@ -263,6 +321,11 @@ _MASSES: dict[str, Callable[[Table, dict[str, Any]], Masses]] = {
     "subset": _subset,
     "hadamard": _hadamard,
     "cyclic": _cyclic,
+    "drawn-answers": _drawn_answers,
+    "meeting-sets": _meeting_sets,
+    "prefixes": _prefixes,
+    "levels": _levels,
+    "rows": _rows,
 }
 
 
@@ -292,6 +355,8 @@ def honest(kind: str, source: random.Random) -> dict[str, Any]:
     epsilon = math.exp(source.uniform(math.log(0.01), math.log(12.0)))
     if kind == "record":
         return _honest_record(epsilon, source)
+    if kind in _OWN_KIND:
+        return _OWN_KIND[kind](epsilon, source)
     name = source.choice(_OF_KIND[kind])
     if kind == "mixture":
         epsilon = max(epsilon, 0.62)  # below, hybrid is Duchi's mechanism
@@ -300,6 +365,59 @@ def honest(kind: str, source: random.Random) -> dict[str, Any]:
     domain = _interval(source) if name in _NUMBERS else Categorical(source.choice([2, 3, 4, 5, 7, 20, 60]))
     table = nz.CATALOGUE[name](epsilon=epsilon, domain=domain).table()
     return shown(table, [_asked("x", domain)], epsilon)
+
+
+def _honest_options(name: str) -> Callable[[float, random.Random], dict[str, Any]]:
+    def made(epsilon: float, source: random.Random) -> dict[str, Any]:
+        size = source.choice([2, 3, 4, 5, 20])
+        domain = Selection(size, source.randint(1, min(size, 6)))
+        asked = {"name": "x", "options": [f"o{code}" for code in range(size)], "most": domain.most}
+        return shown(nz.CATALOGUE[name](epsilon=epsilon, domain=domain).table(), [asked], epsilon)
+
+    return made
+
+
+def _honest_text(epsilon: float, source: random.Random) -> dict[str, Any]:
+    domain = source.choice([Texts(4), Texts(24), Texts(8, alphabet="abcdefgh")])
+    asked = {"name": "x", "text": domain.longest} | ({"alphabet": domain.alphabet} if domain.alphabet else {})
+    return shown(nz.CATALOGUE["pem"](epsilon=epsilon, domain=domain).table(), [asked], epsilon)
+
+
+def _honest_levels(_: float, source: random.Random) -> dict[str, Any]:
+    return copy.deepcopy(_levelled(source.randrange(12)))
+
+
+@lru_cache(maxsize=12)  # a calibration takes a while
+def _levelled(seed: int) -> dict[str, Any]:
+    source = random.Random(f"levels {seed}")
+    domain, epsilon = _interval(source), math.exp(source.uniform(math.log(0.01), math.log(12.0)))
+    cuts = sorted(source.uniform(0.05, 0.95) for _ in range(source.randint(0, 3)))
+    edges = (domain.low, *(domain.low + cut * domain.diameter for cut in cuts), domain.high)
+    budgets = tuple(source.uniform(0.5, 2) for _ in edges[1:])
+    made = LevelledResponse(edges, budgets).calibrate(total=epsilon)
+    levels = [[*ends, budget] for ends, budget in zip(pairwise(edges), budgets, strict=True)]
+    return shown(made.table(), [{"name": "x", "levels": levels}], made.guarantee.epsilon)
+
+
+@lru_cache(maxsize=8)
+def _solved(epsilon: float) -> OptimalGraded:
+    edges, budgets = (-1.0, 0.0, 1.0), (epsilon / 2, epsilon)
+    return OptimalGraded(edges=edges, epsilons=budgets, rule="max", points=4, objective="average")
+
+
+def _honest_rows(_: float, source: random.Random) -> dict[str, Any]:
+    made = _solved(source.choice([0.5, 1.0, 3.0]))
+    levels = [[*ends, 1.0] for ends in pairwise(made.edges or ())]
+    return shown(made.table(), [{"name": "x", "levels": levels}], made.guarantee.epsilon)
+
+
+_OWN_KIND: dict[str, Callable[[float, random.Random], dict[str, Any]]] = {
+    "drawn-answers": _honest_options("drawn-option"),
+    "meeting-sets": _honest_options("privset"),
+    "prefixes": _honest_text,
+    "levels": _honest_levels,
+    "rows": _honest_rows,
+}
 
 
 def _honest_record(epsilon: float, source: random.Random) -> dict[str, Any]:
@@ -418,6 +536,17 @@ def _small(campaign: dict[str, Any], source: random.Random) -> None:
         table |= {"width": source.randint(0, 6), "moves": source.randint(0, 6), "p_window": near() / UNIT}
     elif kind in ("subset", "hadamard"):
         table["own"] = near()
+    elif kind in ("drawn-answers", "meeting-sets"):
+        table["true" if kind == "drawn-answers" else "meeting"] = near()
+    elif kind == "rows" and isinstance(table.get("rows"), list) and table["rows"]:
+        row = source.choice(table["rows"])
+        if isinstance(row, list) and len(row) > 1 and all(isinstance(one, int) for one in row):
+            moved = source.randint(0, max(row[0] // 2, 1))  # from one output to another: the total stays
+            row[0], row[-1] = row[0] - moved, row[-1] + moved
+    elif kind == "levels" and isinstance(table.get("weights"), list):
+        size = len(table["weights"])
+        other = [UNIT // (size + source.randint(0, 4)) for _ in range(size)]
+        table["weights"] = [[UNIT - size * one, one] for one in other]
     elif kind == "bits":
         table |= {"others": str(near() << 8), "turned": str(near() << 8)}
     elif kind == "keep-or-replace" and isinstance(table.get("size"), int) and 0 < table["size"] < 100:

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Route
 from scipy.special import chdtri
 from tests.collector import blind_vectors, seal_vectors
-from tests.collector.vectors import FILE, vectors
+from tests.collector.vectors import FILE, SURVEY_FILE, survey_vectors, vectors
 
 from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.domains import Categorical
@@ -32,8 +32,18 @@ REPLAY = """vectors => vectors.map(({ table, attributes, draws }) => {
     const report = laws.encode(law.draw(row, new random.Words(source)));
     return { report, used };
   });
-  return { spends: law.epsilon, reports };
+  return { spends: law.epsilon, law: law.law, reports };
 })"""
+
+SURVEYS = """async vectors => Promise.all(vectors.map(async ({ campaign, values, draws }) => {
+  const law = noisette.check(campaign, "q"), row = noisette.row(campaign, values);
+  const reports = draws.map(({ words }) => {
+    let used = 0;
+    const report = laws.encode(law.draw(row, new random.Words(() => BigInt("0x" + words[used++]))));
+    return { report, used };
+  });
+  return { hash: await verify.lawHash(law.law), reports };
+}))"""
 
 BLIND = """async vectors => Promise.all(vectors.map(async ({ modulus: text, steps }) => {
   const { blind: make, finish, readModulus } = blind, { fromHex, toHex } = bytes, modulus = readModulus(text);
@@ -87,7 +97,7 @@ def page(browser: Browser) -> Iterator[Page]:
     shown = browser.new_context().new_page()
     shown.route("**/*", serve)
     shown.goto(f"{HOST}/")
-    for name in ("bytes", "random", "laws", "blind", "seal", "noisette"):
+    for name in ("bytes", "random", "laws", "blind", "seal", "verify", "noisette"):
         shown.evaluate(f"import('/{name}.js').then(found => {{ globalThis.{name} = found; }})")
     yield shown
     shown.close()
@@ -124,6 +134,24 @@ def test_other_words_give_other_reports(page: Page, stored: Any) -> None:
         if not _same(made["report"], draw["report"])
     }
     assert failed == {law["mechanism"] for law in stored}
+
+
+def test_a_browser_answers_every_kind_of_question_as_python_does(page: Page) -> None:
+    """Codings, sections and draws are the same, and the law is the very one that the certificate of the survey has."""
+    stored = json.loads(SURVEY_FILE.read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(survey_vectors())) == stored
+    for vector, done in zip(stored, page.evaluate(SURVEYS, stored), strict=True):
+        asked = [one["name"] for one in vector["campaign"]["attributes"]]
+        assert done["hash"] == vector["law_sha256"], asked
+        for draw, made in zip(vector["draws"], done["reports"], strict=True):
+            assert _same(made["report"], draw["report"]), (asked, draw)
+            assert made["used"] == len(draw["words"]), (asked, draw)
+
+
+def test_the_law_that_is_drawn_from_is_the_certified_one(page: Page, stored: Any) -> None:
+    found = page.evaluate(REPLAY, stored)
+    hashes = page.evaluate("laws => Promise.all(laws.map(verify.lawHash))", [done["law"] for done in found])
+    assert hashes == [law["law_sha256"] for law in stored]
 
 
 def test_words_of_the_browser_itself(page: Page) -> None:

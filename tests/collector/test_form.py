@@ -15,10 +15,13 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 from tests.collector.helpers import KEYS, SECRET, auth, entry, known_keys, running
 
+from noisette.certificates import certify
 from noisette.collector import Store, create_app
 from noisette.device.blind import new_code
-from noisette.domains import Categorical, Interval
+from noisette.domains import Categorical, Interval, Selection, Texts
 from noisette.mechanisms.build import build
+from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.survey.campaigns import Campaign
 
 pytestmark = pytest.mark.slow
@@ -58,6 +61,25 @@ CLINIC = {"id": "clinic", "epsilon": 1.0, "users": 100, "tokens": "blind", "mech
 DAILY = {"id": "daily", "epsilon": 1.0, "users": 100, "period": "day", "answers": "fresh"} | {
     "attributes": [{"name": "mood", "range": [1, 10]}]
 }
+RICH: dict[str, Any] = {
+    "id": "rich",
+    "title": "Life at work",
+    "epsilon": 2.0,
+    "users": 5000,
+    "attributes": [
+        {"name": "minutes", "range": [0, 120]},
+        {"name": "by", "categories": ["car", "bike"]},
+        {"name": "devices", "options": ["phone", "tablet", "watch", "ring"], "most": 2},
+        {"name": "site", "text": 12},
+        {"name": "income", "levels": [[0, 50, 2.0], [50, 100, 1.0]]},
+        {"name": "hours", "range": [0, 80], "want": "quantiles"},
+        {"name": "born", "range": ["1950-01-01", "2010-12-31"]},
+        {"name": "rises", "range": ["04:00", "12:00"], "want": "variance"},
+        {"name": "smokes", "categories": ["yes", "no"], "optional": True},
+    ],
+    "mechanism": {"minutes": "piecewise", "by": "grr", "devices": "privset", "site": "pem", "income": "levelled"}
+    | {"hours": "auto", "born": "piecewise", "rises": "auto", "smokes": "grr"},
+}
 MECHANISMS = {
     "range": ["duchi", "piecewise", "hybrid", "square-wave", "laplace"],
     "categories": ["grr", "oue", "sue", "olh", "subset-selection", "hadamard", "pgr"],
@@ -92,7 +114,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, browser: Browser) -> Iterator[Place]:
-    campaigns = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY)}
+    campaigns = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY, RICH)}
     store = Store(f"sqlite:///{tmp_path / 'reports.db'}")
     with running(create_app(campaigns.values(), store, known_keys())) as url:
         made = Place(url, store, campaigns, browser)
@@ -154,6 +176,39 @@ def test_what_is_shown_is_what_leaves(place: Place) -> None:
     assert np.array_equal(batch.rows, place.campaigns["commute"].rows([json.loads(shown)["report"]]))
 
 
+def test_whatever_a_survey_asks_is_answered_here(place: Place) -> None:
+    page = place.open("/c/rich")
+    page.get_by_role("button", name="Make my report").click()
+    expect(page.locator("#q3-wrong")).to_contain_text("1 to 12 letters")
+    for box in ("phone", "tablet", "watch"):
+        page.get_by_role("checkbox", name=box).check()
+    page.get_by_role("button", name="Make my report").click()
+    expect(page.locator("#q2-wrong")).to_contain_text("at most 2")
+    page.get_by_role("checkbox", name="tablet").uncheck()
+    given = {"minutes": "35", "site": "noisette.org", "income": "49.5", "hours": "37", "born": "1987-05-04"}
+    for name, value in (given | {"rises": "06:45"}).items():
+        page.get_by_label(name, exact=True).fill(value)
+    page.get_by_role("radio", name="bike").check()
+    page.get_by_role("radio", name="No answer").check()
+    page.locator("#language").select_option("de")  # what was given stays
+    page.get_by_role("button", name="Meinen Bericht erstellen").click()
+    page.locator("#report").wait_for()
+    told = page.locator(".said tbody tr td:nth-child(2)").all_inner_texts()
+    last = ["noisette.org", "49,5", "37", "1987-05-04", "06:45:00", "Keine Antwort"]
+    assert told == ["35", "bike", "phone und watch", *last]
+    assert page.locator(".said td.sent").count() >= 1
+    page.locator("#body summary").click()
+    shown = json.loads(page.locator("#body pre").inner_text())["report"]
+    page.get_by_role("button", name="Diesen Bericht senden").click()
+    page.locator("#outcome.good").wait_for()
+    (batch,) = place.store.batches(place.campaigns["rich"], "once")
+    assert np.array_equal(batch.rows, place.campaigns["rich"].rows([shown]))
+    page.locator("#how summary").click()
+    law = certify(place.campaigns["rich"].survey).law_sha256  # the page found it by itself
+    expect(page.locator("#how")).to_contain_text(law)
+    assert httpx.get(f"{place.url}/c/rich/certificate").json()["law_sha256"] == law
+
+
 @pytest.mark.long
 def test_twice_counts_once(place: Place) -> None:
     page = place.open()
@@ -194,7 +249,7 @@ def test_the_keyboard_is_enough(place: Place) -> None:
         keys.press(key)
     page.locator("#report").wait_for()
     expect(page.locator(".said tbody tr").nth(1).locator("td").first).to_have_text("bike")
-    for key in ("Tab", "Enter", "Tab", "Tab", "Enter"):
+    for key in ("Tab", "Enter", "Tab", "Tab", "Tab", "Enter"):  # past the link to the certificate
         keys.press(key)
     expect(page.locator("#outcome")).to_contain_text("has arrived")
     assert place.users() == 1
@@ -351,6 +406,28 @@ WEIGH = """async ([table, attribute, reports, values]) => {
   const { readLaw } = await import("/static/laws.js"), law = readLaw(table, [attribute]);
   return reports.map(report => values.map(x => law.weigh(report)[0][1](x)));
 }"""
+
+
+def test_bars_of_selections_texts_and_levels(place: Place) -> None:
+    page, options = place.open(), {"options": LABELS, "most": 2}
+    levels = {"edges": [0.0, 40.0, 120.0], "epsilons": [2.0, 1.0]}
+    graded: list[Any] = [LevelledResponse(**levels), OptimalGraded(**levels, points=4)]
+    cases: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
+        (options, build(name, Selection(5, 2), epsilon=1.5), [[0, 3], [1, -1], [-1, -1]], [[0, 3], [1], []])
+        for name in ("privset", "drawn-option")
+    ]
+    words = ["a", "bé", "noix"]
+    cases.append(({"text": 6}, build("pem", Texts(6), epsilon=1.5), words, words))
+    cases += [({"range": [0, 120]}, one, [0.0, 39.0, 40.0, 120.0], [0.0, 39.0, 40.0, 120.0]) for one in graded]
+    for fields, mechanism, inputs, values in cases:
+        reports = mechanism.privatize(np.asarray(inputs * 8), rng=4)
+        sent = [np.asarray(one).tolist() for one in reports]
+        found = np.asarray(page.evaluate(WEIGH, [mechanism.table(), {"name": "x"} | fields, sent, values]))
+        truth = np.asarray(
+            [[float(np.squeeze(mechanism.log_prob(one, np.asarray(x)))) for x in inputs] for one in reports]
+        )
+        assert np.allclose(found - found[:, :1], truth - truth[:, :1], atol=1e-9), mechanism.name
+        assert np.ptp(found, axis=1).max() > 0.5, mechanism.name  # reports tell something
 
 
 def test_bars_are_the_chances_of_the_mechanism(place: Place) -> None:

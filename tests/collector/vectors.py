@@ -1,6 +1,6 @@
 """Conformance vectors: random words and the reports that Python makes of them, which every other device must make too.
 
-Run as a script it writes conformance.json anew.
+Run as a script it writes conformance.json and conformance_surveys.json anew.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ import numpy as np
 from randomgen.wrapper import UserBitGenerator
 
 import noisette as nz
-from noisette.domains import Attributes, Categorical, Interval
+from noisette.certificates import certify
+from noisette.domains import Attributes, Categorical, Interval, Selection, Texts
+from noisette.mechanisms.graded.levelled import LevelledResponse
+from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.survey.campaigns import Campaign
 
 FILE = Path(__file__).parent / "conformance.json"
+SURVEY_FILE = FILE.with_name("conformance_surveys.json")
 LAST = 2**64 - 1
 
 
@@ -63,6 +68,17 @@ def mechanisms() -> Iterator[tuple[Any, list[Any]]]:
     inner = ("hybrid", "grr", "hybrid", "laplace", "subset-selection", "oue")
     for report in (1, 2, 5, 6):
         yield SampledAttributes(inner, epsilon=4.0, domain=mixed, report=report), [[35.0, 3, 120.0, 0.5, 8, 0]]
+    for epsilon in (0.5, 3.0):
+        for most in (1, 3, 6):
+            for name in ("privset", "drawn-option"):
+                domain = Selection(6, most)
+                rows = [[-1] * most, [5] + [-1] * (most - 1), list(range(most))]
+                yield nz.CATALOGUE[name](epsilon=epsilon, domain=domain), rows
+        for texts in (Texts(6), Texts(12, alphabet="abcdefé ")):
+            yield nz.CATALOGUE["pem"](epsilon=epsilon, domain=texts), ["a", "bé", "fée d"]
+        levels = {"edges": (-1.0, -0.5, 0.5, 1.0), "epsilons": (1.0, 2.0, 1.0)}
+        yield LevelledResponse(**levels).calibrate(total=epsilon), [-1.0, -0.5, 0.3, 1.0]
+    yield OptimalGraded(**levels, rule="max", points=8, objective="average"), [-1.0, -0.5, 0.3, 1.0]
     many = Attributes((3,) * 20, names=tuple(f"q{number}" for number in range(20)))
     yield SampledAttributes("olh", epsilon=2.0, domain=many, report=5), [[number % 3 for number in range(20)]]
 
@@ -96,8 +112,11 @@ def vectors() -> list[dict[str, Any]]:
             report = np.asarray(mechanism.privatize(np.asarray([x]), rng=script.generator))[0].tolist()
             words = [f"{word:x}" for word in script.words[: script.used]]
             row = x if isinstance(x, list) else [x]
+            if isinstance(mechanism.domain, Selection):  # the page knows no empty places
+                row = [[code for code in row if code >= 0]]
             draws.append({"row": row, "words": words, "report": json.dumps(report, separators=(",", ":"))})
         law = {"mechanism": mechanism.name, "epsilon": mechanism.guarantee.epsilon, "table": mechanism.table()}
+        law["law_sha256"] = certify(mechanism).law_sha256
         found.append(law | {"attributes": _attributes(mechanism.domain), "draws": draws})
     return found
 
@@ -111,8 +130,85 @@ def _attributes(domain: Any) -> list[dict[str, Any]]:
 def _values(part: Any) -> dict[str, Any]:
     if isinstance(part, Interval):
         return {"range": [part.low, part.high]}
+    if isinstance(part, Selection):
+        return {"options": [str(code) for code in range(part.size)], "most": part.most}
+    if isinstance(part, Texts):
+        return {"text": part.longest} | ({} if part.alphabet is None else {"alphabet": part.alphabet})
     return {"categories": [str(code) for code in range(part.size)]}
 
 
+SURVEYS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"attributes": [{"name": "hours", "range": [0, 80], "want": "quantiles"}]}, {"hours": 37.5}),
+    ({"attributes": [{"name": "age", "range": [18, 99], "want": "quantiles", "whole": True}]}, {"age": 42}),
+    ({"attributes": [{"name": "hours", "range": [0, 80], "want": "variance"}]}, {"hours": 37.5}),
+    ({"attributes": [{"name": "born", "range": ["1950-01-01", "2010-12-31"]}]}, {"born": "1987-05-04"}),
+    ({"attributes": [{"name": "rises", "range": ["00:00", "12:00"], "want": "quantiles"}]}, {"rises": "06:45"}),
+    ({"attributes": [{"name": "smokes", "categories": ["yes", "no"], "optional": True}]}, {"smokes": None}),
+    ({"attributes": [{"name": "minutes", "range": [0, 120], "optional": True}]}, {"minutes": 30}),
+    (
+        {
+            "attributes": [
+                {"name": "minutes", "range": [0, 120]},
+                {"name": "by", "categories": ["car", "bike", "bus"]},
+                {"name": "devices", "options": ["phone", "tablet", "watch", "ring"], "most": 2},
+                {"name": "site", "text": 8},
+                {"name": "income", "levels": [[0, 50, 2.0], [50, 100, 1.0]]},
+                {"name": "hours", "range": [0, 80], "want": "quantiles"},
+            ],
+            "mechanism": {"minutes": "piecewise", "by": "grr", "devices": "privset", "site": "pem"}
+            | {"income": "levelled", "hours": "auto"},
+        },
+        {"minutes": 35, "by": "bike", "devices": ["watch"], "site": " é.org", "income": 50, "hours": 12.5},
+    ),
+    (
+        {
+            "attributes": [
+                {"name": "by", "categories": ["car", "bike"]},
+                {"name": "minutes", "range": [0, 120]},
+                {"name": "region", "categories": ["n", "s"]},
+            ],
+            "joint": [["by", "minutes"]],
+        },
+        {"by": "bike", "minutes": 35, "region": "s"},
+    ),
+)
+
+
+def survey_vectors() -> list[dict[str, Any]]:
+    """Return campaigns of every kind of question, as a page is shown them, and what is drawn for one person."""
+    found = []
+    for place, (fields, values) in enumerate(SURVEYS):
+        campaign = Campaign.from_dict({"id": "q", "epsilon": 2.0, "users": 10_000} | fields)
+        draws = []
+        for seed in range(12):
+            script = Script([], 10_000 + 100 * place + seed)
+            report = campaign.privatize(values, rng=script.generator)
+            words = [f"{word:x}" for word in script.words[: script.used]]
+            draws.append({"words": words, "report": json.dumps(report, separators=(",", ":"))})
+        shown = campaign.to_wire() | {"table": campaign.mechanism.table()}
+        kept = (
+            "id",
+            "version",
+            "attributes",
+            "joint",
+            "epsilon",
+            "period",
+            "answers",
+            "tokens",
+            "public_group",
+            "table",
+        )
+        law = certify(campaign.survey).law_sha256
+        found.append(
+            {"campaign": {name: shown[name] for name in kept}, "values": values, "law_sha256": law, "draws": draws}
+        )
+    return found
+
+
+def _written(found: list[dict[str, Any]]) -> str:
+    return "\n".join(["[", ",\n".join(map(json.dumps, found)), "]", ""])
+
+
 if __name__ == "__main__":
-    FILE.write_text("\n".join(["[", ",\n".join(map(json.dumps, vectors())), "]", ""]), encoding="utf-8")
+    FILE.write_text(_written(vectors()), encoding="utf-8")
+    SURVEY_FILE.write_text(_written(survey_vectors()), encoding="utf-8")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORM = "noisette.form"  # in the scope of a request that came through the door
 
 _LARGEST = 1 << 16  # bytes of one report, or of a request for a token
-_PLACES = frozenset({"table", "reports", "tokens"})
+_PLACES = frozenset({"table", "certificate", "reports", "tokens"})
 
 
 def add_forms(app: FastAPI, service: Service) -> None:

@@ -80,6 +80,10 @@ class DrawnOption(SelectionMechanism):
         """Return the number of options and the weight of the truth."""
         return self._law
 
+    def table(self) -> dict[str, Any]:
+        """Return the same numbers."""
+        return self._law.written()
+
     @cached_property
     def _support_law(self) -> tuple[Fraction, Fraction]:
         true = Fraction(self._law.true, UNIT)

@@ -190,6 +190,11 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
         """Return the table's numbers."""
         return self.law().written()
 
+    def table(self) -> dict[str, Any]:
+        """Return the maps, the length of each group's prefixes, and the weights of buckets."""
+        groups = {"seeds": self.seeds, "lengths": list(self.lengths)}
+        return {"kind": "prefixes"} | groups | {"response": self._response.written()}
+
     def place(self, x: Any) -> Symbols:
         """Return the symbols of a text: the law knows no more of it."""
         return self.domain.symbols(x)

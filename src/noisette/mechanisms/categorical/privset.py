@@ -163,6 +163,10 @@ class PrivSet(SelectionMechanism):
         """Return the numbers of items, and the weight of sets that meet the own ones."""
         return self._law
 
+    def table(self) -> dict[str, Any]:
+        """Return the same numbers."""
+        return self._law.written()
+
     @cached_property
     def _support_law(self) -> tuple[Fraction, Fraction]:
         (meets, misses), items, most, length = self._weights, self.items, self.domain.most, self.length

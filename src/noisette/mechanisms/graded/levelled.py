@@ -324,6 +324,18 @@ class LevelledResponse(BaseMechanism):
         levels = [level for level in range(self._levels.size) for _ in range(2)]
         return {"kind": "table", "levels": levels, "outputs": str(self.support), "rows": rows}
 
+    def table(self) -> dict[str, Any] | None:
+        """Return edges, weights of the own level and of others, and what signs stand for; None with chosen levels."""
+        if self.personalised:
+            return None
+        pairs = [[pair.low, pair.high] for pair in self._pairs]
+        return {
+            "kind": "levels",
+            "edges": list(self.edges),
+            "weights": [list(p) for p in self._weights],
+            "pairs": pairs,
+        }
+
     @cached_property
     def _matrix(self) -> Matrix:
         """Chances are affine in x within a level, so the largest ratio is at two ends."""

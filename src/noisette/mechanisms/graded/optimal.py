@@ -238,6 +238,17 @@ class OptimalGraded(BaseMechanism):
         rows, levels = self._solved.counts.tolist(), self._owners.tolist()
         return {"kind": "table", "levels": levels, "outputs": str(self.support), "rows": rows}
 
+    def table(self) -> dict[str, Any] | None:
+        """Return the points with their levels, the outputs, and the counts; None where the points are the inputs."""
+        if self.edges is None:
+            return None
+        rows = {
+            "points": self._positions.tolist(),
+            "levels": self._owners.tolist(),
+            "rows": self._solved.counts.tolist(),
+        }
+        return {"kind": "rows"} | rows | {"outputs": list(self.support.values), "named": str(self.support)}
+
     @property
     def atoms(self) -> tuple[FloatArray, IntArray, FloatArray]:
         """Values, levels and chances of all outputs of the inputs whose laws every other law is a mixture of."""

@@ -3,6 +3,8 @@
 
 import english from "./words-en.js";
 import { check, Client, row } from "./noisette.js";
+import { axis } from "./survey.js";
+import { lawHash } from "./verify.js";
 
 const LANGUAGES = ["en", "de", "fr", "es", "zh"];
 const LIST = 8; // labels that are shown as buttons; more are a list
@@ -73,7 +75,7 @@ function promise() {
 // ---- the questions --------------------------------------------------------------------------------------------------
 
 const wording = name => view.campaign.form?.questions?.[name] ?? {};
-const span = ({ range, levels }) => range ?? [levels[0][0], levels.at(-1)[1]];
+const span = question => (question.range ?? [question.levels[0][0], question.levels.at(-1)[1]]).map(axis(question).of);
 
 function options(name, labels, optional) {
   const entries = [...labels.map(label => [label, label]), ...(optional ? [["", t("no_answer")]] : [])];
@@ -86,24 +88,45 @@ function options(name, labels, optional) {
     html("label", {}, html("input", { type: "radio", name, value: value === "" ? "" : String(at) }), html("span", {}, text))));
 }
 
+/** A box for each option, of which some may be ticked. */
+const boxes = (name, labels) => html("div", { class: "options" }, ...labels.map((label, at) =>
+  html("label", {}, html("input", { type: "checkbox", name, value: String(at) }), html("span", {}, label))));
+
+/** A field for a number, a date or a time of day; numbers have a slider too. */
+function numberField(question, place, ask, unit, step) {
+  const { kind, shown } = axis(question), [low, high] = span(question), limits = { min: low, max: high };
+  const described = { id: place, name: place, "aria-describedby": `${place}-hint ${place}-wrong`, "aria-label": ask };
+  if (kind !== "number") {
+    const ends = { min: shown(low), max: shown(high), ...(kind === "time" && { step: "1" }) };
+    return html("div", { class: "number" }, html("input", { type: kind, class: "text", ...described, ...ends }));
+  }
+  const entry = html("input", { type: "number", ...described, ...limits, step: step ?? "any", inputmode: "decimal" });
+  const middle = low + (high - low) / 2, fine = step ?? (Number.isInteger(low) && high - low >= 10 ? 1 : (high - low) / 100);
+  const slider = html("input", { type: "range", ...limits, step: fine, value: middle, "aria-label": t("slider", { name: ask }) });
+  slider.addEventListener("input", () => { entry.value = slider.value; });
+  entry.addEventListener("input", () => { if (entry.value !== "") slider.value = entry.value; });
+  return html("div", { class: "number" }, entry, ...(unit ? [html("span", {}, unit)] : []), slider);
+}
+
 function asked(question, at) {
-  const { name, categories, optional, levels, whole } = question, place = `q${at}`;
+  const { name, categories, options: several, most, text, optional, levels, whole } = question, place = `q${at}`;
   const { ask = name, unit, step = whole ? 1 : undefined } = wording(name);
   const hints = [], wrong = html("p", { class: "bad", id: `${place}-wrong`, role: "alert" });
   let field;
   if (categories) {
     field = options(place, categories, optional);
-  } else {
-    const [low, high] = span(question), given = unit ? ` ${unit}` : "";
-    hints.push(t("range", { low: number(low) + given, high: number(high) + given }));
-    const size = step ?? "any", limits = { min: low, max: high };
-    const entry = html("input", { type: "number", id: place, name: place, ...limits, step: size, inputmode: "decimal",
+  } else if (several) {
+    field = boxes(place, several);
+    hints.push(most < several.length ? t("some_of", { most: number(most) }) : t("any_of"));
+  } else if (text) {
+    field = html("input", { type: "text", class: "text", id: place, name: place, maxlength: text, autocapitalize: "off",
       "aria-describedby": `${place}-hint ${place}-wrong`, "aria-label": ask });
-    const middle = low + (high - low) / 2, fine = step ?? (Number.isInteger(low) && high - low >= 10 ? 1 : (high - low) / 100);
-    const slider = html("input", { type: "range", ...limits, step: fine, value: middle, "aria-label": t("slider", { name: ask }) });
-    slider.addEventListener("input", () => { entry.value = slider.value; });
-    entry.addEventListener("input", () => { if (entry.value !== "") slider.value = entry.value; });
-    field = html("div", { class: "number" }, entry, ...(unit ? [html("span", {}, unit)] : []), slider);
+    hints.push(t("text", { longest: number(text) }));
+  } else {
+    const given = unit ? ` ${unit}` : "", [low, high] = span(question).map(end => label(question, end));
+    hints.push(t("range", { low: axis(question).kind === "number" ? number(span(question)[0]) + given : low,
+      high: axis(question).kind === "number" ? number(span(question)[1]) + given : high }));
+    field = numberField(question, place, ask, unit, step);
   }
   if (levels) hints.push(t("graded"));
   if (optional) hints.push(t("optional"));
@@ -135,9 +158,10 @@ function read(form) {
     return at === null || at === "" ? null : labels[Number(at)];
   };
   campaign.attributes.forEach((question, at) => {
-    const { name, categories, optional } = question, place = `q${at}`;
-    const answer = categories ? chosen(place, categories) : form.elements[place].value.trim() || null;
-    const picked = categories && new FormData(form).get(place) !== null;
+    const { name, categories, options: several, text, optional } = question, place = `q${at}`;
+    const given = new FormData(form), value = () => form.elements[place].value.trim() || null;
+    const answer = categories ? chosen(place, categories) : several ? given.getAll(place).map(one => several[Number(one)]) : value();
+    const picked = categories && given.get(place) !== null;
     if (answer === null && optional && (picked || !categories || categories.length > LIST)) {
       values[name] = null;
       return;
@@ -145,10 +169,11 @@ function read(form) {
     values[name] = answer;
     try {
       row({ attributes: [{ ...question, optional: false }] }, { [name]: answer });
-      if (!categories && !form.elements[place].validity.valid && form.elements[place].validity.badInput) throw new Error();
+      if (!categories && !several && form.elements[place].validity.badInput) throw new Error();
     } catch {
-      const [low, high] = categories ? [] : span(question).map(end => number(end));
-      wrong.push([place, categories ? t("need_choice") : t("need_number", { low, high })]);
+      const [low, high] = categories || several || text ? [] : span(question).map(end => label(question, end));
+      wrong.push([place, several ? t("need_fewer", { most: number(question.most) }) : text ? t("need_text", { longest: number(text) })
+        : categories ? t("need_choice") : t("need_number", { low, high })]);
     }
   });
   const group = campaign.public_group ? chosen("group", campaign.public_group.values) : null;
@@ -163,7 +188,7 @@ async function make(form) {
   for (const [place, text] of wrong) {
     form.querySelector(`#${place}-wrong`).textContent = text;
     const field = form.querySelector(`[name="${place}"]`);
-    if (field.type !== "radio") field.setAttribute("aria-invalid", "true");
+    if (!["radio", "checkbox"].includes(field.type)) field.setAttribute("aria-invalid", "true");
   }
   if (wrong.length) {
     form.querySelector(`[name="${wrong[0][0]}"]`).focus();
@@ -183,35 +208,54 @@ async function make(form) {
 const parse = text => JSON.parse(text.replace(/(?<![.\d])\d{16,}(?![.\d])/g, '"$&"')); // seeds are longer than a number
 
 const shown = (name, answer) => (answer === null ? t("no_answer")
-  : typeof answer === "number" || wording(name).unit ? `${number(Number(answer))} ${wording(name).unit ?? ""}`.trim() : String(answer));
+  : typeof answer === "number" || (wording(name).unit && !Number.isNaN(Number(answer))) ? `${number(Number(answer))} ${wording(name).unit ?? ""}`.trim() : String(answer));
+
+const listed = (labels, codes) => (codes.length ? new Intl.ListFormat(view.language).format(codes.map(code => labels[code])) : t("none_of"));
+
+/** An answer as a person reads it, from what the laws take. */
+function label(question, value) {
+  const { name, categories, options: several } = question;
+  if (value === null) return t("no_answer");
+  if (several) return listed(several, value);
+  return axis(question).kind === "number" ? shown(name, categories ? categories[value] : value) : axis(question).shown(value);
+}
 
 /** The answers that one might have given, for one question: labels, or points of the range with one's own. */
 function alternatives(question, own) {
-  const { categories, optional } = question, none = optional ? [null] : [];
+  const { categories, options: several, text, optional } = question, none = optional ? [null] : [];
   if (categories) return [...categories.map((_, at) => at), ...none];
+  if (several || text) return [true, false];
   const [low, high] = span(question), points = [0, 1, 2, 3, 4].map(k => low + (high - low) * k / 4);
   return [...new Set([...points, ...(typeof own === "number" ? [own] : [])])].sort((a, b) => a - b).concat(none);
 }
 
-const label = (question, value) =>
-  shown(question.name, value === null ? null : question.categories ? question.categories[value] : value);
+/** What the answers have in common that a report of several choices or of a text points at, and those of all others. */
+function sorts({ options: several, most }, { about, buckets }) {
+  if (!several) return [t("pointed", { buckets: number(buckets) }), t("other_texts")];
+  const labels = listed(several, about.options), fewer = about.blank ? t("fewer_than", { most: number(most) }) : "";
+  const any = about.options.length ? t("with_any", { labels }) : "", none = t("with_none", { labels });
+  if (!about.yes) return [none, any];
+  return [[any, fewer].filter(Boolean).join(` ${t("or")} `), t("all_others")];
+}
 
 /** What a report says of one question, and a bar for each answer that one might have given. */
-function evidence({ asked: names, weigh }, name, own) {
-  const { campaign } = view, all = names.map(one => campaign.attributes.find(other => other.name === one));
+function evidence(part, name, own) {
+  const { asked: names, weigh } = part, { campaign } = view, all = names.map(one => campaign.attributes.find(other => other.name === one));
   const place = names.indexOf(name), question = all[place], mine = own?.[campaign.attributes.indexOf(question)];
   const rest = all.map((one, at) => (at === place ? null : alternatives(one, undefined)));
   const combined = value => rest.reduce((rows, other) => // the others as they fit the report best
     rows.flatMap(sofar => (other ?? [value]).map(one => [...sofar, one])), [[]]).reduce((most, one) => Math.max(most, weigh(one)), -Infinity);
   const found = alternatives(question, mine).map(value => ({ value, weight: combined(value) }));
-  const most = Math.max(...found.map(one => one.weight));
-  const bars = found.map(({ value, weight }) => {
-    const share = Math.exp(weight - most), own = value === mine, bar = html("i", {});
+  const most = Math.max(...found.map(one => one.weight)), sorted = typeof found[0].value === "boolean" && sorts(question, part);
+  const told = value => (sorted ? sorted[value ? 0 : 1] : label(question, value));
+  const isOwn = ({ value, weight }) => (sorted ? mine !== undefined && Math.abs(weight - combined(mine)) < 1e-9 : value === mine);
+  const bars = found.map(one => {
+    const share = Math.exp(one.weight - most), bar = html("i", {}), yours = isOwn(one);
     bar.style.width = `${100 * share}%`;
-    return html("li", own ? { class: "own" } : {}, html("span", {}, label(question, value) + (own ? ` (${t("yours")})` : "")),
+    return html("li", yours ? { class: "own" } : {}, html("span", {}, told(one.value) + (yours ? ` (${t("yours")})` : "")),
       html("div", {}, bar), html("em", {}, number(share, 2)));
   });
-  const likeliest = found.filter(one => one.weight > most - 1e-9).map(one => label(question, one.value));
+  const likeliest = found.filter(one => one.weight > most - 1e-9).map(one => told(one.value));
   return { bars: html("ul", { class: "weights" }, ...bars), likeliest };
 }
 
@@ -219,14 +263,15 @@ function says(question, parts, sent, own) {
   const part = parts.find(one => one.asked.includes(question.name));
   if (!part) return { text: t("not_drawn"), none: true, bars: null };
   const { bars, likeliest } = evidence(part, question.name, own);
-  const single = part.asked.length === 1 && !question.categories && !question.optional && typeof sent === "number";
-  return { text: single ? shown(question.name, sent) : likeliest.join(", "), none: false, bars };
+  const single = part.asked.length === 1 && question.range && !question.optional && (question.want ?? "mean") in { mean: 1, distribution: 1 } &&
+    typeof sent === "number";
+  return { text: single ? label(question, sent) : likeliest.join(", "), none: false, bars };
 }
 
 /** The one number that a report says of a question that is asked as it is, if it is one. */
 function raw(report, question) {
   const { table, attributes } = view.campaign;
-  if (table.kind === "record") {
+  if (table.kind === "record" && attributes.length > 1) {
     const found = report.find(([at]) => attributes[at] === question);
     return found?.length === 2 ? found[1] : undefined;
   }
@@ -248,7 +293,9 @@ async function draw() {
     html("tbody", {}, ...pairs));
   const bars = told.filter(one => one.bars).flatMap(({ question, bars: one }) =>
     [html("h3", {}, wording(question.name).ask ?? question.name), one]);
-  const how = html("details", { id: "how" }, html("summary", {}, t("how")), html("p", {}, t("how_text", { factor: factor(law.epsilon) })), ...bars);
+  const proof = html("p", { class: "hint" }, t("law", { hash: await lawHash(law.law) }), " ",
+    html("a", { href: `/c/${encodeURIComponent(id)}/certificate` }, t("certificate")));
+  const how = html("details", { id: "how" }, html("summary", {}, t("how")), html("p", {}, t("how_text", { factor: factor(law.epsilon) })), ...bars, proof);
   const body = html("details", { id: "body" }, html("summary", {}, t("body")),
     html("pre", { tabindex: "0", "aria-label": t("body") }, await client.body(id)),
     ...(campaign.tokens === "blind" ? [html("p", { class: "hint" }, t("body_token"))] : []));
@@ -373,7 +420,11 @@ find("#language").addEventListener("change", async event => {
   if (view.client.report(id)) return draw();
   const given = find("form") ? [...new FormData(find("form"))] : [];
   questions();
-  for (const [name, value] of given) find("form").elements[name].value = value;
+  for (const [name, value] of given) {
+    const box = find(`:is([type=checkbox], [type=radio])[name="${name}"][value="${value}"]`);
+    if (box) box.checked = true;
+    else find("form").elements[name].value = value;
+  }
   return find("#language").focus();
 });
 

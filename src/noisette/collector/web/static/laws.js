@@ -2,16 +2,18 @@
 // law: the epsilon of its whole numbers, and the draws that are made from these and nothing else. A table is what
 // table() gives in Python, and every draw is the one that Python makes from the same words.
 //
-// A law has `nats`, the largest |ln P(report | x) / P(report | x')| over all reports and all inputs of its domain,
-// rounded up and times 2^128; `width`, the numbers in a report; `draw`, for several inputs; and `weigh`, ln P(report | x)
-// but for what does not depend on x, in float64: it shows a person what her report tells, and nothing rests on it.
+// A law has `law`, its whole numbers as a certificate states them, of which verify.js computes epsilon; `width`, the
+// numbers in a report; `draw`, for several inputs; and `weigh`, ln P(report | x) but for what does not depend on x, in
+// float64: it shows a person what her report tells, and nothing rests on it.
 
-import { discreteLaplace, logRatio, product, roundUp, Words } from "./random.js";
+import { discreteLaplace, exact, roundUp, Words } from "./random.js";
+import { spent } from "./verify.js";
 
 const UNIT = 2 ** 53; // weights of what one uniform number decides add up to this
 const FINE = 1n << 61n; // and those of bits to this
 const MOST = 2 ** 20; // categories, and numbers in a report: more would hold up the page
 const LONGEST = 2 ** 25; // sequence from which a difference set is read
+const MOST_OPTIONS = 2 ** 16, LONGEST_TEXT = 32, MOST_LEVELS = 2 ** 10;
 const PRIME = 2 ** 31 - 1; // of the maps of local hashing
 const LEAST_RATE = 2 ** -44, FURTHEST = 2 ** 51; // Laplace noise exceeds 2^52 steps once in 10^110 draws, or less often
 
@@ -20,8 +22,9 @@ const rint = x => { // to the nearest integer, halves to the even one
   return rest < 0.5 ? floor : rest > 0.5 ? floor + 1 : floor % 2 === 0 ? floor : floor + 1;
 };
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
-const larger = (a, b) => (a > b ? a : b);
-const odds = (a, b, c = 1, d = 1) => logRatio(BigInt(a) * BigInt(c), BigInt(b) * BigInt(d)); // of (a c) to (b d)
+const texts = thing => Object.fromEntries(Object.entries(thing).map(([name, value]) => // numbers as a certificate has them
+  [name, typeof value === "number" ? exact(value) : typeof value === "bigint" ? String(value) : value]));
+const written = (kind, thing) => ({ kind, ...texts(thing) });
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
@@ -66,35 +69,66 @@ function fine(text, name) {
   return found;
 }
 
-/** Return what a question may be answered with: the ends of a range, or how many categories there are. */
-function readDomain(attribute) {
-  const [name, range, categories] = Object.hasOwn(Object(attribute), "categories")
-    ? (([a, b]) => [a, null, b])(fields(attribute, "name", "categories"))
-    : [...fields(attribute, "name", "range"), null];
-  if (typeof name !== "string") throw new Error("Expected the name of an attribute to be a text.");
-  if (range !== null) {
+const names = (thing, what) => {
+  const labels = list(thing, what);
+  if (!labels.every(label => typeof label === "string") || new Set(labels).size !== labels.length) {
+    throw new Error(`Expected ${what} to be distinct texts.`);
+  }
+  return labels;
+};
+
+/** How a question is answered: a number of a range, a category, some of several options, or a text. */
+const DOMAINS = {
+  range: ({ name, range }) => {
     const [low, high, more] = list(range, `range of ${name}`).map(end => real(end, `range of ${name}`));
     if (!(low < high) || more !== undefined || high - low === Infinity) {
       throw new Error(`Expected the range of ${name} to be two numbers, the lower one first.`);
     }
-    return { name, low, high };
-  }
-  const labels = list(categories, `categories of ${name}`), size = labels.length;
-  whole(size, "number of categories", 2, MOST);
-  if (!labels.every(label => typeof label === "string") || new Set(labels).size !== size) {
-    throw new Error(`Expected the categories of ${name} to be distinct texts.`);
-  }
-  return { name, size };
+    return { name, low, high, spec: written("interval", { low, high }) };
+  },
+  categories: ({ name, categories }) => {
+    const size = whole(names(categories, `categories of ${name}`).length, "number of categories", 2, MOST);
+    return { name, size, spec: written("categorical", { size, labels: null }) };
+  },
+  options: ({ name, options, most }) => {
+    const many = whole(names(options, `options of ${name}`).length, "number of options", 1, MOST_OPTIONS);
+    whole(most, `most of ${name}`, 1, many);
+    return { name, options: many, most, spec: written("selection", { size: many, most, labels: null }) };
+  },
+  text: ({ name, text, alphabet = null }) => {
+    const letters = alphabet === null ? null : [...alphabet], longest = whole(text, `longest text of ${name}`, 1, LONGEST_TEXT);
+    const least = letters ? Math.min(...letters.map(letter => bytes(letter).length)) : 1;
+    if (letters && (new Set(letters).size !== letters.length || letters.length > 255)) throw new Error(`Expected distinct letters of ${name}.`);
+    return { name, longest, letters, places: Math.floor(longest / least), spec: { kind: "texts" } };
+  },
+};
+
+/** Return what a question may be answered with, of the fields that one kind of it has. */
+function readDomain(attribute) {
+  const kind = Object.keys(DOMAINS).find(one => Object.hasOwn(Object(attribute), one)) ?? "range";
+  const more = { options: ["most"], text: Object.hasOwn(Object(attribute), "alphabet") ? ["alphabet"] : [] }[kind] ?? [];
+  const [name] = fields(attribute, "name", kind, ...more);
+  if (typeof name !== "string") throw new Error("Expected the name of an attribute to be a text.");
+  return DOMAINS[kind](attribute);
 }
 
 const ends = ({ name, low, high }) => {
-  if (low === undefined) throw new Error(`Expected a law for the categories of ${name}, got one for numbers.`);
+  if (low === undefined) throw new Error(`Expected a law for the answers to ${name}, got one for numbers.`);
   return [low, high];
 };
 const fitting = (size, { name, size: wanted }) => {
-  if (wanted === undefined) throw new Error(`Expected a law for the numbers of ${name}, got one for categories.`);
+  if (wanted === undefined) throw new Error(`Expected a law for the answers to ${name}, got one for categories.`);
   return whole(size, "size", wanted, wanted);
 };
+const bytes = text => new TextEncoder().encode(text);
+
+/** The symbols of a text, 0 after its end, or null where it is none of the question's. */
+export function symbols({ longest, letters, places }, text) {
+  if (typeof text !== "string" || text === "" || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) return null;
+  const normal = text.normalize("NFC"), code = letters ? [...normal].map(one => letters.indexOf(one) + 1) : [...bytes(normal)];
+  if (bytes(normal).length > longest || (letters && code.includes(0))) return null;
+  return [...code, ...Array(places - code.length).fill(0)];
+}
 
 // ---- the kinds of tables --------------------------------------------------------------------------------------------
 
@@ -103,9 +137,9 @@ const KINDS = {
     const [low, high] = fields(table, "kind", "low", "high").slice(1).map(end => real(end, "report"));
     const span = positive(high - low, "high - low"), scale = positive(1 / span, "1 / (high - low)");
     const ofHigh = x => Math.ceil((x - low) * scale * UNIT); // its weight, which does not fall as x grows
-    const [least, most] = ends(domain).map(x => whole(ofHigh(x), "2^53 times the chance of high", 1, UNIT - 1));
+    for (const x of ends(domain)) whole(ofHigh(x), "2^53 times the chance of high", 1, UNIT - 1);
     return {
-      nats: larger(odds(most, least), odds(UNIT - least, UNIT - most)),
+      law: written("two-point", { low, high }),
       width: 1,
       weigh: ([sent], x) => (sent === low ? Math.log(1 - ofHigh(x) / UNIT)
         : sent === span + low ? Math.log(ofHigh(x) / UNIT) : -Infinity),
@@ -122,7 +156,7 @@ const KINDS = {
     const inside = weight(p, "p_window"), last = whole(width, "width", 1, most) + whole(moves, "moves", 1, most) - 1;
     real(whole(last, "last report", 1, most) * positive(step, "step") + real(first, "first"), "last report");
     return {
-      nats: odds(inside, UNIT - inside, moves, width),
+      law: written("window", { first, step, width, moves, inside }),
       width: 1,
       weigh: ([sent], x) => {
         const place = clamp(rint(x * b + a), 0, moves), at = Math.round((sent - first) / step);
@@ -143,7 +177,7 @@ const KINDS = {
     const window = part(first, domain, ["window"]), pair = part(second, domain, ["two-point"]);
     const often = weight(share, "share");
     return {
-      nats: larger(window.nats, pair.nats),
+      law: written("mixture", { share: often, parts: [window.law, pair.law] }),
       width: 1,
       weigh: (sent, x) =>
         Math.log(often / UNIT * Math.exp(window.weigh(sent, x)) + (1 - often / UNIT) * Math.exp(pair.weigh(sent, x))),
@@ -161,7 +195,7 @@ const KINDS = {
     const place = x => (x - origin) / step, [low, high] = ends(domain).map(place); // sums with the noise are exact
     const [last, first] = [Math.ceil(high), Math.floor(low)].map(end => whole(end, "place", -FURTHEST, FURTHEST));
     return {
-      nats: product(rate, last - first),
+      law: written("added-noise", { origin, step, steps: last - first, noise: written("laplace", { rate }) }),
       width: 1,
       weigh: ([sent], x) => {
         const at = Math.round((sent - origin) / step), below = Math.floor(place(x)), up = place(x) - below;
@@ -184,7 +218,7 @@ const KINDS = {
     const sum = BigInt(keep) + BigInt(size) * BigInt(other), total = Number(sum);
     if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected the weights to add up to 2^53, or nearly.");
     return {
-      nats: odds(keep + other, other),
+      law: written("keep-or-replace", { size, keep, other }),
       width: 1,
       weigh: ([sent], code) => Math.log(sent === code ? keep + other : other),
       draw: (words, codes) => {
@@ -200,7 +234,7 @@ const KINDS = {
     const bucket = part(response, { name: domain.name, size: buckets }, ["keep-or-replace"]);
     const into = (seed, code) => Number(((seed / p) * BigInt(code) + (seed % p)) % p * BigInt(buckets) / p);
     return {
-      nats: bucket.nats,
+      law: written("hashed", { maps: p * p, response: bucket.law }),
       width: 2,
       weigh: ([seed, sent], code) => bucket.weigh([sent], into(BigInt(seed), code)),
       draw: (words, codes) => {
@@ -213,7 +247,7 @@ const KINDS = {
     const [size, others, turned] = fields(table, "kind", "size", "others", "turned").slice(1);
     const rare = fine(others, "others"), off = fine(turned, "turned");
     return {
-      nats: odds(FINE - off, rare, FINE - rare, off),
+      law: written("bits", { size, others: rare, turned: off }),
       width: fitting(size, domain),
       weigh: (sent, code) => {
         const [own, rest] = [off, FINE - rare].map(zero => (sent[code] ? FINE - zero : zero)); // of this bit at 0, or 1
@@ -234,7 +268,7 @@ const KINDS = {
     whole(length, "length", 1, fitting(size, domain) - 1);
     whole(own, "own", 1, UNIT - 1);
     return {
-      nats: odds(own, UNIT - own, size - length, length),
+      law: written("subset", { size, length, own }),
       width: length,
       weigh: (sent, code) =>
         (sent.includes(code) ? Math.log(own) + Math.log(size - length) : Math.log(UNIT - own) + Math.log(length)),
@@ -247,7 +281,7 @@ const KINDS = {
     whole(order, "order", wanted, wanted);
     whole(own, "own", 1, UNIT - 1);
     return {
-      nats: odds(own, UNIT - own),
+      law: written("columns", { order, own }),
       width: 1,
       weigh: ([column], code) => Math.log(even((code + 1) & column) ? own : UNIT - own),
       draw: (words, codes) => {
@@ -270,7 +304,7 @@ const KINDS = {
     if (sum < 1n << 51n || sum > 1n << 53n) throw new Error("Expected the weights to add up to 2^53, or nearly.");
     const first = more * members.length;
     return {
-      nats: odds(own, other),
+      law: written("cyclic", { order, block: members.length, own, other }),
       width: 1,
       weigh: ([sent], code) => Math.log(members.includes((sent + code) % order) ? own : other),
       draw: (words, codes) => accepted(words, codes.length, total).map((unit, at) => {
@@ -279,7 +313,175 @@ const KINDS = {
       }),
     };
   },
+  "drawn-answers": (table, domain) => { // the option is drawn before what was chosen is looked at
+    const [options, truth] = fields(table, "kind", "options", "true").slice(1);
+    whole(options, "options", choosing(domain).options, domain.options);
+    whole(truth, "true", 1, UNIT - 1);
+    return {
+      law: written("drawn-answers", { options, true: truth }),
+      width: 1,
+      // true and false stand for the selections that the report points at, and for all others
+      weigh: ([sent], chosen) => Math.log((typeof chosen === "boolean" ? chosen : chosen.includes(sent >> 1) === (sent % 2 === 1))
+        ? truth : UNIT - truth),
+      about: ([sent]) => ({ options: [sent >> 1], yes: sent % 2 === 1, blank: false }),
+      draw: (words, rows) => {
+        const drawn = rows.map(() => Number(words.below(BigInt(options)))), lies = words.units(rows.length).map(unit => unit >= truth);
+        return rows.map((chosen, at) => 2 * drawn[at] + (chosen.includes(drawn[at]) !== lies[at] ? 1 : 0));
+      },
+    };
+  },
+  "meeting-sets": (table, domain) => {
+    const [items, most, length, meeting] = fields(table, "kind", "items", "most", "length", "meeting").slice(1);
+    whole(most, "most", choosing(domain).most, domain.most);
+    whole(items, "items", domain.options + most, domain.options + most);
+    whole(length, "length", 1, items - most);
+    whole(meeting, "meeting", 1, UNIT - 1);
+    // what was chosen, filled up with blanks: place j that holds no option holds blank j
+    const filled = chosen => Array.from({ length: most }, (_, at) => chosen[at] ?? domain.options + at).sort((a, b) => a - b);
+    const meets = (sent, own) => sent.some(item => own.includes(item));
+    const drawn = (words, own) => {
+      if (words.unit() >= meeting) { // one of the other items, which are counted past the own ones, the least first
+        return own.reduce((row, item) => row.map(one => (one >= item ? one + 1 : one)),
+          subsets(words, [items - most], [false], items - most + 1, length)[0]);
+      }
+      for (;;) { // a set with several own items would be drawn from each of them: it is taken once in so many
+        const [row] = subsets(words, [own[Number(words.below(BigInt(most)))]], [true], items, length);
+        const common = own.filter(item => row.includes(item)).length;
+        if (words.below(BigInt(common)) === 0n) return row;
+      }
+    };
+    return {
+      law: written("meeting-sets", { items, most, length, meeting }),
+      width: length,
+      weigh: (sent, chosen) => {
+        let apart = 1; // the share of all sets that meet no own item
+        for (let at = 0; at < most; at++) apart *= (items - length - at) / (items - at);
+        return (typeof chosen === "boolean" ? chosen : meets(sent, filled(chosen))) ? Math.log(meeting / (1 - apart)) : Math.log((UNIT - meeting) / apart);
+      },
+      about: sent => ({ options: sent.filter(item => item < domain.options), yes: true, blank: sent.some(item => item >= domain.options) }),
+      draw: (words, rows) => rows.map(chosen => drawn(words, filled(chosen))),
+    };
+  },
+  prefixes: (table, domain) => { // group and map are drawn before the text is looked at
+    const [seeds, lengths, response] = fields(table, "kind", "seeds", "lengths", "response").slice(1);
+    if (domain.places === undefined) throw new Error(`Expected a law for the answers to ${domain.name}, got one for texts.`);
+    const groups = list(lengths, "lengths").map(length => whole(length, "length", 1, domain.places));
+    const buckets = whole(Object(response).size, "buckets", 2, MOST), cells = groups.length * whole(seeds, "seeds", 1, 2 ** 16);
+    whole(cells * buckets, "number of reports", 1, 2 ** 31);
+    const bucket = part(response, { name: domain.name, size: buckets }, ["keep-or-replace"]);
+    const own = (cell, code) => code.slice(0, groups[Math.floor(cell / seeds)])
+      .reduce((sum, symbol, place) => sum + mixed(cell % seeds, place, symbol) % buckets, 0) % buckets;
+    return {
+      law: written("hashed", { maps: cells, response: bucket.law }),
+      width: 1,
+      // true and false stand for the texts that the report points at, and for all others
+      weigh: ([sent], text) => bucket.weigh([0], (text === true || (text !== false &&
+        own(Math.floor(sent / buckets), symbols(domain, text)) === sent % buckets)) ? 0 : 1),
+      buckets,
+      draw: (words, rows) => {
+        const drawn = rows.map(() => Number(words.below(BigInt(cells))));
+        return bucket.draw(words, rows.map((text, at) => own(drawn[at], symbols(domain, text)))).map((sent, at) => sent + drawn[at] * buckets);
+      },
+    };
+  },
+  levels: (table, domain) => { // a level that is kept or replaced, and a sign at the chance that the reported level has
+    const [cuts, weights, pairs] = fields(table, "kind", "edges", "weights", "pairs").slice(1), [low, high] = ends(domain);
+    const edges = rising(cuts, low, high), size = whole(edges.length - 1, "levels", 1, MOST_LEVELS);
+    const keeps = list(weights, "weights").map(pair => list(pair, "weights").map(one => whole(one, "weight", 0, UNIT)));
+    const signs = list(pairs, "pairs").map(pair => list(pair, "pair").map(one => real(one, "pair")));
+    if (keeps.length !== size || signs.length !== size || keeps.some(([keep, other]) => keep + size * other !== UNIT || other < 1) ||
+        [...keeps, ...signs].some(pair => pair.length !== 2) || signs.some(([a, b]) => !(a < b && b - a < Infinity))) {
+      throw new Error("Expected weights and signs for each level.");
+    }
+    const level = x => edges.slice(1, -1).filter(edge => x >= edge).length;
+    const ofHigh = (x, at) => Math.ceil((x - signs[at][0]) * (1 / (signs[at][1] - signs[at][0])) * UNIT);
+    const chance = (own, at) => keeps[own][1] + (own === at ? keeps[own][0] : 0);
+    const rows = edges.slice(0, -1).flatMap((edge, own) => [edge, own === size - 1 ? high : before(edges[own + 1])]
+      .map(x => signs.flatMap((_, at) => {
+        const up = BigInt(whole(ofHigh(x, at), "2^53 times the chance of a sign", 1, UNIT - 1)), all = BigInt(chance(own, at));
+        return [String(all * (BigInt(UNIT) - up)), String(all * up)];
+      })));
+    const owners = signs.flatMap((_, own) => [String(own), String(own)]);
+    return {
+      law: { kind: "table", levels: owners, outputs: `pairs of a level from 0 to ${size - 1} and a sign, -1 or 1`, rows },
+      width: 2,
+      weigh: ([at, sign], x) => Math.log(chance(level(x), at)) + Math.log(sign > 0 ? ofHigh(x, at) / UNIT : 1 - ofHigh(x, at) / UNIT),
+      draw: (words, values) => {
+        const drawn = words.units(values.length).map((unit, i) => {
+          const own = level(values[i]), other = unit / keeps[own][1];
+          return other < size ? Math.floor(other) : own;
+        });
+        return words.units(values.length).map((unit, i) => [drawn[i], unit < ofHigh(values[i], drawn[i]) ? 1 : -1]);
+      },
+    };
+  },
+  rows: (table, domain) => { // the value is moved to one of the points around it, and that point's row is drawn from
+    const [points, levels, rows, outputs, named] = fields(table, "kind", "points", "levels", "rows", "outputs", "named").slice(1);
+    const [low, high] = ends(domain), places = list(points, "points").map(one => real(one, "point")), last = places.length - 1;
+    const sums = list(rows, "rows").map(row => {
+      let sum = 0;
+      return list(row, "row").map(one => (sum += whole(one, "weight", 1, UNIT)));
+    });
+    if (places[0] !== low || places[last] !== high || places.some((one, at) => at && one < places[at - 1]) ||
+        list(levels, "levels").length !== last + 1 || sums.length !== last + 1 ||
+        sums.some(row => row.length !== outputs.length || row.at(-1) !== UNIT)) {
+      throw new Error("Expected a row of weights for each point of the range.");
+    }
+    list(outputs, "outputs").forEach(one => real(one, "output"));
+    const around = x => {
+      const at = places.findLastIndex(one => one <= x), next = Math.min(at + 1, last), width = places[next] - places[at];
+      return [at, next, width > 0 ? (x - places[at]) / width : 0];
+    };
+    return {
+      law: { kind: "table", levels: levels.map(String), outputs: String(named), rows: rows.map(row => row.map(String)) },
+      width: 1,
+      weigh: ([sent], x) => {
+        const at = outputs.indexOf(sent), [below, above, share] = around(x);
+        return Math.log((1 - share) * rows[below][at] + share * rows[above][at]);
+      },
+      draw: (words, values) => {
+        const own = words.uniforms(values.length).map((uniform, i) => {
+          const [at, next, share] = around(values[i]);
+          return uniform < share ? next : at;
+        });
+        const tickets = own.map(() => words.wide(UNIT));
+        return own.map((row, i) => outputs[sums[row].findIndex(sum => tickets[i] < sum)]);
+      },
+    };
+  },
 };
+
+const choosing = domain => {
+  if (domain.options === undefined) throw new Error(`Expected a law for the answers to ${domain.name}, got one for several options.`);
+  return domain;
+};
+
+/** Return numbers that rise from one end of a range to the other. */
+function rising(numbers, low, high) {
+  const found = list(numbers, "edges").map(one => real(one, "edge"));
+  if (found[0] !== low || found.at(-1) !== high || found.some((one, at) => at && !(one > found[at - 1]))) {
+    throw new Error("Expected edges that rise from one end of the range to the other.");
+  }
+  return found;
+}
+
+/** The float64 just below a number. */
+function before(x) {
+  const view = new DataView(new ArrayBuffer(8));
+  view.setFloat64(0, x === 0 ? -Number.MIN_VALUE : x);
+  if (x !== 0) view.setBigInt64(0, view.getBigInt64(0) + (x > 0 ? -1n : 1n));
+  return view.getFloat64(0);
+}
+
+/** The number of a symbol at a place under a public map: two rounds of xor, shift and product. */
+function mixed(seed, place, symbol) {
+  let key = ((seed << 13) | (place << 8) | symbol) >>> 0;
+  key ^= key >>> 16;
+  key = Math.imul(key, 0x7feb352d);
+  key ^= key >>> 15;
+  key = Math.imul(key, 0x846ca68b);
+  return (key ^ (key >>> 16)) >>> 0;
+}
 
 /** Return uniform subsets of the integers below `size`, with the own one where it is wanted: Floyd's way. */
 function subsets(words, items, wanted, size, length) {
@@ -449,21 +651,15 @@ export function readLaw(table, attributes) {
   if (new Set(domains.map(({ name }) => name)).size < domains.length) throw new Error("Expected distinct names.");
   if (Object(table).kind !== "record") {
     whole(domains.length, "number of attributes", 1, 1);
-    const law = part(table, domains[0]);
-    return Object.freeze({
-      nats: law.nats,
-      epsilon: roundUp(law.nats),
-      weigh: report => [[0, x => law.weigh([report].flat(), x)]],
-      draw: (row, words = new Words()) => law.draw(words, admitted(row, domains))[0],
+    const [domain] = domains, { law, about, buckets, weigh, draw } = part(table, domain);
+    return settled(law, domain.spec, {
+      weigh: report => [[0, x => weigh([report].flat(), x), { about: about?.([report].flat()), buckets }]],
+      draw: (row, words = new Words()) => draw(words, admitted(row, domains))[0],
     });
   }
-  const { laws, owners, report, width } = readRecord(table, domains);
-  const each = owners.map(kind => laws[kind].nats).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0));
-  const nats = each.slice(0, report).reduce((a, b) => a + b); // of the dearest attributes that may be drawn
-  return Object.freeze({
-    nats,
-    epsilon: roundUp(nats),
-    weigh: rows => rows.map(([at, ...sent]) => [at, x => laws[owners[at]].weigh(sent, x)]),
+  const { laws, owners, report, width } = readRecord(table, domains), parts = owners.map(kind => laws[kind].law);
+  return settled(written("record", { report, parts }), { parts: domains.map(({ spec }) => spec) }, {
+    weigh: rows => rows.map(([at, ...sent]) => [at, x => laws[owners[at]].weigh(sent, x), {}]),
     draw: (row, words = new Words()) => {
       const values = admitted(row, domains), chosen = choose(words, values.length, report);
       const rows = chosen.map(at => [at, ...Array(width - 1).fill(0)]);
@@ -478,14 +674,34 @@ export function readLaw(table, attributes) {
   });
 }
 
+/** Return a law with its epsilon, which the verifier of certificates computes, and the certificate's words for both. */
+export function settled(law, spec, more) {
+  const nats = spent(law, spec);
+  return Object.freeze({ law, spec, nats, epsilon: roundUp(nats), ...more });
+}
+
 /** Return a row of values that the domains have. */
 function admitted(row, domains) {
   whole(list(row, "row").length, "number of values", domains.length, domains.length);
-  return domains.map(({ name, low, high, size }, at) => {
+  return domains.map((domain, at) => {
+    const { name, low, high, size, options, most, places } = domain;
     if (size !== undefined) return whole(row[at], name, 0, size - 1);
+    if (options !== undefined) return chosen(row[at], name, options, most);
+    if (places !== undefined) {
+      if (symbols(domain, row[at]) === null) throw new Error(`Expected another text for ${name}.`);
+      return row[at];
+    }
     if (!(real(row[at], name) >= low && row[at] <= high)) throw new Error(`Expected ${name} in [${low}, ${high}].`);
     return row[at];
   });
+}
+
+/** Return distinct codes of options, no more than may be chosen. */
+function chosen(codes, name, options, most) {
+  if (!Array.isArray(codes) || codes.length > most || new Set(codes).size !== codes.length) {
+    throw new Error(`Expected at most ${most} different options of ${name}.`);
+  }
+  return codes.map(code => whole(code, name, 0, options - 1));
 }
 
 /** Return the epsilon that a table spends on these attributes, rounded up. */

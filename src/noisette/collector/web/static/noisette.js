@@ -8,8 +8,8 @@
 
 import { blind, finish, readModulus } from "./blind.js";
 import { fromBase64, fromHex, fromText, hmac, randomHex, sha256, toBase64, toHex } from "./bytes.js";
-import { encode, known } from "./laws.js";
-import { readSurvey } from "./survey.js";
+import { encode, known, symbols } from "./laws.js";
+import { axis, readSurvey } from "./survey.js";
 
 const VERSION = 1;
 const UNITS = 1e12; // a budget is counted in whole 1e-12 of epsilon
@@ -38,8 +38,7 @@ export function check(campaign, id, sealed = false) {
   if (campaign.id !== id) throw new Error(`Expected campaign '${id}', the collector sent '${campaign.id}'.`);
   if (campaign.table === null || !known(campaign.table)) {
     throw new Error(`A web page cannot answer with mechanism '${campaign.spec?.mechanism}'. ` +
-      "Choose another for this campaign, e.g. hybrid, piecewise, duchi, laplace, grr, oue, olh, subset-selection or " +
-      "hadamard, or answer from Python.");
+      "Choose another for this campaign, or answer from Python.");
   }
   for (const [name, allowed] of Object.entries(CHOICES)) {
     if (!allowed.includes(campaign[name])) {
@@ -71,7 +70,12 @@ function lawOf(campaign) {
 }
 
 // inputs of a form are texts: "30" is 30
-const written = value => typeof value === "string" && /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i.test(value);
+const numeral = value => typeof value === "string" && /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i.test(value);
+
+const written = (longest, alphabet) => {
+  const letters = alphabet ? [...alphabet] : null, least = letters ? Math.min(...letters.map(one => fromText(one).length)) : 1;
+  return { longest, letters, places: Math.floor(longest / least) };
+};
 
 /** Return values as the laws take them: numbers, codes of categories, and null where an optional answer is left out. */
 export function row(campaign, values) {
@@ -80,19 +84,36 @@ export function row(campaign, values) {
   if (lacking || !given.every(name => names.includes(name))) {
     throw new Error(`Expected a value for each of ${names.join(", ")}, got ${given.join(", ") || "none"}.`);
   }
-  return campaign.attributes.map(({ name, range, levels, categories, optional, whole = false }) => {
+  return campaign.attributes.map(question => {
+    const { name, range, levels, categories, options, most, text, alphabet, optional, whole = false } = question;
     const answer = values[name] ?? null;
     if (answer === null && optional) return null;
+    if (options) {
+      const chosen = typeof answer === "string" ? answer.split(";").map(one => one.trim()).filter(Boolean) : answer;
+      const codes = Array.isArray(chosen) ? chosen.map(one => options.indexOf(one)) : [-1];
+      if (codes.includes(-1) || codes.length > most || new Set(codes).size !== codes.length) {
+        throw new Error(`Expected ${name}=${answer} to be at most ${most} of ${options.join(", ")}.`);
+      }
+      return codes;
+    }
+    if (text) {
+      const given = String(answer ?? "").trim();
+      if (symbols(written(text, alphabet), given) === null) {
+        throw new Error(`Expected ${name} to be a text of 1 to ${text} bytes${alphabet ? ` of '${alphabet}'` : ""}.`);
+      }
+      return given;
+    }
     if (categories) {
       const code = categories.indexOf(answer);
       if (code < 0) throw new Error(`Expected ${name}='${answer}' to be one of ${categories.join(", ")}.`);
       return code;
     }
-    const number = written(answer) ? Number(answer) : answer, [low, high] = range ?? [levels[0][0], levels.at(-1)[1]];
+    const { kind, of } = axis(question), [low, high] = (range ?? [levels[0][0], levels.at(-1)[1]]).map(of);
+    const number = kind !== "number" ? of(answer) : numeral(answer) ? Number(answer) : answer;
     if (typeof number !== "number" || !(number >= low && number <= high)) {
       throw new Error(`Expected ${name}=${answer} to be a number in [${low}, ${high}].`);
     }
-    if (whole && !Number.isInteger(number)) {
+    if ((whole || kind === "date") && !Number.isInteger(number)) {
       throw new Error(`Expected ${name}=${answer} to be a whole number.`);
     }
     return number;

@@ -86,6 +86,12 @@ const fraction = rate => { // a float64 as [numerator, bits of the denominator]
   return [BigInt(rate), BigInt(bits)];
 };
 
+/** A float64 as the text of a whole number, or of a fraction in lowest terms. */
+export const exact = number => {
+  const [top, bits] = fraction(number);
+  return bits ? `${top}/${1n << bits}` : String(top);
+};
+
 const length = number => number.toString(2).length;
 
 const atanh = (top, bottom, precision) => { // of 0 <= top / bottom <= 1/3, times 2^precision
@@ -97,22 +103,6 @@ const atanh = (top, bottom, precision) => { // of 0 <= top / bottom <= 1/3, time
   }
   return sum;
 };
-
-const LOG_2 = 2n * atanh(1n, 3n, PRECISION);
-
-/** Return an upper bound of |ln(a / b)|, times 2^128, for positive integers: less than 2^-100 above it. */
-export function logRatio(a, b) {
-  const [top, bottom] = a > b ? [a, b] : [b, a], doublings = BigInt(length(top) - length(bottom));
-  const near = bottom << doublings, [less, more] = near < top ? [near, top] : [top, near]; // at most twice as much
-  const rest = 2n * atanh(more - less, more + less, PRECISION);
-  return doublings * LOG_2 + (near < top ? rest : -rest) + (1n << 24n); // which covers all that was cut off
-}
-
-/** Return a positive float64 times a whole number, times 2^128, rounded up. */
-export function product(number, count) {
-  const [top, bits] = fraction(number);
-  return -(-(top * BigInt(count) << PRECISION) >> bits);
-}
 
 /** Return the least float64 that is no less than a number, which is given times 2^128. */
 export function roundUp(number) {

@@ -2,8 +2,8 @@
 // noisette/survey has them. Questions are coded into what the laws take; a section is one law, and of several sections
 // a person answers all, or one that is drawn without looking at her answers.
 
-import { readLaw } from "./laws.js";
-import { roundUp, Words } from "./random.js";
+import { readLaw, settled } from "./laws.js";
+import { Words } from "./random.js";
 
 const MOST = 2 ** 31; // of the weights by which a section is drawn
 
@@ -16,23 +16,66 @@ const signs = ({ range: [low, high] }, x, code) => {
   return [[chance, [code(1)]], [1 - chance, [code(0)]]];
 };
 
+const BRANCHES = 4, HEIGHT = 3; // of the cells of a number whose quantiles are wanted
+const DAY = 86400;
+
+/** A range of dates or of times of day as days since 1970 or seconds since midnight; other numbers stay what they are. */
+export function axis({ range }) {
+  const kind = typeof range?.[0] !== "string" ? "number" : range[0].includes(":") ? "time" : "date";
+  const shown = { number: String, date: x => new Date(x * DAY * 1000).toISOString().slice(0, 10),
+    time: x => new Date(Math.min(x, DAY - 1) * 1000).toISOString().slice(11, 19) }[kind];
+  return { kind, shown, of: value => (kind === "number" ? value : Date.parse(kind === "date" ? value : `1970-01-01T${value}Z`) / (kind === "date" ? DAY * 1000 : 1000)) };
+}
+
+/** A question whose range is one of numbers. */
+const counted = question => (question.range ? { ...question, range: question.range.map(axis(question).of),
+  whole: question.whole ?? axis(question).kind === "date" } : question);
+
+/** The ends of the cells of a number; those of whole numbers hold as many of them each. */
+function edgesOf({ range: [low, high], whole }) {
+  const count = Math.round(high - low) + 1; // of whole numbers; powers up to 64 are exact
+  let size = whole ? BRANCHES : BRANCHES ** HEIGHT;
+  while (whole && size < count && size < BRANCHES ** HEIGHT) size *= BRANCHES;
+  const step = whole ? Math.ceil(count / size) : (high - low) / size;
+  return Array.from({ length: size + 1 }, (_, at) => (!whole && at === size ? high : low + at * step));
+}
+
+/** How a number is asked whose quantiles are wanted: through one of several levels of cells. */
+function levelled(question) {
+  const edges = edgesOf(question), last = edges.length - 2, sizes = [];
+  for (let size = BRANCHES; size <= last + 1; size *= BRANCHES) sizes.push(size);
+  const cell = x => Math.min(Math.max(edges.findLastIndex(edge => edge <= x), 0), last);
+  return { asked: [question.name], plain: false, domains: sizes.map(size => cells(`${size} cells`, size)),
+    codes: ([x]) => [[1, sizes.map(size => Math.floor(cell(x) / ((last + 1) / size)))]] };
+}
+
+/** How a number is asked whose variance is wanted: itself, or its square. */
+function spread({ name, range: [low, high] }) {
+  const unit = x => Math.min(Math.max((x - low) / ((high - low) / 2) - 1, -1), 1);
+  return { asked: [name], plain: false, domains: [{ name: "number", range: [-1, 1] }, { name: "square", range: [0, 1] }],
+    codes: ([x]) => [[1, [unit(x), unit(x) ** 2]]] };
+}
+
 /** How one question is asked: the values that its law takes, and with which chance an answer becomes which. */
 function alone(question) {
-  const { name, range, categories, optional, levels, want = "mean" } = question;
+  const { name, range, categories, options, text, optional, levels, want = "mean" } = question;
   const asked = [name];
-  if (["quantiles", "variance"].includes(want) || typeof range?.[0] === "string") {
-    throw new Error(`A web page cannot ask for the ${typeof range[0] === "string" ? "moment" : want} of '${name}'. Answer from Python.`);
-  }
   if (categories) {
     const size = categories.length, domain = optional ? cells(name, size + 1) : { name, categories };
     return { asked, plain: true, domains: [domain], codes: ([code]) => only(code ?? size) };
   }
+  if (want === "quantiles") return levelled(question);
+  if (want === "variance") return spread(question);
   if (range && optional) {
     const codes = ([x]) => (x === null ? only(2) : signs(question, x, end => end));
     return { asked, plain: true, domains: [cells(name, 3)], codes };
   }
-  if (range) return { asked, plain: true, domains: [{ name, range }], codes: ([x]) => only(x) };
-  if (levels) return { asked, plain: false, domains: [{ name, range: ends(levels) }], codes: ([x]) => only(x) };
+  if (range && question.vector === undefined && question.tensor === undefined) {
+    return { asked, plain: true, domains: [{ name, range }], codes: ([x]) => only(x) };
+  }
+  const domain = levels ? { name, range: ends(levels) } : options ? { name, options, most: question.most }
+    : text ? { name, text, ...(question.alphabet !== undefined && { alphabet: question.alphabet }) } : null;
+  if (domain) return { asked, plain: false, domains: [domain], codes: ([x]) => only(x) };
   throw new Error(`A web page cannot ask for '${name}'. Answer from Python.`);
 }
 
@@ -59,18 +102,18 @@ function pair(first, second) {
 
 /** Refuse a question that is of two kinds, or whose labels are not distinct texts: it could be read in two ways. */
 function checked(question) {
-  const kinds = ["range", "categories", "levels"].filter(kind => Object.hasOwn(Object(question), kind));
+  const kinds = ["range", "categories", "levels", "options", "text"].filter(kind => Object.hasOwn(Object(question), kind));
   if (kinds.length > 1) throw new Error(`Expected '${question.name}' to be of one kind, got ${kinds.join(" and ")}.`);
-  const labels = question?.categories;
+  const labels = question?.categories ?? question?.options;
   if (labels && !(new Set(labels).size === labels.length && labels.every(label => typeof label === "string"))) {
     throw new Error(`Expected the categories of ${question.name} to be distinct texts.`);
   }
+  return counted(question);
 }
 
 /** What is really asked: the questions by themselves, then the pairs. */
-function itemsOf({ attributes, joint = [] }) {
-  attributes.forEach(checked);
-  const find = name => attributes.find(one => one.name === name);
+function itemsOf({ attributes: given, joint = [] }) {
+  const attributes = given.map(checked), find = name => attributes.find(one => one.name === name);
   const together = new Set(joint.flat());
   return [...attributes.filter(one => !together.has(one.name)).map(alone), ...joint.map(([a, b]) => pair(find(a), find(b)))];
 }
@@ -100,12 +143,12 @@ export function readSurvey(campaign) {
     throw new Error("Expected draw to have a whole number for each section.");
   }
   const laws = sections.map((own, at) => readLaw(tables[at], own.flatMap(item => item.domains)));
-  const each = laws.map(law => law.nats).sort((a, b) => (a < b ? 1 : -1));
+  const report = String(draw.length ? 1 : laws.length), parts = laws.map(one => one.law);
+  const [law, spec] = several ? [{ kind: "record", report, parts }, { parts: laws.map(one => one.spec) }] : [parts[0], laws[0].spec];
   const answers = (row, { asked }) => asked.map(name => row[attributes.findIndex(one => one.name === name)]);
   const made = (row, at, words) =>
     laws[at].draw(sections[at].flatMap(item => drawn(item.codes(answers(row, item)), words)), words);
-  return Object.freeze({
-    epsilon: roundUp(draw.length ? each[0] : each.reduce((a, b) => a + b)),
+  return settled(law, spec, {
     draw: (row, words = new Words()) => {
       if (!several) return made(row, 0, words);
       if (!draw.length) return laws.map((_, at) => made(row, at, words));
@@ -123,9 +166,10 @@ function weighed(items, parts) {
   let start = 0;
   return items.flatMap(item => {
     const first = start, own = parts.filter(([at]) => at >= first && at < first + item.domains.length);
+    const [, , told] = own[0] ?? [];
     start += item.domains.length;
     const given = codes => own.reduce((sum, [at, weigh]) => sum + weigh(codes[at - first]), 0);
     const weigh = answers => Math.log(item.codes(answers).reduce((sum, [p, codes]) => sum + p * Math.exp(given(codes)), 0));
-    return own.length ? [{ asked: item.asked, weigh }] : [];
+    return own.length ? [{ asked: item.asked, weigh, ...told }] : [];
   });
 }

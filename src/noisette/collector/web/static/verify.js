@@ -21,6 +21,7 @@ const KINDS = {
   "two-point": ["low:q high:q", "rounding"],
   window: ["first:q step:q width:1 moves:1 inside:1", ""],
   "window-over-all": ["positions:1 width:1 inside:0 outputs:text", "post-processing"],
+  table: ["levels:list outputs:text rows:list", "mixture"],
   "added-noise": ["origin:q step:q steps:0 noise:object", "distance mixture rounding"],
   laplace: ["rate:q", ""],
   staircase: ["rate:q width:1 first:1 inside:1", ""],
@@ -148,6 +149,24 @@ function distance(domain, origin, step) {
   return BigInt(Math.ceil(last)) - BigInt(Math.floor(first));
 }
 
+/** What a table of weights gives away between any two levels: of each column the most of one by the least of another. */
+function table(levels, rows) {
+  check(levels.length === rows.length && rows.length > 0 && rows.every(Array.isArray), "a row has one level");
+  const [owners, ...weights] = [levels, ...rows].map((row) => row.map((one) => taken({ a: one }, "table", "a:0")[0]));
+  const total = (row) => row.reduce((sum, one) => sum + one, 0n), first = weights[0];
+  check(weights.every((row) => row.length === first.length && total(row) === total(first)), "the rows do not have one length and one total");
+  const columns = first.map((_, place) => weights.map((row) => row[place])), size = Number(largest(owners)) + 1;
+  check(columns.every((column) => column.every((one) => one > 0n) || column.every((one) => one === 0n)), "a zero stands alone");
+  check(size <= rows.length && new Set(owners).size === size, "a level has no row");
+  const kept = columns.filter(([one]) => one > 0n), least = (values) => -largest(values.map((one) => -one));
+  const of = (level, pick) => kept.map((column) => pick(column.filter((_, row) => owners[row] === BigInt(level))));
+  const [most, fewest] = [largest, least].map((pick) => Array.from({ length: size }, (_, level) => of(level, pick)));
+  return most.map((tops) => fewest.map((bottoms) => {
+    const [top, bottom] = tops.map((one, place) => [one, bottoms[place]]).reduce((a, b) => (a[0] * b[1] < b[0] * a[1] ? b : a));
+    return logAbove(top, bottom);
+  }));
+}
+
 /** An upper limit of the log of the ratio of the chances of any report for any two values. */
 function loss(law, domain, theorems) {
   check(isObject(law) && isObject(domain) && Object.hasOwn(KINDS, law.kind), `a law of kind ${law?.kind} is not known`);
@@ -209,6 +228,10 @@ function loss(law, domain, theorems) {
       check(interval(domain) && width <= positions, "the window is wider than all positions");
       return odds(inside * positions + (UNIT - inside) * width, (UNIT - inside) * width);
     }
+    case "table":
+      check(["interval", "box"].includes(domain.kind), "levels are those of numbers");
+      theorems.matrix = table(own[0], own[2]);
+      return largest(theorems.matrix.flat());
     case "added-noise": {
       const [origin, step, steps, noise] = own;
       check(step[0] > 0n && steps === distance(domain, origin, step), `values do not lie ${steps} steps apart`);
@@ -299,12 +322,30 @@ async function prove(text) {
   const [epsilon, delta, matrix, ...terms] = taken(guarantee, "guarantee",
     "epsilon:q delta:q matrix:any unit:text model:text relation:text");
   check(terms.join() === "record,local,any-pair", "unit, model or relation are others than the laws are about");
-  check(epsilon[0] > 0n && delta[0] >= 0n && delta[0] < delta[1] && matrix === null, "the promise is not one for all values");
+  check(epsilon[0] > 0n && delta[0] >= 0n && delta[0] < delta[1], "the promise is not one for all values");
   const theorems = new Set(), given = loss(told.law, domain, theorems);
   check(given <= (epsilon[0] << BITS) / epsilon[1], "a report is more than exp(epsilon) times as likely under one value");
+  if (matrix !== null) {
+    const found = theorems.matrix ?? [];
+    check(Array.isArray(matrix) && found.length > 0 && matrix.length === found.length &&
+      matrix.every((row) => Array.isArray(row) && row.length === found.length), "no levels");
+    check(found.every((row, i) => row.every((one, j) => {
+      const [top, bottom] = fraction(matrix[i][j]);
+      return one * bottom <= top << BITS;
+    })), "two levels are told apart more");
+  }
   check(JSON.stringify(told.theorems) === JSON.stringify([...theorems].sort()), "the proof rests on other theorems");
   return { proved: true, reason: `epsilon ${guarantee.epsilon}`, theorems: [...theorems].sort() };
 }
+
+/**
+ * The epsilon of a law for a domain, both as a certificate states them, rounded up to a multiple of 2^-128 and given
+ * times 2^128; refuses what is no law for this domain. A web page asks this of the law that it draws by.
+ */
+export const spent = (law, domain) => up(loss(law, domain, new Set()), 1n << (BITS - 128n));
+
+/** The hash of a law as certificates have it. */
+export const lawHash = (law) => digest(sorted(law));
 
 /** Tell whether the text of a certificate proves what it promises, and why not. */
 export async function verify(text) {
