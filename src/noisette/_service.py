@@ -29,7 +29,6 @@ from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _PATIENCE = 10  # seconds that requests have to end once a service is told to stop
@@ -173,6 +172,7 @@ def server(app: FastAPI, *, tls: Tls | None = None, limits: Limits = LIMITS) -> 
         http=partial(Guarded, limits, owing),  # type: ignore[arg-type]  # anything that makes a protocol
         timeout_keep_alive=math.ceil(limits.idle_seconds),
         ws="none",
+        proxy_headers=False,  # whoever says where it comes from may lie: a proxy limits what an address may ask
         lifespan="on",
         access_log=False,
         log_config=None,
@@ -347,20 +347,25 @@ async def read_body(request: Request, most: int, *, limits: Limits = LIMITS) -> 
     Call it when the client is known. What it holds is given back when `Observed` sees the request end.
     """
     declared = request.headers.get("content-length", "0")
-    large = Problem(413, "too-large", f"Expected a body of at most {most} bytes. Send smaller batches.")
+
+    def large() -> Problem:
+        return Problem(413, "too-large", f"Expected a body of at most {most} bytes. Send smaller batches.")
+
     if declared.isdecimal() and int(declared[:20]) > most:
-        raise large
-    parts, size = [], 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise large
+        raise large()
+    parts, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "cut-short", "The connection ended before the body did. Send it again.")
+        part, more = message.get("body", b""), message.get("more_body", False)
+        size += len(part)
+        if size > most:
+            raise large()
+        if size > _FREE:
             _hold(request.scope, size - _FREE, limits)
-            parts.append(part)
-    except ClientDisconnect as error:
-        raise Problem(400, "cut-short", "The connection ended before the body did. Send it again.") from error
-    return b"".join(parts)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _hold(scope: Any, size: int, limits: Limits) -> None:

@@ -25,7 +25,10 @@ def found() -> bool:
 
 
 class Postgres:
-    """A server that listens on a socket in its own folder and is gone at the end."""
+    """A server with these settings, as ``shared_buffers=512MB``, on a socket in its own folder, gone at the end."""
+
+    def __init__(self, *settings: str) -> None:
+        self._settings = "".join(f" -c {one}" for one in settings)
 
     def __enter__(self) -> Self:
         folder = _folder()
@@ -46,7 +49,7 @@ class Postgres:
 
     def start(self) -> None:
         """Start the server, which recovers first if it had crashed."""
-        options = f"-k {self._home} -c listen_addresses=''"
+        options = f"-k {self._home} -c listen_addresses=''{self._settings}"
         self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-l", str(self._home / "log"), "-o", options, "start")
 
     def crash(self) -> None:

@@ -192,7 +192,7 @@ def test_health_and_readiness(
         raise OperationalError("SELECT 1", {}, Exception("gone"))
 
     monkeypatch.setattr(store, "ping", gone)
-    monkeypatch.setattr(store, "accept", gone)
+    monkeypatch.setattr(store, "add", gone)
     answer = service.get("/ready")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert _post(service, _one(campaign)).status_code == 503

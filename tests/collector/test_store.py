@@ -292,6 +292,25 @@ def test_a_database_of_the_third_version_is_brought_along(both: Store, url: str,
     store.close()
 
 
+def test_a_database_of_the_fifth_version_is_brought_along(both: Store, url: str, campaign: Campaign) -> None:
+    """PostgreSQL kept digests as strings of bytes: what was seen stays known, and the index takes less room."""
+    sent = entries(campaign, 30)
+    accept(both, campaign, *sent)
+    kind = {one["name"]: one["type"] for one in sa.inspect(both.database.engine).get_columns("seen")}["digest"]
+    with both.writing() as connection:
+        if url.startswith("postgresql"):
+            assert isinstance(kind, sa.Uuid)
+            older = "bytea USING decode(replace(digest::text, '-', ''), 'hex')"
+            connection.exec_driver_sql(f"ALTER TABLE seen ALTER COLUMN digest TYPE {older}")
+        connection.exec_driver_sql("UPDATE noisette_collector SET version = 5")
+    store = Store(url)
+    assert accept(store, campaign, *sent, *entries(campaign, 5)) == Accepted(5, 30)
+    assert reconcile(store, campaign) == 35
+    after = {one["name"]: one["type"] for one in sa.inspect(store.database.engine).get_columns("seen")}["digest"]
+    assert type(after) is type(kind)
+    store.close()
+
+
 def test_sqlite_waits_for_the_disk(store: Store, tmp_path: Path) -> None:
     with store.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from noisette import _validate
@@ -25,6 +26,7 @@ EARLY, LATE, OVER = "too-early", "too-late", "campaign-closed"  # why a report o
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _SPAN = re.compile(rf"\s*(\d+)\s*({'|'.join(_UNITS)})s?\s*")
 _LONGEST = timedelta(days=36500)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class Untimely(ValueError):
@@ -97,14 +99,14 @@ class Life:
             raise Untimely(OVER, f"This campaign is {self.state}.")
         if campaign.period == "once":
             check_period("once", period)
-            begins, ends = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+            begins, ends = _FIRST, _LAST
         else:
             begins, ends = span(campaign.period, period)
         begins = max(begins, self.opens or begins)
-        if now < begins - min(self.skew, begins - datetime.min.replace(tzinfo=UTC)):
+        if now < begins - min(self.skew, begins - _FIRST):
             raise Untimely(EARLY, f"Period {period!r} begins at {_moment(begins)}. Set the device's clock, or wait.")
         ends = min(ends, self.closes or ends)
-        if begins >= ends or now >= ends + min(self.late, datetime.max.replace(tzinfo=UTC) - ends):
+        if begins >= ends or now >= ends + min(self.late, _LAST - ends):
             reason = OVER if self.closes is not None and now >= self.closes else LATE
             raise Untimely(reason, f"Period {period!r} takes reports no more: it ended at {_moment(ends)}.")
 
@@ -119,6 +121,7 @@ class Life:
 ALWAYS = Life(late=_LONGEST)  # for whoever reads what was stored long ago
 
 
+@lru_cache(maxsize=1024)
 def span(kind: str, name: str) -> tuple[datetime, datetime]:
     """Return beginning and end of a day, week or month, or raise if there is none of this name.
 

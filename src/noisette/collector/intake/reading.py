@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from noisette.survey.campaigns import Campaign
 
 LARGEST_BATCH = 10_000
 
+_SMALL = 1 << 12  # bytes whose lists cost a parser nothing, however many there are
 _TOLD = 100  # reports of one body that are named as refused
 
 _Value = Annotated[
@@ -70,6 +71,33 @@ class SeveralEntries(_Strict):
     reports: Annotated[list[Entry], Field(min_length=1, max_length=LARGEST_BATCH)]
 
 
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One report whose form, period and group are sound; its numbers are looked at together with those of others."""
+
+    campaign: Campaign
+    entry: Entry
+
+    def __len__(self) -> int:
+        return 1
+
+    def read(self) -> tuple[Batch, ...]:
+        """Return it as a batch, or raise `Refused`."""
+        return _batches(self.campaign, [self.entry])
+
+
+Body = Sequence[Batch] | Single  # what one request brings
+
+
+def together(singles: Iterable[Single]) -> Iterator[Batch]:
+    """Yield single reports in batches, many at once, or raise `Refused` if one of them is none."""
+    alike: dict[str, list[Single]] = {}
+    for one in singles:
+        alike.setdefault(one.campaign.id, []).append(one)
+    for same in alike.values():
+        yield from _batches(same[0].campaign, [one.entry for one in same])
+
+
 def body_schema() -> dict[str, Any]:
     """Return the OpenAPI description of a body: one report or a batch, or a binary batch."""
     parts = [model.model_json_schema(ref_template="#/components/schemas/{model}") for model in (One, SeveralEntries)]
@@ -91,9 +119,15 @@ def parse(campaign: Campaign, body: bytes, life: Life = ALWAYS) -> tuple[Batch, 
     Raises `Refused` with what is wrong and where: the form, the campaign, a period that takes no reports now, a group,
     the shape of a report. Whether reports are in the support is seen when they are summed.
     """
+    found = glance(campaign, body, life)
+    return found.read() if isinstance(found, Single) else found
+
+
+def glance(campaign: Campaign, body: bytes, life: Life = ALWAYS) -> tuple[Batch, ...] | Single:
+    """Read a body as `parse` does, but leave the numbers of a single report alone, which many share the work of."""
     if body[:4] == batches.MAGIC:
         return (_unpacked(campaign, body, life),)
-    if overgrown(campaign, body):
+    if len(body) > _SMALL and overgrown(campaign, body):
         detail = f"Expected 1 to {LARGEST_BATCH:,} reports with the lists and numbers of this campaign's, got more."
         raise Refused([Refusal(0, "malformed", detail)])
     model = SeveralEntries if b'"reports"' in body else One
@@ -107,7 +141,7 @@ def parse(campaign: Campaign, body: bytes, life: Life = ALWAYS) -> tuple[Batch, 
     entries = found.reports if isinstance(found, SeveralEntries) else [found]
     if refusals := _misplaced(campaign, entries, life):
         raise Refused(refusals)
-    return _batches(campaign, entries)
+    return _batches(campaign, entries) if model is SeveralEntries else Single(campaign, found)
 
 
 def overgrown(campaign: Campaign, body: bytes) -> bool:

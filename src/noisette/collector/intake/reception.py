@@ -1,8 +1,8 @@
 """The one route that is called for every report: it reads, hands over to the writer, and answers when all is stored.
 
-It is an ASGI application of its own, and `Lane` leads to it past FastAPI: looking through routes, parameters and
-dependencies took FastAPI longer than all that is done here. The writer is one thread: whatever has arrived while it
-waited for the disk goes into the next transaction.
+It is an ASGI application of its own, and `Lane` leads to it past FastAPI and what is wrapped around it: routes,
+parameters and dependencies took longer than all that is done here. The writer is one thread: whatever has arrived while
+it waited for the disk goes into the next transaction, and single reports become one array there.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.routing import Route
 
-from noisette._service import SMALL, off_loop, read_body
+from noisette._service import SMALL, Observed, off_loop, read_body
 from noisette.collector.campaigns.life import Life
 from noisette.collector.intake import reading as intake
-from noisette.collector.intake.reading import outside
+from noisette.collector.intake.reading import Body, Single, outside, together
 from noisette.collector.storage.store import Accepted, Refusal, Refused, Store
 from noisette.collector.telemetry import CollectorMetrics
 from noisette.survey.batches import Batch
@@ -60,16 +59,24 @@ class Reception:
         campaign = self._find(scope["path_params"]["campaign_id"])
         body = await read_body(request, self._largest)
         small = len(body) <= SMALL
-        batches = self.read(campaign, body) if small else await off_loop(self.read, campaign, body)
-        done = await self._writer.write(batches)
+        found = self.glance(campaign, body) if small else await off_loop(self.read, campaign, body)
+        done = await self._writer.write(found)
         if done.accepted:
             self._metrics.accepted.labels(campaign.id).inc(done.accepted)
         if done.repeated:
             self._metrics.repeated.labels(campaign.id).inc(done.repeated)
         scope.setdefault("state", {})["told"] = {"campaign": campaign.id} | vars(done)
-        told = f'{{"accepted":{done.accepted},"repeated":{done.repeated}}}'
-        answer = Response(told, 201 if done.accepted else 200, media_type="application/json")
-        await answer(scope, receive, send)
+        told = b'{"accepted":%d,"repeated":%d}' % (done.accepted, done.repeated)
+        headers = [(b"content-length", b"%d" % len(told)), (b"content-type", b"application/json")]
+        status = 201 if done.accepted else 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": told})
+
+    def glance(self, campaign: Campaign, body: bytes) -> Body:
+        """Return the reports of a body, a single one as it came, or raise `Refused`."""
+        if campaign.signed:
+            return self.read(campaign, body)
+        return intake.glance(campaign, body, self._life(campaign.id))
 
     def read(self, campaign: Campaign, body: bytes) -> tuple[Batch, ...]:
         """Return the reports of a body, or raise `Refused`."""
@@ -79,26 +86,50 @@ class Reception:
 
 
 class Lane:
-    """ASGI middleware that takes reports straight to the reception; errors are answered as those of other routes."""
+    """ASGI application before all others that takes reports straight to the reception; errors are answered as theirs.
 
-    def __init__(self, app: Any, reception: Reception, handlers: Any) -> None:
-        self._app, self._reception = app, ExceptionMiddleware(reception, handlers)
+    What a web page sends goes the long way, on which other sites' pages are kept out.
+    """
+
+    def __init__(self, app: Any, reception: Reception, observe: Callable[[Any], Observed], handlers: Any) -> None:
+        self._app, self._reception, self._handlers = app, reception, handlers
+        self._observed = observe(self._answer)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request that brings reports; pass any other request on."""
         if scope["type"] == "http" and scope["method"] == "POST":
             before, _, rest = scope["path"].partition("/campaigns/")
             name, _, last = rest.partition("/")
-            if last == "reports" and name and not before:
+            if last == "reports" and name and not before and not any(own == b"origin" for own, _ in scope["headers"]):
                 scope["path_params"] = {"campaign_id": name}
-                await self._reception(scope, receive, send)
+                await self._observed(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await self._reception(scope, receive, send)
+        except Exception as error:
+            handler = next((self._handlers[kind] for kind in type(error).__mro__ if kind in self._handlers), None)
+            if handler is None:
+                raise
+            answer = await handler(Request(scope), error)
+            await answer(scope, receive, send)
 
-def add_reception(app: FastAPI, reception: Reception, described: dict[int | str, dict[str, Any]]) -> None:
-    """Put the lane before all routes, and describe it in the OpenAPI document; the route answers other methods."""
-    app.add_middleware(Lane, reception=reception, handlers=app.exception_handlers)
+
+def add_reception(
+    app: FastAPI,
+    reception: Reception,
+    observe: Callable[[Any], Observed],
+    described: dict[int | str, dict[str, Any]],
+) -> None:
+    """Put the lane before everything, and describe it in the OpenAPI document; the route answers what goes past it."""
+    inner = app.build_middleware_stack
+
+    def stack() -> Any:
+        return Lane(inner(), reception, observe, app.exception_handlers)
+
+    app.build_middleware_stack = stack  # type: ignore[method-assign]  # called once, before the first request
     app.router.routes.insert(0, Route(PATH, reception, methods=["POST"]))
     number = {"type": "integer", "minimum": 0}
     counts = {"type": "object", "properties": {"accepted": number, "repeated": number}}
@@ -132,7 +163,7 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.SimpleQueue[tuple[Sequence[Batch], asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Body, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="noisette-writer", daemon=True)
         self._thread.start()
 
@@ -141,7 +172,7 @@ class Writer:
         self._queue.put(None)
         self._thread.join()
 
-    async def write(self, body: Sequence[Batch]) -> Accepted:
+    async def write(self, body: Body) -> Accepted:
         """Return when all of a body is on the disk; raise `Refused`, or what went wrong, when nothing is."""
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.put((body, waiting))
@@ -150,9 +181,16 @@ class Writer:
             raise outcome
         return outcome
 
+    def _stored(self, bodies: Sequence[Body]) -> list[Outcome]:
+        """Store bodies, whatever goes wrong: the thread has to go on."""
+        try:
+            return store_all(self._store, bodies)
+        except Exception as error:
+            return [error] * len(bodies)
+
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
-            taken, size, ended = [first], sum(map(len, first[0])), False
+            taken, size, ended = [first], _size(first[0]), False
             while size < _MOST and not ended:
                 try:
                     more = self._queue.get_nowait()
@@ -162,8 +200,8 @@ class Writer:
                     ended = True
                 else:
                     taken.append(more)
-                    size += sum(map(len, more[0]))
-            outcomes = store_all(self._store, [body for body, _ in taken])
+                    size += _size(more[0])
+            outcomes = self._stored([body for body, _ in taken])
             loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Outcome]]] = {}
             for (_, waiting), outcome in zip(taken, outcomes, strict=True):
                 loops.setdefault(waiting.get_loop(), []).append((waiting, outcome))
@@ -179,14 +217,46 @@ def _answer(answers: list[tuple[asyncio.Future[Any], Outcome]]) -> None:
             waiting.set_result(outcome)
 
 
-def store_all(store: Store, bodies: Sequence[Sequence[Batch]]) -> list[Outcome]:
-    """Store bodies together and tell for each how it fared; one that cannot be summed is found by trying each alone."""
+def _size(body: Body) -> int:
+    return 1 if isinstance(body, Single) else sum(map(len, body))
+
+
+def store_all(store: Store, bodies: Sequence[Body]) -> list[Outcome]:
+    """Store bodies together and tell for each how it fared; most often everything is sound and new, and tried so."""
+    singles = [one for one in bodies if isinstance(one, Single)]
+    try:
+        every = [batch for body in bodies if not isinstance(body, Single) for batch in body]
+        if store.add([*together(singles), *every]):
+            return [Accepted(_size(body), 0) for body in bodies]
+        sums = True
+    except (TypeError, ValueError, OverflowError, Refused):
+        sums = False
+    except Exception as error:  # the database: whoever asked is told, and the thread goes on
+        return [error] * len(bodies)
+    found = [_read(body, sums) for body in bodies]
+    sound = [one for one in found if not isinstance(one, Refused)]
+    outcomes = iter(_store_apart(store, sound) if sound else ())
+    return [one if isinstance(one, Refused) else next(outcomes) for one in found]
+
+
+def _read(body: Body, sums: bool) -> Sequence[Batch] | Refused:
+    """Return the batches of a body, or why there are none; ``sums`` tells that all bodies can be summed."""
+    try:
+        found = body.read() if isinstance(body, Single) else body
+    except Refused as refused:
+        return refused
+    refusals = [] if sums else outside(found)
+    return Refused(refusals) if refusals else found
+
+
+def _store_apart(store: Store, bodies: Sequence[Sequence[Batch]]) -> list[Outcome]:
+    """Look every report up; a body that cannot be summed is found by trying each alone."""
     try:
         return list(store.accept(bodies))
     except (TypeError, ValueError, OverflowError):
         if len(bodies) > 1:
-            return [outcome for one in bodies for outcome in store_all(store, [one])]
+            return [outcome for one in bodies for outcome in _store_apart(store, [one])]
         full = Refusal(0, "overflow", "The sums of this campaign no longer fit 64 bits. Ask again under another id.")
-        return [Refused(outside(bodies[0]) or [full])]
-    except Exception as error:  # the database: whoever asked is told, and the thread goes on
+        return [Refused([full])]
+    except Exception as error:
         return [error] * len(bodies)

@@ -106,6 +106,15 @@ def _add_lives(_: Database, connection: sa.Connection) -> None:
         connection.execute(sa.text(f"DROP TABLE {table.name}_before"))
 
 
+def _shrink_digests(_: Database, connection: sa.Connection) -> None:
+    """From 5 to 6: PostgreSQL keeps digests in its type of 16 bytes; SQLite's stay as they are."""
+    if connection.dialect.name == "postgresql":
+        kind = "uuid USING encode(digest, 'hex')::uuid"
+        present = {one["name"]: one["type"] for one in sa.inspect(connection).get_columns(tables.seen.name)}
+        if not isinstance(present["digest"], sa.Uuid):  # a table that was just made has it
+            connection.execute(sa.text(f"ALTER TABLE seen ALTER COLUMN digest TYPE {kind}"))
+
+
 def _columns(connection: sa.Connection, table: sa.Table) -> list[str]:
     return [one["name"] for one in sa.inspect(connection).get_columns(table.name)]
 
@@ -115,4 +124,5 @@ _STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {
     2: _add_tracks,
     3: _add_digest_log,
     4: _add_lives,
+    5: _shrink_digests,
 }

@@ -143,27 +143,31 @@ class Store:
             if stored:
                 connection.execute(sa.insert(table), stored)
 
+    def add(self, batches: Sequence[Batch]) -> bool:
+        """Store batches and add them to the sums in one transaction; if one of their reports is known, store nothing.
+
+        Which, `accept` finds out.
+        """
+        whole = joined(batches)
+        if not whole:
+            return True
+        sums, digests = self._sums_of(whole), identities(whole)
+        try:
+            with self.writing() as connection:
+                self._write(connection, whole, sums, digests)
+        except _Known:
+            return False
+        return True
+
     def accept(self, bodies: Sequence[Sequence[Batch]]) -> list[Accepted | Refused]:
-        """Store all that is new and add it to the sums in one transaction, and tell how each body fared.
+        """Look every report up, store those that are new in one transaction, and tell how each body fared.
 
         A token or key that was stored with the same report changes nothing. A body with one that came with another
-        report is refused as a whole, and does not hinder the others. Most often everything is new: that is tried first.
+        report is refused as a whole, and does not hinder the others. What another process stored meanwhile is looked up
+        again: no process locks what another one writes. Digests are written in order, so that two never wait for each
+        other.
         """
         every = [batch for body in bodies for batch in body]
-        try:
-            batches = joined(every)
-            sums, digests = self._sums_of(batches), identities(batches)
-            with self.writing() as connection:
-                self._write(connection, batches, sums, digests)
-        except _Known:
-            return self._accept_new(bodies, every)
-        return [Accepted(sum(map(len, body)), 0) for body in bodies]
-
-    def _accept_new(self, bodies: Sequence[Sequence[Batch]], every: list[Batch]) -> list[Accepted | Refused]:
-        """Look every report up, and store those that are new; what another process stored meanwhile is looked up again.
-
-        No process locks what another one writes. Digests are written in order, so that two never wait for each other.
-        """
         for _ in range(_TRIES - 1):
             with suppress(_Known), self.writing() as connection:
                 return self._write_new(connection, bodies, every)

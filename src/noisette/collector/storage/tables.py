@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from typing import Any
+from uuid import UUID
 
-SCHEMA = 5
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+SCHEMA = 6
+
+
+class Digest(sa.types.TypeDecorator[bytes]):
+    """Sixteen bytes; PostgreSQL's type of that length has an index a fifth smaller than that of its byte strings."""
+
+    impl = sa.LargeBinary(16)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
+        """Return the type of a database."""
+        return dialect.type_descriptor(postgresql.UUID() if dialect.name == "postgresql" else sa.LargeBinary(16))
+
+    def process_bind_param(self, value: bytes | None, dialect: sa.Dialect) -> Any:
+        """Return what the database takes."""
+        return UUID(bytes=value) if value is not None and dialect.name == "postgresql" else value
+
+    def process_result_value(self, value: Any, _: sa.Dialect) -> bytes | None:
+        """Return the bytes."""
+        return value.bytes if isinstance(value, UUID) else value
+
 
 metadata = sa.MetaData()
 meta = sa.Table("noisette_collector", metadata, sa.Column("version", sa.Integer, primary_key=True))
@@ -20,7 +44,7 @@ campaigns = sa.Table(
 seen = sa.Table(
     "seen",
     metadata,
-    sa.Column("digest", sa.LargeBinary(16), primary_key=True),
+    sa.Column("digest", Digest, primary_key=True),
     sa.Column("mark", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import math
 import os
 import secrets
@@ -35,7 +34,7 @@ class KnownKey:
 class Keys:
     """The keys of each role, and the secrets behind enrolment codes; any number of each is valid at a time.
 
-    Of the keys only hashes are kept in memory, and they are compared in constant time. Keys of a file are called by
+    Of the keys only hashes are kept in memory, and keys are looked up by their hash. Keys of a file are called by
     their role and place, those that the database names by their names; `refresh` reads a file that has changed.
 
     >>> keys = Keys({"device": ["a-key-of-many-letters"]})
@@ -70,6 +69,7 @@ class Keys:
                 named = enumerate(keys, start=1)
                 known += [KnownKey(f"file/{role}-{place}", role, digest(key), None) for place, key in named]
         self._known, self.enrolment = known, enrolment
+        self._index()
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Keys:
@@ -91,20 +91,33 @@ class Keys:
     def name_keys(self, named: Sequence[KnownKey]) -> None:
         """Take the keys that the database names in place of those before."""
         self._named = list(named)
+        self._index()
 
-    def _matching(self, key: str) -> list[KnownKey]:
-        """Return the entries of a key; every known key is looked at, whichever matches."""
-        given, now = digest(key), datetime.now(UTC)
-        found = [one for one in (*self._known, *self._named) if hmac.compare_digest(one.digest, given)]
-        return [one for one in found if one.ends is None or now < one.ends]
+    def known(self, key: str) -> tuple[str, frozenset[str]]:
+        """Return what a key is called in the log of changes, and its roles; none if nobody knows it."""
+        given, now = digest(key), None
+        found: list[KnownKey] = []
+        for one in self._by_digest.get(given, ()):
+            if one.ends is not None and now is None:
+                now = datetime.now(UTC)
+            if one.ends is None or (now is not None and now < one.ends):
+                found.append(one)
+        return (found[0].name, frozenset([one.role for one in found])) if found else ("", frozenset())
 
     def roles(self, key: str) -> frozenset[str]:
         """Return the roles of a key."""
-        return frozenset([one.role for one in self._matching(key)])
+        return self.known(key)[1]
 
     def name(self, key: str) -> str:
         """Return what a known key is called in the log of changes."""
-        return self._matching(key)[0].name
+        return self.known(key)[0]
+
+    def _index(self) -> None:
+        """Order keys by their hashes, in which alone a key is looked up: how long that takes tells nothing of a key."""
+        found: dict[bytes, list[KnownKey]] = {}
+        for one in (*self._known, *self._named):
+            found.setdefault(one.digest, []).append(one)
+        self._by_digest = found
 
 
 def _of_file(path: Path) -> Any:

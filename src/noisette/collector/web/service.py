@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Path, Request, Response
@@ -115,13 +116,13 @@ class Service:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if basic and scheme.lower() == "basic":
             scheme, key = "bearer", _password(key)
-        own = self.keys.roles(key.strip()) if scheme.lower() == "bearer" else frozenset()
+        name, own = self.keys.known(key.strip()) if scheme.lower() == "bearer" else ("", frozenset())
         if not own:
             detail = "Expected a header 'Authorization: Bearer KEY' with a known key."
             raise Problem(401, "unauthorised-page" if basic else "unauthorised", detail)
         if own.isdisjoint(roles):
             raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
-        return self.keys.name(key.strip())
+        return name
 
     def estimates(
         self, campaign: Campaign, period: str | None, level: float, method: str, liars: float | None = None
@@ -199,9 +200,10 @@ def create_app(
         largest_body,
         roster.life,
     )
-    add_reception(app, reception, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
     unhurried = (reception.path, "/campaigns/{campaign_id}/tokens")
-    app.add_middleware(Observed, metrics=service.metrics, log=log, unhurried=unhurried)
+    observe = partial(Observed, metrics=service.metrics, log=log, unhurried=unhurried)
+    add_reception(app, reception, observe, answers(400, 401, 403, 404, 409, 413, 422, 429, 503))
+    app.add_middleware(observe)
     add_tokens(app, service.find, service.needs, issuer, answers)
     if shuffled is not None:
         readers = service.needs("device", "analyst", "auditor")
