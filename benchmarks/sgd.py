@@ -35,6 +35,7 @@ from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
 from sgd_before import CLOCKS, compare
 from sgd_memory import large_step, peak_of
+from sgd_models import MODELS, Last
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
 OPACUS = ("hooks", "functorch", "ew", "ghost")
@@ -65,37 +66,6 @@ class Row:
     def least(self) -> str:
         """Opacus's mode that takes least memory."""
         return min(self.opacus, key=lambda mode: self.memory[mode])
-
-
-class Last(nn.Module):
-    """A text classifier: embedding, recurrence in both directions, linear layer on the last state."""
-
-    def __init__(self, recurrence: nn.Module) -> None:
-        super().__init__()
-        self.embedding, self.recurrence, self.out = nn.Embedding(2000, 32), recurrence, nn.Linear(64, 2)
-
-    def forward(self, words: Tensor) -> Tensor:
-        states = self.recurrence(self.embedding(words))[0]
-        return self.out(states.mean(1))
-
-
-def images(*shape: int) -> Callable[[int], Tensor]:
-    """Return a function that draws a batch of images."""
-    return lambda batch: torch.randn(batch, *shape)
-
-
-def words(batch: int) -> Tensor:
-    """Return a batch of texts of 40 words."""
-    return torch.randint(0, 2000, (batch, 40))
-
-
-MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor], int]] = {
-    "logistic": (zoo.softmax, images(1, 28, 28), 256),
-    "cnn": (zoo.cnn, images(1, 28, 28), 256),
-    "lenet": (zoo.lenet, images(1, 28, 28), 256),
-    "resnet": (lambda: zoo.resnet(3, 32), images(3, 32, 32), 64),
-    "bilstm": (lambda: Last(nn.LSTM(32, 32, batch_first=True, bidirectional=True)), words, 64),
-}
 
 
 def job_of(name: str, way: str, batch: int | None = None) -> Callable[[], None] | None:

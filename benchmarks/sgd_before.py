@@ -16,67 +16,34 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+
+from sgd_models import MODELS
 
 HERE = Path(__file__).resolve().parent.parent
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 TURN = 0.1  # seconds of steps in a turn, so that what a clock and a switch cost is little
 
 
-class Block(nn.Module):
-    """Attention with four heads and two linear layers, each with a way around it."""
-
-    def __init__(self, width: int = 64, heads: int = 4) -> None:
-        super().__init__()
-        self.heads, self.mixed, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.wide, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        parts = self.mixed(self.norms[0](x)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(*parts)
-        x = x + self.out(seen.transpose(1, 2).flatten(2))
-        return x + self.narrow(torch.relu(self.wide(self.norms[1](x))))
-
-
-class Transformer(nn.Module):
-    """A text classifier: embedding, two blocks, linear layer on the mean."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding, self.blocks, self.out = (
-            nn.Embedding(2000, 64),
-            nn.Sequential(Block(), Block()),
-            nn.Linear(64, 2),
-        )
-
-    def forward(self, words: Tensor) -> Tensor:
-        return self.out(self.blocks(self.embedding(words)).mean(1))
-
-
-def jobs(threads: int) -> dict[str, Callable[[], None]]:
-    """Return a private step of every model: those of `sgd.py`, and the transformer on 64 texts of 40 words."""
+def jobs(threads: int, names: Sequence[str]) -> dict[str, Callable[[], None]]:
+    """Return a private step of some models of `sgd_models.py`."""
     import sgd as benchmark
 
     torch.set_num_threads(threads)
-    made = {name: benchmark.job_of(name, "ours") for name in benchmark.MODELS}
-    torch.manual_seed(1)
-    made["transformer"] = benchmark.ours(Transformer(), benchmark.words(64), torch.randint(0, 2, (64,)))
+    made = {name: benchmark.job_of(name, "ours") for name in names}
     return {name: job for name, job in made.items() if job is not None}
 
 
-def work(threads: int, clock: str) -> None:
+def work(threads: int, clock: str, names: Sequence[str]) -> None:
     """Answer each model's name and number of steps with the seconds of a step, until there are no more."""
     import noisette
 
     warnings.simplefilter("ignore")
-    made, now = jobs(threads), CLOCKS[clock]
+    made, now = jobs(threads, names), CLOCKS[clock]
     print(noisette.__file__, *made, flush=True)
     for line in sys.stdin:
         name, steps = line.split()
@@ -89,10 +56,10 @@ def work(threads: int, clock: str) -> None:
 class Worker:
     """A process with the package of one checkout."""
 
-    def __init__(self, checkout: Path, threads: int, clock: str) -> None:
+    def __init__(self, checkout: Path, threads: int, clock: str, names: Sequence[str]) -> None:
         source = checkout.resolve() / "src"
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--work", "--threads", str(threads), "--clock", clock],
+            [sys.executable, __file__, "--work", "--threads", str(threads), "--clock", clock, "--models", *names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -122,9 +89,9 @@ class Worker:
         self._process.wait()
 
 
-def compare(checkout: Path, *, threads: int, repeats: int, clock: str) -> str:
+def compare(checkout: Path, *, threads: int, repeats: int, clock: str, names: Sequence[str] = tuple(MODELS)) -> str:
     """Time the steps of both checkouts in turn, and write them as Markdown."""
-    here, there = workers = Worker(HERE, threads, clock), Worker(checkout, threads, clock)
+    here, there = workers = Worker(HERE, threads, clock, names), Worker(checkout, threads, clock, names)
     lines = ["| model | there, ms | here, ms | here / there |", "| :-- | --: | --: | --: |"]
     for name in here.names:
         alone = max(worker.seconds(name, 3) for worker in workers)
@@ -145,12 +112,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=41)
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu, with one thread, for a machine in use")
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.threads, options.clock)
+        work(options.threads, options.clock, options.models)
     else:
-        print(compare(options.checkout, threads=options.threads, repeats=options.repeats, clock=options.clock))
+        settings = {"threads": options.threads, "repeats": options.repeats, "clock": options.clock}
+        print(compare(options.checkout, **settings, names=options.models))
 
 
 if __name__ == "__main__":
