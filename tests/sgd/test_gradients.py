@@ -54,6 +54,11 @@ class TwiceConvolved(nn.Module):
         return self.shared(torch.tanh(self.shared(self.table(x).mT + self.table(6 - x).mT)))
 
 
+def twice(layer):
+    """Return a model that uses one layer twice."""
+    return nn.Sequential(layer, nn.Tanh(), layer)
+
+
 def frozen(layer):
     """Return a layer of which only the bias is trained."""
     layer.weight.requires_grad_(False)
@@ -76,6 +81,11 @@ MODELS = {
     ),
     "same padding": (lambda: nn.Conv2d(2, 3, (3, 5), padding="same"), numbers(2, 6, 5)),
     "reflected": (lambda: nn.Conv2d(2, 3, 3, padding=2, padding_mode="reflect"), numbers(2, 6, 5)),
+    "large image": (lambda: nn.Conv2d(2, 5, (3, 4), padding=(2, 1), dilation=(1, 2)), numbers(2, 24, 22)),
+    "large image, reflected": (lambda: nn.Conv2d(1, 3, 5, padding=2, padding_mode="reflect"), numbers(1, 23, 23)),
+    "large image, same padding": (lambda: nn.Conv2d(1, 4, (3, 5), padding="same", bias=False), numbers(1, 23, 24)),
+    "long line": (lambda: nn.Conv1d(2, 3, 7, padding=3, dilation=2), numbers(2, 530)),
+    "large image, twice": (lambda: twice(nn.Conv2d(2, 2, 3, padding=1)), numbers(2, 23, 23)),
     "wide kernel": (lambda: nn.Conv2d(3, 40, 5), numbers(3, 6, 6)),
     "one axis": (lambda: nn.Conv1d(2, 3, 3, stride=2, padding=1), numbers(2, 9)),
     "three axes": (lambda: nn.Conv3d(2, 3, (2, 3, 2), stride=(1, 2, 1)), numbers(2, 4, 7, 5)),

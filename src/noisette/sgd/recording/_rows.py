@@ -23,6 +23,7 @@ from noisette.mechanisms.geometric.spherical import share
 UNIT = 2.0**-53  # rounding of double precision
 _SPARE = 2.0**-40  # of a squared norm, so that what is lost below `_lost` is added in quadrature
 _BLOCK = 1024  # columns whose sums stay in the nearest cache
+_WIDE = 80  # columns of both factors from which a library's product of matrices is quicker than the loop
 _SHARED = 1 << 18  # numbers that are worth the work of several cores
 _SOME = 1 << 20  # numbers that are converted at a time where no loop is compiled
 
@@ -142,7 +143,7 @@ def squares(*tensors: Tensor) -> Tensor:
     found = np.zeros(len(tensors[0]))
     for tensor in tensors:
         rows = flat(tensor).contiguous()
-        if not _compilable(rows):
+        if not compilable(rows):
             return torch.stack([_squares_elsewhere(flat(tensor)) for tensor in tensors]).sum(0)
         _add_all_squares(rows.numpy(), *_margins(rows.shape[1], rows.dtype), found)
     return torch.from_numpy(found)
@@ -150,7 +151,7 @@ def squares(*tensors: Tensor) -> Tensor:
 
 def _add_all_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
     """Add the squares of each row, on several cores where there are many."""
-    _shared(lambda first, last: _squared(rows[first:last], above, beside, out[first:last]), len(rows), rows.size)
+    shared(lambda first, last: _squared(rows[first:last], above, beside, out[first:last]), len(rows), rows.size)
 
 
 def _squares_elsewhere(rows: Tensor) -> Tensor:
@@ -175,9 +176,9 @@ def weighted(rows: Tensor, weights: Tensor, total: Tensor | None = None) -> Tens
     """Return the sum of rows with a weight each, in double precision, as one row; added to ``total`` if it is given."""
     rows = flat(rows).contiguous()
     made = _zeros(rows) if total is None else total
-    if _compilable(rows):
+    if compilable(rows):
         array, factors, out = rows.numpy(), weights.numpy(), made.numpy()
-        _shared(lambda low, high: _weighted(array, factors, low, high, out), rows.shape[1], rows.numel())
+        shared(lambda low, high: _weighted(array, factors, low, high, out), rows.shape[1], rows.numel())
         return made
     for piece, factors in _pieces(rows, weights):
         made += factors @ piece
@@ -185,17 +186,20 @@ def weighted(rows: Tensor, weights: Tensor, total: Tensor | None = None) -> Tens
 
 
 def outer(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted sum over examples of the outer products of two rows, in double precision."""
+    """Return the weighted sum over examples of the outer products of two rows, in double precision.
+
+    Each product is rounded twice, and the sum of n of them errs as any sum of n does.
+    """
     if int(weights.count_nonzero()) < len(weights):
         kept = weights != 0
         left, right, weights = left[kept], right[kept], weights[kept]
-    if not (_compilable(left) and _compilable(right)):
+    if min(left.shape[1], right.shape[1]) >= _WIDE or not (compilable(left) and compilable(right)):
         return (left * weights[:, None]).T @ right.double()
     if left.shape[1] > right.shape[1]:  # the compiled loop runs along the longer row
         return outer(right, left, weights).T
     made = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float64)  # torch aligns it, which is quicker
     one, other, factors, out = left.contiguous().numpy(), right.contiguous().numpy(), weights.numpy(), made.numpy()
-    _shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one))
+    shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one))
     return made
 
 
@@ -203,10 +207,10 @@ def moments(entered: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
     """Return the sums of x, x^2, g and g x over all but the first two axes, in double precision."""
     shape = math.prod(entered.shape[:2]), math.prod(entered.shape[2:])
     x, g = entered.reshape(shape).contiguous(), gradient.reshape(shape).contiguous()
-    if _compilable(x) and _compilable(g):
+    if compilable(x) and compilable(g):
         made = torch.empty(len(x), 4, dtype=torch.float64)
         one, other, out = x.numpy(), g.numpy(), made.numpy()
-        _shared(lambda low, high: _moments(one[low:high], other[low:high], out[low:high]), len(one), one.size)
+        shared(lambda low, high: _moments(one[low:high], other[low:high], out[low:high]), len(one), one.size)
     else:
         x, g = x.double(), g.double()
         made = torch.stack([x.sum(1), x.square().sum(1), g.sum(1), (g * x).sum(1)], 1)
@@ -217,9 +221,9 @@ def clamped(rows: Tensor, weights: Tensor, limit: float) -> Tensor:
     """Return the sum of rows with a weight each, every number at most ``limit`` in size, as one row."""
     rows = flat(rows).contiguous()
     made = _zeros(rows)
-    if _compilable(rows):
+    if compilable(rows):
         array, factors, out = rows.numpy(), weights.numpy(), made.numpy()
-        _shared(lambda low, high: _clamped(array, factors, limit, low, high, out), rows.shape[1], rows.numel())
+        shared(lambda low, high: _clamped(array, factors, limit, low, high, out), rows.shape[1], rows.numel())
         return made
     for piece, factors in _pieces(rows, weights):
         made += (piece * factors[:, None]).clamp(-limit, limit).sum(0)
@@ -252,11 +256,12 @@ def _pieces(rows: Tensor, weights: Tensor) -> Any:
         yield widened(piece, factors), factors
 
 
-def _compilable(rows: Tensor) -> bool:
+def compilable(rows: Tensor) -> bool:
+    """Tell whether the loops of machine code take these numbers."""
     return rows.is_cpu and (rows.dtype == torch.float32 or rows.dtype == torch.float64)
 
 
-def _shared(work: Callable[[int, int], None], length: int, size: int) -> None:
+def shared(work: Callable[[int, int], None], length: int, size: int) -> None:
     """Do the work from 0 to ``length``, in parts where there is much of it, on as many cores as torch uses."""
     threads = 1 if size < _SHARED else torch.get_num_threads()
     if threads == 1:

@@ -26,13 +26,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from noisette.sgd.recording import _rows
+from noisette.sgd.recording import _kernels, _rows
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
 _FORMED = 1 << 26  # numbers of tied parameters, for all examples, that are formed
@@ -129,50 +130,64 @@ class Tied(Part):
         return self._sums([part.each() for part, _ in self._members])
 
 
-class Outer(Part):
-    """Outer products of inputs (examples, positions, fan in) and output gradients (examples, positions, fan out).
+class Placed(Part):
+    """Gradients of weights that are formed for every example, as (examples, fan out, fan in), and of a bias.
 
     ``place`` brings what was flattened, as (..., fan out, fan in), into the shape of the weights.
     """
 
-    def __init__(
-        self,
-        inputs: Tensor,
-        outputs: Tensor,
-        place: Callable[[Tensor], Tensor],
-        *,
-        bias: bool,
-        formed: Tensor | None = None,
-    ) -> None:
-        self._inputs, self._outputs, self._place, self._formed = inputs, outputs, place, formed
-        self._bias = _summed(outputs) if bias else None
+    def __init__(self, weight: Tensor, place: Callable[[Tensor], Tensor], bias: Tensor | None) -> None:
+        self._weight, self._place, self._bias = weight, place, bias
 
-    def _form(self) -> Tensor:
-        """Return every example's gradient of the weights as (examples, fan out, fan in), and keep it."""
+    def squares(self) -> Tensor:
+        return _rows.squares(self._weight, *(() if self._bias is None else (self._bias,)))
+
+    def total(self, weights: Tensor) -> Gradients:
+        made = {"weight": self._place(_rows.weighted(self._weight, weights).reshape(self._weight.shape[1:]))}
+        return made if self._bias is None else made | {"bias": _rows.weighted(self._bias, weights)}
+
+    def each(self) -> Gradients:
+        made = {"weight": self._place(self._weight)}
+        return made if self._bias is None else made | {"bias": self._bias}
+
+    def laid(self) -> dict[str, Laid]:
+        places = torch.arange(math.prod(self._weight.shape[1:])).reshape(self._weight.shape[1:])
+        made = {"weight": Laid(self._weight.flatten(1), order=self._place(places).flatten())}
+        return made if self._bias is None else made | {"bias": Laid(self._bias)}
+
+
+class Outer(Part):
+    """Outer products of inputs (examples, positions, fan in) and output gradients (examples, positions, fan out)."""
+
+    def __init__(self, inputs: Tensor, outputs: Tensor, place: Callable[[Tensor], Tensor], *, bias: bool) -> None:
+        self._inputs, self._outputs, self._place = inputs, outputs, place
+        self._bias = _summed(outputs) if bias else None
+        self._formed: Placed | None = None
+
+    def _form(self) -> Placed:
+        """Return every example's gradient, and keep it."""
         if self._formed is None:
-            self._formed = torch.bmm(self._outputs.transpose(1, 2), self._inputs)
+            formed = torch.bmm(self._outputs.transpose(1, 2), self._inputs)
+            self._formed = Placed(formed, self._place, self._bias)
         return self._formed
 
     def squares(self) -> Tensor:
         positions, fan_in, fan_out = *self._inputs.shape[1:], self._outputs.shape[2]
-        bias = () if self._bias is None else (self._bias,)
         if self._formed is None and positions == 1:  # the gradient of the bias is that of the output
             long = _rows.squares(self._inputs)
-            long += float(bool(bias))
+            long += float(self._bias is not None)
             long *= _rows.squares(self._outputs)
             long += _SMALLEST
             return long
-        if self._formed is None and (_formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs)):
-            self._form()
-        if self._formed is not None:
-            return _rows.squares(self._formed, *bias)
+        if self._formed is not None or _formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs):
+            return self._form().squares()
         squares = _compared_squares(self._inputs, self._outputs)
-        return squares + _rows.squares(*bias) if bias else squares
+        return squares if self._bias is None else squares + _rows.squares(self._bias)
 
     def total(self, weights: Tensor) -> Gradients:
         if self._formed is not None:
-            weight = _rows.weighted(self._formed, weights).reshape(self._formed.shape[1:])
-        elif self._inputs.shape[1] == 1:
+            return self._formed.total(weights)
+        if self._inputs.shape[1] == 1:
             weight = _rows.outer(self._outputs[:, 0], self._inputs[:, 0], weights)
         else:
             weight = self._total_of_some(weights)
@@ -191,16 +206,12 @@ class Outer(Part):
         return total.reshape(shape)
 
     def each(self) -> Gradients:
-        made = {"weight": self._place(self._form())}
-        return made if self._bias is None else made | {"bias": self._bias}
+        return self._form().each()
 
     def laid(self) -> dict[str, Laid]:
-        if self._formed is None and self._inputs.shape[1] == 1:
-            made = {"weight": Laid(self._outputs[:, 0], right=self._inputs[:, 0])}
-        else:
-            formed = self._form()
-            places = torch.arange(math.prod(formed.shape[1:])).reshape(formed.shape[1:])
-            made = {"weight": Laid(formed.flatten(1), order=self._place(places).flatten())}
+        if self._formed is not None or self._inputs.shape[1] > 1:
+            return self._form().laid()
+        made = {"weight": Laid(self._outputs[:, 0], right=self._inputs[:, 0])}
         return made if self._bias is None else made | {"bias": Laid(self._bias)}
 
 
@@ -285,6 +296,11 @@ def _summed(outputs: Tensor) -> Tensor:
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs.sum(1)
 
 
+def _added(tensors: list[Tensor]) -> Tensor:
+    """Return the sum of tensors, without a copy where there is one."""
+    return tensors[0] if len(tensors) == 1 else torch.stack(tensors).sum(0)
+
+
 def _joined(tensors: list[Tensor], axis: int) -> Tensor:
     """Return tensors one behind the other, without a copy where there is one."""
     return tensors[0] if len(tensors) == 1 else torch.cat(tensors, axis)
@@ -313,56 +329,20 @@ def _convolution(layer: Any, uses: Sequence[Use]) -> Part:
     outputs = _joined([gradient.flatten(2) for _, gradient in uses], 2).transpose(1, 2)
     if not layer.weight.requires_grad:
         return Formed({"bias": _summed(outputs)})
-    channels, *kernel = layer.weight.shape[1:]
-    examples, positions, fan_out = outputs.shape
-    fan_in = channels * math.prod(kernel)
-
-    def place(weight: Tensor) -> Tensor:
-        """Put the kernel's last axis, which `_windows` lays first, behind the others."""
-        return weight.reshape(*weight.shape[:-1], channels, kernel[-1], *kernel[:-1]).movedim(-len(kernel), -1)
-
-    def windows(part: slice) -> Tensor:
-        return _joined([_windows(layer, entered[part]) for entered, _ in uses], 2).transpose(1, 2)
-
+    fan_out, fan_in = len(layer.weight), math.prod(layer.weight.shape[1:])
     bias = _trains(layer.bias)
-    if not _formed_sooner(positions, fan_in, fan_out):
-        return Outer(windows(slice(None)), outputs, place, bias=bias)
-    formed = outputs.new_empty(examples, fan_out, fan_in)
-    some = max(_CACHED // (positions * fan_in), 1)
-    for start in range(0, examples, some):  # windows are many times the image: make them where a cache holds them
-        part = slice(start, start + some)
-        torch.bmm(outputs[part].transpose(1, 2), windows(part), out=formed[part])
-    return Outer(windows(slice(0)), outputs, place, bias=bias, formed=formed)
+    if not _formed_sooner(outputs.shape[1], fan_in, fan_out):
+        inputs = _joined([_kernels.windows(layer, entered) for entered, _ in uses], 2).transpose(1, 2)
+        return Outer(inputs, outputs, partial(_kernels.placed, layer), bias=bias)
+    direct = all(_kernels.is_direct(layer, entered) for entered, _ in uses)
+    formed = _added([_kernels.each_kernel(layer, *use, direct=direct) for use in uses])
+    place = partial(_unflattened, layer.weight.shape) if direct else partial(_kernels.placed, layer)
+    return Placed(formed, place, _summed(outputs) if bias else None)
 
 
-def _windows(layer: Any, entered: Tensor) -> Tensor:
-    """Return what the kernel sees, as (examples, channels x kernel, positions).
-
-    Two copies: first along the last axis, then along the others, in runs as long as the output is wide or longer.
-    """
-    around = layer._reversed_padding_repeated_twice
-    if any(around):
-        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-        entered = functional.pad(entered, around, mode=mode)
-    rules = list(zip(layer.kernel_size, layer.dilation, layer.stride, strict=True))
-    counts = [(n - d * (k - 1) - 1) // s + 1 for n, (k, d, s) in zip(entered.shape[2:], rules, strict=True)]
-    (width, apart, stride), step = rules[-1], entered.stride()
-    rows = entered.as_strided(
-        (*entered.shape[:2], width, *entered.shape[2:-1], counts[-1]),
-        (*step[:2], apart * step[-1], *step[2:-1], stride * step[-1]),
-        entered.storage_offset(),
-    ).contiguous()
-    step = rows.stride()
-    windows = rows.as_strided(
-        (*rows.shape[:3], *(k for k, _, _ in rules[:-1]), *counts),
-        (
-            *step[:3],
-            *(d * along for along, (_, d, _) in zip(step[3:], rules[:-1], strict=False)),
-            *(s * along for along, (_, _, s) in zip(step[3:], rules[:-1], strict=False)),
-            step[-1],
-        ),
-    )
-    return windows.flatten(-len(counts)).flatten(1, -2)
+def _unflattened(shape: torch.Size, weight: Tensor) -> Tensor:
+    """Bring (..., fan out, fan in) into the shape of the weights."""
+    return weight.reshape(*weight.shape[:-2], *shape)
 
 
 def _embedding(layer: nn.Embedding, uses: Sequence[Use]) -> Part:
