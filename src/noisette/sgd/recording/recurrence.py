@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack
 
+from noisette.sgd._scan import Gru, Lstm, Plain, Run, run_through
+
+_RUNS: dict[str, Callable[..., Run]] = {
+    "LSTM": Lstm,
+    "GRU": Gru,
+    "RNN_TANH": partial(Plain, bent=True),
+    "RNN_RELU": partial(Plain, bent=False),
+}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
@@ -23,6 +34,10 @@ class _Direction(nn.Module):
     def forward(self, sequence: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return every state (examples, time, hidden), the last one and the last cell."""
         entering = self.entering(sequence)
+        if sequence.shape[1] and peek_interpreter_stack() is None:  # torch.func maps and differentiates plain steps
+            ordered = entering.flip(1) if self.backwards else entering
+            made, state, cell = run_through(_RUNS[self.mode], self.staying, ordered, state, cell)
+            return made.flip(1) if self.backwards else made, state, cell
         order = range(sequence.shape[1])
         states: list[Tensor] = []
         for time in reversed(order) if self.backwards else order:
