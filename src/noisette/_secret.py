@@ -11,6 +11,8 @@ import os
 from typing import Any, NoReturn
 from weakref import WeakSet
 
+import numpy as np
+import numpy.typing as npt
 from randomgen import AESCounter
 
 _NOT_TOLD = (
@@ -25,7 +27,21 @@ class SecretBits(AESCounter):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(key=_fresh_key())
+        self._stream: Any = None
         _living.add(self)
+
+    def words(self, size: int) -> npt.NDArray[np.uint64]:
+        """Return many words of 64 bits, of a second key where OpenSSL is there to encrypt them all in one go.
+
+        One at a time, as every other draw is made, takes three times as long.
+        """
+        made = np.empty(size + 2, dtype=np.uint64)  # OpenSSL asks for room for one block more
+        with self.lock:
+            if self._stream is None:
+                self._stream = _stream()
+            if self._stream:
+                self._stream.update_into(bytes(8 * size), made.view(np.uint8).data)
+        return made[:size] if self._stream else np.asarray(self.random_raw(size), dtype=np.uint64)
 
     @property
     def state(self) -> NoReturn:
@@ -44,6 +60,16 @@ class SecretBits(AESCounter):  # type: ignore[misc]
         """Take another key, and open the lock: the thread that may have held it does not live in the child."""
         self.lock._at_fork_reinit()
         self.seed(key=_fresh_key())
+        self._stream = None
+
+
+def _stream() -> Any:
+    """Return AES in counter mode by OpenSSL, with a key of its own, or False without the package cryptography."""
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    except ImportError:
+        return False
+    return Cipher(algorithms.AES(os.urandom(16)), modes.CTR(bytes(16))).encryptor()
 
 
 def _fresh_key() -> int:

@@ -42,8 +42,9 @@ def in_fork(job):
 
 
 def bits(rng):
-    """Return bits as the samplers draw them: words, halves of words and doubles."""
-    drawn = rng.bytes(16), rng.integers(0, 2**32, 3, dtype=np.uint32).tobytes(), rng.random(2).tobytes()
+    """Return bits as the samplers draw them: many words, words, halves of words and doubles."""
+    words = rng.bit_generator.words(2).tobytes() if _random.is_secret(rng) else b""
+    drawn = words, rng.bytes(16), rng.integers(0, 2**32, 3, dtype=np.uint32).tobytes(), rng.random(2).tobytes()
     return b"".join(drawn)
 
 
@@ -51,6 +52,7 @@ def secret():
     """Return a generator that has been in use: half a word is kept back, and part of a block of the cipher."""
     rng = _random.generator(None)
     rng.integers(0, 2**32, 3, dtype=np.uint32)
+    rng.bit_generator.words(1)
     return rng
 
 

@@ -150,6 +150,11 @@ def added_up(total: Sums | None, added: Sums) -> Sums:
     return total
 
 
+def copied(sums: Sums) -> Sums:
+    """Return sums in memory of their own."""
+    return {layer: {name: value.clone() for name, value in entries.items()} for layer, entries in sums.items()}
+
+
 def total_squares(parts: Mapping[str, Part], scale: float) -> Tensor:
     """Return an upper bound of the squared norm of each example's gradient, infinite where it is not finite."""
     return _layer_squares(parts, scale)[0].sum(0)

@@ -18,7 +18,7 @@ from torch import nn
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
-from noisette.sgd.clipping import Sums, added_up
+from noisette.sgd.clipping import Sums, added_up, copied
 from noisette.sgd.noise.perturbation import full_name
 from noisette.sgd.private import Private
 from noisette.sgd.recording.layers import Part
@@ -120,7 +120,7 @@ class Observer:
         if (len(self.steps) - 1) % self.every == 0:
             rows = np.stack(
                 [
-                    self._flat(run.perturb.release(sums, run.clip, multiplier, expected, self._rng))
+                    self._flat(run.perturb.release(copied(sums), run.clip, multiplier, expected, self._rng))
                     for _ in range(self.draws)
                 ]
             )

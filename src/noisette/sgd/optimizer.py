@@ -20,7 +20,7 @@ from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee, PrivacyWarning
 from noisette.sgd.adam import AdamBC
 from noisette.sgd.budget import Budget
-from noisette.sgd.clipping import Clip, Sums, added_up
+from noisette.sgd.clipping import Clip, Sums, added_up, copied
 from noisette.sgd.noise._lattice import add_exactly, noisy_count, on_lattice, widened
 from noisette.sgd.noise.perturbation import Perturbation
 from noisette.sgd.recording.gradients import Recorder
@@ -284,7 +284,8 @@ class PrivateOptimizer(Optimizer):
         assert self._sums is not None
         share, expected = self.clip.share, self.loader.expected_batch
         multiplier = self._widened(share)
-        released = self.perturb.release(self._sums, self.clip, multiplier, expected, self._rng)
+        sums = self._sums if self.watcher is None else copied(self._sums)
+        released = self.perturb.release(sums, self.clip, multiplier, expected, self._rng)
         if self.watcher is not None:
             self.watcher.release(self._sums, released, multiplier)
         self._sums = None

@@ -10,15 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 
+from noisette._random import is_secret
+from noisette._validate import FloatArray
+from noisette.mechanisms.geometric.spherical import share
 from noisette.sgd.clipping import Clip, PerLayer, Sums
 from noisette.sgd.noise._lattice import add_exactly, on_lattice
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.theory.steps import EntryNoise, Noise, VectorNoise
 
+_BLOCK = 1 << 14  # entries that get noise together, as many as a cache holds
 Shapes = Mapping[str, Mapping[str, torch.Size]]  # by layer, then by parameter
 
 
@@ -45,7 +50,7 @@ class Perturbation:
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
         """Return the private mean gradient over an expected number of examples, in double precision.
 
-        ``multiplier`` is that of noise on a lattice, `_lattice.widened`.
+        ``multiplier`` is that of noise on a lattice, `_lattice.widened`. The memory of the sums may be used for it.
         """
         raise NotImplementedError
 
@@ -116,24 +121,49 @@ class Layered(Perturbation):
 
 
 def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float, rng: np.random.Generator) -> Sums:
-    """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer."""
-    white = np.empty(sum(total.numel() for entries in sums.values() for total in entries.values()))
+    """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer.
+
+    The memory of the sums is used for it. Entries go through a block that a cache holds, so that each is read and
+    written once; blocks are worked on by several cores where the generator is a secret one, whose order tells nobody
+    anything.
+    """
     released: Sums = {}
-    layers = []
-    stop = 0
+    blocks: list[list[tuple[FloatArray, float]]] = [[]]
+    room = _BLOCK
     for layer, entries in sums.items():
-        first, size = stop, scale if isinstance(scale, float) else scale[layer]
+        size = scale if isinstance(scale, float) else scale[layer]
         released[layer] = {}
         for name, total in entries.items():
-            start, stop = stop, stop + total.numel()
-            own = white[start:stop].reshape(total.shape)
-            np.multiply(total.double().cpu().numpy(), 1 / size, out=own)
-            released[layer][name] = torch.from_numpy(own)  # a view of what follows
-        layers.append((white[first:stop], size))
-    add_exactly(white, rng)
-    for own, size in [(white, scale)] if isinstance(scale, float) else layers:
-        on_lattice(own, size / expected)
+            released[layer][name] = own = total.double().cpu().contiguous()
+            row, start = own.view(-1).numpy(), 0
+            while start < row.size:
+                piece = row[start : start + room]
+                blocks[-1].append((piece, size))
+                start, room = start + piece.size, room - piece.size
+                if not room:
+                    blocks.append([])
+                    room = _BLOCK
+    if is_secret(rng) and torch.get_num_threads() > 1:
+        share(lambda place: _perturb_block(blocks[place], expected, rng), len(blocks), len(blocks) * _BLOCK)
+    else:
+        for block in blocks:
+            _perturb_block(block, expected, rng)
     return released
+
+
+def _perturb_block(pieces: Sequence[tuple[FloatArray, float]], expected: float, rng: np.random.Generator) -> None:
+    """Add noise to some rows of sums, each with its standard deviation, and divide by the expected size, in place."""
+    white = np.empty(sum(piece.size for piece, _ in pieces))
+    ends = np.cumsum([0, *(piece.size for piece, _ in pieces)])
+    parts = [white[start:stop] for start, stop in pairwise(ends)]
+    for (piece, size), part in zip(pieces, parts, strict=True):
+        np.multiply(piece, 1 / size, out=part)
+    add_exactly(white, rng)
+    alike = len({size for _, size in pieces}) == 1
+    if alike:
+        on_lattice(white, pieces[0][1] / expected)
+    for (piece, size), part in zip(pieces, parts, strict=True):
+        piece[:] = part if alike else on_lattice(part, size / expected)
 
 
 def full_name(layer: str, own: str) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 
-from noisette.sgd._scan import Gru, Lstm, Plain, Run, run_through
+from noisette.sgd.recording._scan import Gru, Lstm, Plain, Run, run_through
 
 _RUNS: dict[str, Callable[..., Run]] = {
     "LSTM": Lstm,

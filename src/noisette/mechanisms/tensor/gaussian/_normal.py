@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from noisette._random import is_secret
 from noisette._validate import FloatArray
 
 STEPS = 2.0**36  # of the lattice in a standard deviation
@@ -61,7 +63,8 @@ def add_noise(values: FloatArray, rng: np.random.Generator, *, sigma: float = 1.
 
 
 def _words(rng: np.random.Generator, size: int) -> Words:
-    return rng.integers(0, 2**64, size, dtype=np.uint64)
+    bits: Any = rng.bit_generator
+    return bits.words(size) if is_secret(rng) else rng.integers(0, 2**64, size, dtype=np.uint64)
 
 
 @lru_cache(maxsize=1)

@@ -60,7 +60,7 @@ class Lstm(Run):
         )
         outer, inner = self._bent * out * (1 - out), out * (1 - self._bent.square())
         made = torch.empty_like(self._gates)
-        split = made.unflatten(2, (4, -1))
+        split = made.view(*made.shape[:2], 4, -1)
         state, weight = torch.zeros_like(self._first), self._weight
         for time in range(len(made) - 1, -1, -1):
             state = state + states[time]
@@ -96,7 +96,7 @@ class Gru(Run):
             [into * self._staying * reset * (1 - reset), (before - change) * update * (1 - update), into], 2
         )
         made, added = torch.empty_like(self._gates), torch.empty_like(self._gates)
-        split, hidden = made.unflatten(2, (3, -1)), self._first.shape[1]
+        split, hidden = made.view(*made.shape[:2], 3, -1), self._first.shape[1]
         state = torch.zeros_like(self._first)
         for time in range(len(made) - 1, -1, -1):
             state = state + states[time]
