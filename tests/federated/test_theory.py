@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from experiments.federated.ldpvec.case_study import case_study
 from scipy.stats import chi2
 
 import noisette as nz
-from noisette.federated.theory import aggregated_noise, benchmark_round
+from noisette.federated import CentralPlan, ModelLayout, Norm, Ranges, calibrate
+from noisette.federated.theory import Prospect, aggregated_noise, benchmark_round
 
 WEIGHTS = np.asarray([10.0, 5.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5])
 DIMS, CLIP = 5, 2.0
@@ -147,3 +150,31 @@ def test_a_difference_needs_both_ends():
         noise.difference(0.1, before=np.zeros(2))
     with pytest.raises(ValueError, match="models of 2 weights"):
         noise.difference(0.1, before=np.zeros(3), optimum=np.zeros(3))
+
+
+@pytest.mark.parametrize(("clients", "word"), [(2, "not worth"), (20, "hardly worth"), (10_000, "worth")])
+def test_a_run_says_whether_it_can_learn(clients, word):
+    """The ratio by hand: noise of one report over sqrt(clients), each weight; ten rounds of updates of length one."""
+    layout = ModelLayout.of(np.zeros(1000))
+    channel = calibrate("privunit-g", layout, Norm(1.0), target_epsilon=8.0, target_delta=1e-6, rounds=1)
+    noise = channel.noise()[0] / math.sqrt(clients)
+    prospect = Prospect.of(noise, dims=1000, reach=Norm(1.0).reach(layout), rounds=10)
+    assert prospect.ratio == pytest.approx(math.sqrt(10 * 1000) * noise / 10)
+    assert prospect.verdict.startswith(word)
+    assert prospect.hopeless == (word == "not worth")
+
+
+def test_how_far_updates_can_reach():
+    layout = ModelLayout.of({"weight": np.zeros((2, 3)), "bias": np.zeros(2)})
+    assert Norm(2.0).reach(layout) == 2.0
+    assert Ranges(0.0, 0.5).reach(layout) == pytest.approx(0.5 * math.sqrt(8))
+    assert Ranges((0.0, 0.0), (0.5, 1.0)).reach(layout) == pytest.approx(math.sqrt(6 * 0.25 + 2))
+    assert Ranges.around_zero(norm=2.0, dims=8).reach(layout) == pytest.approx(2.0)
+
+
+def test_correlated_noise_has_the_better_prospect():
+    asked = {"epsilon": 4.0, "delta": 1e-6, "rounds": 100, "clients": 10_000, "clients_per_round": 200}
+    alone, banded = (CentralPlan(**asked, bands=bands).prospect(10_000) for bands in (1, 8))
+    plan = CentralPlan(**asked, bands=1)
+    assert alone.ratio == pytest.approx(plan.multiplier / 200 * math.sqrt(100 * 10_000) / 100)
+    assert banded.ratio < alone.ratio

@@ -178,6 +178,7 @@ def _record(asked: Mapping[str, Any], strategy: Any, curve: list[dict[str, Any]]
         "answer": channel.spent,
         "budget": next(iter(channel.spent.values())),  # its old name; goes in a later release
         "planned": planned.spec(),
+        "verdict": strategy.prospect(asked["rounds"]).verdict,
         "guarantee": strategy.guarantee().spec(),
         "lines": str(strategy.guarantee()).splitlines(),
         "accuracy": curve[-1]["accuracy"] if curve else math.nan,
@@ -200,6 +201,7 @@ def _show(record: Mapping[str, Any]) -> None:
         ),
         soft_wrap=True,
     )
+    out.print(literal(record["verdict"]), soft_wrap=True)
     if record["curve"]:
         shown = table(">round", ">accuracy", ">reports", ">left out")
         for entry in record["curve"]:

@@ -42,6 +42,9 @@ class UpdateClip(Protocol):
     def scale(self, layout: ModelLayout) -> FloatArray:
         """Return what one unit of the domain is in each layer."""
 
+    def reach(self, layout: ModelLayout) -> float:
+        """Return the largest length of a clipped update."""
+
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `clip_from` reads."""
 
@@ -78,6 +81,9 @@ class Norm:
 
     def scale(self, layout: ModelLayout) -> FloatArray:
         return np.full(len(layout.sizes), self.norm)
+
+    def reach(self, layout: ModelLayout) -> float:
+        return self.norm
 
     def spec(self) -> dict[str, Any]:
         return {"clip": "norm", "norm": self.norm}
@@ -196,6 +202,10 @@ class Ranges:
 
     def scale(self, layout: ModelLayout) -> FloatArray:
         return np.asarray(self._of(layout)[1])
+
+    def reach(self, layout: ModelLayout) -> float:
+        corner = float(np.linalg.norm(layout.spread(self.scale(layout))))
+        return corner if self.norm is None else min(corner, self.norm)
 
     def spec(self) -> dict[str, Any]:
         return {"clip": "ranges", "centre": list(self.centre), "radius": list(self.radius), "norm": self.norm}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -29,6 +30,7 @@ from noisette.federated.mod import REPORT, TERMS
 from noisette.federated.sampling import draw
 from noisette.federated.streaming import StreamingGrid
 from noisette.federated.terms import Placement, Sends, Terms
+from noisette.federated.theory import Prospect
 from noisette.shuffler import PacketLayout
 
 _log = logging.getLogger("flwr")
@@ -134,6 +136,15 @@ class PrivateFedAvg(FedAvg):
             raise RuntimeError("The run has not begun: call start().")
         return self.history
 
+    def prospect(self, rounds: int) -> Prospect | None:
+        """Return whether so many rounds can learn; None where nobody has said how many clients a round has."""
+        if self.clients_per_round is None:
+            return None
+        terms, layout = self.run.terms, self.run.layout
+        noise = layout.spread(terms.channel(layout).noise()) / math.sqrt(self.clients_per_round)
+        steps = 1 if terms.sends == "weights" else rounds  # weights are told anew in every round
+        return Prospect.of(noise, dims=layout.dims, reach=terms.clip.reach(layout), rounds=steps)
+
     def guarantee(self) -> Lines:
         """Return the three lines of what clients were asked so far; of the whole run as planned before it begins."""
         run = self.run
@@ -157,6 +168,9 @@ class PrivateFedAvg(FedAvg):
         left = num_rounds - self.run.done
         for line in str(self.run.terms.lines(self.run.layout)).splitlines():
             _log.info("\t%s", line)
+        prospect = self.prospect(num_rounds)
+        if prospect is not None and prospect.hopeless:
+            _log.warning("noisette: this run is %s", prospect.verdict)
         if left <= 0:
             _log.info("noisette: all %d rounds are done; nothing is asked", num_rounds)
             result = Result()

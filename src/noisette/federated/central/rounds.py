@@ -31,6 +31,7 @@ from noisette.accounting import noise_multiplier, sampled_gaussian
 from noisette.federated.central.correlated import DENOMINATOR, BandedStrategy
 from noisette.federated.clipping import Norm
 from noisette.federated.layout import ModelLayout
+from noisette.federated.theory import Prospect
 from noisette.guarantees import Guarantee
 from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise
 
@@ -145,6 +146,12 @@ class CentralPlan:
         """Return the deviation of an entry of the mean of one round by the noise alone, at most."""
         spread = float(np.linalg.norm(self.strategy.filtered(self.rounds)))
         return self.multiplier * self.strategy.norm * spread * clip / self.clients_per_round
+
+    def prospect(self, dims: int) -> Prospect:
+        """Return whether a model of so many weights can learn: updates as long as the clip, all in one direction."""
+        last = float(np.linalg.norm(np.cumsum(self.strategy.filtered(self.rounds))))  # noise of the last model
+        noise = self.multiplier * self.strategy.norm * last / self.clients_per_round
+        return Prospect.of(noise / math.sqrt(self.rounds), dims=dims, reach=1.0, rounds=self.rounds)
 
     def group(self, client: int) -> int:
         """Return the group of a client, which depends on its number and on nothing that it has."""

@@ -97,6 +97,9 @@ class CentralPrivacy(Strategy):
         layout = ModelLayout.of({name: array.numpy() for name, array in initial_arrays.items()})
         plan = CentralPlan(rounds=num_rounds, **self.asked)
         self._rounds = PrivateRounds(plan, layout, self.clip, rng=self._rng)
+        prospect = plan.prospect(layout.dims)
+        if prospect.hopeless:
+            _log.warning("noisette: this run is %s", prospect.verdict)
 
     def start(
         self,
