@@ -85,9 +85,9 @@ def strips(sigma: float, edge: float = _EDGE) -> Strips:
     masses = [*low, *gap, tail]
     masses += [_TOTAL - sum(masses)] + [0] * ((1 << _COLUMN_BITS) - len(masses) - 1)  # the rest is drawn anew
     thresholds, alias = alias_table(masses)
-    numbers = (np.asarray(part, dtype=np.float64) for part in (low, gap))
-    table = (np.asarray(part, dtype=np.int64) for part in (thresholds, alias))
-    return Strips(sigma, scale, shift, *numbers, tail, rate, *table)
+    floors, wedges = (np.asarray(part, dtype=np.float64) for part in (low, gap))
+    shown, other = (np.asarray(part, dtype=np.int64) for part in (thresholds, alias))
+    return Strips(sigma, scale, shift, floors, wedges, tail, rate, shown, other)
 
 
 def alias_table(masses: list[int]) -> tuple[list[int], list[int]]:
