@@ -9,21 +9,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from noisette._random import ULP
-from noisette._special import betainc, betaincc, betainccinv, betaincinv, erf, expit, log_ndtr, ndtri, ndtri_exp
+from noisette._special import betainc, betaincc, erf, log_ndtr
 from noisette._validate import FloatArray
 from noisette.cells import up
+from noisette.mechanisms.vector._cap_draws import NormalTail, Proposal, sphere_proposal
+from noisette.mechanisms.vector._cap_masses import normal_mass, sphere_mass
 from noisette.mechanisms.vector._vectors import log_half_beta
 
 Pair = tuple[FloatArray, FloatArray]
 
 _LEAST_SINE = 2.0**-10  # of the smallest cap: its height stays far above the step of the lattice
-_LEAST_OUTSIDE = 2.0**-42  # chance of leaving the cap, at least: the noise stays above 2^-20 of the signal
-_REJECTED = -30.0  # below this log mass a cap is drawn by rejection, which keeps nearly every draw
+_LEAST_PLAIN = 2.0**-36  # chance of a report without a preferred direction: the noise stays above 2^-18 of the signal
+_BITS, _SLACK = 256, 2.0**-128  # of the odds; more than rounding them, and the law of up to 2^60 normal draws, can cost
 _NEGLIGIBLE = 60.0  # integrals stop where the log density has fallen by this much
 
 
@@ -51,11 +53,11 @@ class Projection(Protocol):
     def log_part(self, gamma: float) -> float:
         """Return ln E[T; T >= gamma]."""
 
-    def above(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
-        """Draw T given T >= gamma, with the length that is left for the rest of u."""
+    def mass_within(self, gamma: float) -> tuple[Any, Any]:
+        """Return proved limits of P(T >= gamma), as numbers of mpmath."""
 
-    def below(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
-        """Draw T given T < gamma, with the length that is left."""
+    def proposal(self, gamma: float) -> Proposal:
+        """Return how to draw T given T >= gamma, without rounding."""
 
     def nodes(self, gamma: float, above: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return values of T on one side, the length left, and weights that sum to one: a rule of integration."""
@@ -115,42 +117,14 @@ class SphereProjection:
         a = self._half
         return a * (math.log1p(-gamma) + math.log1p(gamma)) - math.log(2 * a) - log_half_beta(a)
 
-    def above(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
-        """Draw by inversion, or far out by rejection: there (1 - T^2)/(1 - gamma^2) is nearly Beta(a, 1)."""
-        if self.dims == 1:
-            return np.ones(size), np.zeros(size)
-        a, log_mass = self._half, self.log_mass(gamma)
-        if log_mass < _REJECTED:
-            return self._above_rejected(gamma, rng, size)
-        tail = 2 * math.exp(log_mass) * (1 - rng.random(size))
-        if gamma**2 < 0.5:
-            square = np.maximum(betainccinv(0.5, a, tail), gamma**2)
-            return np.sqrt(square), np.sqrt(1 - square)
-        rest = np.minimum(betaincinv(a, 0.5, tail), (1 - gamma) * (1 + gamma))
-        return np.sqrt(1 - rest), np.sqrt(rest)
+    def mass_within(self, gamma: float) -> tuple[Any, Any]:
+        """Return proved limits of P(T >= gamma)."""
+        return sphere_mass(self.dims, gamma, self.log_mass(gamma))
 
-    def _above_rejected(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
-        """Draw until kept: 1 - T^2 = (1 - gamma^2) exp(-E/a), E exponential, kept with probability gamma / T."""
-        a, rest = self._half, (1 - gamma) * (1 + gamma)
-        exponent = np.empty(size)
-        pending = np.arange(size)
-        while pending.size:
-            draw = rng.standard_exponential(pending.size) / a
-            kept = rng.random(pending.size) * np.sqrt(gamma**2 - rest * np.expm1(-draw)) < gamma
-            exponent[pending[kept]] = draw[kept]
-            pending = pending[~kept]
-        return np.sqrt(gamma**2 - rest * np.expm1(-exponent)), np.sqrt(rest * np.exp(-exponent))
-
-    def below(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
-        """Draw by inversion, from the nearer end of the law."""
-        if self.dims == 1:
-            return -np.ones(size), np.zeros(size)
-        mass = math.exp(self.log_mass(gamma))
-        uniform = rng.random(size)
-        left, right = (1 - mass) * (1 - uniform), mass + (1 - mass) * uniform
-        square = betainccinv(0.5, self._half, 2 * np.minimum(left, right))
-        t = np.copysign(np.sqrt(square), left - right)
-        return np.minimum(t, math.nextafter(gamma, -1.0)), np.sqrt(1 - square)
+    def proposal(self, gamma: float) -> Proposal:
+        """Return how to draw T given T >= gamma, without rounding."""
+        mean = math.exp(self.log_part(gamma) - self.log_mass(gamma)) if self.dims > 1 else 1.0
+        return sphere_proposal(self.dims, gamma, min(mean, (1 + gamma) / 2))
 
     def nodes(self, gamma: float, above: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Integrate over the angle from v, whose density sin^(d-2) is smooth."""
@@ -208,15 +182,13 @@ class NormalProjection:
         """Return ln phi(gamma)."""
         return -(gamma**2) / 2 - math.log(2 * math.pi) / 2
 
-    def above(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
-        """Draw by inversion of the log tail."""
-        t = -ndtri_exp(self.log_mass(gamma) + np.log1p(-rng.random(size)))
-        return np.maximum(t, gamma), np.ones(size)
+    def mass_within(self, gamma: float) -> tuple[Any, Any]:
+        """Return proved limits of P(T >= gamma)."""
+        return normal_mass(gamma)
 
-    def below(self, gamma: float, rng: np.random.Generator, size: int) -> Pair:
-        """Draw by inversion."""
-        t = ndtri(-math.expm1(self.log_mass(gamma)) * (1 - rng.random(size)))
-        return np.minimum(t, math.nextafter(gamma, -1.0)), np.ones(size)
+    def proposal(self, gamma: float) -> Proposal:
+        """Return how to draw T given T >= gamma, without rounding."""
+        return NormalTail(gamma, math.exp(self.log_part(gamma) - self.log_mass(gamma)))
 
     def nodes(self, gamma: float, above: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Integrate over T."""
@@ -238,12 +210,17 @@ class NormalProjection:
 
 @dataclass(frozen=True)
 class Cap:
-    """A cap {T >= gamma} drawn with probability ``p_cap``, its complement else; ``mean`` is E[T]."""
+    """u without a preferred direction with probability ``plain``, else from the cap {T >= gamma}; ``mean`` is E[T].
+
+    The density of u relative to its law without a preferred direction is ``plain`` outside the cap and
+    plain + (1 - plain)/q inside, q the cap's mass, which is the same for every v. ``plain`` is a multiple of 2^-53, so
+    a comparison with 53 random bits draws it exactly.
+    """
 
     projection: Projection
     gamma: float
     log_mass: float
-    p_cap: float
+    plain: float
     mean: float
 
     @classmethod
@@ -251,8 +228,11 @@ class Cap:
         """Return the cap of largest E[T] whose density ratio is at most exp(epsilon).
 
         E[T] = m(gamma) = c / (1/(E-1) + q) has a derivative of the sign of m - gamma, so m is largest where it equals
-        gamma, and bisection finds the only such point.
+        gamma, and bisection finds the only such point. Any gamma is as private: what privacy rests on is that
+        ``plain`` is at least 1/(1 + q (E-1)), for the gamma that came out and the lower limit of its q.
         """
+        import mpmath
+
         log_floor = -epsilon - math.log(-math.expm1(-epsilon))  # ln 1/(E - 1)
         low, high = 0.0, projection.limit
         for _ in range(100):
@@ -260,30 +240,40 @@ class Cap:
             log_mean = projection.log_part(middle) - float(np.logaddexp(log_floor, projection.log_mass(middle)))
             low, high = (middle, high) if log_mean > math.log(middle) else (low, middle)
         gamma, log_mass = low, projection.log_mass(low)
-        mass = math.exp(log_mass)
-        margin = 8 * ULP * (1 + epsilon + abs(log_mass))  # what these sums may have lost
-        logit = epsilon + log_mass - math.log1p(-mass) - margin
-        p_cap = 1 - max(math.ceil(float(expit(-logit)) * 2**53) * ULP, _LEAST_OUTSIDE)
-        mean = math.exp(projection.log_part(gamma) - log_mass) * (p_cap - mass) / (1 - mass)
+        with mpmath.workprec(_BITS):
+            slack = mpmath.mpf(_SLACK)
+            odds = projection.mass_within(gamma)[0] * mpmath.expm1(mpmath.mpf(epsilon) - slack)
+            count = mpmath.ceil(mpmath.ldexp((1 + slack) / (1 + odds), 53))
+        plain = max(float(count) * ULP, _LEAST_PLAIN)
+        mean = math.exp(projection.log_part(gamma) - log_mass) * (1 - plain)
         if not mean > 0:
             raise ValueError(f"Expected epsilon={epsilon} >= 1e-14: float64 cannot hold smaller odds.")
-        return cls(projection, gamma, log_mass, p_cap, mean)
+        return cls(projection, gamma, log_mass, plain, mean)
+
+    @cached_property
+    def proposal(self) -> Proposal:
+        """How to draw T in the cap."""
+        return self.projection.proposal(self.gamma)
+
+    @property
+    def p_cap(self) -> float:
+        """Probability that u is in the cap."""
+        return 1 - self.plain * -math.expm1(self.log_mass)
 
     @property
     def log_weights(self) -> tuple[float, float]:
         """Log density inside and outside the cap, relative to the law of u itself."""
-        outside = math.log1p(-self.p_cap) - math.log1p(-math.exp(self.log_mass))
-        return math.log(self.p_cap) - self.log_mass, outside
+        outside = math.log(self.plain)
+        return float(np.logaddexp(outside, math.log1p(-self.plain) - self.log_mass)), outside
 
     @property
     def ratio_above(self) -> float:
-        """Upper limit of the log ratio of the two densities, the cap's mass taken as right to 2^-50 of itself."""
+        """A proved upper limit of the log ratio of the two densities, and of any two likelihoods of a report."""
         import mpmath
 
-        with mpmath.workprec(160):
-            p_cap, log_mass = mpmath.mpf(self.p_cap), mpmath.mpf(self.log_mass)
-            odds = mpmath.log(p_cap / (1 - p_cap)) - log_mass + mpmath.log1p(-mpmath.exp(log_mass))
-            return up(odds + 4 * mpmath.mpf(2) ** -52)
+        with mpmath.workprec(_BITS):
+            plain, mass = mpmath.mpf(self.plain), self.projection.mass_within(self.gamma)[0]
+            return up(mpmath.log1p((1 - plain) / (plain * mass)) + mpmath.mpf(_SLACK))
 
     @property
     def base(self) -> float:
@@ -303,16 +293,9 @@ class Cap:
         variable, bounded as by Kearns and Saul 1998. Hoeffding's bound for |u_i| <= ``projection.bound`` may be lower.
         """
         gap = math.exp(self.projection.log_part(self.gamma) - self.log_mass) / -math.expm1(self.log_mass)
-        odds = math.log(self.p_cap) - math.log1p(-self.p_cap)
+        odds = math.log(self.p_cap) - math.log(self.plain) - math.log(-math.expm1(self.log_mass))
         kearns_saul = (2 * self.p_cap - 1) / (2 * odds) if abs(odds) > 1e-6 else 0.25
         return min(self.projection.proxy + gap**2 * kearns_saul, self.projection.bound**2)
-
-    def draw(self, rng: np.random.Generator, size: int) -> Pair:
-        """Draw T and the length left; both sides are drawn for everyone, so that time says nothing about the side."""
-        inside = rng.random(size) < self.p_cap
-        above = self.projection.above(self.gamma, rng, size)
-        below = self.projection.below(self.gamma, rng, size)
-        return np.where(inside, above[0], below[0]), np.where(inside, above[1], below[1])
 
     @cached_property
     def third(self) -> np.polynomial.Chebyshev:

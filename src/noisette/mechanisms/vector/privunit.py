@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,12 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from noisette._random import ULP
 from noisette._special import log_ndtr
 from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import BoolArray, L2Ball, Sphere
-from noisette.mechanisms._base import blocks, coarseness, power_of_two
+from noisette.mechanisms._base import coarseness, power_of_two
+from noisette.mechanisms._reals import draw_normals
+from noisette.mechanisms.vector._cap_draws import Reaches
+from noisette.mechanisms.vector._cap_exact import RUN, Drawn, ExactRow, left_open
 from noisette.mechanisms.vector._caps import Cap, NormalProjection, Projection, SphereProjection
 from noisette.mechanisms.vector._vectors import VectorMechanism
 
@@ -77,6 +81,11 @@ class CapMechanism(VectorMechanism):
         return self.dims + self._lifted
 
     @property
+    def _on_sphere(self) -> bool:
+        """Whether u has length one."""
+        return isinstance(self._projection, SphereProjection)
+
+    @property
     @abstractmethod
     def _projection(self) -> Projection:
         """Law of <u, v> for u without a preferred direction."""
@@ -87,8 +96,12 @@ class CapMechanism(VectorMechanism):
         """Least and largest length of u."""
 
     @abstractmethod
-    def _gain(self, length: FloatArray, square: Callable[[], FloatArray]) -> FloatArray:
-        """Return the factors that give normal vectors orthogonal to v, of squared length ``square()``, their length."""
+    def _gain(self, totals: FloatArray, reaches: Reaches) -> tuple[FloatArray, ...]:
+        """Return the factors of g in the cap and without one, and bounds on the share that each is off by."""
+
+    @abstractmethod
+    def _gain_within(self, context: Any, square: Any, across: Any, rest: Any) -> tuple[Any, Any]:
+        """Return intervals of both factors, from |g|^2, the part of it orthogonal to v, and 1 - T^2."""
 
     @abstractmethod
     def _log_density(self, report: FloatArray, reach: FloatArray, lift: FloatArray) -> FloatArray:
@@ -150,32 +163,83 @@ class CapMechanism(VectorMechanism):
         return 1 / np.maximum(length, self.domain.radius), np.sqrt((1 - share) * (1 + share))
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
-        """Draw <u, v>, then the rest of u from a normal vector made orthogonal to v, and round to the lattice.
+        """Draw u as real numbers, add one uniform number to all entries, and round them down to the lattice.
 
-        One uniform for the whole vector rounds each entry up with the probability of its remainder: none is biased.
+        The uniform number makes an entry go up with the probability of its remainder: none is biased. Both kinds of u
+        are drawn and computed for everybody, with one bound on the errors, so that time does not tell which it is.
         """
-        factor, lift = self._unit(rows)
-        along, length = self.cap.draw(rng, len(rows))
-        rng.standard_normal(out=reports)
-        hidden = rng.standard_normal(len(rows)) if self._lifted else np.zeros(len(rows))
-        product = np.einsum("ij,ij->i", reports, rows) * factor + hidden * lift
+        people = len(rows)
+        drawn = Drawn(
+            normals=draw_normals(rng, people, self._ambient),
+            reaches=self.cap.proposal.draw(rng, people),
+            plain=rng.random(people) < self.cap.plain,
+            uniform=rng.random(people),
+        )
+        self._round(rows, drawn, reports)
 
-        def square() -> FloatArray:
-            """Return the squared length of the normal vectors less their parts along v."""
-            visible = _squared_distance(reports, (product * factor)[:, None], rows)
-            return np.asarray((hidden - product * lift) ** 2 + visible)
+    def _round(self, rows: FloatArray, drawn: Drawn, reports: npt.NDArray[Any]) -> None:
+        """Write the lattice points that follow from what was drawn."""
+        from noisette.mechanisms.vector._cap_loops import finish, sums
 
-        gain = self._gain(length, square)
-        scale = self._reach / self._step
-        own, others = scale * gain, scale * (along - gain * product) * factor
-        uniform = rng.random(len(rows))
-        for part in blocks(self.dims):
-            entries = reports[:, part]
-            entries *= own[:, None]
-            entries += others[:, None] * rows[:, part]
-            entries += uniform[:, None]
-            np.floor(entries, out=entries)
-            entries *= self._step
+        lift = self.domain.radius * self._unit(rows)[1]
+        totals, open_rows = np.ones((len(rows), 4)), np.zeros(len(rows), dtype=bool)
+        near = drawn.normals.near
+        sums(near, rows, lift, self._on_sphere, totals)
+        mixture = self._mix(totals, drawn.reaches, drawn.plain)
+        finish(near, rows, *mixture, drawn.uniform, self._step, reports, open_rows)
+        for row in np.flatnonzero(open_rows).tolist():
+            own, others, share, most, reach, slope = (float(part[row]) for part in mixture)
+            noisy, moved, entries = own * near[row, : self.dims], others * rows[row], reports[row] / self._step
+            error = share * np.minimum(most, np.abs(entries) + 2 + reach * np.abs(rows[row]))
+            error += slope * np.abs(rows[row]) + abs(own) * 2.0**-67
+            columns = left_open(noisy, moved, float(drawn.uniform[row]), entries, error)
+            reports[row, columns] = self._exactly(rows[row], float(lift[row]), drawn.row(row), columns)
+
+    def _exactly(self, values: FloatArray, lift: float, drawn: ExactRow, columns: list[int]) -> FloatArray:
+        """Return some entries of a report, with as many digits of what was drawn as it takes."""
+        vector = [*values.tolist(), *([lift] if self._lifted else [])]
+        codes = drawn.floors(vector, columns, self._scale, self._gain_within)
+        return np.asarray(codes, dtype=float) * self._step
+
+    def _mix(self, totals: FloatArray, reaches: Reaches, plain: BoolArray) -> tuple[FloatArray, ...]:
+        """Return the factors of g and of w in u, in steps of the lattice, and what bounds the errors of its entries.
+
+        u = gain (g - <g, w>/|w|^2 w) + T w/|w| for a standard normal vector g and a vector w in the direction v, and
+        gain g where it is ``plain``. An entry is off by a share of the first term, and by its part of w times what
+        <g, w>, |w| and T may be off by; z is as `_size` tells.
+        """
+        own, product, square, _ = totals.T
+        length, size = np.sqrt(own), self._size(square)
+        gain, plain_gain, share, plain_share = self._gain(totals, reaches)
+        factor = (reaches.t * length - gain * product) / own
+        slope = (reaches.t_error + 3 * self._rounding * (np.abs(reaches.t) + gain * size)) / length
+        most = np.where(plain, 1.0, np.sqrt(reaches.rest)) if self._on_sphere else np.full_like(own, np.inf)
+        scale = self._scale
+        return (
+            scale * np.where(plain, plain_gain, gain),
+            scale * np.where(plain, 0.0, factor),
+            np.where(plain, plain_share, share),
+            scale * most,
+            scale * np.where(plain, 0.0, np.abs(reaches.t) / length),
+            scale * slope,
+        )
+
+    @property
+    def _rounding(self) -> float:
+        """The k for which the sums <g, w>, |g|^2, |w|^2 are off by at most k |w| z, k z^2, k |w|^2, z as `_size` tells.
+
+        A run of terms takes one rounding each; a few more are for the products, the sums of runs, and g itself.
+        """
+        return (min(self._ambient, RUN) + 16) * ULP
+
+    def _size(self, square: FloatArray) -> FloatArray:
+        """Return z, |g| and what the digits of g that are not drawn yet, 2^-68 an entry, may add to the errors."""
+        return np.asarray(np.sqrt(square) + math.sqrt(self._ambient) * 2.0**-14)
+
+    @property
+    def _scale(self) -> float:
+        """Steps of the lattice in the report of a u of length one."""
+        return self._reach / self._step
 
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
         return np.asarray(rows / self._step)
@@ -259,12 +323,13 @@ class PrivUnit(CapMechanism):
     """Report a direction that lies in the cap around the user's vector more often than chance would have it.
 
     Formula, on the unit sphere with E = exp(e): u is uniform on the cap {<u, v> >= g} with probability
-    p = qE/(1-q+qE), else on its complement; the report is u/m, m = c(E-1)/(1+q(E-1)), and g makes m largest, which is
-    where g = m. q = I_{1-g^2}((d-1)/2, 1/2)/2, c = (1-g^2)^((d-1)/2) / ((d-1) B(1/2, (d-1)/2)).
+    p = qE/(1-q+qE), else on its complement, which is: uniform on the whole sphere with probability 1/(1+q(E-1)), else
+    on the cap. The report is u/m, m = c(E-1)/(1+q(E-1)), and g makes m largest, which is where g = m.
+    q = I_{1-g^2}((d-1)/2, 1/2)/2, c = (1-g^2)^((d-1)/2) / ((d-1) B(1/2, (d-1)/2)).
 
-    *Guarantee*: epsilon-LDP for the whole vector. p is rounded down, so no density ratio exceeds exp(e); reports are
-    rounded to a public lattice of 2^-16 of the noise. Between the two stands float64 arithmetic, which errs by some
-    2^-34 of a step: unlike the mechanisms on integers this one is not proved to the last bit.
+    *Guarantee*: epsilon-LDP for the whole vector, to the last bit. u is drawn as real numbers, of which as many digits
+    are drawn as it takes to round u/m to a public lattice of 2^-16 of the noise; p follows from a proved lower limit of
+    q. So a report is a function of a real vector of exactly this law.
     *Utility*: unbiased; E||error||^2 = 1/m^2 - 1, the least of any unbiased epsilon-LDP report of a unit vector, as
     Asi, Feldman and Talwar prove; however large epsilon, errors stay above some 2^-10 of the radius. For a box, Sampled
     with Duchi is better below epsilon 1.5 to 1.9. ``domain=L2Ball(d, r)`` takes vectors of any length up to r.
@@ -291,8 +356,23 @@ class PrivUnit(CapMechanism):
     def _lengths(self) -> tuple[float, float]:
         return 1.0, 1.0
 
-    def _gain(self, length: FloatArray, square: Callable[[], FloatArray]) -> FloatArray:
-        return length / np.sqrt(np.maximum(square(), np.finfo(float).tiny))
+    def _gain(self, totals: FloatArray, reaches: Reaches) -> tuple[FloatArray, ...]:
+        """Return sqrt(1 - T^2)/|g - <g, v> v| and 1/|g|; the vectors are off by less than 3 k z and k z in length."""
+        square, across = totals[:, 2], totals[:, 3]
+        error = self._rounding * self._size(square)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            plain_gain, plain_share = 1 / np.sqrt(square), 2 * error / np.sqrt(square)
+            plain_share = np.where(plain_share < 0.25, plain_share, np.inf)
+            if self._ambient == 1:
+                none = np.zeros_like(square)
+                return none, plain_gain, none, plain_share
+            share = 6 * error / np.sqrt(across) + reaches.rest_error / reaches.rest
+            gain = np.sqrt(reaches.rest / across)
+        return gain, plain_gain, np.where(share < 0.25, 2 * share, np.inf), plain_share
+
+    def _gain_within(self, context: Any, square: Any, across: Any, rest: Any) -> tuple[Any, Any]:
+        plain = 1 / context.sqrt(square)
+        return (context.mpf(0) if self._ambient == 1 else context.sqrt(rest / across)), plain
 
     def _log_density(self, report: FloatArray, reach: FloatArray, lift: FloatArray) -> FloatArray:
         """Average over both signs of the hidden coordinate, which the length of the report leaves open."""
@@ -338,8 +418,12 @@ class PrivUnitG(CapMechanism):
     def _lengths(self) -> tuple[float, float]:
         return 0.0, math.sqrt(self._ambient) + self.cap.gamma + 2 * _BEYOND
 
-    def _gain(self, length: FloatArray, square: Callable[[], FloatArray]) -> FloatArray:
-        return length
+    def _gain(self, totals: FloatArray, reaches: Reaches) -> tuple[FloatArray, ...]:
+        one, none = np.ones(len(totals)), np.zeros(len(totals))
+        return one, one, none, none
+
+    def _gain_within(self, context: Any, square: Any, across: Any, rest: Any) -> tuple[Any, Any]:
+        return context.mpf(1), context.mpf(1)
 
     def _log_density(self, report: FloatArray, reach: FloatArray, lift: FloatArray) -> FloatArray:
         """Average over the hidden coordinate, a standard normal variable times v's."""
@@ -349,12 +433,3 @@ class PrivUnitG(CapMechanism):
         beyond = reach - self.cap.gamma
         score = np.where(lift > 0, beyond / np.where(lift > 0, lift, 1.0), np.where(beyond >= 0, np.inf, -np.inf))
         return np.asarray(np.logaddexp(inside + log_ndtr(score), outside + log_ndtr(-score)))
-
-
-def _squared_distance(first: FloatArray, factor: FloatArray, second: FloatArray) -> FloatArray:
-    """Return |first - factor second|^2 for each row, in blocks of columns."""
-    total = np.zeros(len(first))
-    for part in blocks(first.shape[1]):
-        rest = first[:, part] - factor * second[:, part]
-        total += np.einsum("ij,ij->i", rest, rest)
-    return total
