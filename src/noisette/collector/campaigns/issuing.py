@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import threading
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -38,7 +39,8 @@ class Issuer:
     """The signing keys of campaigns and periods, made when they are first asked for and kept in the database.
 
     A key is made for a period that takes reports now, never because a report names a period: without a key a period has
-    no valid token. ``secrets`` gives the secrets behind enrolment codes, all of which are valid.
+    no valid token. ``secrets`` gives the secrets behind enrolment codes, all of which are valid. Who has had a token is
+    noted under each of these secrets, which the database does not have: whoever steals it cannot tell who that was.
     """
 
     def __init__(self, store: Store, secrets: Callable[[], Sequence[str]], life: Callable[[str], Life]) -> None:
@@ -94,9 +96,11 @@ class Issuer:
             raise Problem(425 if error.reason == EARLY else 410, error.reason, str(error)) from error
         except ValueError as error:
             raise Problem(422, "bad-token", str(error)) from error
-        user = hashlib.sha256(f"issued\n{campaign.id}\n{asked.period}\n{number}".encode()).digest()[:16]
         shown = hashlib.sha256(blinded).digest()[:16]
-        if self._store.issue(user, shown) != shown:
+        named = f"issued\n{campaign.id}\n{asked.period}\n{number}".encode()
+        users = [hmac.new(secret.encode(), named, hashlib.sha256).digest()[:16] for secret in self._secrets()]
+        older = hashlib.sha256(named).digest()[:16]  # as versions up to schema 5 wrote it
+        if self._store.issue(users, older, shown) != shown:
             detail = f"This code has had its token for period {asked.period}. Show the same blinded token again."
             raise Problem(409, "token-issued", detail)
         return signed

@@ -289,12 +289,18 @@ class Store:
         with self.writing() as connection:
             self.database.insert_new(connection, tables.signing, row)
 
-    def issue(self, user: bytes, blinded: bytes) -> bytes:
-        """Note the digest of the blinded token that a user shows, and return that of the first one she has shown."""
-        query = sa.select(tables.issued.c.blinded).where(tables.issued.c.digest == user)
+    def issue(self, users: Sequence[bytes], older: bytes, blinded: bytes) -> bytes:
+        """Note the digest of the blinded token that a user shows, and return that of the first one she has shown.
+
+        ``users`` are digests of her, one for each enrolment secret that is valid; ``older`` is only looked up.
+        """
+        own = tables.issued.c
+        query = sa.select(own.blinded).where(own.digest.in_([*users, older]))
         with self.writing() as connection:
-            self.database.insert_new(connection, tables.issued, {"digest": user, "blinded": blinded})
-            return bytes(connection.execute(query).scalar_one())
+            first = connection.execute(query).scalars().first() or blinded
+            for digest in sorted(users):
+                self.database.insert_new(connection, tables.issued, {"digest": digest, "blinded": first})
+            return bytes(connection.execute(query.order_by(own.digest)).scalars().first() or first)
 
 
 def mixed(batch: Batch) -> Batch:

@@ -6,8 +6,11 @@ others are given for it.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import secrets
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 ONCE = "once-"  # how the names of keys begin that work once
 
+_WAITING = 8  # plans that are asked for at a time
+_LONGEST_HOST = 255  # of a name in DNS
 _DAYS = 30  # after which the keys of a console end
 _LARGEST = 1 << 18  # bytes of a survey
 
@@ -35,6 +40,8 @@ def once_key(registry: Any) -> str:
 
 def add_console(app: FastAPI, service: Service) -> None:
     """Add the page, and what it needs beside the routes of operators."""
+    planner = ThreadPoolExecutor(1, thread_name_prefix="noisette-planner")  # a large plan takes its time from no other
+    waiting: set[int] = set()
 
     @app.get("/console", include_in_schema=False)
     def console(request: Request) -> Response:
@@ -60,7 +67,7 @@ def add_console(app: FastAPI, service: Service) -> None:
         await run_in_threadpool(service.reload)
         return Response(to_json(made), 201, media_type="application/json")
 
-    @app.post("/plan", responses=answers(400, 401, 403, 413, 422, 429))
+    @app.post("/plan", responses=answers(400, 401, 403, 413, 422, 429, 503))
     async def plan(request: Request) -> Response:
         """Return the error of every answer of a survey before anybody is asked, and a verdict; nothing is stored."""
         service.admit(request, ("operator", "analyst"))
@@ -71,19 +78,33 @@ def add_console(app: FastAPI, service: Service) -> None:
             made: dict[str, Any] = campaign.survey.plan(users=campaign.users).to_dict()
             return made
 
+        if len(waiting) >= _WAITING:
+            raise Problem(503, "busy", "Other plans are being made. Try again.")
+        waiting.add(id(request))
         try:
-            told = await run_in_threadpool(planned)
+            told = await asyncio.get_running_loop().run_in_executor(planner, planned)
         except (TypeError, ValueError) as error:
             raise Problem(422, "bad-survey", str(error)) from error
+        finally:
+            waiting.discard(id(request))
         return Response(to_json(told), media_type="application/json")
 
     @app.get("/c/{campaign_id}/qr.svg", include_in_schema=False)
     def code(campaign_id: CampaignId, request: Request) -> Response:
         """Return the address of a campaign's page as a QR code."""
-        import segno
-
+        service.hold_back(request)
         service.find(campaign_id)
-        out = io.BytesIO()
-        address = f"{request.url.scheme}://{request.url.netloc}/c/{campaign_id}"
-        segno.make(address, error="m").save(out, kind="svg", scale=6, border=4, light="white")
-        return Response(out.getvalue(), media_type="image/svg+xml", headers={"Cache-Control": "no-store"})
+        if len(request.url.netloc) > _LONGEST_HOST:
+            raise Problem(400, "bad-host", f"Expected a Host of at most {_LONGEST_HOST} letters.")
+        drawn = _qr(f"{request.url.scheme}://{request.url.netloc}/c/{campaign_id}")
+        return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "no-store"})
+
+
+@lru_cache(maxsize=256)
+def _qr(address: str) -> bytes:
+    """Return an address as a QR code."""
+    import segno
+
+    out = io.BytesIO()
+    segno.make(address, error="m").save(out, kind="svg", scale=6, border=4, light="white")
+    return out.getvalue()

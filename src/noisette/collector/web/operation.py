@@ -5,8 +5,10 @@ Every change is noted with the name of the key that made it, in one transaction.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +32,7 @@ CampaignId = Annotated[str, InPath(max_length=63, description="The campaign's id
 KeyName = Annotated[str, InPath(max_length=64, description="The key's name.")]
 
 _LARGEST = 1 << 18  # bytes of a campaign
+_DEEPEST, _MOST_PARTS = 20, 100_000  # lists in lists, and values, of a campaign
 _REFUSED = answers(400, 401, 403, 404, 409, 413, 422, 429, 503)
 
 
@@ -166,15 +169,30 @@ _ANY_OBJECT = {"requestBody": {"required": True, "content": {"application/json":
 
 def read_campaign(body: bytes) -> tuple[Campaign, Life]:
     """Return a campaign and its life from JSON or YAML."""
-    import yaml
-
-    try:
-        fields = yaml.safe_load(body)
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError("Expected a campaign in JSON or YAML.") from error
+    fields = _plain(body)
     if not isinstance(fields, dict):
         raise ValueError("Expected the fields of a campaign, e.g. id, questions, epsilon.")
     return Campaign.from_dict(fields), Life.read({name: fields[name] for name in OWN & fields.keys()})
+
+
+def _plain(body: bytes) -> Any:
+    """Return what JSON or YAML says; aliases are refused, by which a few bytes say a billion things."""
+    import yaml
+
+    with suppress(ValueError, RecursionError):
+        return json.loads(body)
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    depth = 0
+    try:
+        for count, event in enumerate(yaml.parse(body, Loader=loader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST or count > _MOST_PARTS:
+                raise ValueError(
+                    f"Expected a campaign of {_DEEPEST} levels and {_MOST_PARTS:,} parts, without aliases."
+                )
+        return yaml.load(body, Loader=loader)
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError("Expected a campaign in JSON or YAML.") from error
 
 
 def give_key(registry: Any, name: str, role: str, days: int | None, who: str) -> dict[str, Any]:

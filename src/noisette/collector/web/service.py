@@ -107,10 +107,7 @@ class Service:
 
         ``basic`` takes the key as a password too.
         """
-        if self.limit is not None:
-            pause = self.limit.wait(request.client.host if request.client else "")
-            if pause > 0:
-                raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
+        self.hold_back(request)
         if request.scope.get(FORM) and "device" in roles:  # of a campaign's own page, to which no key was given
             return "form"
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -123,6 +120,13 @@ class Service:
         if own.isdisjoint(roles):
             raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
         return name
+
+    def hold_back(self, request: Request) -> None:
+        """Refuse who comes too often."""
+        if self.limit is not None:
+            pause = self.limit.wait(request.client.host if request.client else "")
+            if pause > 0:
+                raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
 
     def estimates(
         self, campaign: Campaign, period: str | None, level: float, method: str, liars: float | None = None
@@ -237,9 +241,10 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """Tell that the process answers."""
         return {"status": "ok"}
 
-    @app.get("/ready", responses=answers(503))
-    def ready() -> dict[str, str]:
+    @app.get("/ready", responses=answers(429, 503))
+    def ready(request: Request) -> dict[str, str]:
         """Tell that reports can be stored now."""
+        service.hold_back(request)
         service.store.ping()
         return {"status": "ready"}
 
