@@ -56,9 +56,9 @@ class Clip:
         """
         raise NotImplementedError
 
-    def leave_room(self, examples: int, piece: int) -> None:
+    def leave_room(self, examples: int, piece: int, processes: int = 1) -> None:
         """Leave room for the rounding of sums over up to ``examples`` examples, in pieces of at most ``piece``."""
-        roundings = piece + -(-examples // piece) + 8
+        roundings = piece + -(-examples // piece) + processes + 7
         room = max(4 * examples * roundings * _rows.UNIT, _LEAST_ROOM)
         if room > _MOST_ROOM:
             raise ValueError(

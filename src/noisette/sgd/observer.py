@@ -90,6 +90,8 @@ class Observer:
     ) -> None:
         self.every = _validate.integer(every, "every", low=1)
         self.draws = _validate.integer(draws, "draws", low=2)
+        if private.loader.ranks.size > 1:
+            raise ValueError("Expected one process: no process of several has seen all gradients of a batch.")
         self.steps: list[Step] = []
         self.comparisons: list[Comparison] = []
         self._optimizer, self._rng = private.optimizer, _random.generator(rng)

@@ -93,7 +93,7 @@ class PrivateOptimizer(Optimizer):
         shapes: dict[str, dict[str, torch.Size]] = {}
         for layer, name, parameter in self._trained:
             shapes.setdefault(layer, {})[name] = parameter.shape
-        clip.leave_room(loader.size, loader.physical_batch)
+        clip.leave_room(loader.size, loader.physical_batch, loader.ranks.size)
         clip.start({layer: sum(map(torch.Size.numel, own.values())) for layer, own in shapes.items()})
         perturb.start(clip, shapes)
         self._entries = sum(shape.numel() for own in shapes.values() for shape in own.values())
@@ -193,7 +193,7 @@ class PrivateOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self.budget.check(self.steps)
-        check_one_process()
+        self.loader.ranks.check()
         self._refuse_unknown()
         complete = self._source()
         self._collect()
@@ -225,12 +225,17 @@ class PrivateOptimizer(Optimizer):
         self.budget.check(self.steps)
         if self._sums is not None:
             raise RuntimeError("A batch is half summed. Count norms before training, or after a batch's last piece.")
-        counts = np.bincount(np.searchsorted(edges, norms()), minlength=len(edges) + 1).astype(np.float64)
+        ranks = self.loader.ranks
+        counts = ranks.counts(np.bincount(np.searchsorted(edges, norms()), minlength=len(edges) + 1).astype(np.float64))
         self._made[self._run] += 1
         size = widened(self.budget.multiplier, counts.size, 2.0**-20)
-        counts /= size
-        add_exactly(counts, self._rng)
-        return on_lattice(counts, size)
+
+        def noisy() -> FloatArray:
+            white = counts / size
+            add_exactly(white, self._rng)
+            return on_lattice(white, size)
+
+        return np.asarray(ranks.told(noisy))
 
     def _widened(self, share: float) -> float:
         """Return the multiplier of noise on its lattice, where the rule of clipping takes a share of the squared mu."""
@@ -285,7 +290,10 @@ class PrivateOptimizer(Optimizer):
         share, expected = self.clip.share, self.loader.expected_batch
         multiplier = self._widened(share)
         sums = self._sums if self.watcher is None else copied(self._sums)
-        released = self.perturb.release(sums, self.clip, multiplier, expected, self._rng)
+        ranks = self.loader.ranks
+        released = ranks.released(
+            sums, lambda whole: self.perturb.release(whole, self.clip, multiplier, expected, self._rng)
+        )
         if self.watcher is not None:
             self.watcher.release(self._sums, released, multiplier)
         self._sums = None
@@ -297,7 +305,12 @@ class PrivateOptimizer(Optimizer):
         self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
         if share > 0:
             spread = self.budget.multiplier / math.sqrt(share)
-            self.clip.ask(expected, lambda count, reach: noisy_count(count, reach, spread, self._rng))
+
+            def ask(count: float, reach: float) -> float:
+                whole = float(ranks.counts(np.array([count]))[0])
+                return float(ranks.told(lambda: noisy_count(whole, reach, spread, self._rng)))
+
+            self.clip.ask(expected, ask)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the inner optimiser's state and what has been spent.
@@ -377,17 +390,6 @@ def _as_text(value: Any) -> str:
         numbers = np.ascontiguousarray(np.asarray(value, dtype=np.float64))
         return f"{numbers.shape} {hashlib.sha256(numbers.tobytes()).hexdigest()[:16]}"
     return repr(value)
-
-
-def check_one_process() -> None:
-    """Refuse training that is spread over processes: each would draw its own samples and state the whole budget."""
-    spread = torch.distributed
-    if spread.is_available() and spread.is_initialized() and spread.get_world_size() > 1:
-        raise RuntimeError(
-            f"torch.distributed runs {spread.get_world_size()} processes. Each would train on samples of all the data "
-            "and state the whole budget, and together they spend it many times. Train in one process; large batches "
-            "arrive in pieces of physical_batch."
-        )
 
 
 def _check_one_gradient(optimizer: Optimizer) -> None:

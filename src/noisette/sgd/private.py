@@ -19,7 +19,7 @@ from noisette.sgd.clipping import CLIPS, L2, Clip
 from noisette.sgd.noise.geodp import Geo
 from noisette.sgd.noise.perturbation import GaussianPerturbation, Layered, Perturbation
 from noisette.sgd.noise.tensor import TensorPerturbation
-from noisette.sgd.optimizer import PrivateOptimizer, check_one_process
+from noisette.sgd.optimizer import PrivateOptimizer
 from noisette.sgd.recording.gradients import Recorder
 from noisette.sgd.recording.models import check_model
 from noisette.sgd.recording.verification import check_call, check_gradients
@@ -66,7 +66,8 @@ def make_private(
     draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``. The
     budget is for all epochs and for ``advice_steps`` rounds of `advise_clip`. Recorded gradients of the model are
     verified against a loop over three examples, on a copy, here and when it is first called; ``loss_reduction`` tells
-    whether the loss is a mean over the examples or a sum, and a loss that is seen to be neither is refused.
+    whether the loss is a mean over the examples or a sum, and a loss that is seen to be neither is refused. Among the
+    processes of torch.distributed all call this together, and make one run: one sample, one noise, one budget.
 
     *Guarantee*: (epsilon, delta) of the whole run for one example, central model, relation add-remove, computed from
     privacy loss distributions of both directions. When its steps are made, `BudgetSpent` is raised. With ``rng=None``
@@ -92,9 +93,10 @@ def make_private(
     (2, 1e-05)-DP, unit example, model central, relation add-remove
     """
     epochs = _validate.integer(epochs, "epochs", low=1)
-    check_one_process()
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ValueError(f"Expected the model itself, got {type(model).__name__}: give model.module, in one process.")
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        model = model.module  # sums are exchanged here, not gradients
+    if isinstance(model, nn.DataParallel):
+        raise ValueError(f"Expected the model itself, got {type(model).__name__}: give model.module.")
     if "_orig_mod" in model._modules:
         raise ValueError(
             "Expected the model itself, got a compiled one, whose layers cannot be seen. Give the model that went into "
@@ -110,6 +112,22 @@ def make_private(
     epsilon, delta = target
     steps = epochs * private_loader.steps + _validate.integer(advice_steps, "advice_steps", low=0)
     noise_kind: Perturbation = _named(perturb, PERTURBATIONS, "perturb") if isinstance(perturb, str) else perturb
+    private_loader.ranks.agree(
+        {
+            "examples": private_loader.size,
+            "data": private_loader.digest(),
+            "sampling_prob": private_loader.sampling_prob,
+            "physical_batch": physical_batch,
+            "target": (epsilon, delta),
+            "epochs": epochs,
+            "advice_steps": advice_steps,
+            "clip": repr(clip),
+            "perturb": repr(perturb),
+            "loss_reduction": loss_reduction,
+            "parameters": [tuple(value.shape) for value in model.parameters() if value.requires_grad],
+        }
+    )
+    private_loader.ranks.alike(model)
     budget = Budget.for_target(epsilon, delta, steps=steps, sampling_prob=private_loader.sampling_prob)
     if delta >= 1 / private_loader.size:
         warnings.warn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -21,8 +22,10 @@ from torch.utils.data import (
     TensorDataset,
     default_collate,
 )
+from torch.utils.data.distributed import DistributedSampler
 
 from noisette import _validate
+from noisette.sgd._ranks import Ranks
 
 
 class PoissonLoader:
@@ -30,7 +33,8 @@ class PoissonLoader:
 
     A batch can be empty; it still counts as a step. A batch of more than ``physical_batch`` examples arrives in pieces,
     and `complete` tells whether the piece that was given last ends its batch: memory follows the piece, privacy the
-    batch. ``members`` are the places of the data set that are drawn from, all by default.
+    batch. ``members`` are the places of the data set that are drawn from, all by default. Where several processes train
+    together, each gets its share of every batch.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class PoissonLoader:
         self._given: deque[tuple[int, int, bool]] = deque()  # batch, examples, whether the piece ends its batch
         self._batches = 0
         self.rng = rng
+        self.ranks = Ranks()
         self.position = 0
         self.collate = collate
 
@@ -72,9 +77,12 @@ class PoissonLoader:
                 "Expected a torch DataLoader with a batch_size and without a batch_sampler, which would give way to "
                 f"Poisson sampling; got {type(loader).__name__}."
             )
-        size = _size(loader.dataset)
-        members = _members(loader.sampler, size)
-        probability = loader.batch_size / max(size if members is None else len(members), 1)
+        size, batch = _size(loader.dataset), loader.batch_size
+        if type(loader.sampler) is DistributedSampler and loader.sampler.num_replicas == Ranks().size:
+            members, batch = None, batch * Ranks().size  # each process was to have its own part of every batch
+        else:
+            members = _members(loader.sampler, size)
+        probability = batch / max(size if members is None else len(members), 1)
         return cls(
             loader.dataset,
             probability,
@@ -140,8 +148,9 @@ class PoissonLoader:
         """Draw the examples of a batch, in pieces."""
         # multiples of 2^-53 are drawn: below this limit they are with a chance of at most sampling_prob
         limit = math.floor(self.sampling_prob * 2.0**53) / 2.0**53
-        chosen = np.flatnonzero(self.rng.random(self.size) < limit)
-        return np.array_split(chosen, max(-(-len(chosen) // self.physical_batch), 1))
+        chosen = self.ranks.told(lambda: np.flatnonzero(self.rng.random(self.size) < limit))
+        pieces = -(-len(chosen) // (self.physical_batch * self.ranks.size))  # as many in every process
+        return np.array_split(self.ranks.share(chosen), max(pieces, 1))
 
     def fetch(self, indices: Any) -> Any:
         """Return some examples as a batch."""
@@ -153,6 +162,15 @@ class PoissonLoader:
         if len(indices):
             return self.collate([self.dataset[int(index)] for index in indices])
         return _emptied(self.collate([self.example(0)]))
+
+    def digest(self) -> str:
+        """Return a digest of a data set of tensors, by which processes tell that they hold the same; else nothing."""
+        if self.ranks.size == 1 or type(self.dataset) is not TensorDataset:
+            return ""
+        seen = hashlib.sha256()
+        for tensor in self.dataset.tensors:
+            seen.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
+        return seen.hexdigest()
 
     def example(self, place: int) -> Any:
         """Return one of the examples that are drawn from, as the data set has it."""
