@@ -56,6 +56,7 @@ def opendp_noise(kind: str, values: Any, told: dict[str, Any]) -> tuple[Any, flo
             ),
             d_in=width,
             d_out=(told["epsilon"], told["delta"]),
+            bounds=(width / told["epsilon"], 100 * width / told["epsilon"]),
         )
     reports, seconds = timed(lambda: noise(values.tolist()), len(values))
     return np.asarray(reports), seconds, 8.0
@@ -227,6 +228,7 @@ def opendp_vector(kind: str, values: Any, told: dict[str, Any]) -> tuple[Any, fl
             ),
             d_in=told["l2"],
             d_out=(told["epsilon"], told["delta"]),
+            bounds=(told["l2"] / told["epsilon"], 100 * told["l2"] / told["epsilon"]),
         )
     reports, seconds = timed(lambda: [noise(row) for row in values.tolist()], len(values))
     return np.asarray(reports), seconds, 8.0 * values.shape[1]

@@ -21,7 +21,6 @@ import numpy as np
 from noisette import _files
 from noisette.core import Mechanism
 from noisette.guarantees import Guarantee
-from noisette.mechanisms._base import BaseMechanism
 
 
 class CertificateError(ValueError):
@@ -87,7 +86,7 @@ class Certificate:
 
 
 def certify(subject: Any, *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
-    """Return a certificate of a mechanism or a survey, which `noisette-verify` proves with integers and fractions.
+    """Return a certificate of a mechanism, a survey or a run, which `noisette-verify` proves with integers and fractions.
 
     What is promised is ``epsilon`` and ``delta``, by default what was published of the method, which for all but the
     forms ``as_published`` is its guarantee. What cannot be proved is refused: a false claim with the pair of inputs
@@ -102,7 +101,7 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     ...
     noisette.certificates.certificate.CertificateError: laplace is not 0.9-DP, ...
     """
-    name = subject.name if isinstance(subject, BaseMechanism) else "the survey"
+    name = getattr(subject, "name", "the survey")
     guarantee: Guarantee = subject.guarantee
     claim, law = guarantee.claim, _texts(subject.written_law())
     if epsilon is None and claim is not None and not guarantee.claim_holds:

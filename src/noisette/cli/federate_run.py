@@ -43,6 +43,7 @@ _SPREAD = ("ball", "sphere")
 @click.option("--ledger", type=click.Path(path_type=Path), help="File with the devices' budgets; a new one otherwise.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of shares and first weights; noise has none.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show budget and guarantees and end.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="Write a certificate of the run here.")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the record as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> None:
@@ -170,6 +171,8 @@ def _record(asked: Mapping[str, Any], strategy: Any, curve: list[dict[str, Any]]
     """Return what is stored of a run."""
     run = strategy.run
     planned, channel = run.terms.lines(run.layout), run.terms.channel(run.layout)
+    if asked["certificate"] is not None:
+        channel.certificate(run.terms.rounds, asked["target_delta"]).save(asked["certificate"])
     settings = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
     return {
         "settings": settings,

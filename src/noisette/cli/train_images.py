@@ -38,6 +38,7 @@ _ATTACKED = 5000  # examples on each side that a membership attack is tried on
 @click.option("--attack", is_flag=True, help="Try a membership attack; its result is not covered by the guarantee.")
 @click.option("--analyse", is_flag=True, help="Tell what the noise does to each step; not covered by the guarantee.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save here after each epoch; go on from it.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="Write a certificate of the run here.")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the record as JSON.")
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -56,6 +57,7 @@ def command(
     attack: bool,
     analyse: bool,
     checkpoint: Path | None,
+    certificate: Path | None,
     output: Path | None,
     seed: int | None,
     as_json: bool,
@@ -156,6 +158,8 @@ def command(
         "seed": seed,
         "seconds": time.monotonic() - started,
     }
+    if certificate is not None:
+        private.certificate().save(certificate)
     if output is not None:
         with whole_file(output) as stream:
             stream.write((to_json(record) + "\n").encode())

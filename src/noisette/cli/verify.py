@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +20,7 @@ def verify(context: click.Context, file: Path, as_json: bool) -> None:
     """
     import noisette_verify
     from noisette._terminal import to_json
-    from noisette.certificates import Certificate, CertificateError
+    from noisette.certificates import Certificate, CertificateError, run_from_spec
     from noisette.mechanisms import from_spec
     from noisette.survey.survey import Survey
 
@@ -30,7 +31,8 @@ def verify(context: click.Context, file: Path, as_json: bool) -> None:
         certificate = Certificate.read(file)
         spec = certificate.spec()
         try:
-            certificate.check(Survey.from_spec(spec) if "questions" in spec else from_spec(spec))
+            built_from: Any = run_from_spec if "run" in spec else Survey.from_spec if "questions" in spec else from_spec
+            certificate.check(built_from(spec))
             built = True
         except (CertificateError, ValueError, TypeError) as error:
             reason = f"The law is proved, but this library does not draw by it: {error}"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
+from noisette.certificates import Certificate, FederatedRun, certify
 from noisette.domains import Domain
 from noisette.federated import wire
 from noisette.federated.clipping import UpdateClip, clip_from
@@ -124,6 +125,10 @@ class Channel:
         """Standard deviation of the noise of an entry on the domain, at most."""
         support, kind = self._arriving
         return math.sqrt(self._variance + (support.step**2 / 4 if kind.kind == "i" else 0))
+
+    def certificate(self, rounds: int, delta: float = 0.0) -> Certificate:
+        """Return a certificate of so many updates of a client, which `noisette-verify` proves."""
+        return certify(FederatedRun(self.whole, rounds, delta))
 
     def noise(self) -> FloatArray:
         """Return the standard deviation of the noise in the estimate of a weight of each layer, at most."""

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from noisette import _random, _validate
 from noisette._random import Rng
+from noisette.certificates import Certificate, TrainingRun, certify
 from noisette.guarantees import Claim, Guarantee, PrivacyWarning, warn_known_noise, warn_unsound
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import CLIPS, L2, Clip
@@ -44,6 +45,17 @@ class Private:
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.model, self.optimizer, self.loader))
+
+    def certificate(self) -> Certificate:
+        """Return a certificate of all steps, which `noisette-verify` proves by Renyi divergences.
+
+        Its epsilon is a little above that of `guarantee`, which privacy loss distributions tell.
+        """
+        budget = self.optimizer.budget
+        if budget.steps is None:
+            raise ValueError("Expected a run of so many steps. Give make_private the epochs that it may make.")
+        run = TrainingRun(budget.multiplier * budget.truth, budget.sampling_prob, budget.steps, budget.delta)
+        return certify(run)
 
 
 def make_private(

@@ -96,7 +96,7 @@ class AngleNoise(AngleMechanism):
         AngleMechanism.capabilities, delta="optional", adjustable=frozenset({"noise", "beta"})
     )
     citation: ClassVar[str] = "duan2024benchmarking"
-    uncertified: ClassVar[str] = "the verifier does not know noise on a circle yet"
+    uncertified: ClassVar[str] = "the verifier adds up answers about angles without a delta only, as they hold"
 
     @classmethod
     def declared(cls, **options: Any) -> Capabilities:
@@ -220,6 +220,13 @@ class AngleNoise(AngleMechanism):
             nearest = self._magnitude.nearest(targets[..., :1])
             rows[..., :1] = np.minimum(nearest, self._magnitude.most)
         return self.support.nearest(rows) if isinstance(self.support, SphericalLattice) else rows
+
+    def written_law(self) -> dict[str, Any] | None:
+        """Return the law of the channel, by which each coordinate that is sent is drawn."""
+        part = None if self.as_published else self.channel.written_law()
+        if part is None or self.delta > 0:
+            return None
+        return {"kind": "coordinates", "dims": self.dims, "report": self.dims - int(self._sent.start), "part": part}
 
     def target(self, x: Any) -> FloatArray:
         """Return what is estimated: the magnitude and the angles of each vector, clipped unless as published."""

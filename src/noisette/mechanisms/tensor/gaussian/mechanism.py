@@ -86,7 +86,9 @@ class TensorGaussian(TensorNoise):
         (TensorDomain, TensorBall), delta="needed", gaussian=True, unbounded=True
     )
     citation: ClassVar[str] = "yang2021differential"
-    uncertified: ClassVar[str] = "the verifier knows Gaussian noise on one number, not yet on whole tensors"
+    uncertified: ClassVar[str] = (
+        "the verifier knows noise that is alike in all entries, and any two tensors as neighbours"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
@@ -245,6 +247,13 @@ class TensorGaussian(TensorNoise):
         source, beyond = _SOURCES[self.calibration], self.calibration == "classical" and self.epsilon >= 1
         claim = Claim(self.epsilon, self.delta, relation.unit, source, _BELOW_ONE if beyond else "")
         return Guarantee(true, self.delta, relation.unit, relation.model, relation.relation, claim)
+
+    def written_law(self) -> dict[str, Any] | None:
+        """Return real noise of one deviation, which is all that is drawn by; None for other noise or neighbours."""
+        plain = all(mode.covariance is None for mode in self.modes) and not self.symmetry
+        if not plain or self.neighbours.relation != "any-pair":
+            return None
+        return {"kind": "normal", "sigma": self.sigma}
 
     def expected_error(self) -> float:
         """Return E|noise x_1 W_1 ... x_N W_N|^2, with the identity for a mode without a subspace."""
