@@ -1,9 +1,12 @@
 // Check a privacy certificate in a web page or in node, as `verifier/noisette_verify.py` does: with integers of any size,
-// rounded to the safe side. It knows kinds of law and no mechanism. Gaussian noise is left to the other program.
+// rounded to the safe side. It knows kinds of law and no mechanism.
 
 const FORMAT = "noisette-certificate", VERSION = "1";
 const UNIT = 1n << 53n, FINE = 1n << 61n;
-const BITS = 320n, ONE = 1n << BITS; // a number x is held as x 2^320
+const BITS = 512n, ONE = 1n << BITS; // a number x is held as x 2^512
+const PI = 3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067n; // cut off
+const TENS = 10n ** 99n;
+const LOCAL = "record,local,any-pair", CENTRAL = "example,central,add-remove";
 const DIGITS = 1200, LARGEST = 1000n; // of a number; epsilon
 const FIELDS = ["domain", "format", "guarantee", "law", "law_sha256", "sha256", "spec", "spec_sha256", "theorems", "version"];
 
@@ -21,7 +24,6 @@ const KINDS = {
   "two-point": ["low:q high:q", "rounding"],
   window: ["first:q step:q width:1 moves:1 inside:1", ""],
   "window-over-all": ["positions:1 width:1 inside:0 outputs:text", "post-processing"],
-  table: ["levels:list outputs:text rows:list", "mixture"],
   "added-noise": ["origin:q step:q steps:0 noise:object", "distance mixture rounding"],
   laplace: ["rate:q", ""],
   staircase: ["rate:q width:1 first:1 inside:1", ""],
@@ -29,6 +31,14 @@ const KINDS = {
   halves: ["dims:1 above:1 tie:1 below:1", "mixture"],
   sampled: ["dims:1 report:1 part:object", "composition mixture"],
   record: ["report:1 parts:list", "composition mixture"],
+  table: ["levels:list outputs:text rows:list", "mixture"],
+  gaussian: ["sigma:p", "poisson euler-maclaurin"],
+  coordinates: ["dims:1 report:1 part:object", "composition encoding"],
+  "sphere-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
+  "normal-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
+  normal: ["sigma:p", "gaussian post-processing"],
+  rounds: ["times:1 part:object", "composition gaussian-composition"],
+  steps: ["times:1 sampling:p noise:p order:2", "renyi"],
 };
 
 class Refused extends Error {}
@@ -42,18 +52,150 @@ const largest = (values) => values.reduce((one, other) => (one > other ? one : o
 // Numbers
 
 /** Numbers on both sides of exp(x), x >= 0: Taylor's series at x / 2^k, squared k times, rounded outward. */
-function expBounds(x) {
-  check(x <= LARGEST << BITS, "a budget is too large");
-  const halvings = bits((x >> BITS) + 1n) + 8n, start = x >> halvings;
-  let low = ONE, high = ONE, termLow = ONE, termHigh = ONE;
+function expBounds(x, digits = BITS) {
+  check(x <= LARGEST << digits, "a budget is too large");
+  const halvings = bits((x >> digits) + 1n) + 8n, start = x >> halvings;
+  let low = 1n << digits, high = low, termLow = low, termHigh = low;
   for (let n = 1n; termHigh > 1n; n += 1n) {
-    termLow = termLow * start / (n << BITS);
-    termHigh = termHigh * (start + 1n) / (n << BITS) + 1n;
+    termLow = termLow * start / (n << digits);
+    termHigh = termHigh * (start + 1n) / (n << digits) + 1n;
     low += termLow, high += termHigh;
   }
   high += 2n;
-  for (let left = halvings; left > 0n; left -= 1n) [low, high] = [low * low >> BITS, (high * high >> BITS) + 1n];
+  for (let left = halvings; left > 0n; left -= 1n) [low, high] = [low * low >> digits, (high * high >> digits) + 1n];
   return [low, high];
+}
+
+/** Numbers on both sides of exp(-x), x between two numbers from 0 on. */
+function fallBounds(low, high, digits = BITS) {
+  const one = 1n << digits, most = LARGEST << digits;
+  const least = high > most ? 0n : one * one / expBounds(high, digits)[1];
+  return [least, one * one / expBounds(low > most ? most : low, digits)[0] + 1n];
+}
+
+const ceil = (top, bottom) => -floor(-top, bottom);
+const floor = (top, bottom) => (top >= 0n ? top / bottom : -((-top + bottom - 1n) / bottom)); // for bottom > 0
+const larger = (one, other) => (one > other ? one : other);
+const fixed = ([top, bottom]) => [floor(top << BITS, bottom), ceil(top << BITS, bottom)]; // on both sides
+const times = (one, other) => [one[0] * other[0], one[1] * other[1]]; // of fractions
+const minus = (one, other) => [one[0] * other[1] - other[0] * one[1], one[1] * other[1]];
+
+/** The whole root of a number, rounded down. */
+function root(value) {
+  if (value < 2n) return value;
+  let guess = 1n << (bits(value) / 2n + 1n);
+  for (;;) {
+    const next = (guess + value / guess) >> 1n;
+    if (next >= guess) return guess;
+    guess = next;
+  }
+}
+
+/** A number above the root of a fraction. */
+const rootAbove = ([top, bottom]) => root(ceil(top << (2n * BITS), bottom)) + 1n;
+const rootTwoPi = (digits) => [root((2n * PI << (2n * digits)) / TENS), root((2n * (PI + 1n) << (2n * digits)) / TENS) + 1n];
+
+/** Numbers on both sides of Q(x) = P(N(0, 1) > x) for x between two numbers from 0 on. */
+function normalTail([from, to]) {
+  const square = Number((to * to) >> (2n * BITS));
+  if (from > 40n << BITS) return [0n, fallBounds((from * from >> BITS) >> 1n, to * to, BITS)[1]];
+  check(square < 1700, "a tail is too far out");
+  const more = BigInt(2 * (square + 2)), digits = BITS + more, one = 1n << digits, roots = rootTwoPi(digits);
+  const side = (x, upward) => { // 1/2 - phi(x) sum of x^(2n+1) / (2n+1)!!, from below or from above
+    const start = x << more, up = upward ? 0n : 1n; // a sum from above gives a tail from below
+    let term = start, total = start;
+    for (let n = 1n; term > 2n * up || n < BigInt(2 * square + 4); n += 1n) {
+      term = (term * start >> digits) * start / ((2n * n + 1n) << digits) + 2n * up;
+      total += term + up;
+    }
+    total += up * (2n * term + 2n); // the rest is below twice the last term
+    const half = start * start >> (digits + 1n), fall = fallBounds(half, half + 1n, digits);
+    const product = upward ? total * fall[0] / roots[1] : total * fall[1] / roots[0] + 1n;
+    return (one >> 1n) - product;
+  };
+  return [larger(0n, side(to, false) >> more), (side(from, true) >> more) + 1n];
+}
+
+/** Numbers on both sides of the sum of exp(-k^2 / (2 sigma^2)) over the integers k >= first >= 1. */
+function gaussianSum(sigma, first) {
+  const square = times(sigma, sigma), over = (top) => fixed([top * square[1], 2n * square[0]]);
+  if (sigma[0] <= sigma[1] << 10n) { // term by term
+    return [0n, 1n].map((up) => {
+      let [term, ratio, change] = [first * first, 2n * first + 1n, 2n].map((top) => fallBounds(...over(top))[Number(up)]);
+      let total = 0n;
+      while (term >> 64n) {
+        total += term;
+        term = (term * ratio >> BITS) + up, ratio = (ratio * change >> BITS) + up;
+      }
+      return total + (up ? term * ONE / (ONE - ratio) + 1n : 0n); // terms fall at least as fast as a geometric series
+    });
+  }
+  // Euler-Maclaurin from t sigma = first - 1/2 on: integral + slope / 24 +- 1/384 of what the fourth derivative adds up to
+  const t = [(2n * first - 1n) * sigma[1], 2n * sigma[0]], at = fixed(t), [a, b] = sigma, roots = rootTwoPi(BITS);
+  const density = fallBounds(...fixed([t[0] * t[0], 2n * t[1] * t[1]])), tail = normalTail(at);
+  const cube = ceil(at[1] * at[1] * at[1], ONE * ONE), far = 2n * t[0] > 5n * t[1];
+  const rest = ceil((far ? cube * density[1] / ONE + 1n : 4n * ONE) * b ** 3n, 384n * a ** 3n);
+  const whole = [floor((roots[0] * tail[0] >> BITS) * a, b), ceil(((roots[1] * tail[1] >> BITS) + 1n) * a, b)];
+  const slope = [floor((at[0] * density[0] >> BITS) * b, 24n * a), ceil(((at[1] * density[1] >> BITS) + 1n) * b, 24n * a)];
+  return [whole[0] - slope[1] - rest, whole[1] - slope[0] + rest];
+}
+
+/** At least the delta of discrete Gaussian noise between values so many steps apart. */
+function gaussianDelta(sigma, steps, epsilon) {
+  if (steps === 0n) return 0n;
+  const [a, b] = times(sigma, sigma), first = ceil(2n * epsilon[0] * a - steps * steps * epsilon[1] * b, 2n * epsilon[1] * b * steps);
+  let all;
+  if (sigma[0] < 8n * sigma[1]) all = gaussianSum(sigma, 1n).map((end) => ONE + 2n * end);
+  else { // Poisson's other terms are below 4 exp(-2 pi^2 64)
+    const [low, high] = rootTwoPi(BITS);
+    all = [floor(low * sigma[0], sigma[1]), ceil((high + 1n) * sigma[0], sigma[1])];
+  }
+  const growth = expBounds(fixed(epsilon)[0])[0], far = larger(0n, gaussianSum(sigma, first + steps)[0]), less = growth * far >> BITS;
+  if (first >= 1n) return ceil((gaussianSum(sigma, first)[1] - less) * ONE, all[0]);
+  return ONE - floor((larger(0n, gaussianSum(sigma, 1n - first)[0]) + less) * ONE, all[1]);
+}
+
+/** At least the delta of real Gaussian noise whose mean moves by at most the root of a square. */
+function normalDelta(square, epsilon) {
+  const mu = rootAbove([square, ONE]), [low, high] = fixed(epsilon);
+  const first = floor(low * ONE, mu) - mu / 2n - 1n, second = ceil(high * ONE, mu - 2n) + mu / 2n + 1n;
+  const near = first >= 0n ? normalTail([first, first + 1n])[1] : ONE - normalTail([-first - 1n, -first])[0];
+  return near - (expBounds(low)[0] * normalTail([second - 1n, second])[0] >> BITS) + 1n;
+}
+
+/** At least the delta of steps whose noise is so many clipping norms, on examples that are there with a chance. */
+function stepsDelta(count, sampling, noise, order, epsilon) {
+  const rest = minus([1n, 1n], sampling);
+  let total = 0n, ways = 1n;
+  for (let k = 0n; k <= order; k += 1n) {
+    const growth = expBounds(fixed([k * (k - 1n) * noise[1] ** 2n, 2n * noise[0] ** 2n])[1])[1];
+    const top = ways * rest[0] ** (order - k) * sampling[0] ** k, bottom = rest[1] ** (order - k) * sampling[1] ** k;
+    total += ceil(top * growth, bottom);
+    ways = ways * (order - k) / (k + 1n);
+  }
+  const log = count * logAbove(total, ONE) - floor((order - 1n) * epsilon[0] << BITS, epsilon[1]);
+  const growth = log >= 0n ? expBounds(log)[1] : fallBounds(-log, -log)[1];
+  return ceil(growth * (order - 1n) ** order, order ** order * (order - 1n));
+}
+
+/** A number below the chance that one coordinate of a random point of a sphere is at least gamma, as a fraction. */
+function sphereTail(dims, gamma) {
+  const short = minus([1n, 1n], gamma), square = minus([1n, 1n], times(gamma, gamma));
+  let low = fixed(short)[0], whole = 2n * ONE, power = ONE, n = 0n;
+  if (dims % 2n === 0n) { // from m = -1/2 on, not from 0: pi, and arccos(gamma) = 2 arcsin(x), x^2 = (1 - gamma) / 2
+    const x = root((short[0] << (2n * BITS)) / (2n * short[1]));
+    low = 0n, whole = (PI + 1n) * ONE / TENS + 1n, power = rootAbove([square[1], square[0]]);
+    for (let term = x; term; ) {
+      low += 2n * term, n += 1n;
+      term = (term * x * x >> (2n * BITS)) * (2n * n - 1n) ** 2n / (2n * n * (2n * n + 1n));
+    }
+  }
+  const step = fixed(gamma)[1], ratio = fixed(square)[1];
+  for (let twice = 1n + dims % 2n; twice < dims - 2n; twice += 2n) {
+    power = (power * ratio >> BITS) + 1n;
+    low = floor(twice * low - (step * power >> BITS) - 1n, twice + 1n), whole = twice * whole / (twice + 1n) + 1n;
+  }
+  return [low, whole];
 }
 
 /** A number whose exp is certainly at least top / bottom >= 1. */
@@ -107,6 +249,7 @@ function taken(raw, what, wanted) {
     if (kind === "list") return check(Array.isArray(value), `${name} is no list`), value;
     if (kind === "text") return check(typeof value === "string", `${name} is no text`), value;
     const number = fraction(value);
+    if (kind === "p") return check(number[0] > 0n, `${name} is not positive`), number;
     if (kind === "q") return number;
     check(number[1] === 1n && number[0] >= BigInt(kind), `${name} is no whole number from ${kind} on`);
     return number[0];
@@ -125,6 +268,46 @@ function interval(domain) {
   const ends = of(domain, "interval", "low:q high:q");
   check(below(...ends), "the domain is empty");
   return ends;
+}
+
+/** The dimensions of vectors, and of the sphere of their directions. */
+function sphere(domain) {
+  const open = domain.kind === "sphere", [dims] = of(domain, open ? "sphere" : "l2-ball", "dims:1 radius:p");
+  check(dims <= 1n << 20n, "the domain has too many dimensions");
+  return [dims, open ? dims : dims + 1n];
+}
+
+/** The square of the deviations by which two values move noise on every entry, rounding included. */
+function moved(domain, sigma) {
+  const ball = domain.kind === "tensor-ball";
+  const [sizes, ...ends] = of(domain, ball ? "tensor-ball" : "tensor", ball ? "dims:list radius:p mode:any" : "dims:list low:q high:q");
+  check(!ball || ends[1] === null, "only the length of whole tensors is known here");
+  const [low, high] = ball ? [[-ends[0][0], ends[0][1]], ends[0]] : ends;
+  check(below(low, high), "the domain is empty");
+  const entries = sizes.map((size) => taken({ size }, "domain", "size:1")[0]).reduce((one, other) => one * other, 1n);
+  const across = rootAbove([entries, 1n]), width = minus(high, low), wide = larger(-fixed(low)[0], fixed(high)[1]);
+  const far = ball ? fixed(width)[1] : ceil(width[0] * across, width[1]), longest = ball ? fixed(high)[1] : (wide * across >> BITS) + 1n;
+  const distance = ceil((far + (longest >> 49n) + 1n) * sigma[1], sigma[0]) + (across >> 36n) + 1n;
+  return (distance * distance >> BITS) + 1n;
+}
+
+/** What a table of weights gives away, and between which levels. */
+function tableLoss(levels, rows, proof) {
+  const whole = (list) => list.map((size) => taken({ size }, "table", "size:0")[0]);
+  check(levels.length === rows.length && rows.length > 0 && rows.every(Array.isArray), "a row has one level");
+  const weights = rows.map(whole), owners = whole(levels).map(Number), sum = (row) => row.reduce((one, other) => one + other, 0n);
+  check(weights.every((row) => row.length === weights[0].length && sum(row) === sum(weights[0])), "the rows have other totals");
+  const columns = weights[0].map((_, place) => weights.map((row) => row[place]));
+  check(columns.every((column) => column.every((one) => one > 0n) || column.every((one) => one === 0n)), "a zero stands alone");
+  const size = Math.max(...owners) + 1, kept = columns.filter((column) => column[0] > 0n);
+  check(size <= owners.length && new Set(owners).size === size, "a level has no row");
+  const of = (column, level, pick) => column.filter((_, row) => owners[row] === level).reduce(pick);
+  const most = (a, b) => (a > b ? a : b), least = (a, b) => (a < b ? a : b);
+  proof.matrix = owners.slice(0, size).map((_, i) => owners.slice(0, size).map((__, j) => {
+    const pairs = kept.map((column) => [of(column, i, most), of(column, j, least)]);
+    return logAbove(...pairs.reduce((one, other) => (below(one, other) ? other : one)));
+  }));
+  return largest(proof.matrix.flat());
 }
 
 function box(domain) {
@@ -149,30 +332,17 @@ function distance(domain, origin, step) {
   return BigInt(Math.ceil(last)) - BigInt(Math.floor(first));
 }
 
-/** What a table of weights gives away between any two levels: of each column the most of one by the least of another. */
-function table(levels, rows) {
-  check(levels.length === rows.length && rows.length > 0 && rows.every(Array.isArray), "a row has one level");
-  const [owners, ...weights] = [levels, ...rows].map((row) => row.map((one) => taken({ a: one }, "table", "a:0")[0]));
-  const total = (row) => row.reduce((sum, one) => sum + one, 0n), first = weights[0];
-  check(weights.every((row) => row.length === first.length && total(row) === total(first)), "the rows do not have one length and one total");
-  const columns = first.map((_, place) => weights.map((row) => row[place])), size = Number(largest(owners)) + 1;
-  check(columns.every((column) => column.every((one) => one > 0n) || column.every((one) => one === 0n)), "a zero stands alone");
-  check(size <= rows.length && new Set(owners).size === size, "a level has no row");
-  const kept = columns.filter(([one]) => one > 0n), least = (values) => -largest(values.map((one) => -one));
-  const of = (level, pick) => kept.map((column) => pick(column.filter((_, row) => owners[row] === BigInt(level))));
-  const [most, fewest] = [largest, least].map((pick) => Array.from({ length: size }, (_, level) => of(level, pick)));
-  return most.map((tops) => fewest.map((bottoms) => {
-    const [top, bottom] = tops.map((one, place) => [one, bottoms[place]]).reduce((a, b) => (a[0] * b[1] < b[0] * a[1] ? b : a));
-    return logAbove(top, bottom);
-  }));
-}
-
 /** An upper limit of the log of the ratio of the chances of any report for any two values. */
-function loss(law, domain, theorems) {
+function loss(law, domain, proof) {
   check(isObject(law) && isObject(domain) && Object.hasOwn(KINDS, law.kind), `a law of kind ${law?.kind} is not known`);
   const [wanted, cited] = KINDS[law.kind];
-  const own = taken(law, `law of kind ${law.kind}`, wanted), inner = (part, its) => loss(part, its, theorems);
-  for (const name of cited.split(" ").filter(Boolean)) theorems.add(name);
+  const own = taken(law, `law of kind ${law.kind}`, wanted);
+  const inner = (part, its) => {
+    const found = loss(part, its, proof);
+    check(proof.delta === null && proof.square === null, "parts with a delta are not added up");
+    return found;
+  };
+  for (const name of cited.split(" ").filter(Boolean)) proof.theorems.add(name);
   if (wanted.startsWith("size:")) check(categories(domain) === own[0], "it is about another number of categories");
   switch (law.kind) {
     case "keep-or-replace": {
@@ -228,14 +398,47 @@ function loss(law, domain, theorems) {
       check(interval(domain) && width <= positions, "the window is wider than all positions");
       return odds(inside * positions + (UNIT - inside) * width, (UNIT - inside) * width);
     }
-    case "table":
-      check(["interval", "box"].includes(domain.kind), "levels are those of numbers");
-      theorems.matrix = table(own[0], own[2]);
-      return largest(theorems.matrix.flat());
     case "added-noise": {
       const [origin, step, steps, noise] = own;
       check(step[0] > 0n && steps === distance(domain, origin, step), `values do not lie ${steps} steps apart`);
-      return inner(noise, { kind: "lattice", steps: String(steps) });
+      return loss(noise, { kind: "lattice", steps: String(steps) }, proof);
+    }
+    case "table":
+      check(["interval", "box"].includes(domain.kind), "levels are those of numbers");
+      return tableLoss(own[0], own[2], proof);
+    case "gaussian": {
+      const steps = stepsOf(domain);
+      proof.delta = (epsilon) => gaussianDelta(own[0], steps, epsilon);
+      return 0n;
+    }
+    case "coordinates":
+      check(own[0] === sphere(domain)[0] && own[1] <= own[0], "the dimensions are not the domain's");
+      return own[1] * inner(own[2], { kind: "interval", low: "-1", high: "1" });
+    case "sphere-cap":
+    case "normal-cap": {
+      const [dims, gamma, preferred] = own, most = law.kind === "sphere-cap" ? [1n, 1n] : [40n, 1n];
+      check(dims === sphere(domain)[1] && gamma[0] >= 0n && below(gamma, most) && below(preferred, [1n, 1n]), "it is no cap");
+      const mass = law.kind === "sphere-cap" ? sphereTail(dims, gamma) : [normalTail(fixed(gamma))[0], ONE];
+      check(mass[0] > 0n, "the cap is empty");
+      const rest = times(minus([1n, 1n], preferred), mass), other = rest[0] * preferred[1];
+      return logAbove(other + preferred[0] * rest[1], other);
+    }
+    case "normal":
+      proof.square = moved(domain, own[0]);
+      return 0n;
+    case "rounds": {
+      const found = loss(own[1], domain, proof);
+      check(proof.delta === null, "rounds with such a delta are not added up");
+      if (proof.square !== null) proof.square *= own[0];
+      return own[0] * found;
+    }
+    case "steps": {
+      const [count, sampling, noise, order] = own;
+      check(Object.keys(domain).join() === "kind" && domain.kind === "examples", "it is no run of steps");
+      check(!below([1n, 1n], sampling) && order <= 256n, "it is no run of steps");
+      proof.terms = CENTRAL;
+      proof.delta = (epsilon) => stepsDelta(count, sampling, noise, order, epsilon);
+      return 0n;
     }
     case "laplace":
       check(own[0][0] > 0n, "the rate is not positive");
@@ -321,28 +524,42 @@ async function prove(text) {
     "the domain is not the one of the spec");
   const [epsilon, delta, matrix, ...terms] = taken(guarantee, "guarantee",
     "epsilon:q delta:q matrix:any unit:text model:text relation:text");
-  check(terms.join() === "record,local,any-pair", "unit, model or relation are others than the laws are about");
-  check(epsilon[0] > 0n && delta[0] >= 0n && delta[0] < delta[1], "the promise is not one for all values");
-  const theorems = new Set(), given = loss(told.law, domain, theorems);
+  check(epsilon[0] > 0n && delta[0] >= 0n && delta[0] < delta[1], "the promise says nothing");
+  const proof = started(), given = loss(told.law, domain, proof);
+  check(terms.join() === proof.terms, "unit, model or relation are others than the law is about");
+  const chance = proof.square === null ? proof.delta : (at) => normalDelta(proof.square, at);
+  if (chance !== null) {
+    check(given === 0n && delta[0] > 0n && chance(epsilon) <= (delta[0] << BITS) / delta[1], "Gaussian noise tells more");
+  }
   check(given <= (epsilon[0] << BITS) / epsilon[1], "a report is more than exp(epsilon) times as likely under one value");
   if (matrix !== null) {
-    const found = theorems.matrix ?? [];
-    check(Array.isArray(matrix) && found.length > 0 && matrix.length === found.length &&
-      matrix.every((row) => Array.isArray(row) && row.length === found.length), "no levels");
-    check(found.every((row, i) => row.every((one, j) => {
-      const [top, bottom] = fraction(matrix[i][j]);
-      return one * bottom <= top << BITS;
-    })), "two levels are told apart more");
+    const known = told.law.kind === "table" ? proof.matrix : [], size = known.length;
+    check(Array.isArray(matrix) && matrix.length === size && size > 0, "the law has other levels");
+    matrix.forEach((row, i) => {
+      check(Array.isArray(row) && row.length === size, "the law has other levels");
+      row.forEach((promised, j) => {
+        const [top, bottom] = fraction(promised);
+        check(top >= 0n && known[i][j] <= (top << BITS) / bottom, "two levels are told apart more");
+      });
+    });
   }
-  check(JSON.stringify(told.theorems) === JSON.stringify([...theorems].sort()), "the proof rests on other theorems");
-  return { proved: true, reason: `epsilon ${guarantee.epsilon}`, theorems: [...theorems].sort() };
+  const theorems = [...proof.theorems].sort();
+  check(JSON.stringify(told.theorems) === JSON.stringify(theorems), "the proof rests on other theorems");
+  return { proved: true, reason: `epsilon ${guarantee.epsilon}, delta ${guarantee.delta}`, theorems };
 }
+
+/** What is gathered while a law is looked at. */
+const started = () => ({ theorems: new Set(), delta: null, square: null, matrix: null, terms: LOCAL });
 
 /**
  * The epsilon of a law for a domain, both as a certificate states them, rounded up to a multiple of 2^-128 and given
- * times 2^128; refuses what is no law for this domain. A web page asks this of the law that it draws by.
+ * times 2^128; refuses what is no law for this domain, or has a delta. A web page asks this of the law that it draws by.
  */
-export const spent = (law, domain) => up(loss(law, domain, new Set()), 1n << (BITS - 128n));
+export function spent(law, domain) {
+  const proof = started(), found = loss(law, domain, proof);
+  check(proof.delta === null && proof.square === null, "the law has a delta");
+  return up(found, 1n << (BITS - 128n));
+}
 
 /** The hash of a law as certificates have it. */
 export const lawHash = (law) => digest(sorted(law));
