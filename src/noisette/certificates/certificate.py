@@ -86,7 +86,7 @@ class Certificate:
 
 
 def certify(subject: Any, *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
-    """Return a certificate of a mechanism, a survey or a run, which `noisette-verify` proves with integers and fractions.
+    """Return a certificate of a mechanism, a survey or a run, which `noisette-verify` proves with whole numbers.
 
     What is promised is ``epsilon`` and ``delta``, by default what was published of the method, which for all but the
     forms ``as_published`` is its guarantee. What cannot be proved is refused: a false claim with the pair of inputs
