@@ -31,6 +31,7 @@ CLASSES = {
     "pgr": "ProjectiveGeometryResponse",
     "privset": "PrivSet",
     "drawn-option": "DrawnOption",
+    "wheel": "Wheel",
     "histogram": "HistogramEncoding",
     "pem": "PrefixExtending",
     "sampled": "Sampled",

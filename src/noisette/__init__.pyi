@@ -40,6 +40,7 @@ from .mechanisms.categorical.projective import ProjectiveGeometryResponse as Pro
 from .mechanisms.categorical.subset import SubsetSelection as SubsetSelection
 from .mechanisms.categorical.unary import SymmetricUnaryEncoding as SymmetricUnaryEncoding
 from .mechanisms.categorical.unary import UnaryEncoding as UnaryEncoding
+from .mechanisms.categorical.wheel import Wheel as Wheel
 from .mechanisms.geometric.angle_gaussian import AngleGaussian as AngleGaussian
 from .mechanisms.geometric.angle_noise import AngleNoise as AngleNoise
 from .mechanisms.graded.laplace import GradedLaplace as GradedLaplace

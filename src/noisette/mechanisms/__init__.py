@@ -18,6 +18,7 @@ from noisette.mechanisms.categorical.privset import PrivSet
 from noisette.mechanisms.categorical.projective import ProjectiveGeometryResponse
 from noisette.mechanisms.categorical.subset import SubsetSelection
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
+from noisette.mechanisms.categorical.wheel import Wheel
 from noisette.mechanisms.geometric.angle_gaussian import AngleGaussian
 from noisette.mechanisms.geometric.angle_noise import AngleNoise
 from noisette.mechanisms.graded.laplace import GradedLaplace
@@ -65,6 +66,7 @@ CATALOGUE: dict[str, type[Any]] = {
         HistogramEncoding,
         PrivSet,
         DrawnOption,
+        Wheel,
         PrefixExtending,
         Sampled,
         SampledAttributes,

@@ -22,6 +22,8 @@ from noisette.survey.coding.sections import Section, Together, domain_of, flat, 
 from noisette.survey.questions import Graded, Question
 from noisette.survey.sums import BINS, edges_of
 
+_SHORT_REPORT = 64  # numbers of a report about several options, above which a shorter one is preferred
+_NEAR = 1.1  # variance in units of the least, up to which it is
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
 _WAVES, _PLACES = 4, 64  # of a distribution whose shape is wanted; points at which reports are looked at
 
@@ -217,6 +219,8 @@ def whole(question: Question, budget: Allowance, asked: str, report: int | None)
     if isinstance(question, Graded):
         return _graded(question, budget, asked)
     domain: Any = question.domain
+    if isinstance(domain, Selection) and asked == "auto":
+        return _selecting(domain, budget)
     if isinstance(domain, Sphere | Selection):
         names = _made_for(domain, budget) if asked == "auto" else [asked]
         return _best([_built(name, domain, budget) for name in names], budget)
@@ -233,6 +237,19 @@ def whole(question: Question, budget: Allowance, asked: str, report: int | None)
     if not fitting:
         raise ValueError(f"Expected mechanism={asked!r} to be unbiased on {domain}. Name another one, or auto.")
     return fitting[0].build()
+
+
+def _selecting(domain: Selection, budget: Allowance) -> Any:
+    """Choose for several options: the least variance, but of long lists one whose reports are short if it is near."""
+    made = []
+    for name in _made_for(domain, budget):
+        try:
+            made.append(_built(name, domain, budget))
+        except ValueError:  # too long a list for it, too many chosen, or too small a budget
+            continue
+    least = min(one.spread[0] for one in made)
+    short = [one for one in made if one.spread[0] <= _NEAR * least and np.prod(one.report_shape) <= _SHORT_REPORT]
+    return _best(short or made, budget)
 
 
 def _made_for(domain: Any, budget: Allowance) -> list[str]:

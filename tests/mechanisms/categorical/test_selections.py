@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import noisette as nz
 from noisette.auditing import exact_delta
@@ -154,3 +155,97 @@ def test_the_plan_takes_the_lesser_variance() -> None:
     known = nz.deviation(few.best.build(), users=1000, values=[[0, 1, 2], [0, -1, -1]])
     assert known.std.shape == (11,)
     assert known.std[0] > known.std[1] > known.std[3]
+
+
+# --- the wheel
+
+
+class TestWheel:
+    """Arcs of a ring: its law point by point on a small ring, its support, its bound."""
+
+    @pytest.fixture
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Return a wheel on a ring of 101 points."""
+        from noisette.mechanisms.categorical import wheel
+
+        monkeypatch.setattr(wheel, "RING", 101)
+        return nz.Wheel(1.0, nz.Selection(9, 2))
+
+    def test_the_masses_of_all_points_add_up(self, small: Any) -> None:
+        """For maps at random, for every selection; and no two differ by more than epsilon."""
+        rng = np.random.default_rng(1)
+        rows = all_selections(small.domain)
+        for seed in rng.integers(0, 101, (20, small.coefficients)):
+            reports = np.concatenate([np.tile(seed, (101, 1)), np.arange(101)[:, None]], axis=1)
+            logs = small.log_prob(reports[:, None], rows[None]) + small.coefficients * math.log(101)
+            assert np.allclose(np.exp(logs).sum(axis=0), 1, rtol=0, atol=1e-12)
+            assert np.ptp(logs, axis=1).max() <= 1.0
+
+    def test_points_are_drawn_with_their_masses(self, small: Any) -> None:
+        """200,000 points under one map against the law, at 1e-6; the twin is another selection."""
+        seed = np.asarray([3, 50, 7, 90])
+        reports = np.concatenate([np.tile(seed, (101, 1)), np.arange(101)[:, None]], axis=1)
+        rows = np.tile([1, 4], (200_000, 1))
+        drawn = small.privatize_drawn(rows, np.tile(seed, (200_000, 1)), rng=5)[:, -1]
+        seen = np.bincount(drawn, minlength=101)
+        for own, fits in (([1, 4], True), ([1, 5], False)):
+            mass = np.exp(small.log_prob(reports, np.asarray(own)) + small.coefficients * math.log(101))
+            statistic = float(((seen - mass * 200_000) ** 2 / (mass * 200_000)).sum())
+            assert (chi2.sf(statistic, 100) > 1e-6) == fits
+
+    def test_an_option_is_supported_as_often_as_stated(self, small: Any) -> None:
+        """Over all maps of a smaller degree than is drawn: exact for the own options and for others."""
+        rows, law = np.asarray([2, 6]), small._law
+        own = other = 0.0
+        slopes = np.stack(np.meshgrid(*[np.arange(101)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)[::37]
+        maps = np.concatenate([np.zeros((len(slopes), 1), dtype=np.int64), slopes], axis=1)
+        for point in range(0, 101, 10):
+            reports = np.concatenate([maps, np.full((len(maps), 1), point)], axis=1)
+            mass = np.exp(small.log_prob(reports, rows) + small.coefficients * math.log(101)) * 101 / len(maps) / 11
+            inside = [
+                (point - small._places(maps, np.full((len(maps), 1), option))[:, 0]) % 101 < law.arc
+                for option in (2, 5)
+            ]
+            own, other = own + float(mass @ inside[0]), other + float(mass @ inside[1])
+        assert own == pytest.approx(small.p_own, rel=0.02)
+        assert other == pytest.approx(small.p_other, rel=0.02)
+        assert own > 1.5 * other
+
+    @pytest.mark.parametrize(("epsilon", "size", "most"), [(1.0, 20, 3), (2.0, 1000, 5), (6.0, 50, 1), (1e-3, 40, 2)])
+    def test_variance_and_bound(self, epsilon: float, size: int, most: int) -> None:
+        """The specification's variances, and an epsilon just below what was asked."""
+        mechanism = nz.Wheel(epsilon, nz.Selection(size, most))
+        assert epsilon * (1 - 1e-3) <= mechanism.bound <= epsilon
+        assert nz.exact_epsilon(mechanism) == pytest.approx(mechanism.bound, rel=1e-6)
+        known = {(1.0, 20, 3): (13.4, 24.1), (2.0, 1000, 5): (3.98, 16.07)}
+        if (epsilon, size, most) in known:
+            assert mechanism.spread == pytest.approx(known[epsilon, size, most], rel=2e-3)
+
+    def test_counting_is_looking_at_every_option(self) -> None:
+        """The compiled count against the places themselves."""
+        mechanism = nz.Wheel(1.0, nz.Selection(300, 2))
+        reports = mechanism.privatize(np.random.default_rng(2).permutation(300)[:100].reshape(50, 2), rng=3)
+        places = mechanism._places(reports[:, :-1], np.tile(np.arange(300), (50, 1)))
+        has = (reports[:, -1:] - places) % (2**31 - 1) < mechanism._law.arc
+        tally = mechanism.tally(reports)
+        assert tally.total[:-1].tolist() == has.sum(axis=0).tolist()
+        assert tally.squares[-1] == (has.sum(axis=1) ** 2).sum()
+
+    def test_bad_input(self) -> None:
+        """Too many options to choose, and too small a budget."""
+        with pytest.raises(ValueError, match="at most 16 chosen options"):
+            nz.Wheel(1.0, nz.Selection(100, 17))
+        with pytest.raises(ValueError, match="larger epsilon than 1e-07"):
+            nz.Wheel(1e-7, nz.Selection(100, 2))
+
+    def test_a_long_list_takes_it(self) -> None:
+        """A survey's auto: PrivSet for a short list, the wheel where reports of PrivSet would be long."""
+        few, many = ([str(place) for place in range(size)] for size in (30, 5000))
+        asked = {
+            name: nz.Survey([nz.Choices("c", of, most=3)], epsilon=1.0) for name, of in (("few", few), ("many", many))
+        }
+        assert asked["few"].randomizer.name == "privset"
+        assert asked["many"].randomizer.name == "wheel"
+        rival = nz.PrivSet(1.0, asked["many"].randomizer.domain)
+        assert asked["many"].randomizer.spread[0] <= 1.1 * rival.spread[0]
+        assert rival.length > 64

@@ -12,9 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from noisette._random import ULP
+from noisette import _random
+from noisette._random import ULP, Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
+from noisette.core import PubliclyDrawn
 from noisette.domains import Selection
 from noisette.mechanisms.categorical._base import UNIT, Codes, keep_weight, shy
 from noisette.mechanisms.categorical._selections import SelectionMechanism
@@ -42,14 +44,17 @@ class DrawnAnswers:
 
     def sample(self, rows: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Write one report for each row of options."""
-        drawn = rng.integers(0, self.size, len(rows))
+        self.answer(rows, rng.integers(0, self.size, len(rows)), reports, rng)
+
+    def answer(self, rows: IntArray, drawn: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Write one report for each row of options, about the one that was drawn."""
         answers = (rows == drawn[:, None]).any(axis=1)
         answers ^= rng.random(len(rows)) >= self.true * ULP
         reports[...] = 2 * drawn + answers
 
 
 @dataclass(frozen=True)
-class DrawnOption(SelectionMechanism):
+class DrawnOption(SelectionMechanism, PubliclyDrawn):
     """Draw one option for each user, without looking at her choice, and report by randomised response if she chose it.
 
     Formula: the report is (j, y) with j uniform on the d options; y is the truth with probability E / (E + 1), E =
@@ -112,6 +117,21 @@ class DrawnOption(SelectionMechanism):
 
     def _fill(self, rows: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         self._law.sample(rows, reports, rng)
+
+    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
+        """Draw an option for each user."""
+        return np.asarray(rng.integers(0, self.domain.size, users))
+
+    def drawn(self, reports: Any) -> IntArray:
+        """Return the option of each report."""
+        return self._reports(reports) // 2
+
+    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Any:
+        """Return one report for each selection, about this option."""
+        rows = self._inputs(x).reshape(-1, self.domain.most)
+        reports = np.empty(len(rows), dtype=np.int64)
+        self._law.answer(rows, drawn, reports, _random.generator(rng))
+        return reports
 
     def _sums(self, reports: npt.NDArray[Any]) -> tuple[IntArray, IntArray, int]:
         counts = np.bincount(reports, minlength=2 * self.domain.size).reshape(-1, 2)

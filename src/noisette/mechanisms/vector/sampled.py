@@ -16,9 +16,9 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._special import gammaln
-from noisette._validate import FloatArray
+from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, Dissected, up
-from noisette.core import Capabilities, EventDeclared, Moments, Readout, RepeatedEvent, Tail, Tally
+from noisette.core import Capabilities, EventDeclared, Moments, PubliclyDrawn, Readout, RepeatedEvent, Tail, Tally
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BLOCK, BaseMechanism, ScalarMechanism
@@ -64,7 +64,7 @@ class SampledSupport:
 
 
 @dataclass(frozen=True)
-class Sampled(BaseMechanism, EventDeclared):
+class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
     """Report some of the dimensions, drawn at random, each by a scalar mechanism with its share of the budget.
 
     Formula: a uniform subset of m dimensions out of d; the value of each, mapped to [-1, 1], by the inner mechanism
@@ -183,8 +183,23 @@ class Sampled(BaseMechanism, EventDeclared):
         half = (self.domain.highs - self.domain.lows) / 2
         return self.domain.lows + half, half
 
+    def draw(self, users: int, rng: np.random.Generator) -> IntArray:
+        """Draw the dimensions that each user reports."""
+        return np.asarray(choose(rng, users, self.dims, self._count))
+
+    def drawn(self, reports: Reports) -> IntArray:
+        """Return the dimensions that each user reported."""
+        return reports.indices.astype(np.int64)
+
+    def privatize_drawn(self, x: Any, drawn: IntArray, *, rng: Rng = None) -> Reports:
+        """Return each user's reports about these dimensions."""
+        return self._reported(x, drawn, clip=False, rng=rng)
+
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Reports:
         """Return each user's reports; ``x`` has one row a user."""
+        return self._reported(x, None, clip=clip, rng=rng)
+
+    def _reported(self, x: Any, drawn: IntArray | None, *, clip: bool, rng: Rng) -> Reports:
         rows = _validate.reals(x).reshape(-1, self.dims)
         source = _random.generator(rng)
         count = self._count
@@ -192,7 +207,7 @@ class Sampled(BaseMechanism, EventDeclared):
         middle, half = self._scale
         for part in self._row_blocks(len(rows)):
             block = self._admit(rows[part], clip=clip)
-            chosen = choose(source, len(block), self.dims, count)
+            chosen = self.draw(len(block), source) if drawn is None else drawn[part]
             canonical = np.take_along_axis(block, chosen, axis=1)
             canonical -= middle[chosen]
             canonical /= half[chosen]
