@@ -215,7 +215,7 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
     def readable(self, reports: Any, inputs: Any) -> BoolArray:
         """Tell for each report on whose arcs of the inputs its point lies."""
         known, rows = self._reports(reports)[:, None], self._inputs(inputs)[None]
-        return self._near(known, self._places(known[..., :-1], rows)).any(axis=-1)
+        return np.asarray(self._near(known, self._places(known[..., :-1], rows)).any(axis=-1))
 
     def _near(self, reports: IntArray, places: IntArray) -> BoolArray:
         """Tell which arcs hold the point of a report."""
@@ -303,7 +303,7 @@ def _count(reports: Any, arc: int, total: Any) -> int:
                 place -= RING * (place >= RING)
             gap = reports[row, last] - place
             gap += RING * (gap < 0)
-            supported = np.int64(gap < arc)
+            supported = int(gap < arc)
             number += supported
             total[option] += supported
         squares += number * number
