@@ -61,6 +61,8 @@ CERTIFIED = [  # of each other entry a test asks why not
     "piecewise",
     "piecewise-optimal",
     "privset",
+    "privunit",
+    "privunit-g",
     "sampled",
     "sampled-attributes",
     "scdf",
@@ -410,7 +412,16 @@ def sound(chance: random.Random) -> Any:
     epsilon = math.exp(chance.uniform(math.log(1e-3), math.log(20)))
     low = chance.uniform(-100, 100)
     interval = nz.Interval(low, low + math.exp(chance.uniform(-5, 8)))
-    left_out = LEVELS | {"adaptive-duchi", "drawn-option", "lp-optimal", "pem", "pgr", "privset"}
+    left_out = LEVELS | {
+        "privunit",
+        "privunit-g",
+        "adaptive-duchi",
+        "drawn-option",
+        "lp-optimal",
+        "pem",
+        "pgr",
+        "privset",
+    }
     name, delta = chance.choice([*sorted(set(CERTIFIED) - left_out), *RUNS, *CAPS]), 10 ** -chance.uniform(3, 9)
     if name in CAPS:
         return Cap(epsilon, chance.randint(2, 60), "normal" in name)
@@ -664,5 +675,5 @@ def test_the_command_line_says_what_it_needs(tmp_path: Path) -> None:
     told = json.loads(run(verbs, ["verify", path, "--json"]).output)
     assert told["proved"] is True
     assert "Give a budget" in run(verbs, ["certify", "grr", "-o", path]).output
-    assert "cannot be certified yet" in run(verbs, ["certify", "privunit", "-e", "1", "-o", path]).output
+    assert "cannot be certified yet" in run(verbs, ["certify", "jl", "-e", "1", "-o", path]).output
     assert run(verbs, ["verify", str(tmp_path / "none")]).exit_code == 2

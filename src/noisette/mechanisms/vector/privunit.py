@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -277,6 +278,12 @@ class CapMechanism(VectorMechanism):
         inside, outside = self.cap.log_weights
         return np.where(reach >= self.cap.gamma, inside, outside)
 
+    def written_law(self) -> dict[str, Any]:
+        """Return the cap and the chance of a preferred direction, by which reports are drawn."""
+        kind = "sphere-cap" if self._on_sphere else "normal-cap"
+        preferred = 1 - Fraction(self.cap.plain)
+        return {"kind": kind, "dims": self._ambient, "gamma": self.cap.gamma, "preferred": preferred}
+
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return opposite vectors and one between, and reports in the cap of each of the first two."""
         ends = np.zeros((3, self.dims))
@@ -346,7 +353,6 @@ class PrivUnit(CapMechanism):
     domain: L2Ball = None  # type: ignore[assignment]  # __post_init__ puts Sphere(dims)
     name: ClassVar[str] = "privunit"
     citation: ClassVar[str] = "bhowmick2018protection"
-    uncertified: ClassVar[str] = "its law is on real vectors, whose cap chances the verifier cannot enclose yet"
 
     @property
     def _projection(self) -> SphereProjection:
@@ -408,7 +414,6 @@ class PrivUnitG(CapMechanism):
     domain: L2Ball = None  # type: ignore[assignment]  # __post_init__ puts Sphere(dims)
     name: ClassVar[str] = "privunit-g"
     citation: ClassVar[str] = "asi2022optimal"
-    uncertified: ClassVar[str] = "its law is on real vectors, whose cap chances the verifier cannot enclose yet"
 
     @property
     def _projection(self) -> NormalProjection:
