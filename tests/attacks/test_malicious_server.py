@@ -343,6 +343,35 @@ def test_a_failure_told_apart_from_an_update_by_statistics(tmp_path):
     assert nz.audit(reports, claimed=0.2, **pair).verdict == "violated"
 
 
+@pytest.mark.parametrize("name", ["raises", "returns"])
+def test_asking_again_while_the_app_runs(tmp_path, name):
+    """Whoever asks for the round a second time at once gets a report of zero, which is about nothing.
+
+    Where the app failed the same report was the answer to the first request: two equal answers told that it had
+    failed, so that weights that overflow at one pixel read the pixel. Now the two differ, whatever the app does.
+    """
+    asked = terms(rounds=1)
+
+    def attack(image):
+        early = []
+
+        def app(message, context):
+            early.append(client.mod(request(asked), client.context, app))
+            if image[0] > 0.5:
+                return _raise(ValueError("overflow")) if name == "raises" else answer(message, filled(np.nan))
+            return answer(message, filled(0.25))
+
+        client = Client(tmp_path / str(image[0]), app)
+        late = client.ask(request(asked))
+        again = client.ask(request(asked))
+        first, second, third = (one.content["arrays"]["report"].numpy() for one in (*early, late, again))
+        return seen(early[0]), client.said, np.array_equal(first, second), np.array_equal(second, third)
+
+    one, other = (attack(image) for image in IMAGES)
+    assert one == other
+    assert one[2:] == (False, True)
+
+
 @pytest.mark.parametrize(
     "clip",
     [

@@ -171,20 +171,28 @@ class LocalPrivacy:
     def _made(self, asked: _Request, desk: Desk, is_new: bool, run_app: Callable[[], Message]) -> Any:
         """Return the report of a round that was debited.
 
-        A report of a zero update is made and kept first, before anything private is looked at. It is the answer for an
-        update that does not come, and for a round whose report was lost: it costs nothing, as it is about nothing.
+        A report of a zero update is made and kept first, before anything private is looked at. It is the answer for a
+        round whose report was lost, and for whoever asks again while the app runs: it costs nothing, as it is about
+        nothing. An update that does not come is reported by another one of zero: who has seen the first would know it
+        again, and know that the app failed.
         """
+        nothing = np.zeros(desk.layout.dims)
         with _Otherwise(NOT_READY):
-            payload = self._reported(desk, asked, np.zeros(desk.layout.dims), None)
+            payload = self._reported(desk, asked, nothing, None)
             desk.keep(asked.number, payload)
-        found = self._in_time(lambda: _learnt(asked, desk, run_app)) if is_new else None
-        if found is None:
+        if not is_new:
             return payload
+        found = self._in_time(lambda: _learnt(asked, desk, run_app)) or (nothing, None)
+        with _Otherwise(NOT_READY):
+            try:
+                payload = self._reported(desk, asked, *found)
+            except Exception:
+                _log.exception("noisette: the report could not be made: a zero update is reported instead")
+                payload = self._reported(desk, asked, nothing, None)
         try:
-            payload = self._reported(desk, asked, *found)
             desk.keep(asked.number, payload)
         except Exception:
-            _log.exception("noisette: the report could not be made or kept")
+            _log.exception("noisette: the report could not be kept")
         return payload
 
     def _reported(self, desk: Desk, asked: _Request, vector: FloatArray, clean: FloatArray | None) -> Any:

@@ -79,6 +79,22 @@ def test_l_osue_by_brute_force() -> None:
     assert quiet(LongitudinalOsue, 100, 30, 4.0, 1.0).linked_epsilon() > 1139  # the spec's figure leaves two bits out
 
 
+def test_both_ways_of_ten_periods() -> None:
+    """Of ten periods the worst reports are all ones, which a sequence without a change sends more often.
+
+    `spec/questions.md` has 141, the other way: ones first and zeros after it, which a change makes more likely. By hand
+    with q1 = .01799, p2 = .73968 and 98 bits of neither value; the two own bits add some 5.
+    """
+    kept, same = 1 / (math.exp(4) + 1), 0.73968
+    ones, zeros = same**5, (1 - same) ** 5
+    changed = (kept * ones + (1 - kept) * zeros) * (kept * zeros + (1 - kept) * ones)
+    assert 98 * math.log(changed / (ones * zeros)) == pytest.approx(141.5, abs=0.1)
+    never = kept * ones**2 + (1 - kept) * zeros**2
+    one_way = 98 * math.log(never / (kept * ones + (1 - kept) * zeros) ** 2)
+    assert one_way == pytest.approx(343.3, abs=0.1)
+    assert one_way < quiet(LongitudinalOsue, 100, 10, 4.0, 1.0).linked_epsilon() < one_way + 6
+
+
 def test_one_period_keeps_its_budget() -> None:
     """From the chances of one report: the largest ratio of two values is ``once``."""
     m = quiet(LongitudinalOsue, 100, 1, 4.0, 1.0)
