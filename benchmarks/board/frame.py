@@ -60,7 +60,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The error of a method in a cell, relative standard error beside it; bytes and CPU microseconds of one user."""
+    """The error of a method in a cell, relative standard error beside it; bytes and CPU microseconds of one user.
+
+    It is ``biased`` where more people would not average its error out: no interval around it covers the truth.
+    """
 
     error: float
     spread: float
@@ -70,6 +73,7 @@ class Outcome:
     microseconds: float
     evidence: Evidence
     chosen: str = ""
+    biased: bool = False
 
 
 @dataclass(frozen=True)

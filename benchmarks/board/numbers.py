@@ -63,7 +63,7 @@ def judged(
     lasting = bias if abs(bias) > 4 * (noise / drawn) ** 0.5 else 0.0  # what more people do not average out
     error = 100 * (noise / users + lasting**2) ** 0.5
     spread = float(np.std(np.square(off - bias))) / noise / drawn**0.5 / 2
-    return Outcome(error, spread, drawn // users, users, sent, 1e6 * seconds, why, chosen)
+    return Outcome(error, spread, drawn // users, users, sent, 1e6 * seconds, why, chosen, lasting != 0)
 
 
 def collect(cell: Cell, mechanism: Any, why: Evidence, chosen: str = "") -> Outcome:

@@ -21,9 +21,9 @@ def rows(folder: Path = RESULTS) -> list[dict[str, Any]]:
 
 
 def comparable(row: dict[str, Any]) -> bool:
-    """Tell whether a row is ranked as a certified method for the same task."""
+    """Tell whether auto is compared with a row: certified, for the same task, and unbiased as auto has to be."""
     other = row["by"] == "noisette, other task" or row["method"].startswith(f"{AUTO}, ")  # auto's own, bettered
-    return row["verdict"] == "certified" and not other
+    return row["verdict"] == "certified" and not other and not row.get("biased", False)
 
 
 def automatic(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -66,9 +66,7 @@ def summary(folder: Path = RESULTS) -> dict[str, Any]:
 def page(folder: Path = RESULTS) -> str:
     """Return the HTML."""
     told = summary(folder)
-    keep = (
-        "task cell measure epsilon method by chosen error spread repeats users bytes microseconds verdict words shown"
-    )
+    keep = "task cell measure epsilon method by chosen error spread repeats users bytes microseconds verdict words shown biased"
     data = {
         "rows": [{key: row.get(key) for key in keep.split()} for row in rows(folder)],
         "curves": curves.stored(folder),

@@ -287,3 +287,21 @@ def test_made_up_reports_and_the_share_of_liars_are_shown(show: Any, site: Site)
     page.locator("#estimates .hint", has_text="made up").wait_for()
     assert "hold if at most 2 % of the reports are made up" in hint.inner_text()
     assert "no honest users send such (by=bike: supported too rarely)" in hint.inner_text()
+
+
+def test_the_certificate_is_verified_in_the_browser(show: Any, site: Site) -> None:
+    page = show()
+    expect(page.locator("#proof")).to_contain_text("Verified in your browser", timeout=60_000)
+    served = httpx.get(f"{site.url}/campaigns/commute/certificate", headers=auth("analyst"), timeout=60)
+    assert served.json()["law_sha256"][:16] in str(page.locator("#proof").text_content())
+
+
+def test_a_forged_certificate_is_refused_in_the_browser(show: Any, site: Site) -> None:
+    served = httpx.get(f"{site.url}/campaigns/commute/certificate", headers=auth("analyst"), timeout=60).text
+    page = show()
+    forged = served.replace('"record"', '"element"')
+    page.route(
+        "**/campaigns/commute/certificate", lambda route: route.fulfill(body=forged, content_type="application/json")
+    )
+    page.reload()
+    expect(page.locator("#proof")).to_contain_text("Refused by your browser", timeout=60_000)

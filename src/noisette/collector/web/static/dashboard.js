@@ -1,6 +1,7 @@
 // The dashboard: it asks the collector every two seconds and draws what it says. The key stays in this tab.
 
 import { between, columns, count, errorChart, histogram, html, number, strip, svg } from "./charts.js";
+import { verify } from "./verify.js";
 
 const PAUSE = 2000; // milliseconds between questions
 const find = selector => document.querySelector(selector);
@@ -37,6 +38,7 @@ async function refresh() {
     if (!(view.quantity in detail.estimates.dimensions)) view.quantity = 0;
     remember();
     draw();
+    prove().catch(error => { find("#proof").textContent = `Not verified: ${error.message}`; });
     say(view.paused ? "Updates are paused." : "Live.");
   } catch (error) {
     if (round !== view.round) return;
@@ -44,6 +46,24 @@ async function refresh() {
     else if (error.status === 403) lock(`This key may not read results. ${error.message}`);
     else say(`No answer: ${error.message} Trying again.`);
   }
+}
+
+/** Prove the certificate of the campaign that is shown, here, once; the collector is not asked whether it is right. */
+async function prove() {
+  const id = view.campaign, place = find("#proof");
+  if (place.dataset.campaign === id) return;
+  place.dataset.campaign = id, place.textContent = "", place.className = "";
+  const told = (text, kind) => {
+    if (view.campaign === id) place.textContent = text, place.className = kind;
+  };
+  const headers = { Authorization: `Bearer ${sessionStorage.getItem(PLACE)}` };
+  const answer = await fetch(`/campaigns/${encodeURIComponent(id)}/certificate`, { headers });
+  if (!answer.ok) return told(`Not verified: ${(await answer.json()).detail}`, "hint");
+  if (!globalThis.crypto?.subtle) return told("Not verified: browsers compute hashes on pages of https alone.", "hint");
+  const text = await answer.text(), verdict = await verify(text), { guarantee, law_sha256: law } = JSON.parse(text);
+  const epsilon = `ε = ${number(Number(guarantee.epsilon.split("/").reduce((top, bottom) => Number(top) / Number(bottom))))}`;
+  if (verdict.proved) told(`Verified in your browser: the law by which devices answer keeps ${epsilon}. Law ${law.slice(0, 16)}.`, "good");
+  else told(`Refused by your browser: ${verdict.reason}`, "bad");
 }
 
 function say(text) { // only when it changes: a screen reader reads it aloud
