@@ -21,7 +21,7 @@ Pair = tuple[Fraction, Fraction]  # on both sides of a number
 FORMAT, VERSION = "noisette-certificate", "1"
 UNIT, FINE = 1 << 53, 1 << 61  # draws of which a chance counts how many
 BITS, ONE, SUMMED = 640, 1 << 640, 1 << 10  # of every enclosure; the sigma up to which noise is summed term by term
-LONGEST, MOST_DIGITS, MOST_BUDGET = 1 << 24, 1200, 1 << 20  # bytes of a file, digits of a number, epsilon
+LONGEST, MOST_DIGITS, MOST_BUDGET = 1 << 22, 1200, 1 << 20  # bytes of a file, digits of a number, epsilon
 PI = "3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067"  # cut off
 THEOREMS = {
     "mixture": "A mixture whose shares do not depend on the value tells no more than the worst of its parts.",
@@ -264,10 +264,10 @@ class Proof:
                 return odds(own, other, fits, "the weights are above 2^53, or there are too few reports")
             case "meeting-sets", (items, most, length, meeting):
                 options, chosen, _ = held(domain, SELECTION)
-                fits = most == chosen and items == options + most <= LONGEST
+                fits = most == chosen <= 1 << 12 and items == options + most
                 # the share of all sets without an own item, C(items - most, length) / C(items, length)
-                shares = (Fraction(items - length - i, items - i) for i in range(fits * most))
-                without = math.prod(shares, start=Fraction(1))
+                ends = [math.prod(range(end - most + 1, end + 1)) if fits else 0 for end in (items - length, items)]
+                without = Fraction(ends[0], ends[1] or 1)
                 return odds(meeting * without, (UNIT - meeting) * (1 - without), fits, "the items are not the options")
             case "drawn-answers", (options, true):
                 return odds(true, UNIT - true, held(domain, SELECTION)[0] == options, "the options are others")
@@ -336,12 +336,12 @@ class Proof:
         return Fraction(0)
 
     def table(self, owners: list[int], rows: list[Any]) -> Fraction:  # and what it tells between levels
-        check(len(owners) == len(rows) > 0, "a row has one level")
+        check(len(owners) == len(rows) > 0 and max(owners) < 64, "a row has one level of at most 64")
         weights = [value_of(row, "*0", "a row") for row in rows]
         check(len({(len(row), sum(row)) for row in weights}) == 1, "the rows do not have one length and one total")
         check(all(min(column) > 0 or max(column) == 0 for column in zip(*weights, strict=True)), "a zero stands alone")
         size = range(max(owners) + 1)
-        check(set(owners) == set(size), "a level has no row")
+        check(set(owners) == set(size) and len(rows) <= 1 << 12, "a level has no row, or there are too many")
         kept = [column for column in zip(*weights, strict=True) if max(column)]
         rows_of = [[place for place, own in enumerate(owners) if own == level] for level in size]
         most, least = ([[pick(c[r] for r in own) for c in kept] for own in rows_of] for pick in (max, min))

@@ -66,7 +66,7 @@ def summary(folder: Path = RESULTS) -> dict[str, Any]:
 def page(folder: Path = RESULTS) -> str:
     """Return the HTML."""
     told = summary(folder)
-    keep = "task cell measure epsilon method by chosen error spread repeats users bytes microseconds verdict words shown biased"
+    keep = "task cell measure epsilon method by chosen error spread users bytes microseconds verdict words biased"
     data = {
         "rows": [{key: row.get(key) for key in keep.split()} for row in rows(folder)],
         "curves": curves.stored(folder),

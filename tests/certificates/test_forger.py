@@ -1,0 +1,140 @@
+"""A forger who knows the verifier: deep, long, slow and oddly written certificates are refused, and soon."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+import noisette as nz
+import noisette_verify as verifier
+from noisette.certificates import TrainingRun, certify
+
+SLOWEST = 10.0  # CPU seconds of any verdict
+
+
+def renewed(fields: dict[str, Any]) -> str:
+    made = fields | {f"{part}_sha256": verifier.digest(fields[part]) for part in ("spec", "law")}
+    return json.dumps(made | {"sha256": verifier.digest({k: v for k, v in made.items() if k != "sha256"})})
+
+
+def forged(subject: Any, law: Any, domain: Any = None, **promise: Any) -> str:
+    """Return the certificate of something with another law, and if wanted another domain and promise."""
+    fields = certify(subject).fields
+    fields |= {"law": law, "guarantee": fields["guarantee"] | promise}
+    if domain is not None:
+        fields |= {"domain": domain, "spec": {"domain": domain}}
+    return renewed(fields)
+
+
+def refused(text: str | bytes) -> str:
+    began = time.process_time()
+    verdict = verifier.verify(text)
+    assert not verdict.proved, verdict.reason
+    assert time.process_time() - began < SLOWEST
+    return verdict.reason
+
+
+GRR = nz.GeneralizedRandomizedResponse(epsilon=1.0, domain=nz.Categorical(5))
+DIGITS = "7" * 1100
+BOMBS: dict[str, Any] = {
+    "many choices": (
+        {"kind": "meeting-sets", "items": "8000100", "most": "8000000", "length": "9", "meeting": "5"},
+        {"kind": "selection", "size": "100", "most": "8000000", "labels": None},
+    ),
+    "a far level": (
+        {"kind": "table", "levels": ["99999999999999"], "outputs": "o", "rows": [["1", "2"]]},
+        {"kind": "interval", "low": "0", "high": "1"},
+    ),
+    "long fractions of many steps": (
+        {"kind": "steps", "times": DIGITS, "sampling": f"1/{DIGITS}", "noise": f"{DIGITS}/8", "order": "256"},
+        {"kind": "examples"},
+    ),
+    "a huge sphere": (
+        {"kind": "sphere-cap", "dims": "1048577", "gamma": f"1/{DIGITS}", "preferred": f"1/{DIGITS}"},
+        {"kind": "l2-ball", "dims": "1048576", "radius": "1"},
+    ),
+    "a huge box": (
+        {"kind": "sampled", "dims": DIGITS, "report": "1", "part": {"kind": "laplace", "rate": "1"}},
+        {"kind": "box", "dims": DIGITS, "low": "0", "high": "1"},
+    ),
+    "a far Gaussian": (
+        {
+            "kind": "added-noise",
+            "origin": "0",
+            "step": "1",
+            "steps": "1",
+            "noise": {"kind": "gaussian", "sigma": DIGITS},
+        },
+        {"kind": "interval", "low": "0", "high": "1"},
+    ),
+    "rounds without end": (
+        {
+            "kind": "rounds",
+            "times": DIGITS,
+            "part": {"kind": "keep-or-replace", "size": "5", "keep": "9", "other": "5"},
+        },
+        {"kind": "categorical", "size": "5", "labels": None},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(BOMBS))
+def test_what_would_take_for_ever_is_refused_soon(name: str) -> None:
+    law, domain = BOMBS[name]
+    refused(forged(GRR, law, domain))
+
+
+@pytest.mark.slow
+def test_deep_and_long_files_are_refused() -> None:
+    deep: Any = {"kind": "laplace", "rate": "1"}
+    for _ in range(400):
+        deep = {"kind": "rounds", "times": DIGITS, "part": deep}
+    refused(forged(GRR, deep))
+    refused("[" * 200_000)
+    refused('{"a":' * 100_000 + "1" + "}" * 100_000)
+    refused(b"\xff\xfe" + b"0" * 100)
+    refused("9" * (1 << 23))
+    refused("")
+
+
+def test_numbers_are_written_in_one_way() -> None:
+    fields = certify(GRR).fields
+    keep = fields["law"]["keep"]
+    arabic = "".join(chr(0x660 + int(digit)) for digit in keep)
+    for odd in (arabic, f"{keep}\n", f" {keep}", f"+{keep}", f"{keep}.0", f"{keep}e0", f"0x{int(keep):x}", f"{keep}/1"):
+        refused(renewed(fields | {"law": fields["law"] | {"keep": odd}}))
+    for bare in ("NaN", "Infinity", "-Infinity", "1e400", keep):
+        refused(certify(GRR).text.replace(f'"keep": "{keep}"', f'"keep": {bare}'))
+    for weight in ("0", f"-{keep}", "-0"):
+        refused(renewed(fields | {"law": fields["law"] | {"other": weight}}))
+
+
+def test_a_matrix_is_that_of_the_whole_law() -> None:
+    """Answers of several tables tell more between two levels than one of them: the part's matrix is no promise."""
+    levelled = nz.LevelledResponse(edges=[-1, -0.6, 0, 1], epsilons=[3.0, 2.0, 1.0])
+    fields = certify(levelled).fields
+    twice = {"kind": "rounds", "times": "2", "part": fields["law"]}
+    wide = {"epsilon": "100", "matrix": fields["guarantee"]["matrix"]}
+    made = fields | {"law": twice, "guarantee": fields["guarantee"] | wide}
+    made["theorems"] = sorted({*fields["theorems"], "composition", "gaussian-composition"})
+    assert "levels" in refused(renewed(made))
+    assert verifier.verify(renewed(made | {"guarantee": made["guarantee"] | {"matrix": None}})).proved
+
+
+def test_parts_with_a_delta_are_not_taken_for_one() -> None:
+    normal = {"kind": "normal", "sigma": "9"}
+    domain = {"kind": "tensor", "dims": ["2"], "low": "0", "high": "1"}
+    both = {"kind": "record", "parts": [domain, domain]}
+    refused(forged(GRR, {"kind": "record", "report": "2", "parts": [normal, normal]}, both, delta="1/10"))
+    refused(forged(GRR, {"kind": "mixture", "share": "1", "parts": [normal, normal]}, domain, delta="1/10"))
+    steps = TrainingRun(1.0, 0.01, 10, 1e-5)
+    refused(
+        renewed(certify(steps).fields | {"law": {"kind": "rounds", "times": "9", "part": certify(steps).fields["law"]}})
+    )
+    for term, other in (("unit", "record"), ("model", "local"), ("relation", "any-pair")):
+        fields = certify(steps).fields
+        refused(renewed(fields | {"guarantee": fields["guarantee"] | {term: other}}))
