@@ -79,7 +79,7 @@ def lines(results: Results) -> list[Line]:
             ),
             f"IDN {ctg.one('true epsilon', mechanism='IDN', claimed_epsilon=1.0):.3g}",
             f"{ctg.one('mean RSS', mechanism='ours', claimed_epsilon=1.0):.3g} at ε = 1",
-            "No: JL beats both",
+            "Better than MM, not JL",
         ),
     ]
 

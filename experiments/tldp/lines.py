@@ -50,7 +50,7 @@ def lines(results: Results) -> list[Line]:
             "Table 5",
             "tldp table-5",
             table.size(),
-            "TLDP's error is 1/I of Laplace's and Gaussian's, I = 784",
+            "TLDP's error is 1/I of the others or less, I = 784",
             _errors(table),
             "Laplace for a record, TLDP for an entry",
             f"record, ε = 1: {best['mechanism']} has the least squared error an entry, {best['formula']:.3g}",

@@ -82,6 +82,8 @@ def test_table_5_agrees_and_a_wrong_formula_does_not(run, committed):
     for record in (run("table-5"), committed["table-5"]):
         rows = record["rows"]
         assert all(row[5] for row in rows)
+        columns = ["laplace", "gaussian", "mvg", "idn", "dphsgd", "tldp-laplace", "tldp-gaussian"]
+        assert [row[0] for row in rows if row[1] == 1.0] == columns
         laplace = next(row for row in rows if row[:2] == ["laplace", 1.0])
         kept = next(row for row in rows if row[:2] == ["tldp-laplace", 1.0])
         assert laplace[3] / kept[3] == pytest.approx(784.8, abs=0.5)
