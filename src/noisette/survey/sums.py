@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, add_sums
 from noisette.enhancement.channel import BinnedChannel, places_of, report_edges
-from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.survey.coding.items import Direct, Item
 from noisette.survey.questions import Question
 from noisette.survey.survey import Rows, Survey
@@ -85,24 +84,25 @@ class Layout:
         """Sum rows, refusing those that the mechanisms cannot have sent."""
         self.survey.check_drawn(rows)
         vector = np.zeros(self.size, dtype=np.int64)
+        binned = {(number.place, number.column): place for place, number in enumerate(self.numbers)}
+
+        def count(place: int, column: int | None, reports: npt.NDArray[Any]) -> None:
+            """Count the reports about a number in bins."""
+            found = binned.get((place, column))
+            if found is not None and (edges := self.numbers[found].edges) is not None:
+                own, (bins,) = self.histograms[found]
+                vector[own] = np.bincount(places_of(edges, reports.ravel()), minlength=bins)
+
         for place, (section, (own, _)) in enumerate(zip(self.survey.sections, self.sections, strict=True)):
             sent = self.survey.part(rows, place)
-            if len(sent):
+            if not len(sent):
+                continue
+            if len(section.items) > 1:
+                vector[own] = section.tally(sent, partial(count, place))
+            else:
                 vector[own] = section.tally(sent)
-        for number, (own, _) in zip(self.numbers, self.histograms, strict=True):
-            if number.edges is not None:
-                values = self._values(rows, number.place, number.column)
-                vector[own] = np.bincount(places_of(number.edges, values.ravel()), minlength=number.bins)
+                count(place, None, sent)
         return Sums(self, len(rows), vector)
-
-    def _values(self, rows: Rows, place: int, column: int | None) -> npt.NDArray[Any]:
-        """Return the reports about a number."""
-        values = self.survey.part(rows, place)
-        if column is None:
-            return values
-        record: SampledAttributes = self.survey.sections[place].mechanism
-        sent = values.reshape(-1, values.shape[-1])[values[..., 0].reshape(-1) == column, 1:]
-        return record.unpack(record.inner_mechanisms[column], sent)
 
     def by_cell(self, rows: Rows, cells: npt.NDArray[Any] | None) -> dict[int, Sums]:
         """Sum the rows of each combination of public groups; all are of cell 0 where there are no groups."""

@@ -393,8 +393,11 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
             coarse=joined(lambda own: own.coarse),
         )
 
-    def tally(self, reports: Any) -> Tally:
-        """Reduce a batch of reports to integer sums for each quantity."""
+    def tally(self, reports: Any, each: Callable[[int, npt.NDArray[Any]], None] | None = None) -> Tally:
+        """Reduce a batch of reports to integer sums for each quantity.
+
+        ``each`` is called with each attribute and the reports about it, as its own mechanism sent them.
+        """
         array = np.asarray(reports)
         if array.dtype.kind not in "biuf":
             raise TypeError(f"Expected reports to hold numbers, got an array of {array.dtype}.")
@@ -403,12 +406,12 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
             raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
         rows = array.reshape(-1, *self.report_shape)
         try:
-            return self._tally(rows)
+            return self._tally(rows, each)
         except ValueError:
             self.check_support(rows)  # says which report of this mechanism it is
             raise
 
-    def _tally(self, rows: npt.NDArray[Any]) -> Tally:
+    def _tally(self, rows: npt.NDArray[Any], each: Callable[[int, npt.NDArray[Any]], None] | None) -> Tally:
         """Sum the reports of each attribute by its own mechanism, which refuses those that it cannot have sent."""
         index = rows[..., 0]
         order, ends = by_attribute(index, self.dims)
@@ -428,6 +431,8 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
                     raise ValueError("Expected a report of its mechanism's type, and zeros after it.")
                 tally = inner.tally(reports)
                 sums[:, starts[j] : starts[j + 1]] = tally.count, tally.total, tally.squares
+                if each is not None:
+                    each(j, reports)
         return Tally(len(rows), *sums)
 
     def aggregate(self, reports: Any) -> Aggregate:

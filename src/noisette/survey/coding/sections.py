@@ -6,7 +6,7 @@ All numbers and categories are one section, a record; each other item is one by 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,8 +124,14 @@ class Section:
         """How many sums the section has."""
         return sum(item.size(self.inner(place)) for place, item in enumerate(self.items))
 
-    def tally(self, rows: npt.NDArray[Any]) -> IntArray:
-        """Sum reports, refusing those that the mechanism cannot have sent."""
+    def tally(self, rows: npt.NDArray[Any], each: Callable[[int, npt.NDArray[Any]], None] | None = None) -> IntArray:
+        """Sum reports, refusing those that the mechanism cannot have sent.
+
+        Of a record ``each`` is called with the place of each item and the reports about it.
+        """
+        if each is not None:
+            made = self.mechanism.tally(self.reports(rows), each)
+            return np.stack([made.count, made.total, made.squares]).ravel()
         return self.items[0].tally(self.mechanism, self.reports(rows))  # of a record all items are counted alike
 
     def aggregate(self, sums: IntArray, users: int) -> Aggregate:
