@@ -547,7 +547,7 @@ def test_the_program(people: Path, tmp_path: Path) -> None:
     assert json.loads(_program("estimate", output, "--json").stdout)["users"] == USERS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kill", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_program_leaves_nothing(kill: signal.Signals, tmp_path: Path) -> None:
     pq.write_table(pa.table({f"c{i}": np.zeros(400_000) for i in range(30)}), tmp_path / "large.parquet")

@@ -56,6 +56,7 @@ def campaign() -> Campaign:
     return Campaign.from_dict(population.campaign(USERS, 4.0))
 
 
+@pytest.mark.long
 def test_it_uses_what_the_planner_takes(found: Any, campaign: Campaign) -> None:
     own = {"numbers": chosen(campaign, "stress"), "sport": chosen(campaign, "sport")}
     assert found["mechanisms"] == own

@@ -80,7 +80,7 @@ def test_the_documentation_begins_as_the_readme_does() -> None:
     assert "pip install" in first
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commands_of_the_readme(tmp_path: Path) -> None:
     """The console lines run one after the other, on a table of the kind they name."""
     rows = np.random.default_rng(1).uniform(-1, 1, (500, 8)).round(6)

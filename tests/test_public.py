@@ -60,7 +60,7 @@ def test_names_are_sorted_and_there() -> None:
         _ = nz.nothing
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.needs("torch")
 def test_private_learning_is_a_name_that_no_star_import_loads() -> None:
     code = "import sys, noisette as nz; from noisette import *; assert 'torch' not in sys.modules; nz.sgd.make_private"

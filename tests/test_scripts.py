@@ -92,7 +92,7 @@ def test_in_a_process_of_its_own():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.needs("coverage")
 @pytest.mark.parametrize("how", [[], ["--bare"]], ids=["recorded", "bare"])
 def test_a_change_is_noticed_or_not(tmp_path: Path, how: list[str]) -> None:

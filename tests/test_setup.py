@@ -114,7 +114,7 @@ def test_where_pip_fails_its_last_words_are_shown(machine: Path) -> None:
     assert "PIP_INDEX_URL" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_this_machine_s_python_is_found(machine: Path) -> None:
     """With the real interpreter: an environment that can run pip, and nothing is installed without being asked."""
     _user(machine, 1000)

@@ -62,6 +62,7 @@ def test_each_tier_leaves_out_its_markers(project: Path, tier: str, counts: str)
     assert counts in _run(project, f"--tier={tier}", "core")
 
 
+@pytest.mark.long
 def test_what_is_missing_and_no_extra_is_an_error(project: Path) -> None:
     """The twin: a package that no extra brings is a mistake, and so is an extra's module that does not exist."""
     (project / "core" / "test_core.py").write_text("import no_such_package\n", encoding="utf-8")

@@ -69,7 +69,7 @@ def test_a_calibrated_budget_is_the_largest(epsilon: float, times: int) -> None:
     assert compose(nz.Laplace(epsilon=mechanism.epsilon * 1.003), times, delta=DELTA).epsilon > epsilon
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_weights_are_calibrated_through_a_shuffler() -> None:
     """Three hundred weights and clients: the budget of each weight for epsilon 8 in the shuffled model."""
     mechanism = calibrate(nz.Duchi, 8.0, DELTA, times=300, users=300, tolerance=0.02)

@@ -112,7 +112,7 @@ def composed_delta(epsilon: float, m: float, q: float, way: str, releases: int) 
     return float((pairs * one_delta(epsilon - loss[:, None] - loss, m, q, way)).sum())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("multiplier", "sampling_prob", "releases"),
     [(1.0, 0.1, 2), (0.6, 0.5, 2), (2.0, 0.02, 2), (0.8, 0.003, 2), (1.0, 0.1, 3), (0.8, 0.003, 3)],
@@ -128,7 +128,7 @@ def test_a_few_releases_against_quadrature(multiplier: float, sampling_prob: flo
             assert less > delta, (delta, less)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("multiplier", "releases", "sampling_prob"), [(1.0, 1000, 0.01), (0.7, 50, 0.2), (4.0, 200, 0.5)]
 )
@@ -152,7 +152,7 @@ def test_the_former_way_was_far_too_high_for_a_thousand() -> None:
     assert 4.5 < found < 4.98
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_replacing_is_composed_too() -> None:
     """Between adding or removing once and twice; beside dp-accounting's own law of a replaced example."""
     neighbours = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -203,7 +203,7 @@ def test_it_is_monotone_in_every_argument(relation: Any) -> None:
     assert _rises([found(sampling_prob=q) for q in (1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.999, 1 - 1e-9, 1.0)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_extremes_are_sensible() -> None:
     """Finite, and at most what holds without sampling."""
     for multiplier in (1e-3, 0.03, 1.0, 1e3):

@@ -240,7 +240,7 @@ def test_reference_numbers() -> None:
     assert shuffled(nz.Guarantee(1.0), 1000, DELTA).epsilon == pytest.approx(0.182, abs=5e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_shuffled_models_of_federated_learning() -> None:
     """Reference table: a model of d weights over T rounds composes d T bags; the normal limit is mu_1 sqrt(d T)."""
     duchi, n, grown = nz.Duchi(epsilon=1.0), 1000, math.e
@@ -253,7 +253,7 @@ def test_shuffled_models_of_federated_learning() -> None:
         assert found < randomized_response_epsilon(1.0, weights * rounds, DELTA)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_million_bags_by_the_central_limit_theorem() -> None:
     """Mean and variance of the loss of one bag, enumerated, give the sum of a million of them: another computation."""
     n, times = 1000, 10**6
@@ -315,7 +315,7 @@ def test_more_users_hide_more_and_one_hides_nothing() -> None:
     assert found[-1] < 0.004
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("times", [2, 5])
 def test_the_closed_form_of_several_reports_spends_delta_once(times: int) -> None:
     """Half of delta goes to the reports, in equal parts; what they compose to is checked by basic composition."""

@@ -118,7 +118,7 @@ def test_an_error_leaves_nothing_new(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_writer_leaves_nothing(kill: signal.Signals, tmp_path: Path) -> None:
     code = """
@@ -341,12 +341,12 @@ def _growth(read: str, path: Path) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) // 1024
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert _growth("aggregate_files([sys.argv[1]]).users", tmp_path / "r.parquet") < 64
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_file_held_in_memory_would_be_seen(tmp_path: Path) -> None:
     """The twin: all batches at once take 160 MB more."""
     assert _growth("sum(map(len, list(ReportFile.open(sys.argv[1]).batches())))", tmp_path / "r.parquet") > 100

@@ -380,7 +380,7 @@ def test_a_file_of_the_first_version_loses_nothing_and_is_not_taken_for_local(tm
         assert again.balance("used").relation == "any-pair"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("statement", ["SELECT os_exit()", "SELECT nothing FROM nowhere"])
 def test_a_process_that_dies_while_it_converts_a_file(tmp_path: Path, statement: str) -> None:
     """The file is then as it was: the first version, with every debit."""

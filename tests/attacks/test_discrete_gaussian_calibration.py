@@ -22,6 +22,7 @@ def delta_of(sigma: float, steps: int, epsilon: float) -> float:
     return math.fsum(p / total * -math.expm1(epsilon - losses[k]) for k, p in masses.items() if losses[k] > epsilon)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1.0, 100.0, 2200.0, 2300.0, 2500.0, 1e4, 1e6])
 @pytest.mark.parametrize("steps", [1, 7, 999])
 def test_attack_budgets_at_which_the_search_never_ended(steps: int, epsilon: float, monkeypatch: Any) -> None:

@@ -208,6 +208,7 @@ TRAINING = textwrap.dedent(
 )
 
 
+@pytest.mark.long
 def test_two_forks_of_one_private_run():
     """Noisy weights and samples of two forks, and the samples of copied and stored loaders; a seeded run repeats."""
     done = subprocess.run(

@@ -167,6 +167,7 @@ def test_the_crafted_weights_do_overflow_at_one_pixel():
             assert finite == (image[pixel] <= 0.5)
 
 
+@pytest.mark.long
 def test_reading_an_image_pixel_by_pixel_through_overflow(tmp_path):
     """One request a pixel: a client that refused updates that are not finite told all 784 bits, for one debit.
 

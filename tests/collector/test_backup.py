@@ -63,7 +63,7 @@ def test_a_backup_of_sqlite(tmp_path: Path) -> None:
         restore(tmp_path / "one.db", f"sqlite:///{tmp_path / 'three.db'}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_backup_of_postgresql(postgres: Postgres, tmp_path: Path) -> None:
     _there_and_back(postgres.new_database(), postgres.new_database(), tmp_path)
 

@@ -112,6 +112,7 @@ def test_the_vectors_are_what_python_does(stored: Any) -> None:
     assert vectors() == stored
 
 
+@pytest.mark.long
 def test_a_browser_draws_the_same_reports(page: Page, stored: Any) -> None:
     found = page.evaluate(REPLAY, stored)
     for law, done in zip(stored, found, strict=True):

@@ -127,6 +127,7 @@ def tracked(periods: int = 2) -> Campaign:
     return Campaign.from_dict(TEXT | {"id": "daily", "period": "day", "answers": "tracked", "periods": periods})
 
 
+@pytest.mark.long
 def test_a_tracked_user_reports_in_one_period_and_a_liar_in_no_other(tmp_path: Path, store: Store) -> None:
     campaign = tracked()
     today = period_at("day")

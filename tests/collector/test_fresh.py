@@ -74,6 +74,7 @@ def _play(stores: tuple[Store, Store], steps: int) -> tuple[dict[bytes, int], in
     return model, refused
 
 
+@pytest.mark.long
 def test_digests_are_known_from_their_commit_on(two: tuple[Store, Store], few: int) -> None:
     """Against a dictionary: two processes in turns, rollbacks, digests that begin alike, many rounds of all parts."""
     model, refused = _play(two, 300)

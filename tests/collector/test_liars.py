@@ -112,7 +112,7 @@ def _pushing(mechanism: Any, count: int, *, up: bool) -> Any:
     return np.repeat(chosen, count, axis=0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("question", "name"), CASES)
 def test_intervals_hold_under_the_worst_legal_reports(question: dict[str, Any], name: str) -> None:
     """60 collections, each at 95 % or more: fewer than 47 have a chance below 1e-6."""

@@ -69,6 +69,7 @@ def test_no_request_breaks_the_service(
     assert store.periods(campaign) == {}
 
 
+@pytest.mark.long
 def test_an_error_of_the_server_would_be_seen(
     service: httpx.Client, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

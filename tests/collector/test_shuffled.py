@@ -261,6 +261,7 @@ def test_a_batch_in_parts_is_stored_as_a_whole_or_not_at_all(both: Both, campaig
     assert deliver(both, parts[0], context, f"{name}.0.3").json() == RELEASED
 
 
+@pytest.mark.long
 def test_a_collector_that_dies_while_it_stores(both: Both, campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was decided stands: the part that the shuffler sends again has the rest stored, each report once."""
     context, name = label(campaign, "once"), secrets.token_hex(16)

@@ -43,6 +43,7 @@ def _noisette(command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_first_campaign(tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign, keys, form = _blocks("yaml")
     (key,) = re.findall(r"`echo (\S+) > device.key`", PAGE)

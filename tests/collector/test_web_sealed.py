@@ -66,6 +66,7 @@ def shuffler_process(folder: Path, secret_of: dict[str, str], own: str, collecto
         process.stop()
 
 
+@pytest.mark.long
 def test_pages_and_devices_are_mixed(browser: Browser, tmp_path: Path, sites: list[str]) -> None:
     """Two pages and Python's client, tokens signed unseen, a shuffler of its own process: one batch, each counted."""
     campaign = Campaign.from_dict(COMMUTE | {"tokens": "blind"})

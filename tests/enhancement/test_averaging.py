@@ -127,7 +127,7 @@ def test_an_unseen_truth_gets_the_mean_and_spread_of_the_others():
     assert result.blank_error == pytest.approx(0.1, abs=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_truths_tied_to_the_noise_are_not_mistaken_for_noise():
     """theta = 3 s: one mean for all would take the noisy ones for outliers."""
     rng = np.random.default_rng(8)

@@ -225,7 +225,7 @@ def test_standard_errors_are_honest(size, kind, method):
     assert np.mean(inside) > (0.5 if follows_the_noise else 0.87 if biased else 0.9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("method", sorted(set(MEANS) - {"none"}))
 def test_the_expected_gain_is_about_the_true_one(method):
     """Mean of promised less true gain over 60 collections, within 15 % of the raw risk."""

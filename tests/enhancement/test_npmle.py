@@ -159,7 +159,7 @@ def test_few_dimensions(size):
 
 
 @pytest.mark.parametrize("noise", ["equal", "small", "decades"])
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_dimensions_in_linear_memory(noise):
     """How long a million take is measured in benchmarks/sizes.py."""
     rng = np.random.default_rng(9)

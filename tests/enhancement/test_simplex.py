@@ -113,7 +113,7 @@ def test_standard_errors_of_the_projection_cover():
     assert np.mean(inside) > 0.93
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("size", [2, 8, 40, 500])
 def test_auto_beats_the_raw_frequencies(size):
     rng = np.random.default_rng(size)

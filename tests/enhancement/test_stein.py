@@ -79,7 +79,7 @@ def test_a_risk_without_the_slope_is_rejected():
     assert abs(gaps.mean()) > 10 * Z * gaps.std() / np.sqrt(gaps.size)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [npmle.npmle, averaging.bayes])
 def test_learned_priors_report_a_risk_that_is_not_too_low(rule):
     """Fitted on other folds the risk is that of a slightly worse rule: its mean is not below the true loss."""

@@ -34,6 +34,7 @@ def paper():
     return module
 
 
+@pytest.mark.long
 def test_a_run_writes_a_page_numbers_and_figures(paper, tmp_path):
     shares = []
     record = frame.run(paper, ["fig-1", "table-2"], False, tmp_path, shares.append)

@@ -186,6 +186,7 @@ def test_scattering_moves_with_the_image():
     assert not torch.allclose(here[..., 5:-6], there[..., 5:-6], atol=1e-2)
 
 
+@pytest.mark.long
 def test_patches_know_no_left_nor_brightness():
     image = features.dead_leaves(2, 20, 3, np.random.default_rng(6))
     found = features.patches(image)

@@ -224,7 +224,7 @@ def test_every_calibration_meets_its_target_in_the_accountants_eyes(name, clip, 
         assert promised.epsilon == pytest.approx(accounted(channel.answer, channel.answers, dims, **whole, **own))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_packets_calibrated_as_if_unlinked_are_noticed():
     """The twin of the test above: 16 weights linked in one packet spend far more than 16 mixed ones."""
     how = {"unit": "record", "model": "shuffled"} | SIZE

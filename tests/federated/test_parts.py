@@ -81,6 +81,7 @@ def test_a_history_comes_back_whole(tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["run.npz"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "chosen", "switch"), [("simulation", None, "0"), ("mod", "1", "1")])
 def test_nobody_is_told_of_a_run_unless_somebody_says_so(module, chosen, switch):
     """Flower reads its switch when it is imported: setting it later did nothing, and runs were reported."""

@@ -14,7 +14,7 @@ import pytest
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "federate-with-a-budget.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_the_plan_of_the_tutorial():
     (block,) = re.findall(r"^```console\n\$ noisette (.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -151,6 +151,7 @@ def test_numbers_of_one_value_are_those_of_python(show: Any, one: Path) -> None:
     assert _compare(show(one), states, nz.Interval(), 1) > 150
 
 
+@pytest.mark.long
 def test_numbers_on_another_range_are_those_of_python(show: Any, many: Path) -> None:
     states = _states([DIMS, DIMS, 1, 3, 5000], ["own", "worst", "gaussian"], 9, 4)
     assert _compare(show(many), states, TENS, DIMS) > 70
@@ -170,6 +171,7 @@ def test_a_range_without_middle_at_zero_has_no_balls(show: Any, tmp_path: Path) 
         make(users=5000, dims=4, epsilon=2.0, domain=ages, mechanisms=["privunit"])
 
 
+@pytest.mark.long
 def test_a_wrong_number_is_seen(show: Any, one: Path) -> None:
     """The twin: a page whose laws are off by a billionth part or two is not Python's."""
     shown = show(one)

@@ -21,7 +21,7 @@ def _missing(shown: list[str], printed: list[str]) -> str | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commands_print_what_is_shown(tmp_path: Path) -> None:
     blocks = re.findall(r"```console\n\$ noisette ([^\n]*)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert blocks

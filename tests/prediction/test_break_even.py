@@ -53,7 +53,7 @@ UNBIASED = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0, 100.0])
 def test_unbiased_mechanisms_never_cross(epsilon: float) -> None:
     """Rounding to a lattice leaves tiny biases: they are no reason to cross at absurd populations."""

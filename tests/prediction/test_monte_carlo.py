@@ -193,6 +193,7 @@ def test_frequencies(name: str) -> None:
 WHOLE = [n for n, cls in nz.CATALOGUE.items() if cls.kind == "vector-mean" and cls is not nz.Sampled]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WHOLE)
 def test_vectors(name: str) -> None:
     """Each dimension of mechanisms on whole vectors, from the rows of a small population."""

@@ -292,7 +292,7 @@ def test_bad_input(options: dict[str, object], message: str) -> None:
         plan(**({"users": 10, "epsilon": 1.0} | options))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_five_thousand_dimensions_whatever_is_known() -> None:
     """How long that takes is measured in benchmarks/sizes.py."""
     table = np.random.default_rng(8).uniform(-1, 1, (50, 5000))

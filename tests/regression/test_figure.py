@@ -16,7 +16,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path_factory.getbasetemp() / "graded"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_method_of_the_second_column_keeps_lhp_s_matrix() -> None:
     e = 0.3
     levelled = LevelledResponse(regression._EDGES, tuple(e * k for k in (5, 4, 3, 2, 1)), personalised=True)

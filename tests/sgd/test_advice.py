@@ -58,6 +58,7 @@ def test_the_norm_is_near_the_quantile(quantile, rounds):
     assert list(advice.quantiles.values()) == sorted(advice.quantiles.values())
 
 
+@pytest.mark.long
 def test_the_error_of_the_rank_is_as_stated():
     ranks = []
     for seed in range(60):

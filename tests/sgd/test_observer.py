@@ -126,6 +126,7 @@ def test_efficiency_is_that_of_the_step_that_was_made():
     assert [step.step for step in observer.steps] == [1, 2, 3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PERTURBATIONS)
 def test_watching_changes_nothing(kind):
     perturb, clip = PERTURBATIONS[kind]

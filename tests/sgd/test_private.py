@@ -127,6 +127,7 @@ def test_noise_that_is_a_little_too_small_would_be_seen():
     assert stats.kstest(0.97 * released("gaussian", sgd.L2(0.7)), "norm").pvalue < FALSE_ALARM
 
 
+@pytest.mark.long
 def test_a_quantile_pays_for_itself():
     model = nn.Linear(50, 40)
     dataset = TensorDataset(torch.zeros(1000, 50), torch.zeros(1000, 40))

@@ -110,7 +110,7 @@ def test_the_quadrature_is_fine_enough() -> None:
     assert turns[0] != pytest.approx(k / 500, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_angles_of_noise_that_differs_are_those_of_integrals_and_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     for x, y, s, t in ((0.3, -0.8, 1.0, 0.2), (2.0, 0.1, 0.01, 3.0), (-0.5, 0.0, 0.7, 0.7)):
 
@@ -160,7 +160,7 @@ def test_lengths_and_cosines_are_those_of_integrals_over_the_plane() -> None:
         assert cosine == pytest.approx(facing, rel=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_noise_of_several_sizes_and_directions_is_predicted() -> None:
     g = unit(40)
     rng = np.random.default_rng(6)
@@ -266,7 +266,7 @@ def test_the_sound_mechanism_has_the_predicted_errors() -> None:
         assert abs(getattr(found, name) - getattr(said, name)) < LEVEL * error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("dims", [2, 10, 100])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0, 50.0])
 def test_at_one_true_guarantee_plain_noise_keeps_the_direction_better(dims: int, epsilon: float) -> None:

@@ -111,6 +111,7 @@ def test_a_missing_or_double_value_is_seen(tmp_path: Path) -> None:
                 _reconcile(simulated.receipt, 0)
 
 
+@pytest.mark.long
 def test_below_the_minimum_nothing_leaves_even_after_a_restart(folder: Path, started: list[Process]) -> None:
     behind = receiver(folder)
     front = shuffler(folder, behind.start(), "--minimum", "3")

@@ -116,6 +116,7 @@ def test_health(running: Running) -> None:
     assert httpx.get(running.receiver + "/health").json() == {"status": "ok"}
 
 
+@pytest.mark.long
 def test_ready_is_false_when_packets_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full store, and a server that does not answer: nothing that was accepted is lost, and /ready says why not."""
     monkeypatch.setattr("noisette.shuffler.service._LOOK", 0.0)

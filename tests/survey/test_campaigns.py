@@ -145,6 +145,7 @@ EVERY_KIND = [
 ANSWERS = {"minutes": 35, "by": "bus", "v": [0, 0.5, 1], "way": [2, 0, 0, 0], "t": [[0, 1], [0.5, 0.5]], "g": 70}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.06, 1.0, 1000.0])
 def test_every_kind_together(epsilon: float) -> None:
     """One report of all kinds survives JSON, keeps the budget, and names what it tells."""

@@ -17,7 +17,7 @@ FALSE_ALARM = 1e-6
 YES = nz.Choice("c", ["yes", "no"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_arms_of_different_budgets_have_the_right_level() -> None:
     """Arms at epsilon 1 and 2 and one share of 0.2, 20,000 people each: of 300 tests 5 % reject. The twin tests the raw
     reports, whose share depends on the budget, and always rejects (spec: 100 %)."""

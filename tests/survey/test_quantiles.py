@@ -78,6 +78,7 @@ def test_levels_agree_as_least_squares_says() -> None:
     assert cdf[-1] == 1
 
 
+@pytest.mark.long
 def test_the_covariance_is_that_of_collections() -> None:
     """400 collections: the variance of F at each end of a cell is within chi-square bounds of what is stated, and half
     of what is stated is not."""

@@ -259,7 +259,7 @@ def test_a_file_is_never_half_written(survey: nz.Survey, tmp_path: Path) -> None
 
 def test_each_mechanism_runs_once_for_a_table(survey: nz.Survey, monkeypatch: pytest.MonkeyPatch) -> None:
     """What makes a million rows quick: columns are coded, randomised and summed as wholes."""
-    calls = {"privatize": 0, "aggregate": 0, "numbers": 0, "codes": 0}
+    calls = {"privatize": 0, "tally": 0, "numbers": 0, "codes": 0}
 
     def count(owner: Any, name: str) -> None:
         real = getattr(owner, name)
@@ -271,13 +271,13 @@ def test_each_mechanism_runs_once_for_a_table(survey: nz.Survey, monkeypatch: py
         monkeypatch.setattr(owner, name, counted)
 
     count(SampledAttributes, "privatize")
-    count(SampledAttributes, "aggregate")
+    count(SampledAttributes, "tally")
     count(Columns, "numbers")
     count(Columns, "codes")
     reports = survey.privatize(_people(), rng=3)
-    assert calls == {"privatize": 1, "aggregate": 0, "numbers": 2, "codes": 3}
+    assert calls == {"privatize": 1, "tally": 0, "numbers": 2, "codes": 3}
     survey.aggregate(reports)
-    assert calls["aggregate"] == survey.cells == 6
+    assert calls["tally"] == survey.cells == 6
 
 
 # --- plan and choice
@@ -303,6 +303,7 @@ def test_the_plan_has_every_quantity_in_every_group(survey: nz.Survey) -> None:
     assert "Plan for 2 users" in few._repr_html_()
 
 
+@pytest.mark.long
 def test_the_plan_s_errors_are_those_of_the_estimates() -> None:
     """Half of the people at each end is the worst case of a number: the squared errors are as predicted.
 
@@ -458,7 +459,7 @@ def test_distributions(survey: nz.Survey) -> None:
         hours.quantile(50)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_interval_of_a_quantile_holds() -> None:
     """Two narrow hills with nothing between them: the smoothed distribution is off, the interval holds every time.
 
@@ -512,7 +513,7 @@ def test_groups_and_their_differences(survey: nz.Survey) -> None:
         _ = by["east"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_nothing_differs_the_test_seldom_says_so() -> None:
     """Both groups are alike: 5 % of p-values are below 0.05, within what chance allows but for one in a million.
 

@@ -43,7 +43,7 @@ def test_a_file_and_back(tmp_path: Path) -> None:
     assert Campaign.from_wire(json.loads(json.dumps(wire))).survey.guarantee.epsilon == pytest.approx(4.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_top_is_found_with_intervals(survey: nz.Survey, reports, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     results = survey.estimate(reports)
     top = results["drink"].top(3)

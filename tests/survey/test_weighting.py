@@ -87,7 +87,7 @@ def test_weighted_intervals_hold_and_others_do_not(groups: tuple[str, ...]) -> N
     assert plain < 50
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_private_choice_of_known_shares() -> None:
     """Vegans answer more often. Their share in the population is known, who they are is private: 300 collections."""
     survey = nz.Survey(

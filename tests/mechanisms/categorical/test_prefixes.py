@@ -211,7 +211,7 @@ def test_the_support_is_counted_as_by_hand() -> None:
     assert m.domain.text(best.symbols[0]) == "ab"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_frequent_is_found_and_nothing_else_is_shown() -> None:
     rng = np.random.default_rng(5)
     shares = {"münchen": 0.3, "東京": 0.2, "paris": 0.15, "paris-nord": 0.1}

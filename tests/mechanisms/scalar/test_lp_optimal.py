@@ -241,7 +241,7 @@ def test_large_budgets_have_equal_variance_near_the_limit(epsilon: float) -> Non
     assert 0 < excess < 1.5 * math.exp(-epsilon / 3) + 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [*CLOSED, *SOLVED, *WIDE])
 def test_never_worse_than_the_others(epsilon: float) -> None:
     for domain in DOMAINS:
