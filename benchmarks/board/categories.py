@@ -10,6 +10,7 @@ import numpy as np
 import noisette as nz
 from benchmarks.board import alone, data, evidence
 from benchmarks.board.frame import AUTO, Cell, Evidence, Outcome, method, repeated
+from noisette.prediction.planning import handy
 
 TASK = "frequencies"
 MEASURE = "root mean square error of a share, percent"
@@ -109,7 +110,8 @@ def automatic(cell: Cell) -> Any:
     if size <= 10_000:
         return nz.Survey([nz.Choice("x", [str(code) for code in range(size)])], epsilon=cell.epsilon)
     users = len(cell.load()[0])
-    return nz.plan(users=users, domain=nz.Categorical(size), epsilon=cell.epsilon).best.build()
+    found = nz.plan(users=users, domain=nz.Categorical(size), epsilon=cell.epsilon).candidates
+    return handy(found)[0].build()
 
 
 @method(TASK, AUTO)

@@ -92,7 +92,8 @@ def _linked(claimed: float, linked: float, cell: Cell) -> Evidence:
 def _kept(cell: Cell, cls: Any) -> Outcome:
     """A protocol that keeps answers, at the claim that it has for a whole life."""
     rows, size = cell.load()
-    options = {"epsilon": cell.epsilon, "once": cell.epsilon / 2}
+    once_kept = cell.epsilon if cls is memoised.DBitFlip else cell.epsilon / 2  # it has no fresh noise
+    options = {"epsilon": cell.epsilon, "once": once_kept}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = cls(size=size, periods=PERIODS, **options)

@@ -12,6 +12,7 @@ import numpy as np
 import noisette as nz
 from benchmarks.board import alone, data, evidence
 from benchmarks.board.frame import AUTO, Cell, Evidence, Outcome, method, repeated
+from noisette.domains import Sphere
 
 TASK = "vectors"
 DELTA = 1e-6
@@ -69,7 +70,7 @@ def cells() -> list[Cell]:
 def domain_of(cell: Cell) -> Any:
     """Return a ball for images and a box for what is measured."""
     dims = cell.load().shape[1]
-    return nz.L2Ball(dims, 1.0) if cell.data.endswith("images") else nz.Box(dims, -1.0, 1.0)
+    return Sphere(dims) if cell.data.endswith("images") else nz.Box(dims, -1.0, 1.0)
 
 
 def _ball(cell: Cell) -> bool:
@@ -104,7 +105,10 @@ def _bytes(reports: Any, users: int) -> float:
 
 
 def _ours(cell: Cell, name: str, delta: float = 0.0) -> Outcome:
-    mechanism = nz.build(name, domain_of(cell), epsilon=cell.epsilon, delta=delta)
+    domain = domain_of(cell)
+    if delta and _ball(cell):
+        domain = nz.L2Ball(domain.dims, 1.0)
+    mechanism = nz.build(name, domain, epsilon=cell.epsilon, delta=delta)
     return collect(cell, mechanism, evidence.of(mechanism))
 
 
@@ -131,14 +135,11 @@ for _name in ("duchi-box", "adaptive-duchi"):
 
 @method(TASK, AUTO)
 def auto(cell: Cell) -> Outcome:
-    """What a survey takes for a box, and a plan for a ball."""
+    """What a survey takes by itself."""
     domain = domain_of(cell)
-    if _ball(cell):
-        found: Any = nz.plan(users=USERS, domain=domain, epsilon=cell.epsilon).best.build()
-    else:
-        found = nz.Survey([nz.Vector("x", domain.dims, -1, 1)], epsilon=cell.epsilon)
-    mechanism = getattr(found, "randomizer", found)
-    return collect(cell, mechanism, evidence.of(found), mechanism.name)
+    asked = nz.Vector("x", domain.dims, length=1.0) if _ball(cell) else nz.Vector("x", domain.dims, -1, 1)
+    survey = nz.Survey([asked], epsilon=cell.epsilon)
+    return collect(cell, survey.randomizer, evidence.of(survey), survey.randomizer.name)
 
 
 def _peer(cell: Cell, kind: str) -> Outcome:

@@ -137,3 +137,41 @@ def test_a_cell_of_real_data_is_rebuilt(tmp_path: Path) -> None:
     (again,) = frame.stored("numbers", tmp_path).values()
     before = frame.stored("numbers")["ACS age, ε = 1 | hybrid"]
     assert again["error"] == pytest.approx(before["error"], rel=6 * before["spread"])
+
+
+def test_the_committed_results_cover_what_was_asked() -> None:
+    told = page.summary()
+    assert told["methods"] >= 60
+    assert len(told["data_sets"]) >= 10
+    asked = {"mean of a number", "frequencies", "vectors", "distributions", "longitudinal", "tensors", "regression"}
+    assert asked <= set(told["tasks"])
+    found = page.rows()
+    libraries = {row["by"] for row in found}
+    assert {"noisette", "papers", "opendp", "diffprivlib", "multi-freq-ldpy", "pure-ldp"} <= libraries
+    assert all(row.get("shown", 1) > 0 and row["words"] for row in found if row["verdict"] == "refuted")
+    near = {(one["task"], one["cell"]) for one in told["auto_far"]}
+    assert len(near) == told["auto_cells"] - told["auto_near"]  # each cell where auto is farther is listed
+
+
+@pytest.mark.slow
+def test_the_page_sorts_and_fits_a_phone(browser: Any, tmp_path: Path) -> None:
+    made = tmp_path / "board.html"
+    made.write_text(page.page(), encoding="utf-8")
+    asked: list[str] = []
+    shown = browser.new_context(viewport={"width": 390, "height": 800}).new_page()
+    shown.on("request", lambda request: asked.append(request.url))
+    said: list[str] = []
+    shown.on("pageerror", lambda error: said.append(str(error)))
+    shown.goto(made.as_uri())
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+    first = shown.locator("#ranked tr td:first-child").first.text_content()
+    shown.get_by_role("button", name="µs a user").click()
+    times = [float(one) for one in shown.locator("#ranked tr td:nth-child(5)").all_text_contents()]
+    assert times == sorted(times)
+    shown.get_by_role("button", name="error").click()
+    assert shown.locator("#ranked tr td:first-child").first.text_content() == first
+    shown.get_by_label("Task").select_option("vectors")
+    assert "refuted" in str(shown.locator("#refuted").text_content())
+    assert asked == [made.as_uri()]
+    assert not said
+    shown.close()
