@@ -138,7 +138,177 @@ def _variance() -> Study:
     return Study(survey, 5000, draw, {"x": 20 / 7, "x: variance": 100 * 10 / (49 * 8)})
 
 
-STUDIES: dict[str, Callable[[], Study]] = {
+def _several() -> Study:
+    """Up to two of four options: the share of each, and the mean number."""
+    chances = np.asarray([0.5, 0.3, 0.15, 0.05])
+    asked = nz.Choices("c", list("pqrs"), most=2)
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        first = rng.choice(4, people, p=chances)
+        second = (first + rng.integers(1, 4, people)) % 4
+        return {"c": np.stack([first, np.where(rng.random(people) < 0.4, second, -1)], axis=1)}
+
+    shares = chances + 0.4 * (1 - chances) / 3
+    truth = {f"c={label}": share for label, share in zip("pqrs", shares, strict=True)}
+    return Study(nz.Survey([asked], epsilon=1.0), 5000, draw, truth | {"c chosen": 1.4})
+
+
+def _several_within() -> Study:
+    """A choice and several choices together: pairs, labels, options and the mean number."""
+    labels = np.asarray([0.5, 0.3, 0.2])
+    chance = np.asarray([[0.6, 0.2], [0.3, 0.3], [0.1, 0.7]])
+    asked = [nz.Choice("a", ["p", "q", "r"]), nz.Choices("b", ["x", "y"])]
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        codes = rng.choice(3, people, p=labels)
+        has = rng.random((people, 2)) < chance[codes]
+        return {"a": codes, "b": np.where(has, np.arange(2), -1)}
+
+    cells = labels[:, None] * chance
+    truth = {f"a × b: {a}, {b}": cells[i, j] for i, a in enumerate("pqr") for j, b in enumerate("xy")}
+    sums = {"a=q": 0.3, "b=x": cells[:, 0].sum(), "b=y": cells[:, 1].sum(), "b chosen": cells.sum()}
+    return Study(nz.Survey(asked, epsilon=2.0, joint=[("a", "b")]), 5000, draw, truth | sums)
+
+
+def _mean_where_chosen() -> Study:
+    """A number among those who chose each option."""
+    asked = [nz.Number("x", 0, 100), nz.Choices("b", ["p", "q"])]
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        has = rng.random((people, 2)) < [0.6, 0.4]
+        return {"x": 20 + 40 * has[:, 0] + rng.uniform(-10, 10, people), "b": np.where(has, np.arange(2), -1)}
+
+    truth = {"x × b: mean where b has p": 60.0, "x × b: mean where b has q": 44.0, "x": 44.0, "b=q": 0.4}
+    return Study(nz.Survey(asked, epsilon=2.0, joint=[("x", "b")]), 5000, draw, truth)
+
+
+def _listed() -> Study:
+    """A choice of a long list, by the projective geometry response."""
+    shares = np.asarray([0.2, 0.1, 0.05] + [0.65 / 1997] * 1997)
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        return {"c": rng.choice(2000, people, p=shares)}
+
+    survey = nz.Survey([nz.Choice("c", [str(place) for place in range(2000)])], epsilon=2.0)
+    return Study(survey, 5000, draw, {"c=0": 0.2, "c=1": 0.1, "c=2": 0.05, "c=1999": float(shares[-1])})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Collections that are looked at in another way: each gives for each name a value, an error and an interval."""
+
+    survey: nz.Survey
+    people: int
+    look: Callable[[np.random.Generator], list[tuple[float, float, float, float]]]
+    truth: dict[str, float]
+
+
+_SHARES, _MEANS = np.asarray([0.7, 0.3]), np.asarray([30.0, 60.0])
+_KNOWN = {"north": 0.4, "south": 0.6}
+
+
+def _grouped(rng: np.random.Generator, survey: nz.Survey, people: int, answers: Draw, groups: Any) -> Any:
+    """Return the results of people in public groups."""
+    from noisette.survey.reports import SurveyReports
+
+    return survey.estimate(SurveyReports(survey, survey.privatize_coded(answers(rng, people), rng=rng), groups))
+
+
+def _weighted(several: bool = False) -> Looked:
+    """Post-stratified to one public group, or raked to two."""
+    groups = {"region": ["north", "south"]} | ({"sex": ["f", "m"]} if several else {})
+    survey = nz.Survey([nz.Number("x", 0, 100), nz.Choice("c", ["a", "b"])], epsilon=2.0, groups=groups)
+    margins = {"region": _KNOWN} | ({"sex": {"f": 0.5, "m": 0.5}} if several else {})
+
+    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+        region, sex = rng.random(4000) > 0.7, rng.random(4000) > 0.6
+
+        def answers(own: np.random.Generator, people: int) -> dict[str, Any]:
+            mean = np.where(region, 60.0, 30.0) + (10.0 * sex if several else 0.0)
+            return {
+                "x": mean + own.uniform(-20, 20, people),
+                "c": (own.random(people) < np.where(region, 0.8, 0.3)).astype(int),
+            }
+
+        cells = (2 * region + sex if several else region).astype(np.uint16)
+        results = _grouped(rng, survey, 4000, answers, cells).weighted(margins)
+        return [_row(results["x"].estimate, 0), _row(results["c"].estimate, 1)]
+
+    mean = 0.4 * 30 + 0.6 * 60 + (5 if several else 0)
+    return Looked(survey, 4000, look, {"x": mean, "c=b": 0.4 * 0.3 + 0.6 * 0.8})
+
+
+def _row(estimate: Any, place: int) -> tuple[float, float, float, float]:
+    low, high = estimate.interval(LEVEL)
+    return float(estimate.value[place]), float(estimate.std_error[place]), float(low[place]), float(high[place])
+
+
+def _difference(budgets: tuple[float, float] | None = None) -> Looked:
+    """The mean of one public group less that of another, or of two arms at budgets of their own."""
+    groups = {} if budgets else {"region": ["north", "south"]}
+    surveys = [nz.Survey([nz.Number("x", 0, 100)], epsilon=e, groups=groups) for e in budgets or (1.0,)]
+
+    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+        region = rng.random(6000) > 0.4
+
+        def answers(own: np.random.Generator, people: int) -> dict[str, Any]:
+            high = region if not budgets else people == 3001
+            return {"x": np.where(high, 60.0, 50.0) + own.uniform(-20, 20, people)}
+
+        if budgets:
+            first, second = (
+                _grouped(rng, survey, people, answers, None)
+                for survey, people in zip(surveys, (3000, 3001), strict=True)
+            )
+            table = first.compare(second)
+        else:
+            results = _grouped(rng, surveys[0], 6000, answers, region.astype(np.uint16))
+            table = results.compare("region")
+        row = table.iloc[0]
+        return [(float(row["difference"]), float(row["std_error"]), float(row["low"]), float(row["high"]))]
+
+    return Looked(surveys[0], 6000, look, {"x, second less first": 10.0})
+
+
+def _no_difference() -> Looked:
+    """Two groups that do not differ: the share of p-values above 5 % is the coverage of the test."""
+    survey = nz.Survey([nz.Choice("c", ["a", "b"])], epsilon=1.0, groups={"region": ["north", "south"]})
+
+    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+        def answers(own: np.random.Generator, people: int) -> dict[str, Any]:
+            return {"c": (own.random(people) < 0.3).astype(int)}
+
+        results = _grouped(rng, survey, 5000, answers, (rng.random(5000) > 0.4).astype(np.uint16))
+        row = results.compare("region", correct="none").iloc[1]
+        chance = float(row["p_value"])
+        return [(float(row["difference"]), float(row["std_error"]), chance - 0.05, math.inf)]
+
+    return Looked(survey, 5000, look, {"p-value above 0.05": 0.0})
+
+
+def _texts() -> Looked:
+    """Texts that nobody listed: the two that are frequent enough to be found nearly always."""
+    words = ["ab", "ba", *(a + b for a in "cdef" for b in "cdef")]
+    shares = np.asarray([0.3, 0.2] + [0.5 / 16] * 16)
+    survey = nz.Survey([nz.Text("t", longest=2, alphabet="abcdef")], epsilon=2.0)
+
+    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+        answers = np.asarray(words)[rng.choice(18, 6000, p=shares)]
+        results = survey.estimate(survey.privatize({"t": answers}, rng=rng))
+        table = results["t"].top(5).set_index("text")
+        found = []
+        for word in words[:2]:
+            if word not in table.index:
+                found.append((math.nan, math.nan, math.nan, math.nan))
+                continue
+            row = table.loc[word]
+            found.append((float(row["share"]), float(row["std_error"]), float(row["low"]), float(row["high"])))
+        return found
+
+    return Looked(survey, 6000, look, {"share of ab where found": 0.3, "share of ba where found": 0.2})
+
+
+STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "crosstab": _crosstab,
     "mean within a choice": _within,
     "mean within a rare choice": lambda: _within(rare=True),
@@ -151,12 +321,37 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "quantiles, whole ages": lambda: _quantiles("ages"),
     "ranges": _ranges,
     "variance": _variance,
+    "several choices": _several,
+    "a choice with several": _several_within,
+    "mean where chosen": _mean_where_chosen,
+    "choice of 2,000": _listed,
+    "weighted to a group": _weighted,
+    "raked to two groups": lambda: _weighted(several=True),
+    "difference of groups": _difference,
+    "difference of arms at epsilon 1 and 2": lambda: _difference((1.0, 2.0)),
+    "test of no difference": _no_difference,
+    "texts": _texts,
 }
 
 
-def run(study: Study, runs: int, seed: int = 1) -> list[dict[str, Any]]:
+def _run_looked(study: Looked, runs: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Return a row for each quantity; collections in which one was not found do not count for it."""
+    found = np.asarray([study.look(rng) for _ in range(runs)])
+    rows = []
+    for column, (name, truth) in enumerate(study.truth.items()):
+        value, error, low, high = found[~np.isnan(found[:, column, 0]), column].T
+        seen, stated = math.sqrt(np.mean((value - truth) ** 2)), math.sqrt(np.mean(error**2))
+        held = (high == math.inf) & (low > 0) if "p-value" in name else (low <= truth) & (truth <= high)
+        row = {"quantity": name, "coverage": round(float(held.mean()), 4), "seen_over_stated": _ratio(seen, stated)}
+        rows.append(row | {"seen_over_planned": None})
+    return rows
+
+
+def run(study: Study | Looked, runs: int, seed: int = 1) -> list[dict[str, Any]]:
     """Return a row for each quantity."""
     rng = np.random.default_rng(seed)
+    if isinstance(study, Looked):
+        return _run_looked(study, runs, rng)
     survey = study.survey
     names = list(study.truth)
     truth = np.asarray(list(study.truth.values()))
