@@ -13,6 +13,7 @@ from noisette.certificates import Certificate, CertificateError
 from noisette.collector import Store, create_app
 from noisette.collector.web.access import Keys
 from noisette.device import Client
+from noisette.device.gateway import Gateway
 from noisette.mechanisms.scalar._window import Window
 from noisette.mechanisms.scalar.duchi import TwoPoint
 from noisette.survey.campaigns import Campaign
@@ -31,13 +32,13 @@ def test_the_collector_serves_a_certificate(service: httpx.Client, campaign: Cam
 
 
 def test_a_campaign_that_cannot_be_certified_says_why(store: Store) -> None:
-    terms = {"id": "way", "title": "Way", "epsilon": 4.0, "mechanism": "privunit", "users": 100}
-    asked = Campaign.from_dict(terms | {"attributes": [{"name": "way", "vector": 8, "length": 2.0}]})
+    terms = {"id": "way", "title": "Way", "epsilon": 4.0, "mechanism": "retain-or-noise", "users": 100}
+    asked = Campaign.from_dict(terms | {"attributes": [{"name": "way", "tensor": [2, 2], "range": [0, 1]}]})
     app = create_app([asked], store, Keys({role: [key] for role, key in KEYS.items()}))
     with running(app) as url:
         answer = httpx.get(f"{url}/campaigns/way/certificate", headers=auth("device"))
     assert (answer.status_code, answer.json()["reason"]) == (404, "not-certified")
-    assert "cannot be certified yet: its law is on real vectors" in answer.json()["detail"]
+    assert "cannot be certified yet: the verifier cannot sum the tails" in answer.json()["detail"]
 
 
 def test_a_device_whose_law_breaks_the_promise_does_not_answer(
@@ -58,6 +59,24 @@ def test_a_device_whose_law_breaks_the_promise_does_not_answer(
         assert device.left == before
         assert device.answer("commute", PERSON)
         assert device.left != before
+
+
+def test_a_file_is_not_reported_by_a_law_that_breaks_the_promise(
+    service: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"state": tmp_path, "api_key": KEYS["device"], "epsilon": 100.0}
+    with monkeypatch.context() as patch:
+        for law in (Window, TwoPoint):
+            make = law.build
+            leaking = classmethod(lambda cls, domain, epsilon, *rest, make=make: make(domain, 1.1 * epsilon, *rest))
+            patch.setattr(law, "build", leaking)
+        with (
+            Gateway(str(service.base_url), "commute", **options) as gateway,
+            pytest.raises(CertificateError, match="is not"),
+        ):
+            gateway.debit()
+    with Gateway(str(service.base_url), "commute", **options) as gateway:
+        gateway.debit()
 
 
 def test_the_campaign_of_these_tests_has_laws_to_break() -> None:

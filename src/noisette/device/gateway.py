@@ -21,6 +21,7 @@ import numpy.typing as npt
 from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
+from noisette.certificates import check_promise
 from noisette.device.conversation import admit, ahead_of, bearer, hold, post, reason_of, shown, trusted
 from noisette.device.state import Sent, Verdict, check_time, question_of
 from noisette.device.tokens import WALLET, Wallet, new_secret, token, written
@@ -169,8 +170,9 @@ class Gateway:
             database.execute("INSERT OR IGNORE INTO sources VALUES (?)", (digest,))
 
     def debit(self) -> None:
-        """Pay for this question, once for all users, or raise `noisette.accounting.BudgetExceeded`."""
+        """Prove the law, and pay for this question once for all users or raise `noisette.accounting.BudgetExceeded`."""
         check_time(self.campaign, self._life, self._ahead)
+        check_promise(self.campaign.survey)  # what it is about to draw by keeps what the campaign promises
         spent = self.campaign.mechanism.guarantee
         self._ledger.debit(_ACCOUNT, spent, note=self.campaign.id, idempotency_key=self._question)
 
