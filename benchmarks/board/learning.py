@@ -115,7 +115,7 @@ def _scatter(found: list[float]) -> float:
 method(CENTRAL, AUTO)(partial(_central))
 method(CENTRAL, "clip='auto-s'", fits=lambda cell: True)(partial(_central, clip="auto-s"))
 method(CENTRAL, "clip=0.3")(partial(_central, clip=0.3))
-method(CENTRAL, "geodp as published", "papers")(partial(_central, perturb="geodp"))
+method(CENTRAL, "geodp", "papers")(partial(_central, perturb="geodp"))
 
 
 @method(CENTRAL, "opacus", "opacus")
