@@ -40,11 +40,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     pages: list[Any] = [f"{FOLDER}/index.md"]
     for kind, classes in _by_kind().items():
         pages.append({KINDS.get(kind, kind.capitalize()): [{name: f"{FOLDER}/{name}.md"} for name in classes]})
-    for entry in config.nav or []:
-        for title, target in entry.items():
+    _place(config.nav or [], pages)
+    return config
+
+
+def _place(entries: list[Any], pages: list[Any]) -> None:
+    """Replace the entry `mechanisms/`, wherever it stands in the navigation."""
+    for entry in entries:
+        for title, target in entry.items() if isinstance(entry, dict) else ():
             if target == f"{FOLDER}/":
                 entry[title] = pages
-    return config
+            elif isinstance(target, list):
+                _place(target, pages)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
