@@ -56,6 +56,14 @@ def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], brows
     found = Axe().run(page).response["violations"]
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    with context.expect_page() as opened:
+        page.get_by_role("button", name="See the form").click()
+    form = opened.value  # a form that keeps nothing and sends nothing
+    form.get_by_role("radio", name="fish").check()
+    form.get_by_role("button", name="Make my report").click()
+    form.get_by_role("button", name="Send this report").click()
+    expect(form.get_by_role("status")).to_have_text("This is a preview: nothing is sent.")
+    form.close()
     page.get_by_role("button", name="Open this survey").click()
     expect(page.locator(".one")).to_contain_text("Lunch at work (open)")
     assert (
@@ -69,7 +77,25 @@ def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], brows
     person.get_by_role("button", name="Make my report").click()
     person.get_by_role("button", name="Send this report").click()
     expect(person.locator("#outcome")).to_contain_text("has arrived")
-    page.get_by_role("button", name="Close: Lunch at work").click()
+    page.locator(".edit summary").click()
+    page.locator(".edit").get_by_label("Title").fill("Lunch")
+    page.locator(".edit").get_by_label("People you hope for").fill("50")
+    page.get_by_role("button", name="Save: Lunch at work").click()
+    expect(page.locator(".one h3")).to_have_text("Lunch (open)")
+    page.get_by_role("button", name="Link to the results: Lunch").click()
+    expect(page.locator("#state")).to_contain_text("/dashboard#lunch-at-work?key=")
+    link = page.locator("#state").inner_text().split("nothing: ")[1]
+    guest = browser.new_context().new_page()
+    guest.goto(link)
+    expect(guest.locator("#head h2")).to_have_text("Lunch")
+    assert "key=" not in guest.url
+    guest.get_by_role("button", name="Estimates", exact=True).click()
+    expect(guest.locator("#promise")).not_to_be_visible()
+    guest.reload()  # the address is that of the tab
+    expect(guest.locator("#estimates")).to_be_visible()
+    expect(guest.locator("#promise")).not_to_be_visible()
+    guest.context.close()
+    page.get_by_role("button", name="Close: Lunch").click()
     expect(page.locator(".one")).to_contain_text("(closed)")
     late = browser.new_context().new_page()
     late.goto(f"{url}/c/lunch-at-work")
@@ -94,3 +120,11 @@ def test_the_link_works_once(empty: tuple[str, str]) -> None:
     assert httpx.post(f"{url}/plan", json=asked, headers=operator).json()["users"] == 50
     assert httpx.post(f"{url}/plan", json=asked | {"epsilon": -1}, headers=operator).status_code == 422
     assert httpx.post(f"{url}/plan", json=asked).status_code == 401
+    assert httpx.post(f"{url}/plan", json=asked, headers=operator).json()["obstacle"] is None
+    vector = asked | {"questions": [{"name": "v", "vector": 3, "range": [0, 1]}]}
+    assert "which no form can ask for" in httpx.post(f"{url}/plan", json=vector, headers=operator).json()["obstacle"]
+    assert httpx.post(f"{url}/preview", json=vector, headers=operator).status_code == 422
+    assert httpx.post(f"{url}/preview", json=asked, headers=operator).json()["table"]["kind"] in (
+        "two-point",
+        "mixture",
+    )

@@ -139,7 +139,7 @@ def test_it_follows_what_arrives(show: Any, site: Site) -> None:
     expect(users).to_contain_text("1,000", timeout=120_000)
     expect(page.locator("#campaigns li").first).to_contain_text("1,000 of 2,000 users")
     after = page.locator("#errors .hint").inner_text()
-    errors = [float(text.split("standard error ")[1].split()[0]) for text in (before, after)]
+    errors = [float(text.split("± ")[1].split()[0].rstrip(",")) for text in (before, after)]
     assert 1.5 < errors[0] / errors[1] < 3.2  # five times the users: the error falls by about 2.24
     assert len(page.locator("#errors .seen").first.get_attribute("points").split()) >= 2
     page.get_by_role("button", name="Pause updates").click()
@@ -162,7 +162,7 @@ def test_numbers_are_those_of_the_service(show: Any, site: Site) -> None:
         value, radius = (float(part) for part in text.split(" ± "))
         assert abs(value - row["value"]) <= 0.06 * row["std_error"]
         assert abs(radius - (row["high"] - row["low"]) / 2) <= 0.06 * row["std_error"]
-    assert page.locator("#comparison .band").count() == 2 + 2  # two periods, two groups
+    assert page.locator("#comparison .band").count() == 4 * (2 + 2)  # two periods, two groups, for each quantity
     page.get_by_label("Drawn in detail", exact=True).select_option("by " + EVIL + "=bike")
     expect(page.locator("#errors .hint")).to_contain_text("=bike")
     page.get_by_label("Estimates", exact=True).select_option("auto")

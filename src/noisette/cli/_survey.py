@@ -9,15 +9,24 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+_HALF = 1.959963984540054  # standard errors in half of a 95 % interval
 _ROWS = 60  # of a table on a terminal; JSON has all
 
 
-def plan_survey(path: Path, users: int | None, *, as_json: bool) -> None:
-    """Print what a survey will tell from so many users."""
+def plan_survey(
+    path: Path, users: int | None, *, as_json: bool, epsilon: float | None = None, html: Path | None = None
+) -> None:
+    """Print what a survey will tell from so many users, at its own budget or another, and write the planner's page."""
     from noisette._terminal import console, describe, literal, number, table, to_json
+    from noisette.planner.surveys import at_budget
     from noisette.survey.survey import Survey
 
-    made = Survey.read(path).plan(users)
+    survey = Survey.read(path)
+    if epsilon is not None:
+        survey = at_budget(survey, epsilon)
+    made = survey.plan(users)
+    if html is not None:
+        write_survey_page(html, survey, users, f"noisette plan {path}")
     if as_json:
         click.echo(to_json(made.to_dict()))
         return
@@ -26,14 +35,27 @@ def plan_survey(path: Path, users: int | None, *, as_json: bool) -> None:
     out.print(f"Guarantee: {describe(made.guarantee)}")
     told = made.to_dict()["mechanisms"]
     out.print(literal("Mechanisms: " + ", ".join(f"{name} by {own}" for name, own in told.items())))
-    shown = table("question", "quantity", "group", ">std. error", "verdict")
+    shown = table("question", "quantity", "group", ">±", "verdict")
     for row in made.rows[:_ROWS]:
         cells = map(literal, (row.question, row.quantity, row.group))
-        shown.add_row(*cells, number(row.std_error, row.std_error), row.verdict)
+        shown.add_row(*cells, number(_HALF * row.std_error, row.std_error), row.verdict)
     out.print(shown)
     _more(out, len(made.rows))
     out.print(literal(f"Verdict: {made.verdict}"))
-    out.print("Errors are for the distribution of answers that is worst on average.", style="dim")
+    out.print(
+        "± is half of a 95 % interval, for the distribution of answers that is worst on average.", style="dim"
+    )
+
+
+def write_survey_page(html: Path, survey: Any, users: int | None, command: str) -> None:
+    """Write the planner's page of a survey."""
+    from noisette._terminal import progress
+    from noisette.planner import survey_page
+
+    with progress("making the page") as advance:
+        text = survey_page(survey, users, command=command, on_progress=advance)
+    html.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {html}: open it in a browser.", err=True)
 
 
 def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed: int | None, as_json: bool) -> None:

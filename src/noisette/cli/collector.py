@@ -97,7 +97,8 @@ def open_campaign(file: Path, who: str, database: str, as_json: bool) -> None:
 def edit(campaign: str, changes: tuple[str, ...], who: str, database: str, as_json: bool) -> None:
     """Change what nothing private depends on.
 
-    FIELD is one of title, users, opens, closes, late, skew, least, keep, liars; an empty VALUE takes an end away.
+    FIELD is one of title, users, opens, closes, late, skew, least, keep, liars, webhook; an empty VALUE takes an end or
+    an address away.
     """
     import yaml
 
@@ -173,6 +174,22 @@ def add_key(name: str, role: str, days: int | None, who: str, database: str, as_
     with _store(database) as store:
         made = give_key(store.registry, name, role, days, who)
     _told([made], as_json)
+
+
+@collector.command()
+@click.argument("campaign")
+@click.option("--days", type=click.IntRange(1, 36500), help="End it after so many days.")
+@click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="Where the collector is.")
+@_who
+@_common
+def link(campaign: str, days: int | None, url: str, who: str, database: str, as_json: bool) -> None:
+    """Make a link by which its holder sees the results of one campaign, and changes nothing. `end-key` ends it."""
+    from noisette.collector.web.operation import viewing_link
+
+    with _store(database) as store:
+        _known(_roster(store), campaign)
+        made = viewing_link(store.registry, campaign, days, who)
+    _told([{"name": made["name"], "ends": made["ends"]}], as_json, link=f"{url.rstrip('/')}{made['path']}")
 
 
 @collector.command("end-key")

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
-from noisette.cli._survey import only_survey, plan_survey, required
+from noisette.cli._survey import only_survey, plan_survey, required, write_survey_page
 
 _ROWS = 10  # break-even populations on a terminal; JSON has all
 _GOALS = (("mse", "MSE"), ("power", "power"))
@@ -76,7 +76,8 @@ def plan(
 ) -> None:
     """Predict the error of every mechanism for a collection, best first, without an experiment.
 
-    With a SURVEY the error of every quantity in every group, and whether it is worth asking: it needs --users alone.
+    With a SURVEY the error of every quantity in every group, and whether it is worth asking: it takes --users, --epsilon and
+    --html.
 
     Without --values, --data or --distribution mechanisms are compared by their worst case. Values for a plan should be
     public or made up: a plan made from the people's own data is not private.
@@ -84,8 +85,8 @@ def plan(
     from noisette._terminal import to_json
 
     if survey is not None:
-        only_survey(click.get_current_context(), {"survey", "users", "as_json"})
-        plan_survey(survey, users, as_json=as_json)
+        only_survey(click.get_current_context(), {"survey", "users", "epsilon", "html", "as_json"})
+        plan_survey(survey, users, as_json=as_json, epsilon=epsilon, html=html)
         return
     users, epsilon = required(users, "--users"), required(epsilon, "--epsilon")
     from noisette.prediction import plan as predict
@@ -100,8 +101,8 @@ def plan(
         if any(given not in (None, (), 1) for given in others):
             raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
     domain = _domain(categories, limits if graded is None else f"{graded[0][0]!r},{graded[0][-1]!r}")
-    if html is not None and domain.kind != "interval":
-        raise ValueError("The page of --html plans numbers of a range. Leave --html out to plan categories.")
+    if html is not None and domain.kind == "grid":
+        raise ValueError("The page of --html plans numbers of a range, categories and surveys.")
     sample: Any = None if values is None else np.asarray(parse_numbers(values, "--values"))
     if data is not None:
         sample = _read(data, columns, domain)
@@ -134,7 +135,9 @@ def plan(
         _show(made, worst=sample is None and distribution is None)
         if swept is not None:
             _show_curve(swept)
-    if html is not None:
+    if html is not None and categories:
+        _write_choices(html, domain, users, epsilon, names, categories)
+    elif html is not None:
         _write(html, **setting, mechanisms=names or None, target_mse=target_mse)
 
 
@@ -174,6 +177,22 @@ def _write(path: Path, **setting: Any) -> None:
         text = page(**setting, on_progress=advance)
     path.write_text(text, encoding="utf-8")
     click.echo(f"Wrote {path}: open it in a browser.", err=True)
+
+
+def _write_choices(
+    path: Path, domain: Any, users: int, epsilon: float, names: tuple[str, ...], categories: tuple[str, ...]
+) -> None:
+    """Write the planner page of one choice, or of several."""
+    from noisette.survey.questions import Choice
+    from noisette.survey.survey import Survey
+
+    parts = domain.parts if domain.kind == "attributes" else (domain,)
+    asked = [
+        Choice(f"choice {place}", tuple(part.labels or map(str, range(part.size)))) for place, part in enumerate(parts, 1)
+    ]
+    survey = Survey(asked, epsilon=epsilon, users=users, mechanism=names[0] if len(names) == 1 else "auto")
+    given = " ".join([*(f"--categories {one}" for one in categories), *(f"--mechanism {one}" for one in names)])
+    write_survey_page(path, survey, users, f"noisette plan {given}")
 
 
 def _read(path: Path, columns: str | None, domain: Any) -> Any:

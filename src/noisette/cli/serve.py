@@ -34,6 +34,7 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 @click.option("--tls-cert", type=click.Path(path_type=Path, exists=True), help="Certificate chain: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(path_type=Path, exists=True), help="Private key of the certificate.")
 @click.option("--forms/--no-forms", default=True, help="A page /c/ID for each campaign, on which anyone may answer.")
+@click.option("--local-webhooks", is_flag=True, help="Let webhooks call http and machines of the own network.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the predicted errors and end.")
 @click.option("--page", type=click.Path(path_type=Path), help="With --plan: write the plan as a web page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the address as JSON.")
@@ -55,6 +56,7 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     forms: bool,
+    local_webhooks: bool,
     only_plan: bool,
     page: Path | None,
     as_json: bool,
@@ -119,6 +121,7 @@ def serve(
             origins=origins,
             shuffled=shuffled,
             forms=forms,
+            local_webhooks=local_webhooks,
         )
         run(app, bound, log, tls=tls, limits=replace(LIMITS, connections=max_connections or LIMITS.connections))
 

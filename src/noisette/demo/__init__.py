@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_PACKAGES = ("fastapi", "httpx", "plotly", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
+_PACKAGES = ("fastapi", "httpx", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 
 
 def run(
@@ -22,7 +22,7 @@ def run(
     """Run the demonstration, write the report to ``output`` and return what it found."""
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:
-        raise ModuleNotFoundError(f"The demonstration needs {', '.join(lacking)}. Install noisette[collector,plot].")
+        raise ModuleNotFoundError(f"The demonstration needs {', '.join(lacking)}. Install noisette[collector].")
     import httpx
     import numpy as np
 
@@ -44,18 +44,18 @@ def run(
             campaign = Campaign.from_wire(own.raise_for_status().json())
             planned = plans(campaign)
             tell.plan(campaign, planned)
-            tell.address(collector)
+            tell.address(collector, campaign)
             people = population.simulate(users, np.random.default_rng(seed))
             with tell.live(campaign) as watch:
                 reported = devices.report(campaign, collector, people, _random.generator(seed + 1), watch)
             raw, enhanced = (_estimates(collector, campaign.id, method) for method in ("none", "auto"))
             outcome = Outcome(campaign, people, seed, reported, raw, enhanced, clean=False)
-            tell.results(outcome)
+            tell.results(outcome, planned)
             stream.write(page(outcome, planned).encode())
             if keep:
                 _wait(tell, collector)
         outcome = Outcome(campaign, people, seed, reported, raw, enhanced, clean=collector.process.returncode == 0)
-    found = summary(outcome) | {"report": str(output.resolve()), "seconds": time.perf_counter() - started}
+    found = summary(outcome, planned) | {"report": str(output.resolve()), "seconds": time.perf_counter() - started}
     tell.closing(output, outcome.clean, found["seconds"])
     return found
 

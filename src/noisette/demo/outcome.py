@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from noisette._validate import FloatArray
 from noisette.demo.devices import Reported
@@ -18,6 +19,8 @@ from noisette.survey.estimation.distributions import mechanisms
 
 LEVEL = 0.95
 BINS = 32
+_PEOPLE = 65  # by whom what is known before is described
+HALF = 1.959963984540054  # standard errors in half of a 95 % interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +85,27 @@ def root_mean_square(errors: FloatArray) -> float:
 
 
 def plans(campaign: Campaign) -> tuple[Plan, Plan]:
-    """Return the errors of every mechanism for one number on [-1, 1] and for the sport, with the reports each gets."""
-    mechanism = campaign.mechanism
-    users = max(1, campaign.users * mechanism.report // mechanism.dims)
+    """Return the errors of every mechanism for one number on [-1, 1] and for the sport, with the reports each gets.
+
+    What is known of people before is taken to be where a signal usually lies, and that people differ by an eighth of
+    its range; it counts that only some of them report it. So what is planned is the error of an estimate, the quantity
+    that is seen in the end.
+    """
+    mechanism, sports, count = campaign.mechanism, Categorical(labels=tuple(SPORTS)), len(SIGNALS)
+    reports = max(1, campaign.users * mechanism.report // mechanism.dims)
     epsilon = campaign.epsilon / mechanism.report
-    sports = Categorical(labels=tuple(SPORTS))
-    return plan(users=users, epsilon=epsilon, domain=Interval()), plan(users=users, epsilon=epsilon, domain=sports)
+    usual = np.asarray([signal.usual for signal in SIGNALS])
+    spread = ndtri((np.arange(_PEOPLE) + 0.5) / _PEOPLE) / 8
+    values = 2 * np.clip(usual + spread[:, None], 0, 1) - 1
+    one = plan(users=reports * count, epsilon=epsilon, dims=count, report=1, domain=Interval(), values=values)
+    return one, plan(users=reports, epsilon=epsilon, domain=sports)
+
+
+def planned_half_width(campaign: Campaign, planned: tuple[Plan, Plan]) -> float:
+    """Return the planned ± of a mean with the mechanism that was taken, in % of the range: half of a 95 % interval."""
+    name = chosen(campaign, SIGNALS[0].name)
+    own = next(one for one in planned[0].candidates if one.mechanism == name)
+    return HALF * 50 * float(own.mse) ** 0.5
 
 
 def chosen(campaign: Campaign, attribute: str) -> str:
@@ -95,7 +113,7 @@ def chosen(campaign: Campaign, attribute: str) -> str:
     return mechanisms(campaign.survey)[attribute]
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
+def summary(outcome: Outcome, planned: tuple[Plan, Plan]) -> dict[str, Any]:
     """Return the outcome as JSON would have it."""
     names = ("name", "value", "std_error", "low", "high", "predicted_std_error")
     rows = [
@@ -111,6 +129,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "guarantee": outcome.found["guarantee"],
         "mechanisms": {"numbers": chosen(outcome.campaign, SIGNALS[0].name), SPORT: chosen(outcome.campaign, SPORT)},
         "dimensions": rows,
+        "planned_half_width": planned_half_width(outcome.campaign, planned),
+        "seen_half_width": HALF * root_mean_square((100 * outcome.column("std_error") / widths())[: len(SIGNALS)]),
         "covered": int(outcome.covered.sum()),
         "error": root_mean_square(outcome.errors(outcome.column("value"))),
         "enhanced_error": root_mean_square(outcome.errors(outcome.column("value", enhanced=True))),

@@ -9,20 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from noisette._look import DARK, GREEN, NUT, PALE, RED, TAN, figure_html, style
+from noisette._look import style
 from noisette._terminal import describe, number
-from noisette.demo.outcome import LEVEL, Outcome, chosen, root_mean_square, widths
+from noisette.demo import charts
+from noisette.demo.outcome import HALF, LEVEL, Outcome, chosen, planned_half_width, root_mean_square, widths
 from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
-_ROUND = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5, 7, 10, 20, 50, 100]
-_TICKS: dict[str, Any] = {"tickvals": _ROUND, "ticktext": [f"{tick:g}" for tick in _ROUND]}
+_SHOWN = 8  # mechanisms of a plan
 
 
 def page(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
     """Return the whole page."""
-    from plotly.offline import get_plotlyjs
-
     campaign, guarantee = outcome.campaign, outcome.campaign.mechanism.guarantee
     template = Template(files("noisette.demo").joinpath("template.html").read_text(encoding="utf-8"))
     return template.substitute(
@@ -42,27 +40,27 @@ def page(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
         level=f"{LEVEL:.0%}",
         enhanced_by=escape(str(outcome.enhanced["enhance"])),
         portrait_name=escape(PORTRAIT),
-        cards=_cards(outcome),
+        cards=_cards(outcome, planned),
         plan=plans(outcome, planned),
-        shrinking=shrinking(outcome),
+        shrinking=shrinking(outcome, planned),
         errors=errors(outcome),
         table=_table(outcome),
         sport=frequencies(outcome),
         portrait=distribution(outcome),
         rare=_rare(outcome),
-        plotly=get_plotlyjs(),
         style=style(),
     )
 
 
-def _cards(outcome: Outcome) -> str:
+def _cards(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
     count = len(SIGNALS)
-    measured = root_mean_square(outcome.errors(outcome.column("value"))[:count])
-    planned = root_mean_square((100 * outcome.column("predicted_std_error") / widths())[:count])
+    seen = HALF * root_mean_square((100 * outcome.column("std_error") / widths())[:count])
+    foretold = planned_half_width(outcome.campaign, planned)
     facts = (
         (f"{outcome.users:,}", "devices, none of which showed its data"),
         (f"ε = {outcome.campaign.epsilon:g}", "per device, over all its answer, in the local model"),
-        (f"{measured:.2f} %", f"of its range: error of a mean, planned {planned:.2f} % at the worst"),
+        (f"± {foretold:.2f} %", "of its range: a mean, as it was planned before anything was collected"),
+        (f"± {seen:.2f} %", "the same, as the reports themselves tell it"),
         (f"{int(outcome.covered.sum())} of {outcome.covered.size}", f"intervals at {LEVEL:.0%} hold the truth"),
     )
     return "".join(
@@ -93,141 +91,82 @@ def _table(outcome: Outcome) -> str:
 
 
 def plans(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
-    """Draw the predicted error of every mechanism, for a number and for the sport."""
-    from plotly.subplots import make_subplots
-
-    figure = make_subplots(rows=1, cols=2, subplot_titles=("a number", "favourite sport"), horizontal_spacing=0.2)
+    """Draw the predicted ± of the best mechanisms, for a number and for the sport."""
     own = (chosen(outcome.campaign, SIGNALS[0].name), chosen(outcome.campaign, SPORT))
-    for column, (part, name, scale) in enumerate(zip(planned, own, (50, 100), strict=True), start=1):
-        ordered = part.candidates[:12][::-1]
-        errors = [scale * candidate.mse**0.5 for candidate in ordered]
-        notes = ["" if candidate.unbiased else " biased" for candidate in ordered]
-        figure.add_scatter(
-            x=errors,
-            y=[candidate.mechanism for candidate in ordered],
-            mode="markers+text",
-            marker={"size": 13, "color": [DARK if candidate.mechanism == name else TAN for candidate in ordered]},
-            text=[f"  {error:.2f} %{note}" for error, note in zip(errors, notes, strict=True)],
-            textposition="middle right",
-            cliponaxis=False,
-            hovertemplate="%{y}: %{x:.3f} % of the range<extra></extra>",
-            row=1,
-            col=column,
-        )
-        ends = [np.log10(min(errors)) - 0.08, np.log10(max(errors)) + 0.3 * np.log10(max(errors) / min(errors)) + 0.05]
-        figure.update_xaxes(range=ends, row=1, col=column)
-    figure.update_xaxes(type="log", title_text="predicted error, % of the range (log scale)", **_TICKS)
-    return figure_html(figure, height=430, legend=False)
+    parts = []
+    for title, part, name, scale in zip(("a number", "the favourite sport"), planned, own, (50, 100), strict=True):
+        shown = [one for place, one in enumerate(part.candidates) if place < _SHOWN or one.mechanism == name]
+        rows = []
+        for one in shown:
+            half = HALF * scale * one.mse**0.5
+            note = "" if one.unbiased else ", biased"
+            rows.append((one.mechanism, half, f"± {half:.2f} %{note}", one.mechanism == name))
+        parts.append(f"<div><h3>{escape(title)}</h3>{charts.bars(rows)}</div>")
+    return f'<div class="pair">{"".join(parts)}</div>'
 
 
-def shrinking(outcome: Outcome) -> str:
-    """Draw how the errors of the means fell as devices reported, beside what the plan said."""
-    import plotly.graph_objects as go
-
+def shrinking(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
+    """Draw how the ± of the means fell as devices reported, beside what the plan said."""
     looks = [look for look in (*outcome.reported.looks, outcome.found) if look["users"]]
     scale, count = 100 / widths(), len(SIGNALS)
-    figure = go.Figure()
-    for field, name, colour, dash in (
-        ("predicted_std_error", "planned", NUT, "dot"),
-        ("std_error", "seen", GREEN, "solid"),
-    ):
-        errors = [_average([row[field] for row in look["dimensions"][:count]] * scale[:count]) for look in looks]
-        figure.add_scatter(
-            x=[look["users"] for look in looks],
-            y=errors,
-            name=name,
-            mode="lines+markers",
-            line={"color": colour, "dash": dash, "width": 2.5},
-            hovertemplate="%{x:,} devices: %{y:.2f} %",
-        )
-    figure.update_xaxes(type="log", title_text="devices that have reported (log scale)")
-    figure.update_yaxes(type="log", title_text="standard error of a mean, % of the range", **_TICKS)
-    return figure_html(figure, height=380)
+    seen = [
+        (look["users"], _average([row["std_error"] for row in look["dimensions"][:count]] * scale[:count]))
+        for look in looks
+    ]
+    known = [(users, HALF * error) for users, error in seen if np.isfinite(error)]
+    users = np.asarray([one for one, _ in known], dtype=float)
+    last = planned_half_width(outcome.campaign, planned)
+    ends = np.asarray([min(users.min(), 500.0), float(outcome.campaign.users)])
+    foretold = last * np.sqrt(outcome.campaign.users / ends)
+    curves = [
+        ("planned", "plan", ends, foretold),
+        ("seen", "seen", users, np.asarray([half for _, half in known])),
+    ]
+    return charts.lines(
+        curves, "devices that have reported", "± of a mean, % of its range", "± of a mean against devices"
+    )
 
 
 def _average(errors: Any) -> float:
     known = np.asarray(errors, dtype=np.float64)
-    return float(np.nanmean(known)) if np.isfinite(known).any() else float("nan")
+    return root_mean_square(known[np.isfinite(known)]) if np.isfinite(known).any() else float("nan")
 
 
 def errors(outcome: Outcome) -> str:
     """Draw estimate minus truth for each quantity, with its interval."""
-    import plotly.graph_objects as go
-
     gap = outcome.errors(outcome.column("value"))
     radius = 50 * (outcome.column("high") - outcome.column("low")) / widths()
-    names = np.asarray([row["name"] for row in outcome.found["dimensions"]])
-    figure = go.Figure()
-    for inside, colour, name in (
-        (outcome.covered, DARK, "holds the truth"),
-        (~outcome.covered, RED, "misses it"),
-    ):
-        figure.add_scatter(
-            x=gap[inside],
-            y=names[inside],
-            mode="markers",
-            name=name,
-            marker={"color": colour, "size": 7},
-            error_x={"array": radius[inside], "color": colour, "thickness": 1.2, "width": 0},
-            hovertemplate="%{y}: %{x:.2f} %<extra></extra>",
-        )
-    figure.add_vline(x=0, line_color=PALE)
-    figure.update_xaxes(title_text=f"estimate minus truth with its {LEVEL:.0%} interval, % of the range")
-    figure.update_yaxes(categoryorder="array", categoryarray=names[::-1].tolist())
-    return figure_html(figure, height=560)
+    far = float(np.max(np.abs(gap) + radius))
+    names = [row["name"] for row in outcome.found["dimensions"]]
+    rows = [
+        (name, value - half, value, value + half, f"{value:+.2f} ± {half:.2f}", bool(holds))
+        for name, value, half, holds in zip(names, gap.tolist(), radius.tolist(), outcome.covered, strict=True)
+    ]
+    return charts.strips(rows, (-far, far))
 
 
 def frequencies(outcome: Outcome) -> str:
     """Draw the true and the estimated shares of the sports."""
-    import plotly.graph_objects as go
-
     own = slice(len(SIGNALS), None)
-    value, high = (100 * outcome.column(name)[own] for name in ("value", "high"))
-    names = list(SPORTS)
-    figure = go.Figure()
-    figure.add_bar(x=names, y=100 * outcome.truth[own], name="truth", marker_color=PALE, hovertemplate="%{y:.2f} %")
-    figure.add_bar(
-        x=names,
-        y=value,
-        name=f"estimate, {LEVEL:.0%} interval",
-        marker_color=DARK,
-        error_y={"array": high - value, "color": NUT, "thickness": 1.6},
-        hovertemplate="%{y:.2f} %",
-    )
-    figure.add_scatter(
-        x=names,
-        y=100 * outcome.column("value", enhanced=True)[own],
-        name="enhanced",
-        mode="markers",
-        marker={"color": GREEN, "size": 9, "symbol": "diamond"},
-        hovertemplate="%{y:.2f} %",
-    )
-    figure.update_layout(barmode="group", hovermode="x unified")
-    figure.update_xaxes(title_text="favourite sport")
-    figure.update_yaxes(title_text="share of the devices, %")
-    return figure_html(figure, height=400)
+    columns = [100 * outcome.column(name)[own] for name in ("low", "value", "high")]
+    enhanced, truth = 100 * outcome.column("value", enhanced=True)[own], 100 * outcome.truth[own]
+    rows = [
+        (
+            name,
+            low,
+            value,
+            high,
+            f"{value:.1f} ± {(high - low) / 2:.1f}, enhanced {better:.1f}, truth {true:.1f}",
+            low <= true <= high,
+        )
+        for name, low, value, high, better, true in zip(SPORTS, *columns, enhanced, truth, strict=True)
+    ]
+    return charts.strips(rows, (0.0, float(columns[2].max())))
 
 
 def distribution(outcome: Outcome) -> str:
     """Draw the true distribution of a signal and the one found behind the reports; nothing where reports tell none."""
-    import plotly.graph_objects as go
-
     if outcome.portrait is None:
         return "<p>Reports of this mechanism are of two kinds: they tell the mean and no distribution.</p>"
-    edges, truth, found = outcome.portrait
-    middles = (edges[1:] + edges[:-1]) / 2
-    figure = go.Figure()
-    figure.add_bar(x=middles, y=100 * truth, name="truth", marker_color=PALE, width=np.diff(edges))
-    figure.add_scatter(
-        x=middles,
-        y=100 * found,
-        name="reconstructed",
-        mode="lines+markers",
-        line={"color": DARK, "width": 2.5, "shape": "spline"},
-    )
-    figure.update_traces(hovertemplate="%{y:.2f} %")
-    figure.update_layout(hovermode="x unified")
     unit = next(signal.unit for signal in SIGNALS if signal.name == PORTRAIT)
-    figure.update_xaxes(title_text=f"{PORTRAIT}, {unit}")
-    figure.update_yaxes(title_text="share of the devices, %")
-    return figure_html(figure, height=360)
+    return charts.distribution(*outcome.portrait, f"{PORTRAIT}, {unit}", f"Distribution of {PORTRAIT}")

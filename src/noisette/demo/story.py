@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisette._terminal import console, describe, literal, number, table
-from noisette.demo.outcome import LEVEL, Outcome, chosen, root_mean_square
+from noisette.demo.outcome import HALF, LEVEL, Outcome, chosen, planned_half_width, root_mean_square, widths
 from noisette.demo.population import SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
@@ -56,30 +56,31 @@ class Story:
         """Show the errors of the mechanisms before anything is collected."""
         self._chapter("1. Plan: the error of every mechanism, before anything is collected")
         own = (chosen(campaign, SIGNALS[0].name), chosen(campaign, SPORT))
-        shown = table("mechanism for a number", ">error", "", "for the sport", ">error", "")
+        shown = table("mechanism for a number", ">±", "", "for the sport", ">±", "")
         for place in range(_SHOWN):
             cells: list[str] = []
             for part, name, scale in zip(planned, own, (50, 100), strict=True):
                 candidate = part.candidates[place]
                 taken = candidate.mechanism == name
                 label = f"[bold green]{candidate.mechanism}[/]" if taken else candidate.mechanism
-                error = scale * candidate.mse**0.5
-                cells += [label, f"{error:.2f} %", "[green]<[/]" if taken else "" if candidate.unbiased else "biased"]
+                error = HALF * scale * candidate.mse**0.5
+                cells += [label, f"± {error:.2f} %", "[green]<[/]" if taken else "" if candidate.unbiased else "biased"]
             shown.add_row(*cells)
         self._out.print(shown)
         mechanism = campaign.mechanism
         self._out.print(
-            f"What noise adds, in % of the range, at the worst distribution. Every device reports {mechanism.report} "
+            f"± is half of a 95 % interval, in % of the range. Every device reports {mechanism.report} "
             f"of {mechanism.dims} attributes. Marked: what the planner took, for all attributes together.",
             style="dim",
         )
         self._out.print(campaign.survey.plan(campaign.users).verdict)
 
-    def address(self, collector: Collector) -> None:
+    def address(self, collector: Collector, campaign: Campaign) -> None:
         """Say where the collector and its dashboard are."""
         self._chapter("2. Collect: devices report to a collector, which is up now")
-        self._out.print(f"Dashboard   [bold]{collector.url}/dashboard[/]", soft_wrap=True)
-        self._out.print(literal(f"its key     {collector.keys['analyst']}"), soft_wrap=True)
+        self._out.print(literal(f"Answer it yourself  {collector.url}/c/{campaign.id}"), soft_wrap=True)
+        address = f"{collector.url}/dashboard#{campaign.id}?key={collector.keys['analyst']}"
+        self._out.print(literal(f"Watch the results   {address}"), soft_wrap=True)
         self._out.print(
             "Each report is one request and is on the collector's disk before it is acknowledged.", style="dim"
         )
@@ -115,7 +116,7 @@ class Story:
             with shown:
                 yield watch
 
-    def results(self, outcome: Outcome) -> None:
+    def results(self, outcome: Outcome, planned: tuple[Plan, Plan]) -> None:
         """Print truth against estimate, what enhancing changed, and what is guaranteed."""
         accepted, seconds = outcome.reported.accepted, outcome.reported.seconds
         self._out.print(
@@ -125,6 +126,7 @@ class Story:
         self._chapter("3. Estimate: against the truth, which only a simulation knows")
         self._numbers(outcome)
         self._sports(outcome)
+        self._errors(outcome, planned)
         self._verdict(outcome)
         self._chapter("4. What is guaranteed")
         guarantee = outcome.campaign.mechanism.guarantee
@@ -154,6 +156,12 @@ class Story:
             shown.add_row(name, *cells, _tick(bool(outcome.covered[place])), f"{100 * float(enhanced[place]):.1f} %")
         self._out.print(shown)
 
+    def _errors(self, outcome: Outcome, planned: tuple[Plan, Plan]) -> None:
+        """Say what was planned and what was seen: one quantity, twice."""
+        seen = HALF * root_mean_square((100 * outcome.column("std_error") / widths())[: len(SIGNALS)])
+        foretold = planned_half_width(outcome.campaign, planned)
+        self._out.print(f"± of a mean, in % of its range: {foretold:.2f} planned, {seen:.2f} seen.")
+
     def _verdict(self, outcome: Outcome) -> None:
         raw, better = (outcome.errors(outcome.column("value", enhanced=which)) for which in (False, True))
         count = len(SIGNALS)
@@ -172,9 +180,7 @@ class Story:
     def closing(self, output: Path, clean: bool, seconds: float) -> None:
         """Say where the report is."""
         self._chapter("Report")
-        self._out.print(
-            f"Interactive charts, in one file that loads nothing: [bold]{literal(output.resolve())}[/]", soft_wrap=True
-        )
+        self._out.print(f"Charts, in one file that loads nothing: [bold]{literal(output.resolve())}[/]", soft_wrap=True)
         ended = "The collector has stopped." if clean else "[red]The collector did not stop as it should.[/]"
         self._out.print(f"{ended} Done in {seconds:.1f} s.\n")
 

@@ -13,6 +13,12 @@ const state = {
   ...data.start, mechanisms: data.laws.map(law => law.name),
 };
 
+// ± is half of a 95 % interval; a biased estimate errs by less than 1.96 times its root mean square as often
+const HALF = 1.959963984540054;
+const AS_GOOD = 1.005; // errors that differ by less are the same to a reader
+const radius = mse => HALF * Math.sqrt(mse);
+const goal = () => (state.target / HALF) ** 2; // the mean squared error that is wanted
+
 // ---- numbers in words ----
 
 function short(x) {
@@ -66,23 +72,24 @@ function showVerdict(made) {
     return;
   }
   const said = planner.verdict(state, made);
-  const grade = { "worth collecting": "yes", doubtful: "almost", "not worth collecting": "no" }[said.words], fine = said.error <= state.target;
-  $("verdict").className = $("summary").className = grade === "yes" && !fine ? "almost" : grade;
+  const half = radius(best.mse), fine = half <= state.target;
+  const grade = said.words === "not worth collecting" ? "no" : fine && said.words === "worth collecting" ? "yes" : "almost";
+  $("verdict").className = $("summary").className = grade;
   $("verdict-tag").className = `tag ${grade}`;
-  $("verdict-tag").textContent = said.words;
+  $("verdict-tag").textContent = grade === "almost" && !fine ? "not enough for what you want" : said.words;
   $("verdict-aim").className = `tag ${fine ? "yes" : "almost"}`;
   $("verdict-aim").textContent = fine ? "as fine as you want" : "coarser than you want";
   $("verdict-title").textContent = {
-    "worth collecting": `You would know each mean to about ± ${short(said.error)}.`,
-    doubtful: `Little more than a guess: ± ${short(said.error)}.`,
+    "worth collecting": `You would know each mean to ± ${short(half)}.`,
+    doubtful: `Little more than a guess: ± ${short(half)}.`,
     "not worth collecting": "You would collect noise.",
   }[said.words];
   $("verdict-words").textContent = verdictWords(said, made);
-  $("summary").innerHTML = `<b>${said.words[0].toUpperCase()}${said.words.slice(1)}</b> · ${escaped(best.mechanism)} ± ${short(said.error)}`;
+  $("summary").innerHTML = `<b>${said.words[0].toUpperCase()}${said.words.slice(1)}</b> · ${escaped(best.mechanism)} ± ${short(half)}`;
   const least = people(made.candidates);
   const entries = [
     ["best mechanism", best.mechanism],
-    ["error of a mean", `± ${short(Math.sqrt(best.mse))}`],
+    ["error of a mean", `± ${short(half)}`],
     ["reports about each number", compact(best.reports)],
     [`people for ± ${short(state.target)}`, least === null ? "no number" : about(least)],
   ];
@@ -101,34 +108,37 @@ function showVerdict(made) {
 
 function verdictWords(said, made) {
   const best = made.best, often = state.population === "worst" ? "at most" : "typically";
-  const words = [`With ${best.mechanism} the error is ${often} about ${short(said.error)}.`];
+  const half = radius(best.mse), words = [`With ${best.mechanism} a mean is ${often} known to ± ${short(half)}, half of a 95 % interval.`];
   words.push(`Without asking anybody you could say "the middle of the range", and a value is ${often} ${short(said.signal)} from there.`);
-  if (said.error > state.target) {
+  if (half > state.target) {
     const ways = said.words === "worth collecting" ? "For that, ask" : "Ask";
     words.push(`You want ± ${short(state.target)}. ${ways} more people, ask each for fewer numbers, narrow the range or spend more budget${said.words === "not worth collecting" ? "; or do not ask" : ""}.`);
   } else words.push(`That is within the ± ${short(state.target)} you want.`);
   if (!best.unbiased) {
     words.push(`Beware: ${best.mechanism} pulls every mean toward the middle; its error is only as good as what is said of the true values.`);
-    if (made.unbiased) words.push(`The best without bias is ${made.unbiased.mechanism}, ± ${short(Math.sqrt(made.unbiased.mse))}.`);
+    if (made.unbiased) words.push(`The best without bias is ${made.unbiased.mechanism}, ± ${short(radius(made.unbiased.mse))}.`);
   }
   return words.join(" ");
 }
 
 function people(candidates) {
-  const found = candidates.map(c => planner.needed(c, state.target ** 2)).filter(n => n !== null);
+  const found = candidates.map(c => planner.needed(c, goal())).filter(n => n !== null);
   return found.length ? Math.min(...found) : null;
 }
 
 function showErrors(made) {
-  const body = $("errors").tBodies[0], least = made.best ? Math.sqrt(made.best.mse) : 1;
+  const body = $("errors").tBodies[0], least = made.best ? radius(made.best.mse) : 1, shown = [];
   body.replaceChildren();
   $("errors-hint").textContent = (state.population === "worst"
-    ? "The largest error over all true values. " : "For true values as you described them. ") + `Best first. People needed for an error of ± ${short(state.target)}.`;
+    ? "The largest error over all true values. " : "For true values as you described them. ") + `Best first. ± is half of a 95 % interval. People needed for ± ${short(state.target)}.`;
   for (const found of made.candidates) {
-    const root = Math.sqrt(found.mse), enough = planner.needed(found, state.target ** 2), row = document.createElement("tr");
+    const root = radius(found.mse), enough = planner.needed(found, goal()), row = document.createElement("tr");
     const badge = (found === made.best ? '<span class="badge">best</span>' : "") + (found.unbiased ? "" : '<span class="badge biased">biased</span>');
     if (found === made.best) row.className = "best";
     row.dataset.mechanism = found.mechanism;
+    const twin = shown.find(other => root / other.root < AS_GOOD && other.unbiased === found.unbiased);
+    if (twin) row.dataset.twin = twin.name;
+    else shown.push({ name: found.mechanism, root, unbiased: found.unbiased });
     row.innerHTML = `<td><span class="name"><span class="swatch" style="background:${colour[found.mechanism]}"></span>${escaped(found.mechanism)} ${badge}</span></td>`
       + `<td data-label="reports">${reportWords(found)}</td>`
       + `<td data-label="error">${short(root)}<span class="bar" style="width:${Math.min(100, 25 * root / least)}%"></span></td>`
@@ -136,8 +146,18 @@ function showErrors(made) {
       + `<td data-label="MSE">${short(found.mse)}</td><td data-label="people needed">${enough === null ? "never" : about(enough)}</td>`;
     body.append(row);
   }
+  fold(body);
   const more = data.others.length ? [`Not on this page: ${data.others.join(", ")}; noisette plan compares them where they apply.`] : [];
   $("absent").textContent = [...made.absent.map(absence), ...more].join(" ");
+}
+
+/** Put mechanisms away whose error is that of one above, but for half a per cent. */
+function fold(body) {
+  const alike = [...body.rows].filter(row => row.dataset.twin), box = $("fold");
+  for (const row of alike) row.hidden = !state.unfolded;
+  box.hidden = !alike.length;
+  box.textContent = state.unfolded ? "Fold away what is as good" : `Show ${alike.length} more that are as good: ${alike.map(row => row.dataset.mechanism).join(", ")}`;
+  box.setAttribute("aria-expanded", String(Boolean(state.unfolded)));
 }
 
 function absence(law) {
@@ -174,7 +194,7 @@ function series(made, points, change) {
   return laws.map(law => ({
     name: law.name,
     best: made.best !== null && law.name === made.best.mechanism,
-    values: points.map(x => { const c = planner.candidate(law, { ...state, ...change(x) }); return c ? Math.sqrt(c.mse) : null; }),
+    values: points.map(x => { const c = planner.candidate(law, { ...state, ...change(x) }); return c ? radius(c.mse) : null; }),
   }));
 }
 
@@ -190,7 +210,7 @@ function showUsers(made) {
 }
 
 function budgetNeeded() {
-  const error = epsilon => { const b = planner.plan({ ...state, epsilon }).best; return b ? Math.sqrt(b.mse) : Infinity; };
+  const error = epsilon => { const b = planner.plan({ ...state, epsilon }).best; return b ? radius(b.mse) : Infinity; };
   let [low, high] = limits.epsilon;
   if (error(high) > state.target) return null;
   if (error(low) <= state.target) return low;
@@ -242,7 +262,7 @@ function draw(place, { points, lines, now, nowText, label, unit }) {
   });
   parts.push(`<line class="axis" x1="${left}" x2="${right}" y1="${bottom}" y2="${bottom}"/>`);
   parts.push(`<text x="${(left + right) / 2}" y="${height - 4}" text-anchor="middle">${label}</text>`);
-  parts.push(`<text x="${left}" y="${top - 12}" text-anchor="start">error of a mean</text>`);
+  parts.push(`<text x="${left}" y="${top - 12}" text-anchor="start">± of a mean</text>`);
   const clip = `${place.id}-clip`;
   parts.push(`<clipPath id="${clip}"><rect x="${left}" y="${top - 4}" width="${right - left}" height="${bottom - top + 8}"/></clipPath>`);
   parts.push(`<line class="target" x1="${left}" x2="${right}" y1="${y(state.target)}" y2="${y(state.target)}"/>`);
@@ -272,7 +292,7 @@ function draw(place, { points, lines, now, nowText, label, unit }) {
       + `<text class="end${end.best ? " best" : ""}" x="${right + 21}" y="${end.y + 4}">${end.name}</text>`);
   }
   const told = lines.filter(line => line.best).map(line => line.name)[0];
-  place.innerHTML = `<svg viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="Error of a mean against ${label}, both logarithmic. Best here: ${escaped(told)}.">${parts.join("")}</svg>`;
+  place.innerHTML = `<svg viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="± of a mean against ${label}, both logarithmic. Best here: ${escaped(told)}.">${parts.join("")}</svg>`;
 }
 
 // ---- the command line ----
@@ -286,6 +306,7 @@ function showCommand() {
   if (state.mechanisms.length < data.laws.length) state.mechanisms.forEach(name => parts.push(`--mechanism ${name}`));
   const known = data.populations.find(p => p.name === state.population);
   if (state.population === "own") parts.push(known.option); else if (state.population !== "worst") parts.push(`--distribution ${known.name}`);
+  parts.push(`--target-mse ${Number(goal().toPrecision(6))}`);
   $("command").textContent = parts.join(" ");
 }
 
@@ -366,6 +387,7 @@ function start() {
   });
   $("mechanisms").innerHTML = data.laws.map(law =>
     `<label class="check"><input type="checkbox" value="${law.name}"><span class="swatch" style="background:${colour[law.name]}"></span>${law.name}</label>`).join("");
+  $("fold").addEventListener("click", () => { state.unfolded = !state.unfolded; fold($("errors").tBodies[0]); });
   $("mechanisms").addEventListener("change", event => {
     const chosen = new Set(state.mechanisms);
     if (event.target.checked) chosen.add(event.target.value); else chosen.delete(event.target.value);

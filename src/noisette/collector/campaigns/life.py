@@ -19,7 +19,9 @@ from noisette.survey.periods import check_period, period_at
 from noisette.survey.questions import text
 
 STATES = ("open", "closed", "archived")
-OWN = frozenset({"opens", "closes", "late", "skew", "least", "keep", "liars"})  # what a file says beside the campaign
+OWN = frozenset(
+    {"opens", "closes", "late", "skew", "least", "keep", "liars", "webhook"}
+)  # what a file says beside the campaign
 FIELDS = OWN | {"title", "users"}  # that may change
 EARLY, LATE, OVER = "too-early", "too-late", "campaign-closed"  # why a report of a sound period is refused
 
@@ -44,7 +46,8 @@ class Life:
     ``opens`` and ``closes`` are moments of UTC, None for no end. A period takes reports for ``late`` after its end, and
     from ``skew`` before its beginning: clocks of devices are off. Nothing is shown of fewer than ``least`` reports.
     Reports, not their sums, are deleted ``keep`` after their period takes no more. ``liars`` is the share of reports
-    that intervals allow to be invented. ``title`` and ``users`` are those of the campaign unless they were changed.
+    that intervals allow to be invented. ``webhook`` is an address that is called when the target is reached, when
+    reports stop, or when liars are suspected. ``title`` and ``users`` are those of the campaign unless changed.
 
     >>> Life.read({"closes": "2026-12-31", "late": "2 days"}).late
     datetime.timedelta(days=2)
@@ -60,6 +63,7 @@ class Life:
     least: int = 2
     keep: timedelta | None = None
     liars: float = 0.0
+    webhook: str | None = None
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -69,6 +73,10 @@ class Life:
         _validate.integer(self.least, "least", low=1)
         if not (isinstance(self.liars, int | float) and 0 <= self.liars < 0.5):
             raise ValueError(f"Expected liars={self.liars!r} to be a share in [0, 0.5), e.g. 0.02.")
+        if self.webhook is not None and not str(self.webhook).startswith(("https://", "http://")):
+            raise ValueError(
+                f"Expected webhook={self.webhook!r:.80} to be an address, e.g. https://example.org/noisette."
+            )
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Life:

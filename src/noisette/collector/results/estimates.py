@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc
+from scipy.special import chdtrc, ndtr
 
 from noisette._validate import FloatArray
 from noisette.collector.results.liars import intervals, suspicions
@@ -110,8 +110,33 @@ def _groups(
             users = sums.users
             shown = sums if users >= query.least else layout.nothing()
             values.append({"value": label, "users": users, "dimensions": dimensions(campaign, shown, query)[0]})
-        found.append({"name": public.name, "private": False, "values": values})
+        found.append({"name": public.name, "private": False, "values": values, "tests": _differ(campaign, values)})
     return found + list(_within(campaign, whole, query))
+
+
+def _differ(campaign: Campaign, values: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return for each quantity the test that all groups have one value; ``adjusted`` is for all quantities together."""
+    found = {}
+    for place, name in enumerate(campaign.quantities):
+        rows = [one["dimensions"][place] for one in values]
+        numbers = [[np.nan if row[key] is None else row[key] for row in rows] for key in ("value", "std_error")]
+        statistic, degrees, chance = homogeneity(*(np.asarray(one, dtype=np.float64) for one in numbers))
+        adjusted = None if chance is None else min(1.0, chance * len(campaign.quantities))
+        found[name] = {"statistic": statistic, "degrees": degrees, "p_value": chance, "adjusted": adjusted}
+    return found
+
+
+def _pairs_differ(item: Any, whole: Sums) -> dict[str, Any]:
+    """Return the test that means within no two labels differ: the least p-value of all pairs, times their number."""
+    if not whole.users:
+        return {"p_value": None, "adjusted": None}
+    gap, error = item.differences(*whole.piece(item))
+    pairs = np.triu_indices(len(gap), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.abs(gap[pairs] / error[pairs])
+    chances = 2 * ndtr(-far[np.isfinite(far)])
+    least = float(chances.min()) if chances.size else None
+    return {"p_value": least, "adjusted": None if least is None else min(1.0, least * chances.size)}
 
 
 def _within(campaign: Campaign, whole: Sums, query: Query) -> Iterator[dict[str, Any]]:
@@ -131,7 +156,8 @@ def _within(campaign: Campaign, whole: Sums, query: Query) -> Iterator[dict[str,
                 known = [float(one) if np.isfinite(one) else None for one in numbers] if count else [None] * 4
                 named = dict(zip(("value", "std_error", "low", "high"), known, strict=True))
                 row["dimensions"].append({"name": item.number.name} | named | {"reports": count})
-        yield {"name": choice.name, "private": True, "values": rows}
+        tests = {item.number.name: _pairs_differ(item, whole) for item in within(campaign.survey, choice.name)}
+        yield {"name": choice.name, "private": True, "values": rows, "tests": tests}
 
 
 def drift(campaign: Campaign, layout: Layout, sums: dict[str, dict[int, Sums]]) -> dict[str, Any]:

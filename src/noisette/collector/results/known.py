@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,13 @@ _TOLD = 3  # labels that a sentence names, the most frequent ones
 _EARLY = 0.5  # of how far a quantity can be from a guess: an error above it tells hardly more than the guess
 
 
-def known_so_far(campaign: Campaign, found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return for each question the sentence, the state and the users still needed, from `estimates`."""
+def known_so_far(
+    campaign: Campaign, found: dict[str, Any], texts: Mapping[str, dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Return for each question the sentence, the state and the users still needed, from `estimates`.
+
+    ``texts`` has the texts that were found, for each question of texts.
+    """
     rows = {row["name"]: row for row in found["dimensions"]}
     users, target = found["users"], campaign.users
     wanted = dict(zip(campaign.quantities, (_Z * campaign.predict(target)).tolist(), strict=True))
@@ -39,6 +45,9 @@ def known_so_far(campaign: Campaign, found: dict[str, Any]) -> list[dict[str, An
                 }
             )
             continue
+        if question.tells == "texts":
+            told.append(_texts(campaign, question, users, (texts or {}).get(question.name, {"rows": []})["rows"]))
+            continue
         ratio = max(_Z * row["std_error"] / wanted[row["name"]] for row in own)
         more = math.ceil(users * (ratio**2 - 1)) if ratio > 1 and users < target else 0
         early = np.any(np.asarray(errors) > _EARLY * question.signals[: len(own)])
@@ -53,6 +62,16 @@ def known_so_far(campaign: Campaign, found: dict[str, Any]) -> list[dict[str, An
             }
         )
     return told
+
+
+def _texts(campaign: Campaign, question: Told, users: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Say which texts are the most frequent: usable once one was found, done at the target."""
+    named = ", ".join(f"{_percent(row | {'value': row['share']})} {row['text']!r}" for row in rows[:_TOLD])
+    rest = f", and {len(rows) - _TOLD} more" if len(rows) > _TOLD else ""
+    needed = max(campaign.users - users, 0)
+    state = STATES[0] if not rows else STATES[2] if needed == 0 else STATES[1]
+    sentence = f"{_asked(campaign, question)}: {named or 'no text is frequent enough yet'}{rest}."
+    return {"question": question.name, "state": state, "needed": needed, "sentence": sentence}
 
 
 _NOTHING = "nothing can be said yet."

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROLES = ("device", "analyst", "auditor", "operator")
+VIEWER = "viewer/"  # how the role of a link begins, with the campaign whose results it shows
 
 _SHORTEST = 16
 _KEPT = 10_000  # addresses that are remembered; whoever was seen longest ago is forgotten first

@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from noisette._service import Problem, answers, read_body
 from noisette._terminal import to_json
+from noisette.collector.web.forms import obstacle
 from noisette.collector.web.operation import give_key, read_campaign
 from noisette.collector.web.pages import CampaignId, static
 
@@ -76,6 +77,7 @@ def add_console(app: FastAPI, service: Service) -> None:
         def planned() -> dict[str, Any]:
             campaign, _ = read_campaign(body)
             made: dict[str, Any] = campaign.survey.plan(users=campaign.users).to_dict()
+            made["obstacle"] = obstacle(campaign, service.mixed > 0)
             return made
 
         if len(waiting) >= _WAITING:
@@ -87,6 +89,25 @@ def add_console(app: FastAPI, service: Service) -> None:
             raise Problem(422, "bad-survey", str(error)) from error
         finally:
             waiting.discard(id(request))
+        return Response(to_json(told), media_type="application/json")
+
+    @app.post("/preview", responses=answers(400, 401, 403, 413, 422, 429))
+    async def preview(request: Request) -> Response:
+        """Return a survey as its page would be shown it; nothing is stored, and nothing can be sent."""
+        service.admit(request, ("operator", "analyst"))
+        body = await read_body(request, _LARGEST)
+
+        def shown() -> dict[str, Any]:
+            campaign, life = read_campaign(body)
+            if (why := obstacle(campaign, service.mixed > 0)) is not None:
+                raise ValueError(why)
+            wire: dict[str, Any] = campaign.to_wire()
+            return wire | {"table": campaign.mechanism.table(), "sealed": False, "minimum": 0, "life": life.written()}
+
+        try:
+            told = await run_in_threadpool(shown)
+        except (TypeError, ValueError) as error:
+            raise Problem(422, "bad-survey", str(error)) from error
         return Response(to_json(told), media_type="application/json")
 
     @app.get("/c/{campaign_id}/qr.svg", include_in_schema=False)

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from noisette.collector.web.pages import static
+from noisette.survey.campaigns import Campaign
 
 if TYPE_CHECKING:
     from noisette.collector.web.service import Service
@@ -21,6 +22,22 @@ FORM = "noisette.form"  # in the scope of a request that came through the door
 
 _LARGEST = 1 << 16  # bytes of one report, or of a request for a token
 _PLACES = frozenset({"table", "certificate", "reports", "tokens"})
+
+
+def obstacle(campaign: Campaign, sealed: bool = False) -> str | None:
+    """Return why a campaign cannot be answered on its page, and what to do; None where it can."""
+    name = f"Campaign {campaign.id!r}"
+    whole = [one.name for one in campaign.attributes if one.kind in ("vector", "tensor")]
+    if whole:
+        return f"{name} asks for {', '.join(map(repr, whole))}, which no form can ask for: answer from a program."
+    if sealed:
+        return f"{name} takes sealed reports from a shuffler alone: answer from a program."
+    if campaign.tokens == "drawn" or campaign.answers == "tracked":
+        return f"{name} draws in public from signatures, which the page does not: take tokens 'open' or 'blind'."
+    if campaign.mechanism.table() is None:
+        lacking = [one.mechanism.name for one in campaign.sections if one.mechanism.table() is None]
+        return f"{name} has {', '.join(lacking)}, whose law the page cannot draw by: take mechanism 'auto', delta 0."
+    return None
 
 
 def add_forms(app: FastAPI, service: Service) -> None:

@@ -22,7 +22,7 @@ from noisette._service import Problem, answers, body_of, read_body, read_model
 from noisette._terminal import to_json
 from noisette.collector.campaigns.issuing import Issuer
 from noisette.collector.campaigns.life import OWN, Life
-from noisette.collector.web.access import ROLES, digest
+from noisette.collector.web.access import ROLES, VIEWER, digest
 from noisette.survey.campaigns import Campaign
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Change(BaseModel):
     least: int | None = None
     keep: str | None = None
     liars: float | None = None
+    webhook: str | None = None
 
 
 class NewKey(BaseModel):
@@ -59,6 +60,14 @@ class NewKey(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     role: str
+    days: Annotated[int | None, Field(gt=0, le=36500)] = None
+
+
+class NewLink(BaseModel):
+    """A link to read a campaign's results: after how many days it ends, if it does."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
     days: Annotated[int | None, Field(gt=0, le=36500)] = None
 
 
@@ -124,6 +133,17 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
         await done(issuer.rotate, campaign, period_at(campaign.period))
         await done(service.roster.change, campaign_id, {}, who, "rotate-signing")
         return told(campaign_id)
+
+    @app.post("/campaigns/{campaign_id}/links", responses=_REFUSED, status_code=201, openapi_extra=body_of(NewLink))
+    async def give_link(campaign_id: CampaignId, request: Request) -> Response:
+        """Make a link by which its holder sees the results of this one campaign, and changes nothing."""
+        who = operator(request)
+        service.find(campaign_id)
+        asked = await read_model(request, NewLink, 1 << 12)
+        made = await done(viewing_link, service.store.registry, campaign_id, asked.days, who)
+        await run_in_threadpool(service.reload)
+        address = f"{request.url.scheme}://{request.url.netloc}{made.pop('path')}"
+        return Response(to_json(made | {"link": address}), 201, media_type="application/json")
 
     @app.delete("/campaigns/{campaign_id}", responses=_REFUSED, status_code=204)
     async def delete_campaign(campaign_id: CampaignId, request: Request) -> Response:
@@ -193,6 +213,14 @@ def _plain(body: bytes) -> Any:
         return yaml.load(body, Loader=loader)
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError("Expected a campaign in JSON or YAML.") from error
+
+
+def viewing_link(registry: Any, campaign_id: str, days: int | None, who: str) -> dict[str, Any]:
+    """Make a key that reads one campaign's results, and the path of the dashboard that takes it."""
+    key, name = secrets.token_urlsafe(24), f"link-{campaign_id[:40]}-{secrets.token_hex(4)}"
+    ends = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
+    registry.add_key(name, f"{VIEWER}{campaign_id}", digest(key), ends, who)
+    return {"name": name, "ends": ends, "path": f"/dashboard#{campaign_id}?key={key}"}
 
 
 def give_key(registry: Any, name: str, role: str, days: int | None, who: str) -> dict[str, Any]:

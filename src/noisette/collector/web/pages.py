@@ -18,6 +18,8 @@ from noisette._service import Problem, admit_pages, answers
 from noisette._terminal import to_json
 from noisette.auditing import exact_epsilon
 from noisette.certificates import CertificateError, certify
+from noisette.collector.results.estimates import total
+from noisette.collector.results.found import TextSearch
 from noisette.collector.results.known import known_so_far
 from noisette.collector.storage.tracks import QUANTITIES, follow
 from noisette.survey.campaigns import Campaign
@@ -48,7 +50,8 @@ CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id."
 def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     """Add the dashboard and what web pages need to a service; pages of ``origins`` may answer campaigns."""
     admit_pages(app, origins, ["Authorization", "Content-Type"])
-    readers = service.needs("analyst", "auditor")
+    readers = service.needs("analyst", "auditor", "viewer")
+    search = TextSearch()
     watched: dict[str, Watched] = {}
 
     @app.get("/", include_in_schema=False)
@@ -88,9 +91,9 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
             raise Problem(404, "not-certified", str(error)) from None
 
     @app.get("/dashboard/overview", dependencies=[readers], include_in_schema=False)
-    def overview() -> Response:
+    def overview(request: Request) -> Response:
         """List the campaigns with their counts, and what was refused since the service started."""
-        listed = [_listed(one, service.store.periods(one)) for one in service.campaigns.values()]
+        listed = [_listed(one, service.store.periods(one)) for one in service.visible(request)]
         return _json({"campaigns": listed, "rejected": _rejected(service)})
 
     @app.get("/dashboard/campaigns/{campaign_id}", dependencies=[readers], include_in_schema=False)
@@ -103,7 +106,11 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         if campaign_id not in watched:
             watched[campaign_id] = Watched(campaign)
         told = watched[campaign_id].told(found) | {"track": track, "budget": _budget(campaign, found)}
-        return _json(told | {"estimates": found, "known": known_so_far(campaign, whole)})
+        sums = service.store.sums(campaign).get(found["period"], {})
+        texts = search.told(campaign, found["period"], total(service.store.layout(campaign), sums.values()))
+        if whole["withheld"]:
+            texts = {}
+        return _json(told | {"estimates": found, "texts": texts, "known": known_so_far(campaign, whole, texts)})
 
 
 def static(name: str, request: Request, status: int = 200) -> Response:

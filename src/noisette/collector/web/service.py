@@ -31,12 +31,13 @@ from noisette.collector.storage.mixed import MixedBatches
 from noisette.collector.storage.store import Refusal, Refused, Store
 from noisette.collector.storage.tracks import Tracker
 from noisette.collector.telemetry import CollectorMetrics, log
-from noisette.collector.web.access import Keys, KnownKey, RateLimit
+from noisette.collector.web.access import VIEWER, Keys, KnownKey, RateLimit
 from noisette.collector.web.console import add_console
 from noisette.collector.web.forms import FORM, add_forms
 from noisette.collector.web.operation import add_operation
 from noisette.collector.web.pages import add_pages
 from noisette.collector.web.planpage import HEADERS, plan_page
+from noisette.collector.web.webhooks import Webhooks
 from noisette.enhancement import METHODS
 from noisette.survey.campaigns import Campaign
 from noisette.survey.estimation.distributions import Shapes
@@ -74,7 +75,7 @@ class Service:
 
     def shown(self, campaign: Campaign, **more: Any) -> dict[str, Any]:
         """Return a campaign as a device fetches it, and whether its report must come sealed through a shuffler."""
-        life = self.roster.life(campaign.id).written()
+        life = {name: value for name, value in self.roster.life(campaign.id).written().items() if name != "webhook"}
         return campaign.to_wire() | more | {"sealed": self.mixed > 0, "minimum": self.mixed, "life": life}
 
     def find(self, campaign_id: str) -> Campaign:
@@ -117,7 +118,7 @@ class Service:
         if not own:
             detail = "Expected a header 'Authorization: Bearer KEY' with a known key."
             raise Problem(401, "unauthorised-page" if basic else "unauthorised", detail)
-        if own.isdisjoint(roles):
+        if own.isdisjoint(roles) and not ("viewer" in roles and self._views(own, request)):
             raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
         return name
 
@@ -127,6 +128,17 @@ class Service:
             pause = self.limit.wait(request.client.host if request.client else "")
             if pause > 0:
                 raise Problem(429, "too-many", f"Too many requests. Wait {math.ceil(pause)} s.")
+
+    def _views(self, own: Collection[str], request: Request) -> bool:
+        """Tell whether a key is that of a link to the campaign that is asked for, or to any where none is."""
+        asked, seen = request.path_params.get("campaign_id"), viewed(own)
+        return bool(seen) and (asked is None or asked in seen)
+
+    def visible(self, request: Request) -> list[Campaign]:
+        """Return the campaigns that the key of a request may read: those of its links, unless its role is for all."""
+        own = self.keys.roles(request.headers.get("authorization", "").partition(" ")[2].strip())
+        seen = viewed(own)
+        return [one for one in self.campaigns.values() if own & {"analyst", "auditor"} or one.id in seen]
 
     def estimates(
         self, campaign: Campaign, period: str | None, level: float, method: str, liars: float | None = None
@@ -154,12 +166,14 @@ def create_app(
     origins: Sequence[str] = (),
     shuffled: Shuffled | None = None,
     forms: bool = True,
+    local_webhooks: bool = False,
 ) -> FastAPI:
     """Return the service for all campaigns of a store, to which these are added; it closes the store when it ends.
 
     ``rate`` is how many requests a second one address may make, None for any number. ``origins`` are the sites whose
     pages may answer campaigns, such as https://example.org. With ``shuffled`` reports come through a shuffler only.
     With ``forms`` every campaign has a page at /c/ID, on which whoever opens it may answer without a key.
+    Webhooks go to public addresses over https alone, unless ``local_webhooks``.
     """
     roster = lived(store, (one if isinstance(one, tuple) else (one, Life()) for one in campaigns))
     check_secrets(roster, keys)
@@ -178,14 +192,16 @@ def create_app(
         roster.expire()
         store.mix()
 
-    watch = Watch(store, keys.refresh, reload, keep_house)
+    watch, hooks = Watch(store, keys.refresh, reload, keep_house), Webhooks(service, local=local_webhooks)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         log.info("started", extra={"told": {"campaigns": sorted(roster.campaigns)}})
         tracker.start()
         watch.start()
+        hooks.start()
         yield
+        await run_in_threadpool(hooks.close)
         await run_in_threadpool(watch.close)
         await run_in_threadpool(tracker.close)
         await run_in_threadpool(writer.close)
@@ -260,7 +276,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
 def _add_campaigns(app: FastAPI, service: Service) -> None:
     """Add what analysts read, and devices before they answer."""
-    readers = service.needs("analyst", "auditor")
+    readers = service.needs("analyst", "auditor", "viewer")
 
     listing = service.needs("analyst", "auditor", "operator")
 
@@ -343,6 +359,11 @@ def _handle_errors(app: FastAPI, metrics: CollectorMetrics) -> None:
         metrics.rejected.labels("unavailable").inc()
         told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
         return JSONResponse(told, 503, {"Retry-After": "1"})
+
+
+def viewed(roles: Collection[str]) -> set[str]:
+    """Return the campaigns that links show."""
+    return {role.removeprefix(VIEWER) for role in roles if role.startswith(VIEWER)}
 
 
 def _ends(row: dict[str, Any]) -> datetime | None:

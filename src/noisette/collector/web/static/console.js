@@ -55,51 +55,87 @@ async function enter() {
 
 // ---- surveys --------------------------------------------------------------------------------------------------------
 
+/** A button that does something to a survey, lists all anew, and says so. */
+function act(text, title, work) {
+  const button = html("button", { type: "button", "aria-label": `${text}: ${title}` }, text);
+  button.addEventListener("click", async () => {
+    try {
+      const told = await work();
+      if (told === null) return;
+      await list();
+      say(typeof told === "string" ? told : `${text}: done.`);
+    } catch (error) {
+      failed(error);
+    }
+  });
+  return button;
+}
+
+/** What may be changed of a survey that is open: nothing private depends on it. */
+function editor(id, title) {
+  const field = (text, name, more = {}) => html("label", {}, text, html("input", { class: "text", name, ...more }));
+  const box = html("details", { class: "edit" }, html("summary", {}, "Edit"), field("Title", "title", { maxlength: 200, value: title }),
+    field("People you hope for", "users", { type: "number", min: 1, step: 1 }), field("Closes (UTC day)", "closes", { type: "date" }),
+    field("Call this address when the target is reached, reports stop, or liars are suspected", "webhook", { type: "url" }));
+  const value = name => box.querySelector(`[name="${name}"]`).value.trim();
+  const save = () => ask(`/campaigns/${id}`, "PATCH", { ...(value("title") && { title: value("title") }), ...(value("users") && { users: Number(value("users")) }),
+    ...(value("closes") && { closes: value("closes") }), ...(value("webhook") && { webhook: value("webhook") }) });
+  box.append(html("div", { class: "actions" }, act("Save", title, save)));
+  return box;
+}
+
 async function list() {
   const { campaigns } = await ask("/campaigns");
   const shown = campaigns.map(({ id, title, state }) => {
-    const address = `${location.origin}/c/${id}`, act = (text, work) => {
-      const button = html("button", { type: "button", "aria-label": `${text}: ${title}` }, text);
-      button.addEventListener("click", async () => {
-        try {
-          await work();
-          await list();
-          say(`${text}: done.`);
-        } catch (error) {
-          failed(error);
-        }
-      });
-      return button;
+    const address = `${location.origin}/c/${id}`, call = word => () => ask(`/campaigns/${id}/${word}`, "POST");
+    const copy = async () => {
+      await navigator.clipboard.writeText(address);
+      return "The link was copied.";
     };
-    const call = word => () => ask(`/campaigns/${id}/${word}`, "POST");
-    const edit = () => {
-      const name = prompt("Title", title), users = prompt("People you hope for", "");
-      return ask(`/campaigns/${id}`, "PATCH", { ...(name && { title: name }), ...(users && { users: Number(users) }) });
-    };
-    const remove = () => (confirm(`Delete ${title} with all its reports?`) ? ask(`/campaigns/${id}`, "DELETE") : null);
+    const view = async () => `Whoever has this link sees these results and changes nothing: ${(await ask(`/campaigns/${id}/links`, "POST", {})).link}`;
+    const remove = () => (confirm(`Delete ${title} with all its reports?`) ? ask(`/campaigns/${id}`, "DELETE").then(() => "Deleted.") : null);
     return html("div", { class: "one", "data-id": id }, html("h3", {}, `${title} (${state})`),
       html("a", { href: address }, address), html("img", { src: `/c/${id}/qr.svg`, alt: `The address of ${title} as a QR code` }),
-      html("div", { class: "actions" }, act("Edit", edit), state === "open" ? act("Close", call("close")) : act("Open again", call("reopen")),
-        act("Archive", call("archive")), act("Delete", remove)), html("a", { href: `/dashboard#${id}` }, "Results"));
+      html("div", { class: "actions" }, act("Copy the link", title, copy), act("Link to the results", title, view),
+        state === "open" ? act("Close", title, call("close")) : act("Open again", title, call("reopen")),
+        act("Archive", title, call("archive")), act("Delete", title, remove)), editor(id, title), html("a", { href: `/dashboard#${id}` }, "Results"));
   });
   find("#campaigns .list").replaceChildren(...(shown.length ? shown : [html("p", { class: "hint" }, "None yet. Write the first one below.")]));
 }
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
+const KINDS = { choice: "One of several answers", choices: "Some of several answers", number: "A number", date: "A date", time: "A time of day",
+  text: "A word that nobody listed", graded: "A number, parts of its range protected more" };
+const WANTS = { mean: "its mean", distribution: "its mean and a picture", quantiles: "median, quartiles and tails", variance: "mean and variance" };
+const PARTS = { labels: ["choice", "choices"], most: ["choices"], range: ["number", "date", "time"], want: ["number", "date", "time"], unit: ["number", "graded"],
+  longest: ["text"], levels: ["graded"], optional: ["choice", "number"] };
+
+const select = (name, entries) => html("select", { class: "text", name }, ...Object.entries(entries).map(([value, text]) => html("option", { value }, text)));
+
 function add() {
-  const kind = html("select", { class: "text", name: "kind" }, ...[["choice", "One of several answers"], ["number", "A number"]]
-    .map(([value, text]) => html("option", { value }, text)));
-  const field = (text, name, more = {}) => html("label", {}, text, html("input", { class: "text", name, ...more }));
-  const labels = html("label", {}, "Answers, one a line", html("textarea", { class: "text", name: "labels", rows: 4 }));
-  const range = html("div", { class: "pair", hidden: "" }, field("From", "low", { type: "number", step: "any" }),
-    field("To", "high", { type: "number", step: "any" }), field("Unit", "unit", { maxlength: 40 }));
-  const optional = html("label", {}, html("input", { type: "checkbox", name: "optional" }), " May be left out");
+  const kind = select("kind", KINDS), field = (text, name, more = {}) => html("label", {}, text, html("input", { class: "text", name, ...more }));
+  const parts = {
+    labels: html("label", {}, "Answers, one a line", html("textarea", { class: "text", name: "labels", rows: 4 })),
+    most: field("At most so many (empty for any number)", "most", { type: "number", min: 1, step: 1 }),
+    range: html("div", { class: "pair" }, field("From", "low"), field("To", "high")),
+    want: html("label", {}, "What you want to know", select("want", WANTS)),
+    unit: field("Unit", "unit", { maxlength: 40 }),
+    longest: field("Letters at most", "longest", { type: "number", min: 1, max: 32, value: 24 }),
+    levels: html("label", {}, "Parts of the range, one a line: from, to, budget (a larger one protects less)",
+      html("textarea", { class: "text", name: "levels", rows: 3, placeholder: "0, 50, 2\n50, 100, 1" })),
+    optional: html("label", {}, html("input", { type: "checkbox", name: "optional" }), " May be left out"),
+  };
   const remove = html("button", { type: "button" }, "Remove this question");
-  const box = html("section", { class: "question" }, field("Question", "ask", { maxlength: 200 }), html("label", {}, "Kind", kind), labels, range, optional,
-    html("div", { class: "actions" }, remove));
-  kind.addEventListener("change", () => { [labels.hidden, range.hidden] = [kind.value === "number", kind.value !== "number"]; });
+  const box = html("section", { class: "question" }, field("Question", "ask", { maxlength: 200 }), html("label", {}, "Kind", kind),
+    ...Object.values(parts), html("div", { class: "actions" }, remove));
+  const fit = () => {
+    for (const [name, part] of Object.entries(parts)) part.hidden = !PARTS[name].includes(kind.value);
+    for (const end of parts.range.querySelectorAll("input")) end.type = kind.value;
+  };
+  kind.addEventListener("change", fit);
   remove.addEventListener("click", () => { box.remove(); plan(); });
+  fit();
   find("#questions").append(box);
 }
 
@@ -112,30 +148,40 @@ function written() {
   const wordings = {}, questions = boxes.map((box, at) => {
     const ask = value(box, "ask"), name = slug(ask).slice(0, 40) || `question-${at + 1}`, unit = value(box, "unit");
     wordings[name] = { ask, ...(unit && { unit }) };
-    const optional = box.querySelector('[name="optional"]').checked ? { optional: true } : {};
-    if (value(box, "kind") === "number") return { name, range: [Number(value(box, "low")), Number(value(box, "high"))], ...optional };
-    return { name, categories: value(box, "labels").split("\n").map(one => one.trim()).filter(Boolean), ...optional };
+    const kind = value(box, "kind"), lines = value(box, "labels").split("\n").map(one => one.trim()).filter(Boolean);
+    const optional = PARTS.optional.includes(kind) && box.querySelector('[name="optional"]').checked ? { optional: true } : {};
+    const end = place => (kind === "number" ? Number(value(box, place)) : value(box, place)), want = value(box, "want");
+    if (kind === "choice") return { name, categories: lines, ...optional };
+    if (kind === "choices") return { name, options: lines, ...(value(box, "most") && { most: Number(value(box, "most")) }) };
+    if (kind === "text") return { name, text: Number(value(box, "longest")) };
+    if (kind === "graded") return { name, levels: value(box, "levels").split("\n").filter(Boolean).map(line => line.split(/[,;\s]+/).map(Number)) };
+    return { name, range: [end("low"), end("high")], ...(want !== "mean" && { want }), ...optional };
   });
+  const named = form.group.value.trim(), values = form["group-values"].value.split("\n").map(one => one.trim()).filter(Boolean);
   const by = form.by.value.trim(), about = form.about.value.trim(), title = form.title.value.trim();
   return { id: slug(title) || "survey", title: title || "survey", epsilon: Number(form.epsilon.value), users: Number(form.users.value),
-    questions, form: { ...(by && { by }), ...(about && { about }), questions: wordings } };
+    questions, ...(named && { groups: { [named]: values } }), form: { ...(by && { by }), ...(about && { about }), questions: wordings } };
 }
 
 async function plan() {
   const own = ++round, survey = written(), state = find("#plan p"), place = find("#plan .wide");
   if (!survey.questions.length) return;
   try {
-    const { rows, verdict, mechanisms } = await ask("/plan", "POST", survey);
+    const { rows, verdict, mechanisms, obstacle } = await ask("/plan", "POST", survey);
     if (own !== round) return; // an older question
     const wanted = Number(find("#write").elements.wanted.value) / 100, span = name => {
-      const range = survey.questions.find(one => one.name === name)?.range;
-      return range ? range[1] - range[0] : 1;
+      const asked = survey.questions.find(one => one.name === name), ends = asked?.levels ? [asked.levels[0][0], asked.levels.at(-1)[1]] : asked?.range;
+      return ends && typeof ends[0] === "number" ? ends[1] - ends[0] : 1;
     };
-    const worst = Math.max(...rows.map(row => HALF * row.std_error / span(row.question)));
-    state.textContent = `${verdict} For ± ${100 * wanted} % everywhere ask about ${count(Math.ceil(survey.users * (worst / wanted) ** 2))} people.`;
-    const cells = (tag, ...texts) => html("tr", {}, ...texts.map(text => html(tag, tag === "th" ? { scope: "col" } : {}, text)));
-    place.replaceChildren(html("table", {}, html("thead", {}, cells("th", "question", "answer", "±", "verdict")),
-      html("tbody", {}, ...rows.map(row => cells("td", row.question, row.quantity, number(HALF * row.std_error, row.std_error), row.verdict)))),
+    const needed = row => Math.ceil(survey.users * (HALF * row.std_error / span(row.question) / wanted) ** 2);
+    state.textContent = `${verdict} For ± ${100 * wanted} % of its range everywhere ask about ${count(Math.max(...rows.map(needed)))} people.` +
+      (obstacle ? ` It cannot be opened as a page: ${obstacle}` : "");
+    const groups = rows.some(row => row.group);
+    const cells = (tag, ...texts) => html("tr", {}, ...texts.filter(text => text !== null).map(text => html(tag, tag === "th" ? { scope: "col" } : {}, text)));
+    const unit = name => survey.form.questions[name]?.unit ?? "";
+    place.replaceChildren(html("table", {}, html("thead", {}, cells("th", "question", "answer", groups ? "group" : null, "±", "people needed", "verdict")),
+      html("tbody", {}, ...rows.map(row => cells("td", row.question, row.quantity, groups ? row.group ?? "all" : null,
+        `${number(HALF * row.std_error, row.std_error)} ${unit(row.question)}`.trim(), count(needed(row)), row.verdict)))),
     html("p", { class: "hint" }, `± is half of a 95 % interval, for ${count(survey.users)} people; four times as many halve it. Mechanism: ${JSON.stringify(mechanisms).replace(/["{}[\]]/g, " ")}`));
   } catch (error) {
     if (own === round) state.textContent = error.message;
@@ -152,6 +198,8 @@ find("#write").addEventListener("submit", async event => {
   wrong.textContent = "";
   try {
     if (!find("#write").elements.title.value.trim()) throw new Error("Give the survey a title.");
+    const { obstacle } = await ask("/plan", "POST", written());
+    if (obstacle) throw new Error(obstacle);
     const { id } = await ask("/campaigns", "POST", written());
     find("#write").reset();
     find("#questions").replaceChildren();
@@ -164,6 +212,16 @@ find("#write").addEventListener("submit", async event => {
   }
 });
 find("#add").addEventListener("click", add);
+find("#see").addEventListener("click", async () => {
+  const wrong = find("#write .bad");
+  wrong.textContent = "";
+  try {
+    sessionStorage.setItem("noisette:preview", JSON.stringify(await ask("/preview", "POST", written())));
+    open("/c/-preview"); // a copy of this tab's session goes with it
+  } catch (error) {
+    wrong.textContent = error.message;
+  }
+});
 find("#door").addEventListener("submit", event => {
   event.preventDefault();
   sessionStorage.setItem(PLACE, find("#key").value.trim());

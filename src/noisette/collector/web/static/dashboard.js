@@ -6,7 +6,10 @@ import { verify } from "./verify.js";
 const PAUSE = 2000; // milliseconds between questions
 const find = selector => document.querySelector(selector);
 const PLACE = "noisette:key";
-const view = { campaign: null, period: "", quantity: 0, paused: false, detail: null, round: 0 };
+const HALF = 1.959963984540054; // standard errors in ±, half of a 95 % interval
+const TABS = ["known", "estimates", "comparison", "errors", "promise"]; // parts of the page, each with an address
+const PLOTS = 24; // quantities whose trends are drawn
+const view = { campaign: null, period: "", quantity: 0, tab: "", paused: false, detail: null, round: 0 };
 
 async function ask(path) {
   const answer = await fetch(path, { headers: { Authorization: `Bearer ${sessionStorage.getItem(PLACE)}` } });
@@ -135,6 +138,7 @@ function draw() {
   choices("#period", [["", "now"], ...periods], view.period);
   const quantities = estimates.dimensions.map((row, at) => [String(at), row.name]);
   choices("#quantity", quantities, String(view.quantity));
+  showTab();
   drawKnown();
   drawErrors();
   drawEstimates();
@@ -184,7 +188,7 @@ async function download(format) {
 
 /** Each campaign, period and quantity has an address; a reload stays there. */
 function remember() {
-  const told = new URLSearchParams({ ...(view.period && { period: view.period }), ...(view.quantity && { quantity: view.quantity }) });
+  const told = new URLSearchParams({ ...(view.tab && { tab: view.tab }), ...(view.period && { period: view.period }), ...(view.quantity && { quantity: view.quantity }) });
   const wanted = view.campaign === null ? "" : `#${encodeURIComponent(view.campaign)}${String(told) && `?${told}`}`;
   if (wanted !== location.hash) history.replaceState(null, "", wanted || location.pathname);
 }
@@ -192,20 +196,36 @@ function remember() {
 function recall() {
   const [campaign, query] = location.hash.slice(1).split("?"), told = new URLSearchParams(query);
   if (campaign) Object.assign(view, { campaign: decodeURIComponent(campaign), period: told.get("period") ?? "", quantity: Number(told.get("quantity") ?? 0) });
+  view.tab = TABS.includes(told.get("tab")) ? told.get("tab") : "";
+  if (told.get("key")) { // of a link to these results; it leaves the address bar
+    sessionStorage.setItem(PLACE, told.get("key"));
+    remember();
+  }
 }
+
+/** Show one part of the page, or all. */
+function showTab() {
+  for (const button of document.querySelectorAll("[data-tab]")) button.setAttribute("aria-pressed", String(button.dataset.tab === view.tab));
+  for (const name of TABS) find(`#${name}`).classList.toggle("away", Boolean(view.tab) && view.tab !== name);
+}
+
+/** How a question is put on its form: its unit and the ends of its range. */
+const unitOf = name => view.detail.terms.form?.questions?.[name]?.unit ?? "";
+const attributeOf = place => view.detail.estimates.attributes.find(one => place >= one.first && place < one.first + one.size);
+const isShare = one => Boolean(one?.distribution?.labels) || ["category", "choices", "rate"].includes(one?.kind);
 
 function drawErrors() {
   const { estimates, plan, track } = view.detail, place = view.quantity, row = estimates.dimensions[place];
-  const points = list => list.map(one => [one.users, one.std_errors[place]]);
+  const points = list => list.map(one => [one.users, one.std_errors[place] === null ? null : HALF * one.std_errors[place]]);
+  const unit = unitOf(attributeOf(place)?.name), half = error => `± ${number(HALF * error, error)}${unit && ` ${unit}`}`;
   const ratio = row.std_error / row.predicted_std_error;
   find("#errors .hint").textContent = estimates.users && Number.isFinite(ratio) && row.std_error !== null
-    ? `${row.name}: standard error ${number(row.std_error, row.std_error)} now, ` +
-      `${number(row.predicted_std_error, row.predicted_std_error)} by the plan for as many users ` +
+    ? `${row.name}: ${half(row.std_error)} now, ${half(row.predicted_std_error)} by the plan for as many users ` +
       `(${(100 * ratio).toFixed(0)} %).` +
       (ratio > 1 ? " The plan is for these very users; what is seen also counts how users differ." : "")
     : `${row.name}: nothing to estimate from yet.`;
   const figure = find("#errors figure"), target = estimates.target_users;
-  const title = `Standard error of ${row.name} against the number of users: the plan, and what was seen. ` +
+  const title = `± of ${row.name}, half of a 95 % interval, against the number of users: the plan, and what was seen. ` +
     find("#errors .hint").textContent;
   const legend = (name, text) => {
     const drawn = svg("polyline", { class: name, points: "0,5 28,5" });
@@ -243,7 +263,8 @@ const quantiles = one => {
 };
 
 function attribute(one, estimates, asked) {
-  const own = estimates.dimensions.slice(one.first, one.first + one.size), share = one.kind === "category";
+  if (one.kind === "text") return textList(one);
+  const own = estimates.dimensions.slice(one.first, one.first + one.size), share = isShare(one), unit = unitOf(one.name);
   const known = one.kind === "number" && typeof asked?.range[0] === "number" && asked.want !== "variance";
   const span = share ? [0, Math.ceil(10 * Math.max(0.1, ...own.map(row => Math.min(row.high ?? 0, 1)))) / 10] : known ? asked.range : limits(asked, own);
   const rows = own.flatMap(row => [
@@ -251,8 +272,10 @@ function attribute(one, estimates, asked) {
     strip(row, span, share),
     html("span", { class: "figure" }, row.value === null ? "–"
       : number(row.value, row.std_error) +
-        (row.low === null ? "" : ` ± ${number((row.high - row.low) / 2, row.std_error)}`)),
+        (row.low === null ? "" : ` ± ${number((row.high - row.low) / 2, row.std_error)}`) + (unit && !share ? ` ${unit}` : "")),
   ]);
+  const table = crosstab(one, own);
+  if (table) return html("div", {}, html("h3", {}, one.name), table);
   const parts = share ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
   const ticks = parts.map(part => html("span", {}, String(Number((span[0] + (span[1] - span[0]) * part).toPrecision(3)))));
   const scale = [html("span"), html("span", { class: "ticks", "aria-hidden": "true" }, ...ticks), html("span")];
@@ -262,41 +285,72 @@ function attribute(one, estimates, asked) {
   return box;
 }
 
+/** The texts that were found, the most frequent first. */
+function textList(one) {
+  const { rows = [], note = "", users = 0 } = view.detail.texts[one.name] ?? {};
+  const span = [0, Math.ceil(10 * Math.max(0.1, ...rows.map(row => Math.min(row.high, 1)))) / 10];
+  const lines = rows.flatMap(row => [html("span", { class: "name" }, row.text), strip({ value: row.share, low: row.low, high: row.high }, span, true),
+    html("span", { class: "figure" }, `${number(row.share, row.std_error)} ± ${number(HALF * row.std_error, row.std_error)}`)]);
+  return html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...lines),
+    html("p", { class: "hint" }, `${users ? `From the first ${count(users)} reports. ` : ""}${note}`));
+}
+
+/** Two choices that were asked together, as a table of shares with ±; null for anything else. */
+function crosstab(one, own) {
+  const pair = (view.detail.terms.joint ?? []).find(([a, b]) => one.name.includes(a) && one.name.includes(b) && one.name !== a && one.name !== b);
+  const labels = pair?.map(name => view.detail.terms.attributes.find(asked => asked.name === name)).map(asked => asked?.categories ?? asked?.options);
+  if (!labels?.every(Boolean) || labels[0].length * labels[1].length !== own.length) return null;
+  const cell = row => html("td", {}, row.value === null ? "–" : `${number(row.value, row.std_error)} ± ${number(HALF * row.std_error, row.std_error)}`);
+  const head = html("tr", {}, html("th", { scope: "col" }, `${pair[0]} \\ ${pair[1]}`), ...labels[1].map(label => html("th", { scope: "col" }, label)));
+  const body = labels[0].map((label, at) => html("tr", {}, html("th", { scope: "row" }, label),
+    ...own.slice(at * labels[1].length, (at + 1) * labels[1].length).map(cell)));
+  return html("div", { class: "wide" }, html("table", {}, html("thead", {}, head), html("tbody", {}, ...body)));
+}
+
+/** Between what ends a quantity can lie. */
+function rangeOf(place) {
+  const one = attributeOf(place), asked = view.detail.terms.attributes.find(other => other.name === one?.name);
+  if (isShare(one)) return [0, 1];
+  const ends = asked?.levels ? [asked.levels[0][0], asked.levels.at(-1)[1]] : asked?.range;
+  return typeof ends?.[0] === "number" && asked.want !== "variance" ? ends : [-Infinity, Infinity];
+}
+
 const limits = (asked, own) => asked?.levels
   ? [asked.levels[0][0], asked.levels.at(-1)[1]]
   : [Math.min(...own.map(row => row.low ?? 0)), Math.max(...own.map(row => row.high ?? 1))];
 
 function drawComparison() {
-  const { estimates } = view.detail, { drift, groups } = estimates, place = view.quantity, found = [];
-  const name = estimates.dimensions[place].name, box = find("#comparison .plots");
-  find("#comparison").hidden = drift.periods.length < 2 && groups.length === 0;
-  if (find("#comparison").hidden) return;
-  find("#comparison .hint").textContent = `${name}, with 95 % intervals.`;
-  const plot = (title, rows, more) => {
-    const told = rows.map(row => `${row.label} ${between(row)}`).join(", ");
-    found.push(html("div", {}, html("h3", {}, title),
-      html("figure", {}, columns(width(box), rows, `${name} ${title}: ${told}`)), html("p", { class: "hint" }, more)));
-  };
-  if (drift.periods.length > 1) {
-    const row = drift.quantities[place];
-    const rows = drift.periods.map((label, at) => {
-      const value = row.values[at], far = row.std_errors[at] === null ? null : 1.96 * row.std_errors[at];
-      return { label, value, low: far === null ? null : value - far, high: value + far };
-    });
-    plot("by period", rows, row.adjusted === null ? "" : row.adjusted < 0.05
-      ? `It has changed: such differences come by chance with probability ${number(row.adjusted)} or less.`
-      : `No change is seen beyond what chance does (${number(row.adjusted)}).`);
-  }
-  for (const group of groups) {
-    const rows = group.values.map(one => {
-      const own = (one.dimensions ?? []).find(row => row.name === name);
-      return { label: one.value, value: own?.value ?? null, low: own?.low ?? null, high: own?.high ?? null };
-    });
-    if (rows.some(row => row.value !== null)) {
-      plot(`by ${group.name}`, rows,
-        group.private ? "The group is private too: it is estimated." : "Users state this group openly.");
+  const { estimates } = view.detail, { drift, groups } = estimates, found = [], box = find("#comparison .plots");
+  const names = estimates.dimensions.map(row => row.name), chosen = [view.quantity, ...names.keys()].slice(0, PLOTS + 1);
+  const said = (test, same, other) => (test?.adjusted === null || test?.adjusted === undefined ? "" : test.adjusted < 0.05
+    ? `${other}: such differences come by chance with probability ${number(test.adjusted)} or less.`
+    : `${same} (probability ${number(test.adjusted)}).`);
+  for (const place of new Set(chosen)) {
+    const name = names[place], [least, most] = rangeOf(place), unit = unitOf(attributeOf(place)?.name);
+    const clamp = value => (value === null || value === undefined ? null : Math.min(Math.max(value, least), most));
+    const plot = (title, rows, more) => {
+      const shown = rows.map(({ label, value, low, high }) => ({ label, value: clamp(value), low: clamp(low), high: clamp(high) }));
+      if (!shown.some(row => row.value !== null && row.low !== null)) return;
+      const told = shown.map(row => `${row.label} ${between(row)}`).join(", "), head = `${name}${unit && `, ${unit}`}, ${title}`;
+      found.push(html("div", {}, html("h3", {}, head), html("figure", {}, columns(width(box), shown, `${head}: ${told}`)), html("p", { class: "hint" }, more)));
+    };
+    if (drift.periods.length > 1) {
+      const row = drift.quantities[place];
+      plot("by period", drift.periods.map((label, at) => {
+        const value = row.values[at], far = row.std_errors[at] === null ? null : HALF * row.std_errors[at];
+        return { label, value, low: far === null ? null : value - far, high: far === null ? null : value + far };
+      }), said(row, "No change is seen beyond what chance does", "It has changed"));
+    }
+    for (const group of groups) {
+      const rows = group.values.map(one => {
+        const own = (one.dimensions ?? []).find(row => row.name === name);
+        return { label: one.value, value: own?.value ?? null, low: own?.low ?? null, high: own?.high ?? null };
+      });
+      plot(`by ${group.name}`, rows, [said(group.tests?.[name], "No difference is seen beyond what chance does", "The groups differ"),
+        group.private ? "The group is private too: it is estimated." : "Users state this group openly."].filter(Boolean).join(" "));
     }
   }
+  find("#comparison .hint").textContent = "Lines are 95 % intervals. Tests are for all quantities together.";
   find("#comparison").hidden = found.length === 0;
   show(box, ...found);
 }
@@ -336,6 +390,9 @@ find("#pause").addEventListener("click", () => {
 find("#period").addEventListener("change", event => { view.period = event.target.value; refresh(); });
 find("#enhance").addEventListener("change", refresh);
 find("#quantity").addEventListener("change", event => { view.quantity = Number(event.target.value); remember(); draw(); });
+for (const button of document.querySelectorAll("[data-tab]")) {
+  button.addEventListener("click", () => { view.tab = button.dataset.tab; remember(); draw(); });
+}
 for (const button of document.querySelectorAll("[data-format]")) {
   button.addEventListener("click", () => download(button.dataset.format));
 }

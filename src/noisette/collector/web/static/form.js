@@ -3,6 +3,7 @@
 
 import english from "./words-en.js";
 import { check, Client, row } from "./noisette.js";
+import { encode } from "./laws.js";
 import { axis } from "./survey.js";
 import { lawHash } from "./verify.js";
 
@@ -11,6 +12,7 @@ const LIST = 8; // labels that are shown as buttons; more are a list
 const RETRY = 15000; // milliseconds between attempts to send what waits
 const id = decodeURIComponent(location.pathname.split("/")[2] ?? "");
 const code = new URLSearchParams(location.hash.slice(1)).get("code");
+const PREVIEW = id === "-preview" ? JSON.parse(sessionStorage.getItem("noisette:preview") ?? "null") : null;
 const view = { words: {}, language: "en", campaign: null, law: null, client: null, values: null, group: null };
 const find = selector => document.querySelector(selector);
 
@@ -312,6 +314,10 @@ async function draw() {
   const send = html("button", { class: "main", type: "button" }, t("send")), back = html("button", { type: "button" }, t("keep_back"));
   const said = html("p", { role: "status" });
   send.addEventListener("click", async () => {
+    if (PREVIEW) {
+      said.textContent = t("preview");
+      return;
+    }
     if (asks.length) {
       if (!entry.value.trim()) {
         wrong.textContent = t("need_code");
@@ -377,6 +383,14 @@ async function connect() {
   view.client = await Client.open(location.origin, { path: "c", name: `c:${id}`, epsilon: limit, code: known() ?? "", attempts: 2 });
 }
 
+/** A device that keeps nothing and sends nothing: an owner looks at a form before it is opened. */
+function rehearsal() {
+  const kept = { made: null };
+  return { made: () => 0, report: () => kept.made, release: () => null, send: async () => null,
+    answer: async (_, values) => { kept.made = { state: "held", period: "once", report: encode(view.law.draw(row(view.campaign, values))) }; },
+    body: async () => `{"report":${kept.made.report}}` };
+}
+
 /** Return the campaign as the collector shows it, or as it was last seen here. */
 async function fetched() {
   try {
@@ -393,6 +407,17 @@ async function fetched() {
 
 async function begin() {
   await speak(preferred());
+  if (PREVIEW) {
+    try {
+      view.campaign = PREVIEW;
+      head();
+      view.law = check(PREVIEW, PREVIEW.id);
+      view.client = rehearsal();
+      return questions();
+    } catch (error) {
+      return stop(error);
+    }
+  }
   find("#main").replaceChildren(html("p", { role: "status" }, t("loading")));
   try {
     view.campaign = await fetched();

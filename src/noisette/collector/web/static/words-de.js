@@ -85,4 +85,5 @@ export default {
   all_others: "alle anderen Antworten",
   law: "Das Gesetz des Zufalls, nach dem dieser Bericht gezogen wurde, hat den Fingerabdruck {hash}.",
   certificate: "Sein Zertifikat, mit einem anderen Programm zu prüfen",
+  preview: "Dies ist eine Vorschau: Es wird nichts gesendet.",
 };

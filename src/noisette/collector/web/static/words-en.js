@@ -83,4 +83,5 @@ export default {
   all_others: "all other answers",
   law: "The law of chance that this report was drawn by has the fingerprint {hash}.",
   certificate: "Its certificate, to check with another program",
+  preview: "This is a preview: nothing is sent.",
 };

@@ -85,4 +85,5 @@ export default {
   all_others: "todas las demás respuestas",
   law: "La ley de azar con la que se sorteó este informe tiene la huella {hash}.",
   certificate: "Su certificado, para comprobarlo con otro programa",
+  preview: "Esto es una vista previa: no se envía nada.",
 };

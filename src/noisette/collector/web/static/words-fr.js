@@ -85,4 +85,5 @@ export default {
   all_others: "toutes les autres réponses",
   law: "La loi de hasard selon laquelle ce rapport a été tiré a l’empreinte {hash}.",
   certificate: "Son certificat, à vérifier avec un autre programme",
+  preview: "Ceci est un aperçu : rien n’est envoyé.",
 };

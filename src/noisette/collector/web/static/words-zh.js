@@ -85,4 +85,5 @@ export default {
   all_others: "所有其他回答",
   law: "抽取这份报告所依据的概率法则，其指纹为 {hash}。",
   certificate: "它的证书，可用另一个程序核对",
+  preview: "这是预览：不会发送任何内容。",
 };

@@ -1,0 +1,165 @@
+"""Calls to an address of the owner's when something happens: the target is reached, reports stop, liars are noticed.
+
+Calls are made by a thread of their own, so that nobody waits for a slow receiver; each is tried several times with
+growing pauses. What was told is in the log of changes, so that a restart does not tell it again. The address comes from
+a person: only https leaves, to a public address, which is looked up once and then called by its number, so that a name
+cannot be turned to another machine in between; redirects are not followed and the answer's body is not read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from noisette._terminal import to_json
+from noisette.collector.telemetry import log
+from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
+
+if TYPE_CHECKING:
+    from noisette.collector.web.service import Service
+
+EVENTS = ("target-reached", "reports-stopped", "liars-suspected")
+
+_EVERY = 5.0  # seconds between two looks
+_PAUSES = (0.0, 2.0, 10.0, 60.0)  # seconds before each attempt
+_TIMEOUT = 10.0
+_QUIET = timedelta(days=1)  # without a report, after which they have stopped
+_DONE = "told-webhook"
+
+
+def check_address(text: Any, *, local: bool = False) -> str:
+    """Return an address that may be called, or say why not; ``local`` admits http and machines of the own network."""
+    parts = urlsplit(text) if isinstance(text, str) else urlsplit("")
+    if parts.scheme not in (("http", "https") if local else ("https",)) or not parts.hostname or parts.username:
+        raise ValueError(f"Expected webhook={text!r:.80} to be an address such as https://example.org/noisette.")
+    return str(text)
+
+
+def resolved(host: str, port: int, *, local: bool) -> str:
+    """Return the number of a machine that may be called."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    numbers = list(dict.fromkeys(str(one[4][0]) for one in found))
+    if not local and (bad := [one for one in numbers if not ipaddress.ip_address(one).is_global]):
+        raise ValueError(f"{host} is {bad[0]}, which is no public address. Allow it with --local-webhooks.")
+    return numbers[0]
+
+
+def post(address: str, body: bytes, *, local: bool) -> int:
+    """Send one call and return the status of the answer."""
+    import httpx
+
+    parts = urlsplit(check_address(address, local=local))
+    host, port = str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)
+    number = resolved(host, port, local=local)
+    url = httpx.URL(address).copy_with(host=number, port=port)
+    headers = {"Host": parts.netloc, "Content-Type": "application/json", "User-Agent": "noisette"}
+    with httpx.Client(timeout=_TIMEOUT, follow_redirects=False, trust_env=False) as client:
+        request = client.build_request("POST", url, content=body, headers=headers, extensions={"sni_hostname": host})
+        answer = client.send(request, stream=True)
+        answer.close()
+    return answer.status_code
+
+
+class Webhooks:
+    """A thread that looks what has happened to campaigns with an address, and calls it."""
+
+    def __init__(
+        self, service: Service, *, local: bool = False, every: float = _EVERY, quiet: timedelta = _QUIET
+    ) -> None:
+        self._service, self._local, self._every, self._quiet = service, local, every, quiet
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="noisette-webhooks", daemon=True)
+        self._told: set[tuple[str, str]] | None = None
+        self._seen: dict[tuple[str, str], tuple[int, float]] = {}
+        self._waiting: list[tuple[float, int, str, dict[str, Any]]] = []
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, after a call that has begun."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every):
+            try:
+                self._look()
+                self._call()
+            except Exception as error:  # the database may be away: the next look will find it
+                log.warning("webhooks", extra={"told": {"error": type(error).__name__}})
+
+    def _look(self) -> None:
+        roster = self._service.roster
+        for name, campaign in list(roster.campaigns.items()):
+            life = roster.life(name)
+            if life.webhook is None or life.state != "open":
+                continue
+            for event, told in self._happened(campaign):
+                key = (name, f"{event}/{told['period']}")
+                if key not in self._known():
+                    self._known().add(key)
+                    moment = datetime.now(UTC).isoformat(timespec="seconds")
+                    call = {"event": event, "campaign": name, "title": campaign.title, "moment": moment} | told
+                    self._waiting.append((time.monotonic(), 0, life.webhook, call))
+
+    def _known(self) -> set[tuple[str, str]]:
+        """Return what was told, by this process or one before it."""
+        if self._told is None:
+            self._told, last = set(), 0
+            while rows := self._service.store.registry.log(last):
+                self._told |= {(one["who"].partition(":")[2], one["subject"]) for one in rows if one["action"] == _DONE}
+                last = rows[-1]["number"]
+        return self._told
+
+    def _happened(self, campaign: Campaign) -> Iterator[tuple[str, dict[str, Any]]]:
+        period = period_at(campaign.period)
+        users, now = self._service.store.periods(campaign).get(period, 0), time.monotonic()
+        before, since = self._seen.get((campaign.id, period), (-1, now))
+        if users != before:
+            since = now
+            self._seen[campaign.id, period] = (users, now)
+        told = {"period": period, "users": users, "target_users": campaign.users}
+        if users >= campaign.users:
+            yield "target-reached", told
+        elif users and now - since >= self._quiet.total_seconds():
+            yield "reports-stopped", told
+        if users and users != before:
+            failed = self._service.estimates(campaign, period, 0.95, "none")["suspicions"]["failed"]
+            if failed:
+                yield "liars-suspected", told | {"failed": [f"{one['about']}: {one['test']}" for one in failed[:3]]}
+
+    def _call(self) -> None:
+        """Make the calls whose time has come, and note those that are done or given up."""
+        due = [one for one in self._waiting if one[0] <= time.monotonic()]
+        self._waiting = [one for one in self._waiting if one not in due]
+        for _, attempt, address, call in due:
+            if self._ended.is_set():
+                return
+            why = attempted(lambda: post(address, to_json(call).encode(), local=self._local))  # noqa: B023 - called at once
+            note = {"event": call["event"], "campaign": call["campaign"], "attempt": attempt + 1, "outcome": why}
+            log.info("webhook", extra={"told": note})
+            if why != "taken" and attempt + 1 < len(_PAUSES):
+                self._waiting.append((time.monotonic() + _PAUSES[attempt + 1], attempt + 1, address, call))
+            else:
+                subject = f"{call['event']}/{call['period']}"
+                self._service.store.registry.note(f"webhook:{call['campaign']}", _DONE, subject)
+
+
+def attempted(call: Callable[[], int]) -> str:
+    """Return "taken", or why a call failed."""
+    import httpx
+
+    try:
+        status = call()
+    except (httpx.HTTPError, OSError, ValueError) as error:
+        return type(error).__name__
+    return "taken" if 200 <= status < 300 else f"status {status}"

@@ -1,0 +1,170 @@
+"""Calls to the owner's address: what makes them, what they say, that they are tried again, whom they never reach."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request, Response
+from tests.collector.helpers import KEYS, OPERATOR, auth, entry, known_keys, running
+
+from noisette.collector import Store, create_app
+from noisette.collector.web import webhooks
+from noisette.collector.web.webhooks import check_address, post, resolved
+from noisette.survey.campaigns import Campaign
+
+COINS = Campaign.from_dict(
+    {"id": "coins", "epsilon": 1.0, "users": 3, "attributes": [{"name": "side", "categories": ["heads", "tails"]}]}
+    | {"mechanism": "grr"}
+)
+
+OWNER = {"Authorization": f"Bearer {OPERATOR}"}
+
+
+class Receiver:
+    """A machine of the owner's that takes calls, after it was busy for some."""
+
+    def __init__(self, busy: int) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.busy = busy
+        self.app = FastAPI(openapi_url=None)
+        self.app.post("/hook")(self._take)
+
+    async def _take(self, request: Request) -> Response:
+        if self.busy:
+            self.busy -= 1
+            return Response(status_code=503)
+        self.calls.append(await request.json())
+        return Response(status_code=204)
+
+    def events(self) -> list[str]:
+        return [one["event"] for one in self.calls]
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Wait for a condition, for long where the machine is busy."""
+    end = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks and pauses of a moment, and reports that count as stopped at once."""
+    made = webhooks.Webhooks.__init__
+
+    def quick(self: Any, service: Any, *, local: bool = False) -> None:
+        made(self, service, local=local, every=0.02, quiet=timedelta(seconds=0))
+
+    monkeypatch.setattr(webhooks.Webhooks, "__init__", quick)
+    monkeypatch.setattr(webhooks, "_PAUSES", (0.0, 0.01, 0.01, 0.01))
+
+
+@pytest.mark.slow
+def test_a_call_for_each_event_once(tmp_path: Path, hasty: None) -> None:
+    receiver = Receiver(busy=2)
+    database = f"sqlite:///{tmp_path / 'r.db'}"
+    with running(receiver.app) as hook:
+        with running(create_app([COINS], Store(database), known_keys(), local_webhooks=True)) as url:
+            device = {"Authorization": f"Bearer {KEYS['device']}"}
+
+            def answer(side: str, seed: int) -> None:
+                report = {"version": 1} | entry(COINS.privatize({"side": side}, rng=seed))
+                httpx.post(f"{url}/campaigns/coins/reports", json=report, headers=device).raise_for_status()
+
+            changed = httpx.patch(f"{url}/campaigns/coins", json={"webhook": f"{hook}/hook"}, headers=OWNER)
+            assert changed.json()["life"]["webhook"] == f"{hook}/hook"
+            shown = httpx.get(f"{url}/campaigns/coins", headers=device).json()
+            assert "webhook" not in shown["life"], "devices are not told where the owner's machine is"
+            answer("heads", 1)
+            wait_for(lambda: receiver.events() == ["reports-stopped"])  # the third attempt
+            assert receiver.busy == 0
+            answer("heads", 2)
+            answer("tails", 3)
+            wait_for(lambda: "target-reached" in receiver.events())
+            told = receiver.calls[-1]
+            assert (told["campaign"], told["users"], told["target_users"]) == ("coins", 3, 3)
+        before = len(receiver.calls)
+        with running(create_app([], Store(database), known_keys(), local_webhooks=True)):
+            time.sleep(0.5)  # many looks; nothing marks that nothing happens
+        assert len(receiver.calls) == before, "a restart tells nothing again"
+
+
+def test_private_addresses_are_not_called() -> None:
+    for address in ("http://example.org/x", "https://", "ftp://example.org", "https://me@example.org/", 7, "x"):
+        with pytest.raises(ValueError, match="such as https"):
+            check_address(address)
+    assert check_address("https://example.org/x") == "https://example.org/x"
+    for host in ("127.0.0.1", "localhost", "10.0.0.1", "169.254.169.254", "::1", "0.0.0.0"):
+        with pytest.raises(ValueError, match="no public address"):
+            resolved(host, 443, local=False)
+    with pytest.raises(ValueError, match="no public address"):
+        post("https://127.0.0.1:1/hook", b"{}", local=False)
+    assert resolved("127.0.0.1", 80, local=True) == "127.0.0.1"
+
+
+@pytest.mark.slow
+def test_redirects_are_not_followed(hasty: None) -> None:
+    app, reached = FastAPI(openapi_url=None), []
+    app.post("/hook")(lambda: Response(status_code=307, headers={"Location": "/inner"}))
+    app.post("/inner")(lambda: reached.append(1))
+    with running(app) as url:
+        assert post(f"{url}/hook", b"{}", local=True) == 307
+    assert reached == []
+
+
+@pytest.mark.slow
+def test_liars_are_told_of(tmp_path: Path, hasty: None) -> None:
+    receiver = Receiver(busy=0)
+    campaign = Campaign.from_dict(
+        {"id": "lies", "epsilon": 1.0, "users": 10_000, "attributes": [{"name": "x", "categories": list("abcdefgh")}]}
+        | {"mechanism": "oue"}
+    )
+    store = Store(f"sqlite:///{tmp_path / 'r.db'}")
+    with (
+        running(receiver.app) as hook,
+        running(create_app([campaign], store, known_keys(), local_webhooks=True)) as url,
+    ):
+        device = {"Authorization": f"Bearer {KEYS['device']}"}
+        for _ in range(60):  # no honest user nearly always sends all bits
+            report = {"version": 1} | entry([1] * 8)
+            httpx.post(f"{url}/campaigns/lies/reports", json=report, headers=device).raise_for_status()
+        httpx.patch(f"{url}/campaigns/lies", json={"webhook": f"{hook}/hook"}, headers=OWNER)
+        wait_for(lambda: "liars-suspected" in receiver.events())
+
+
+def test_a_link_shows_one_campaign_and_changes_nothing(tmp_path: Path) -> None:
+    other = Campaign.from_dict(
+        {"id": "other", "epsilon": 1.0, "users": 9, "attributes": [{"name": "x", "range": [0, 1]}]}
+    )
+    store = Store(f"sqlite:///{tmp_path / 'r.db'}")
+    with running(create_app([COINS, other], store, known_keys())) as url:
+        made = httpx.post(f"{url}/campaigns/coins/links", json={"days": 2}, headers=OWNER)
+        assert made.status_code == 201
+        assert made.json()["link"].startswith(f"{url}/dashboard#coins?key=")
+        key = {"Authorization": f"Bearer {made.json()['link'].partition('key=')[2]}"}
+        listed = httpx.get(f"{url}/dashboard/overview", headers=key).json()["campaigns"]
+        assert [one["id"] for one in listed] == ["coins"]
+        assert httpx.get(f"{url}/dashboard/campaigns/coins", headers=key).is_success
+        assert httpx.get(f"{url}/campaigns/coins/estimates", params={"format": "csv"}, headers=key).is_success
+        for path in (
+            "/dashboard/campaigns/other",
+            "/campaigns/other/estimates",
+            "/keys",
+            "/audit",
+            "/metrics",
+            "/campaigns",
+        ):
+            assert httpx.get(f"{url}{path}", headers=key).status_code == 403, path
+        for path in ("close", "links", "archive"):
+            assert httpx.post(f"{url}/campaigns/coins/{path}", json={}, headers=key).status_code == 403, path
+        assert httpx.post(f"{url}/campaigns/coins/reports", json={}, headers=key).status_code == 403
+        assert httpx.post(f"{url}/campaigns/coins/links", json={}, headers=auth("analyst")).status_code == 403
+        httpx.delete(f"{url}/keys/{made.json()['name']}", headers=OWNER).raise_for_status()
+        assert httpx.get(f"{url}/dashboard/overview", headers=key).status_code == 401
