@@ -42,9 +42,7 @@ def plan_survey(
     out.print(shown)
     _more(out, len(made.rows))
     out.print(literal(f"Verdict: {made.verdict}"))
-    out.print(
-        "± is half of a 95 % interval, for the distribution of answers that is worst on average.", style="dim"
-    )
+    out.print("± is half of a 95 % interval, for the distribution of answers that is worst on average.", style="dim")
 
 
 def write_survey_page(html: Path, survey: Any, users: int | None, command: str) -> None:

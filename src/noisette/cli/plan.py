@@ -76,8 +76,8 @@ def plan(
 ) -> None:
     """Predict the error of every mechanism for a collection, best first, without an experiment.
 
-    With a SURVEY the error of every quantity in every group, and whether it is worth asking: it takes --users, --epsilon and
-    --html.
+    With a SURVEY the error of every quantity in every group, and whether it is worth asking: it takes --users,
+    --epsilon and --html.
 
     Without --values, --data or --distribution mechanisms are compared by their worst case. Values for a plan should be
     public or made up: a plan made from the people's own data is not private.
@@ -188,7 +188,8 @@ def _write_choices(
 
     parts = domain.parts if domain.kind == "attributes" else (domain,)
     asked = [
-        Choice(f"choice {place}", tuple(part.labels or map(str, range(part.size)))) for place, part in enumerate(parts, 1)
+        Choice(f"choice {place}", tuple(part.labels or map(str, range(part.size))))
+        for place, part in enumerate(parts, 1)
     ]
     survey = Survey(asked, epsilon=epsilon, users=users, mechanism=names[0] if len(names) == 1 else "auto")
     given = " ".join([*(f"--categories {one}" for one in categories), *(f"--mechanism {one}" for one in names)])

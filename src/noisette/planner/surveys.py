@@ -18,7 +18,7 @@ from noisette._look import style
 from noisette.survey.estimation.distributions import mechanisms
 from noisette.survey.survey import Survey
 
-EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def survey_page(
@@ -61,7 +61,9 @@ def survey_page(
             | {"span": reach[place % per], "signal": signals[place % per]}
             for place, row in enumerate(first.rows)
         ],
-        "errors": {f"{epsilon:g}": [_finite(row.std_error) for row in plan.rows] for epsilon, (plan, _) in plans.items()},
+        "errors": {
+            f"{epsilon:g}": [_finite(row.std_error) for row in plan.rows] for epsilon, (plan, _) in plans.items()
+        },
         "mechanisms": {f"{epsilon:g}": told for epsilon, (_, told) in plans.items()},
     }
     return Template(_asset("survey.html")).substitute(
