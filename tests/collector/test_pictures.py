@@ -97,6 +97,6 @@ def test_pictures_of_the_tutorial(tmp_path: Path, browser: Browser) -> None:
         expect(reader.locator("#known li")).to_have_count(4)
         expect(reader.locator("#comparison")).to_contain_text("by site")
         expect(reader.locator("#estimates")).to_contain_text("minutes")
-        keep(reader, "dashboard")
+        keep(reader, "dashboard", whole=False)
         for page in (person, owner, reader):
             page.context.close()

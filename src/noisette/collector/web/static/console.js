@@ -176,7 +176,7 @@ async function plan() {
     const needed = row => Math.ceil(survey.users * (HALF * row.std_error / span(row.question) / wanted) ** 2);
     state.textContent = `${verdict} For ± ${100 * wanted} % of its range everywhere ask about ${count(Math.max(...rows.map(needed)))} people.` +
       (obstacle ? ` It cannot be opened as a page: ${obstacle}` : "");
-    const groups = rows.some(row => row.group);
+    const groups = rows.some(row => row.group !== "all");
     const cells = (tag, ...texts) => html("tr", {}, ...texts.filter(text => text !== null).map(text => html(tag, tag === "th" ? { scope: "col" } : {}, text)));
     const unit = name => survey.form.questions[name]?.unit ?? "";
     place.replaceChildren(html("table", {}, html("thead", {}, cells("th", "question", "answer", groups ? "group" : null, "±", "people needed", "verdict")),
