@@ -304,7 +304,7 @@ function crosstab(one, own) {
   const head = html("tr", {}, html("th", { scope: "col" }, `${pair[0]} \\ ${pair[1]}`), ...labels[1].map(label => html("th", { scope: "col" }, label)));
   const body = labels[0].map((label, at) => html("tr", {}, html("th", { scope: "row" }, label),
     ...own.slice(at * labels[1].length, (at + 1) * labels[1].length).map(cell)));
-  return html("div", { class: "wide" }, html("table", {}, html("thead", {}, head), html("tbody", {}, ...body)));
+  return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": one.name }, html("table", {}, html("thead", {}, head), html("tbody", {}, ...body)));
 }
 
 /** Between what ends a quantity can lie. */
