@@ -3,6 +3,7 @@
 python benchmarks/collector.py             half a million reports in batches and single ones, SQLite and PostgreSQL
 python benchmarks/collector.py --full      the same with ten million in batches: rate and memory after each million
 python benchmarks/collector.py --small     a few thousand, to see that it runs
+python benchmarks/collector.py --workers   single reports into PostgreSQL by one process and by two, and who waits
 python benchmarks/collector.py --full --batches --only sqlite --record     ... and into the tables of the documentation
 
 With --full the batches of each database get five minutes (--minutes): what is not sent by then is left out, and the
@@ -12,7 +13,8 @@ The server is a process of its own, the sender is this one; both are on this mac
 each, and two are under way at a time. Single reports are JSON on 64 connections. The bare endpoint is FastAPI alone: it
 takes the same bodies on the same connections and commits them to one table of the same database, as many to a
 transaction as have arrived, without looking at them; the two take turns in one run. PostgreSQL is started here, with
-its default settings, and commits synchronously; SQLite waits for the disk at every commit.
+the settings of deploy/compose.yaml, and commits synchronously; SQLite waits for the disk at every commit. With
+--workers PostgreSQL logs whoever waits for a lock for a millisecond.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,24 +76,30 @@ class Run:
     memory_before: float
     memory_after: float
     cpu_us: float
+    waits: int = 0  # for a lock of PostgreSQL, of a millisecond or more, where they were looked for
 
     @property
     def kind(self) -> str:
-        """Whether reports came in batches, or single ones beside the bare endpoint."""
-        return "batches" if self.what.startswith("batches") else "single"
+        """Whether reports came in batches, or single ones beside the bare endpoint or to several processes."""
+        return next((kind for kind in ("batches", "workers") if self.what.startswith(kind)), "single")
 
 
-def run_ours(database: str) -> None:
-    """Serve the collector on a free port, and print which."""
-    from noisette._service import listen, run
+def run_ours(database: str, workers: int) -> None:
+    """Serve the collector in so many processes on a free port, and print which."""
+    from noisette._service import listen, run, run_workers
     from noisette.collector import Store, create_app
     from noisette.collector.telemetry import log
     from noisette.collector.web.access import Keys
 
-    app = create_app([Campaign.from_dict(CAMPAIGN)], Store(database), Keys({"device": [KEY]}), rate=None)
+    Store(database).close()
     bound = listen("127.0.0.1", 0)
     print(bound.getsockname()[1], flush=True)
-    run(app, bound, log)
+
+    def work() -> None:
+        keys = Keys({"device": [KEY]})
+        run(create_app([Campaign.from_dict(CAMPAIGN)], Store(database), keys, rate=None), bound, log)
+
+    work() if workers == 1 else run_workers(workers, work, log)
 
 
 def run_bare(database: str) -> None:
@@ -136,9 +144,9 @@ def run_bare(database: str) -> None:
 
 
 @contextmanager
-def server(kind: str, database: str) -> Iterator[tuple[int, int]]:
+def server(kind: str, database: str, processes: int = 1) -> Iterator[tuple[int, int]]:
     """Start a server in a process of its own and give its port and process."""
-    command = [sys.executable, __file__, "--serve", kind, "--database", database]
+    command = [sys.executable, __file__, "--serve", kind, "--database", database, "--processes", str(processes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
@@ -147,16 +155,23 @@ def server(kind: str, database: str) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
+def family(pid: int) -> list[int]:
+    """Return a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    return [pid, *map(int, children)]
+
+
 def memory(pid: int) -> float:
-    """Return the resident memory of a process in MB."""
-    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("VmRSS"))
+    """Return the resident memory of a process and its children in MB."""
+    texts = [Path(f"/proc/{one}/status").read_text(encoding="utf-8") for one in family(pid)]
+    lines = [line for text in texts for line in text.splitlines() if line.startswith("VmRSS")]
+    return sum(int(line.split()[1]) / 1024 for line in lines)
 
 
 def used(pid: int) -> float:
-    """Return the CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the CPU seconds that a process and its children have used."""
+    found = [Path(f"/proc/{one}/stat").read_text(encoding="utf-8").rpartition(")")[2].split() for one in family(pid)]
+    return sum(int(one[11]) + int(one[12]) for one in found) / os.sysconf("SC_CLK_TCK")
 
 
 async def send(port: int, bodies: list[bytes], connections: int, media: str) -> list[float]:
@@ -246,6 +261,48 @@ def one_by_one(campaign: Campaign, name: str, fresh: Any, size: int) -> Iterator
             yield measure("single", ours, name, bodies, 1, CONNECTIONS, media)
 
 
+def by_workers(campaign: Campaign, size: int) -> Iterator[Run]:
+    """Measure single reports into PostgreSQL by one process and by two, in turns, and count who waited for a lock."""
+    watched = ("log_lock_waits=on", "deadlock_timeout=1ms", "log_line_prefix=%p:")
+    media = "application/json"
+    with (
+        Postgres(*settings(), *watched) as postgres,
+        server("ours", postgres.new_database()) as one,
+        server("ours", postgres.new_database(), 2) as two,
+    ):
+        for where in (one, two):
+            until_ready(where)
+            measure("warm-up", where, "postgresql", single(campaign, size // 5), 1, CONNECTIONS, media)
+        for _ in range(TURNS):
+            for what, where in (("workers 1", one), ("workers 2", two)):
+                before = postgres.logged().count("still waiting for")
+                done = measure(what, where, "postgresql", single(campaign, size), 1, CONNECTIONS, media)
+                yield replace(done, waits=postgres.logged().count("still waiting for") - before)
+        shares = [used(pid) for pid in family(two[1])[1:]]
+        print(f"CPU seconds of each of the two workers: {', '.join(f'{own:.1f}' for own in shares)}")
+
+
+def until_ready(where: tuple[int, int]) -> None:
+    """Wait until a server answers."""
+    import httpx
+
+    while True:
+        try:
+            httpx.get(f"http://127.0.0.1:{where[0]}/health", timeout=60).raise_for_status()
+            return
+        except httpx.TransportError:
+            time.sleep(0.1)
+
+
+def settings() -> list[str]:
+    """Return the settings of PostgreSQL that deploy/compose.yaml documents."""
+    import yaml
+
+    file = Path(__file__).resolve().parent.parent / "deploy" / "compose.yaml"
+    words = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]["database"]["command"]
+    return [word for word in words if "=" in word]
+
+
 def main() -> None:
     """Measure, print a line for each run, and a summary as JSON at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -256,27 +313,31 @@ def main() -> None:
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
     parser.add_argument("--batches", action="store_true", help="batches alone")
     parser.add_argument("--single", action="store_true", help="single reports alone")
+    parser.add_argument("--workers", action="store_true", help="one process and two on PostgreSQL")
     parser.add_argument("--record", action="store_true", help="write collector.json and docs/benchmarks-collector.md")
     parser.add_argument("--serve", choices=["ours", "bare"], help=argparse.SUPPRESS)
     parser.add_argument("--database", help=argparse.SUPPRESS)
+    parser.add_argument("--processes", type=int, default=1, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
-        (run_ours if given.serve == "ours" else run_bare)(given.database)
+        run_ours(given.database, given.processes) if given.serve == "ours" else run_bare(given.database)
         return
     campaign = Campaign.from_dict(CAMPAIGN)
     sizes = [1_000_000] * given.millions if given.full else [20_000 if given.small else 500_000]
     runs: list[Run] = []
-    with tempfile.TemporaryDirectory() as folder, Postgres() if found() else nullcontext() as postgres:
+    if given.workers:
+        runs += map(show, by_workers(campaign, 300 if given.small else 5000))
+    with tempfile.TemporaryDirectory() as folder, Postgres(*settings()) if found() else nullcontext() as postgres:
         made = iter(range(1000))
         fresh = {"sqlite": lambda: f"sqlite:///{folder}/{next(made)}.db"}
         if postgres is not None:
             fresh["postgresql"] = postgres.new_database
         chosen = {name: new for name, new in fresh.items() if given.only in (None, name)}
         for name, new in chosen.items():
-            if not given.batches:
+            if not given.batches and not given.workers:
                 runs += map(show, one_by_one(campaign, name, new, 300 if given.small else 5000))
         for name, new in chosen.items():
-            if not given.single:
+            if not given.single and not given.workers:
                 runs += map(show, in_batches(campaign, name, new(), sizes, given.minutes * 60))
     load = os.getloadavg()[0]
     for line in summary(runs):
@@ -302,6 +363,14 @@ def summary(runs: list[Run]) -> Iterator[str]:
             yield f"{name}: {total:,} reports in batches at {rate:,.0f} a second, the slowest part at {slowest:,.0f}"
             held = f"{sent[0].memory_after:.0f} MB after the first part, {sent[-1].memory_after:.0f} MB at the end"
             yield f"{name}: p99 of a batch at most {worst:,.0f} ms; memory {held}"
+        one, two = ([run for run in own if run.what == f"workers {count}"] for count in (1, 2))
+        if one and two:
+            rates = [statistics.median(run.rate for run in some) for some in (one, two)]
+            costs = [statistics.median(run.cpu_us for run in some) for some in (one, two)]
+            yield f"{name}: two processes take {rates[1]:,.0f} reports a second, one {rates[0]:,.0f}"
+            yield f"{name}: CPU a report {costs[1]:.0f} us by two processes, {costs[0]:.0f} us by one"
+            total = sum(run.reports for run in (*one, *two))
+            yield f"{name}: waits for a lock, in {total:,} reports: {sum(run.waits for run in (*one, *two))}"
         ours, bare = ([run for run in own if run.what == what] for what in ("single", "bare"))
         if ours:
             shares = statistics.median(run.rate for run in ours) / statistics.median(run.rate for run in bare)

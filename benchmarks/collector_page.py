@@ -28,7 +28,7 @@ def record(kind: str, database: str, command: str, load: float, runs: list[dict[
 def written(page: str, results: Results) -> str:
     """Return a page with the tables of these results."""
     before, _, rest = page.partition(BEGIN)
-    body = "\n\n".join([*batches(results), *singles(results), *faults(results)])
+    body = "\n\n".join([*batches(results), *singles(results), *workers(results), *faults(results)])
     return f"{before}{BEGIN}\n\n{body}\n\n{END}{rest.partition(END)[2]}"
 
 
@@ -65,10 +65,12 @@ def singles(results: Results) -> Iterator[str]:
             continue
         ours, bare = ([run for run in found["runs"] if run["what"] == what] for what in ("single", "bare"))
         share = statistics.median(run["rate"] for run in ours) / statistics.median(run["rate"] for run in bare)
+        spent = statistics.median(run["cpu_us"] for run in bare) / statistics.median(run["cpu_us"] for run in ours)
         worst = max(run["p99_ms"] for run in ours)
         yield (
             f"**Single reports, {title}** (`{found['command']}`, load {found['load']}): the medians are at {share:.0%} "
-            f"of the bare endpoint, with a p99 of at most {worst:,.0f} ms."
+            f"of the bare endpoint by the clock and at {spent:.0%} by processor time, with a p99 of at most "
+            f"{worst:,.0f} ms."
         )
         lines = ["| turn | bare, a second | collector, a second | bare, CPU a request | collector, CPU a request |"]
         lines.append("|" + " ---: |" * 5)
@@ -79,6 +81,29 @@ def singles(results: Results) -> Iterator[str]:
             )
             lines.append(f"| {turn} | {rates} | {used} |")
         yield "\n".join(lines)
+
+
+def workers(results: Results) -> Iterator[str]:
+    """Yield what is said of one process and of two on one database."""
+    if not (found := results.get("workers postgresql")):
+        return
+    one, two = ([run for run in found["runs"] if run["what"] == f"workers {count}"] for count in (1, 2))
+    total = sum(run["reports"] for run in found["runs"])
+    waits = sum(run["waits"] for run in found["runs"])
+    yield (
+        f"**One process and two, PostgreSQL** (`{found['command']}`, load {found['load']}): in {total:,} single "
+        f"reports somebody waited {waits} times for a lock for a millisecond or more. The sender and PostgreSQL take "
+        "their part of the two cores, so two processes have no core each: read the CPU a report."
+    )
+    lines = [
+        "| turn | one process, a second | two, a second | one, CPU a report | two, CPU a report | waits for a lock |"
+    ]
+    lines.append("|" + " ---: |" * 6)
+    for turn, (alone, both) in enumerate(zip(one, two, strict=True), 1):
+        rates = f"{alone['rate']:,.0f} | {both['rate']:,.0f}"
+        spent = f"{alone['cpu_us']:.0f} µs | {both['cpu_us']:.0f} µs"
+        lines.append(f"| {turn} | {rates} | {spent} | {alone['waits'] + both['waits']} |")
+    yield "\n".join(lines)
 
 
 def faults(results: Results) -> Iterator[str]:

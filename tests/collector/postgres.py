@@ -56,6 +56,10 @@ class Postgres:
         """End all its processes at once, in the middle of what they do and without saving anything."""
         self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-m", "immediate", "stop")
 
+    def logged(self) -> str:
+        """Return its log."""
+        return (self._home / "log").read_text(encoding="utf-8")
+
     def new_database(self) -> str:
         """Make an empty database and return its URL."""
         self._databases += 1

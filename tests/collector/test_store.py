@@ -22,6 +22,7 @@ from noisette.collector.storage import tables
 from noisette.collector.storage.database import open_database
 from noisette.collector.storage.sqlite import SqliteDatabase, insert_in_tree
 from noisette.collector.storage.store import Accepted, Refused
+from noisette.survey.batches import identities
 from noisette.survey.campaigns import Campaign
 
 
@@ -309,6 +310,34 @@ def test_a_database_of_the_fifth_version_is_brought_along(both: Store, url: str,
     after = {one["name"]: one["type"] for one in sa.inspect(store.database.engine).get_columns("seen")}["digest"]
     assert type(after) is type(kind)
     store.close()
+
+
+def _write(store: Store, connection: sa.Connection, campaign: Campaign, count: int) -> None:
+    """Write reports in a transaction that goes on; whoever waits for a lock is told so."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '200ms'")
+    batches = list(arrived(campaign, *entries(campaign, count)))
+    store._write(connection, batches, store._sums_of(batches), identities(batches))
+
+
+def test_two_processes_wait_for_no_lock(postgres: Postgres, campaign: Campaign) -> None:
+    """One has added to its sums and not committed; the other adds to its own meanwhile, and both are added up."""
+    url = postgres.new_database()
+    one, other = Store(url), Store(url)
+    one.register(campaign)
+    for store in (one, other):
+        accept(store, campaign, *entries(campaign, 3))
+    assert one.database.writer_number != other.database.writer_number
+    with one.writing() as first, other.writing() as second:
+        _write(one, first, campaign, 5)
+        _write(other, second, campaign, 4)
+    assert reconcile(other, campaign) == 15
+    other.database._number = one.database.writer_number  # type: ignore[attr-defined]  # the twin: one row for both
+    with pytest.raises(sa.exc.OperationalError), one.writing() as first, other.writing() as second:  # noqa: PT012
+        _write(one, first, campaign, 1)
+        _write(other, second, campaign, 1)
+    for store in (one, other):
+        store.close()
 
 
 def test_sqlite_waits_for_the_disk(store: Store, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from noisette.survey.campaigns import Campaign
 
 PATH = "/campaigns/{campaign_id}/reports"
 
+_BREATH = 0.004  # seconds in which others may come along, where several came with the last transaction
 _MOST = 20_000  # reports in one transaction, unless a single batch has more
 
 Outcome = Accepted | Refused | BaseException
@@ -189,7 +191,10 @@ class Writer:
             return [error] * len(bodies)
 
     def _run(self) -> None:
+        busy = False
         while (first := self._queue.get()) is not None:
+            if busy:  # most of a transaction's work is the same for one report and for a hundred
+                time.sleep(_BREATH)
             taken, size, ended = [first], _size(first[0]), False
             while size < _MOST and not ended:
                 try:
@@ -201,6 +206,7 @@ class Writer:
                 else:
                     taken.append(more)
                     size += _size(more[0])
+            busy = len(taken) > 1
             outcomes = self._stored([body for body, _ in taken])
             loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Outcome]]] = {}
             for (_, waiting), outcome in zip(taken, outcomes, strict=True):
