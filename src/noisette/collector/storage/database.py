@@ -82,6 +82,10 @@ class Database(ABC):
         """Give up an order of digests that a database keeps for its own sake."""
 
     @abstractmethod
+    def shrink_digests(self, connection: sa.Connection) -> None:
+        """Turn digests of an older schema into the database's type of 16 bytes, where it has one."""
+
+    @abstractmethod
     def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
         """Write digests in order of their bytes, or return False if one is known: the transaction must then end."""
 

@@ -106,13 +106,9 @@ def _add_lives(_: Database, connection: sa.Connection) -> None:
         connection.execute(sa.text(f"DROP TABLE {table.name}_before"))
 
 
-def _shrink_digests(_: Database, connection: sa.Connection) -> None:
-    """From 5 to 6: PostgreSQL keeps digests in its type of 16 bytes; SQLite's stay as they are."""
-    if connection.dialect.name == "postgresql":
-        kind = "uuid USING encode(digest, 'hex')::uuid"
-        present = {one["name"]: one["type"] for one in sa.inspect(connection).get_columns(tables.seen.name)}
-        if not isinstance(present["digest"], sa.Uuid):  # a table that was just made has it
-            connection.execute(sa.text(f"ALTER TABLE seen ALTER COLUMN digest TYPE {kind}"))
+def _shrink_digests(database: Database, connection: sa.Connection) -> None:
+    """From 5 to 6: digests are kept in a type of 16 bytes where the database has one."""
+    database.shrink_digests(connection)
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> list[str]:

@@ -164,6 +164,9 @@ class SqliteDatabase(Database):
                 if not self.digests.drain(connection):
                     return
 
+    def shrink_digests(self, connection: sa.Connection) -> None:
+        """Leave byte strings as they are: there is no shorter type."""
+
     def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
         """Write digests to the log, and some that wait there into the tree."""
         return self.digests.insert(connection, digests, marks)
