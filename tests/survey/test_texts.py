@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -129,3 +130,11 @@ def test_another_mechanism_is_refused() -> None:
     for bad in (0, 33, 2.5):
         with pytest.raises((ValueError, TypeError), match="longest text of drink"):
             nz.Text("drink", bad)
+
+
+@pytest.mark.parametrize("value", [b"\xff", "\ud800"])
+def test_what_is_not_utf8_is_named(value: Any) -> None:
+    """Bytes, and half of a character: the row is told, and what to do."""
+    survey = nz.Survey([nz.Text("t", longest=4)], epsilon=2.0)
+    with pytest.raises(ValueError, match=r"row 2, column 't': .* is no text of UTF-8\. Decode"):
+        survey.privatize({"t": ["tea", value]}, rng=1)

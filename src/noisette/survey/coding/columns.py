@@ -155,8 +155,19 @@ class Columns:
         return found
 
     def texts(self, name: str) -> list[str]:
-        """Return a column of texts, refusing what is missing."""
-        found: list[str] = as_text(self._arrow(name), partial(self.place, name=name)).to_pylist()
+        """Return a column of texts, refusing what is missing and what is not UTF-8."""
+        held = self.held[name]
+        for row, value in enumerate(held if isinstance(held, list) else ()):
+            if isinstance(value, bytes) or (isinstance(value, str) and not _in_utf8(value)):
+                remedy = "Decode bytes to a text first, or leave the row out."
+                raise ValueError(f"{self.place(row, name)}: {value!r:.80} is no text of UTF-8. {remedy}")
+        column = self._arrow(name)
+        try:
+            found: list[str] = as_text(column, partial(self.place, name=name)).to_pylist()
+        except (ArithmeticError, ValueError) as error:
+            if "UTF8" not in str(error):
+                raise
+            raise ValueError(f"Column {name!r} holds bytes that are no text of UTF-8. Decode them first.") from error
         return found
 
     def _places(self, name: str, labels: Sequence[str]) -> IntArray:
@@ -339,3 +350,8 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
         if name not in row:
             raise ValueError(f"row {place + 1:,} lacks column {name!r}. Give every row an answer to every question.")
     return [row[name] for row in rows]
+
+
+def _in_utf8(value: str) -> bool:
+    """Tell whether a text has no half of a character that UTF-16 writes in two."""
+    return value.isascii() or not any(0xD800 <= ord(letter) < 0xE000 for letter in value)
