@@ -1,23 +1,26 @@
 """A private step of training beside Opacus and beside plain SGD: examples a second and peak memory, in one run.
 
-python benchmarks/sgd.py             five models; writes the tables into docs/benchmarks-sgd.md
-python benchmarks/sgd.py --before PATH  with a table of steps beside those of another checkout, see sgd_before.py
-python benchmarks/sgd.py --small     what the tests run: one model, few steps, prints the tables
+python benchmarks/sgd.py                          every part; keeps it in sgd.json and writes docs/benchmarks-sgd.md
+python benchmarks/sgd.py --parts speed memory     some parts: speed, memory, curves, geometry, before
+python benchmarks/sgd.py --before PATH            for the part `before`: another checkout, see sgd_before.py
+python benchmarks/sgd.py --models cnn lenet       some models; keeps and writes nothing
+python benchmarks/sgd.py --small                  what the tests run: one model, few steps; keeps and writes nothing
 
 Every job does the same: forward and backward pass of one batch, gradients of each example clipped to norm 1, noise, and
 a step of SGD. Opacus runs in each of its modes and counts with its fastest, or with the one that takes least memory.
-Jobs take turns, medians are compared. Memory is what a model, a batch and three steps add at the peak to a process of
-their own that has trained on two examples before.
+Jobs take turns, medians are compared; a mode of Opacus that takes twice as long as another in its first steps is left
+out. Memory is what a model, a batch and three steps add at the peak to a process of their own that has trained on two
+examples before.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,43 +38,25 @@ from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
 from sgd_before import CLOCKS, compare
 from sgd_memory import large_step, peak_of
-from sgd_models import MODELS, Last
+from sgd_models import MODELS, Last, mlp
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
+RECORD = Path(__file__).resolve().parent / "sgd.json"
+PARTS = ("memory", "speed", "curves", "before", "geometry")  # memory first: it forks
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 OPACUS = ("hooks", "functorch", "ew", "ghost")
-
-
-@dataclass(frozen=True)
-class Row:
-    """Examples a second of each way to train one model."""
-
-    model: str
-    parameters: int
-    plain: float
-    ours: float
-    opacus: dict[str, float]
-    memory: dict[str, int]  # bytes that a step adds, by way
-
-    @property
-    def best(self) -> str:
-        """Opacus's fastest mode."""
-        return max(self.opacus, key=lambda mode: self.opacus[mode])
-
-    @property
-    def ratio(self) -> float:
-        """Ours over Opacus's best."""
-        return self.ours / self.opacus[self.best]
-
-    @property
-    def least(self) -> str:
-        """Opacus's mode that takes least memory."""
-        return min(self.opacus, key=lambda mode: self.memory[mode])
 
 
 def job_of(name: str, way: str, batch: int | None = None) -> Callable[[], None] | None:
     """Build a model, a batch and a step: plain, ours, or a mode of Opacus."""
     build, draw, usual = MODELS[name]
-    batch = batch or usual
+    return step_of(build, draw, batch or usual, way)
+
+
+def step_of(
+    build: Callable[[], nn.Module], draw: Callable[[int], Tensor], batch: int, way: str
+) -> Callable[[], None] | None:
+    """Do as `job_of` for any model and any batch."""
     torch.manual_seed(1)
     inputs, targets = draw(batch), torch.randint(0, 2, (batch,))
     if way == "plain":
@@ -95,14 +80,24 @@ def memory(name: str, threads: int, repeats: int) -> dict[str, int]:
     return made
 
 
-def measure(name: str, repeats: int, clock: str, memory: dict[str, int]) -> Row:
-    """Time one model in every way, in turn."""
-    build, _, batch = MODELS[name]
-    made = {way: job_of(name, way) for way in memory}
-    times = in_turn({way: job for way, job in made.items() if job is not None}, repeats, clock)
-    speed = {way: batch / seconds for way, seconds in times.items()}
-    size = sum(parameter.numel() for parameter in build().parameters())
-    return Row(name, size, speed.pop("plain"), speed.pop("ours"), speed, memory)
+def speed(build: Callable[[str], Callable[[], None] | None], repeats: int, clock: str) -> dict[str, float]:
+    """Return the seconds of a step in every way, in turn; modes of Opacus that are far behind are left out."""
+    made = {way: build(way) for way in ("plain", "ours", *OPACUS)}
+    jobs = {way: job for way, job in made.items() if job is not None}
+    first = in_turn({way: job for way, job in jobs.items() if way in OPACUS}, 2, clock)
+    slow = {way for way, seconds in first.items() if seconds > 2 * min(first.values())}
+    return in_turn({way: job for way, job in jobs.items() if way not in slow}, repeats, clock)
+
+
+def curves(repeats: int, clock: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the seconds of a step of the CNN by batch, and of an MLP by its width, in every way."""
+    batches = {str(batch): speed(partial(job_of, "cnn", batch=batch), repeats, clock) for batch in (16, 64, 256, 1024)}
+    sizes = {}
+    for width in (64, 256, 1024, 2048):
+        build, draw, batch = partial(mlp, width), *MODELS["mlp"][1:]
+        size = sum(parameter.numel() for parameter in build().parameters())
+        sizes[str(size)] = speed(partial(step_of, build, draw, batch), repeats, clock)
+    return {"batch": batches, "parameters": sizes}
 
 
 def in_turn(jobs: dict[str, Callable[[], None]], repeats: int, clock: str) -> dict[str, float]:
@@ -210,31 +205,76 @@ def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: T
     return step
 
 
-def table(rows: list[Row]) -> str:
-    """Write the rows as Markdown."""
+def best_of(times: dict[str, float]) -> str:
+    """Return Opacus's mode with the smallest number."""
+    return min((way for way in times if way in OPACUS), key=lambda way: times[way])
+
+
+def speed_table(found: dict[str, dict[str, float]]) -> str:
+    """Write the seconds of a step as Markdown, as examples a second."""
     lines = [
-        "| model | parameters | plain SGD | Noisette | Opacus's best | mode | Noisette / Opacus | plain / Noisette |"
+        "| model | parameters | plain SGD | Noisette | Opacus's best | mode | Noisette / Opacus | plain / Noisette |",
+        "| :-- | --: | --: | --: | --: | :-- | --: | --: |",
     ]
-    lines.append("| :-- | --: | --: | --: | --: | :-- | --: | --: |")
-    for row in rows:
+    for name, times in found.items():
+        build, _, batch = MODELS[name]
+        size, mode = sum(parameter.numel() for parameter in build().parameters()), best_of(times)
         lines.append(
-            f"| {row.model} | {row.parameters:,} | {row.plain:,.0f} | {row.ours:,.0f} | {row.opacus[row.best]:,.0f} | "
-            f"{row.best} | {row.ratio:.2f} | {row.plain / row.ours:.2f} |"
+            f"| {name} | {size:,} | {batch / times['plain']:,.0f} | {batch / times['ours']:,.0f} | "
+            f"{batch / times[mode]:,.0f} | {mode} | {times[mode] / times['ours']:.2f} | "
+            f"{times['ours'] / times['plain']:.2f} |"
         )
     return "\n".join(lines)
 
 
-def memory_table(rows: list[Row]) -> str:
+def memory_table(found: dict[str, dict[str, int]]) -> str:
     """Write the memory of a step as Markdown, in MiB."""
-    lines = ["| model | plain SGD | Noisette | Opacus's least | mode | Opacus's fastest | mode | Noisette / least |"]
-    lines.append("| :-- | --: | --: | --: | :-- | --: | :-- | --: |")
-    for row in rows:
-        own, least, best = row.memory["ours"], row.memory[row.least], row.memory[row.best]
+    lines = ["| model | plain SGD | Noisette | Opacus's least | mode | Noisette / least |"]
+    lines.append("| :-- | --: | --: | --: | :-- | --: |")
+    for name, peaks in found.items():
+        own, mode = peaks["ours"], best_of(dict(peaks))
         lines.append(
-            f"| {row.model} | {row.memory['plain'] / 2**20:,.1f} | {own / 2**20:,.1f} | "
-            f"{least / 2**20:,.1f} | {row.least} | {best / 2**20:,.1f} | {row.best} | {own / least:.2f} |"
+            f"| {name} | {peaks['plain'] / 2**20:,.1f} | {own / 2**20:,.1f} | {peaks[mode] / 2**20:,.1f} | {mode} | "
+            f"{own / peaks[mode]:.2f} |"
         )
     return "\n".join(lines)
+
+
+def curve_table(found: dict[str, dict[str, float]], what: str) -> str:
+    """Write the seconds of a step by the size of a batch or of a model as Markdown, in ms."""
+    lines = [f"| {what} | plain SGD, ms | Noisette, ms | Opacus's best, ms | mode | Opacus / Noisette |"]
+    lines.append("| --: | --: | --: | --: | :-- | --: |")
+    for size, times in found.items():
+        mode = best_of(times)
+        lines.append(
+            f"| {int(size):,} | {1e3 * times['plain']:.2f} | {1e3 * times['ours']:.2f} | {1e3 * times[mode]:.2f} | "
+            f"{mode} | {times[mode] / times['ours']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def draw_curves(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+    """Draw the cost of a step by batch and by model size."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axes, (what, rows) in zip(figure.subplots(1, 2), found.items(), strict=True):
+        sizes = [int(size) for size in rows]
+        for label, pick in (
+            ("plain SGD", lambda times: times["plain"]),
+            ("Noisette", lambda times: times["ours"]),
+            ("Opacus's best", lambda times: times[best_of(times)]),
+        ):
+            axes.plot(sizes, [1e3 * pick(times) for times in rows.values()], marker="o", label=label)
+        axes.set(
+            xscale="log",
+            yscale="log",
+            ylabel="ms a step",
+            xlabel="batch" if what == "batch" else "parameters",
+            title="CNN" if what == "batch" else "MLP, batch 256",
+        )
+        axes.legend()
+    figure.savefig(path, dpi=110)
 
 
 def times_table(times: dict[str, float], what: str, versus: str) -> str:
@@ -245,74 +285,110 @@ def times_table(times: dict[str, float], what: str, versus: str) -> str:
     return "\n".join(lines)
 
 
-def tables(
-    rows: list[Row], repeats: int, clock: str, large: tuple[int, int] | None, before: Path | None, threads: int
-) -> dict[str, str]:
-    """Return every table by its heading, measuring what is not in the rows."""
-    whole = (
-        ""
-        if large is None
-        else (
-            "\n\nOne step of the CNN on 16,384 expected images in pieces of 1,024 has its peak at "
-            f"{large[1] / 2**30:.2f} GiB\nresident, Python, PyTorch and 60,000 images included "
-            "(`python benchmarks/sgd_memory.py`)."
-        )
-    )
-    made = {
-        "Examples a second": table(rows),
-        "Memory, MiB that a step adds at its peak": memory_table(rows) + whole,
-        "GeoDP on the CNN, batch 256": times_table(geometry(repeats, clock), "noise", "over plain noise"),
-        "Spherical coordinates of 1,000,000 numbers": times_table(conversion(repeats, clock), "job", "over a copy"),
+def measured(part: str, names: list[str], options: argparse.Namespace) -> Any:
+    """Measure one part."""
+    repeats, clock, threads = options.repeats, options.clock, options.threads
+    if part == "memory":  # forks, so before torch works here
+        peaks = {name: memory(name, threads, options.processes) for name in names}
+        large = None if options.small else peak_of(partial(large_step, 16_384, 1024, 60_000), steps=1)
+        return {"models": peaks, "large": large and large[1]}
+    torch.set_num_threads(threads)
+    if part == "speed":
+        return {name: speed(partial(job_of, name), repeats, clock) for name in names}
+    if part == "curves":
+        return curves(max(repeats // 4, 3), clock)
+    if part == "geometry":
+        return {"geometry": geometry(repeats, clock), "conversion": conversion(repeats, clock)}
+    return {
+        "commit": subprocess.run(
+            ["git", "-C", str(options.before), "rev-parse", "--short", "HEAD"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip(),
+        "table": compare(options.before, threads=threads, repeats=repeats, clock=clock, names=names),
     }
-    if before is not None:
-        commit = subprocess.run(
-            ["git", "-C", str(before), "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True
-        ).stdout.strip()
-        made["A private step beside an earlier commit"] = (
-            f"There: a checkout of {commit}. Here: this version. The transformer has two blocks of width 64 and sees\n"
-            "64 texts of 40 words. By `python benchmarks/sgd_before.py PATH`, with the path of the other checkout and\n"
-            "the options above.\n\n" + compare(before, threads=threads, repeats=repeats, clock=clock)
+
+
+def written(part: str, found: Any) -> dict[str, str]:
+    """Return the tables of one part by their headings."""
+    if part == "speed":
+        return {"Examples a second": speed_table(found)}
+    if part == "memory":
+        large = found["large"]
+        whole = (
+            ""
+            if large is None
+            else (
+                "\n\nOne step of the CNN on 16,384 expected images in pieces of 1,024 has its peak at "
+                f"{large / 2**30:.2f} GiB\nresident, Python, PyTorch and 60,000 images included "
+                "(`python benchmarks/sgd_memory.py`)."
+            )
         )
-    return made
+        return {"Memory, MiB that a step adds at its peak": memory_table(found["models"]) + whole}
+    if part == "curves":
+        return {
+            "A step by the size of its batch": curve_table(found["batch"], "batch"),
+            "A step by the size of its model": curve_table(found["parameters"], "parameters"),
+        }
+    if part == "geometry":
+        return {
+            "GeoDP on the CNN, batch 256": times_table(found["geometry"], "noise", "over plain noise"),
+            "Spherical coordinates of 1,000,000 numbers": times_table(found["conversion"], "job", "over a copy"),
+        }
+    text = f"There: a checkout of {found['commit']}. Here: this version. By `python benchmarks/sgd_before.py PATH`."
+    return {"A private step beside an earlier commit": f"{text}\n\n{found['table']}"}
 
 
-def page(made: dict[str, str], options: argparse.Namespace) -> str:
-    """Write the page of the documentation."""
-    return (
-        "# Speed and memory of private training\n\n"
-        "One training step: forward and backward pass, gradients of each example clipped to norm 1, noise, and a\n"
-        "step of SGD. Opacus 1.6 counts with the fastest of its modes, or with the one that takes least memory.\n"
-        f"Medians of {options.repeats} steps in turn, {options.clock} time, by `python benchmarks/sgd.py "
-        f"--threads {options.threads} --clock\n{options.clock} --repeats {options.repeats}`.\n\n"
-        + "\n\n".join(f"## {heading}\n\n{text}" for heading, text in made.items())
-        + "\n"
-    )
+def page(record: dict[str, Any]) -> str:
+    """Write the page of the documentation: the words that are there, and the tables of the record between marks."""
+    text = []
+    for part in PARTS:
+        if part not in record:
+            continue
+        kept = record[part]
+        text.append(f"*{kept['how']}*")
+        text += [f"## {heading}\n\n{table}" for heading, table in written(part, kept["found"]).items()]
+        if part == "curves":
+            text.append("![The cost of a step by batch and by model size](images/sgd-step.png)")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + "\n\n" + "\n\n".join(text) + "\n\n" + END + rest.partition(END)[2]
 
 
 def main() -> None:
     """Measure and print, and write the page in the full setting."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="one model, few steps; writes nothing")
-    parser.add_argument("--models", nargs="*", choices=MODELS, help="only these; writes nothing")
+    parser.add_argument("--small", action="store_true", help="one model, few steps; keeps and writes nothing")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, help="only these")
+    parser.add_argument("--models", nargs="*", choices=MODELS, help="only these; keeps and writes nothing")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=41)
+    parser.add_argument("--processes", type=int, default=3, help="of which the median peak of memory is taken")
     parser.add_argument("--before", type=Path, help="path of another checkout, for a table of steps beside its own")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu, with one thread, for a machine in use")
+    parser.add_argument("--note", default="", help="what else the machine did, for the page")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.small:
+        options.repeats, options.processes = 3, 1
     names = options.models or (["logistic"] if options.small else list(MODELS))
-    repeats = 3 if options.small else options.repeats
+    parts = options.parts or [part for part in PARTS if part != "before" or options.before is not None]
+    if options.small and not options.parts:
+        parts = ["memory", "speed", "geometry"]
     sgd.Budget.for_target(3.0, 1e-5, steps=10, sampling_prob=0.5)  # imports what the first run would
-    peaks = {
-        name: memory(name, options.threads, 1 if options.small else 3) for name in names
-    }  # forks, so before torch works here
-    large = peak_of(partial(large_step, 16_384, 1024, 60_000), steps=1) if not options.small else None
-    torch.set_num_threads(options.threads)
-    rows = [measure(name, repeats, options.clock, peaks[name]) for name in names]
-    made = tables(rows, repeats, options.clock, large, options.before, options.threads)
-    print("\n\n".join(f"{heading}\n\n{text}" for heading, text in made.items()))
-    if not (options.small or options.models):
-        PAGE.write_text(page(made, options), encoding="utf-8")
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    for part in parts:
+        found = measured(part, names, options)
+        print("\n\n".join(f"{heading}\n\n{text}" for heading, text in written(part, found).items()), flush=True)
+        how = f"{options.clock} time, {options.threads} threads, medians of {options.repeats} turns"
+        if part == "memory":
+            how = f"Medians of {options.processes} processes"
+        record[part] = {"how": f"{how[0].upper()}{how[1:]}. {options.note}".strip(), "found": found}
+        if not (options.small or options.models):
+            RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            PAGE.write_text(page(record), encoding="utf-8")
+            if part == "curves":
+                draw_curves(found, PAGE.parent / "images" / "sgd-step.png")
 
 
 if __name__ == "__main__":
