@@ -329,7 +329,7 @@ class Proof:
                 loss = self.loss(part, domain)
                 check(self.delta is None, "rounds with such a delta are not added up by this program")
                 self.square = None if self.square is None else times * self.square
-                return times * loss
+                return Fraction(times * loss)
             case _, (times, sampling, noise, order):
                 check(domain == {"kind": "examples"} and sampling <= 1 and order <= 256, "it is no run of steps")
                 self.terms, self.delta = CENTRAL, partial(steps_delta, times, sampling, noise, order)
@@ -420,7 +420,7 @@ def moved(domain: Any, sigma: Fraction) -> Fraction:  # square of the deviations
     check(not (ball and ends[1] is not None), "only the length of whole tensors is known here")
     root = root_above(Fraction(math.prod(sizes)))
     far, longest = (high - low, high) if ball else ((high - low) * root, max(-low, high) * root)
-    return ((far + longest / 2**49) / sigma + root / 2**36) ** 2
+    return Fraction(((far + longest / 2**49) / sigma + root / 2**36) ** 2)
 
 
 def digest(value: Any) -> str:  # the hash of a value's one text: sorted keys, no spaces, UTF-8
@@ -444,7 +444,7 @@ def read(text: str | bytes) -> dict[str, Any]:  # no numbers but in texts, no ke
     check(len(text) <= LONGEST, f"the file is longer than {LONGEST} bytes")
     no_number: Any = partial(check, False)  # floats and bare integers are not read: the reason is what was found
     hooks = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), no_number)
-    return value_of(json.loads(text, object_pairs_hook=once, **hooks), "object", "the file")
+    return dict(value_of(json.loads(text, object_pairs_hook=once, **hooks), "object", "the file"))
 
 
 def prove(told: dict[str, Any]) -> Verdict:  # the verdict on a certificate that was read, or refuse
