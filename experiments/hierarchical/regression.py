@@ -19,6 +19,7 @@ from noisette.regression import Training, coding_for
 from noisette.regression.channels import FIVE_LEVELS
 
 _FOLDS = 5
+_FEW = 48_000  # users whom the other trainings learn from: they take longer, and need fewer
 _EDGES = (*(round(low, 9) for low, _, _ in FIVE_LEVELS), 1.0)
 _PUBLISHED, _SAME, _PLAIN = "published", "same matrix", "no privacy"
 _HIERA, _UNCLIPPED = "HierA, mu 2", "HierA, mu 2, step 6 unclipped"
@@ -54,7 +55,8 @@ def _repetition(rows: Any, known: Any, budgets: tuple[float, ...], repeat: int, 
         errors = dict(_without_noise(rows, known, train, test))
         errors |= _as_published(table[train], table[test], budgets, repeat)
         if dear:
-            errors |= _at_one_matrix((rows[train], rows[test]), (table[train], table[test]), budgets, repeat)
+            few = train[:_FEW]
+            errors |= _at_one_matrix((rows[few], rows[test]), (table[few], table[test]), budgets, repeat)
         found.append([[*key, error] for key, error in errors.items()])
     return found
 
@@ -176,7 +178,8 @@ def report(found: list[Errors], budgets: tuple[float, ...], setting: dict[str, A
             "published": "groups of d ln(d) / e^2, steps 1/sqrt(t), ridge 1e-4, components of the gradient clipped to "
             "[-1, 1], one drawn at random for each user, last model, categories as 1 and -1",
             "same matrix": "every mechanism keeps the exact matrix that LHP has at budgets 5e..e; our steps, the "
-            "residual clipped to [-1, 1], LHP read directly",
+            "residual clipped to [-1, 1], LHP read directly; "
+            f"from {_FEW:,} users only, where the published methods have them all",
             "intervals": "95 %, over the folds",
         },
         charts=charts,
