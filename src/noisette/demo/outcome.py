@@ -105,7 +105,7 @@ def planned_half_width(campaign: Campaign, planned: tuple[Plan, Plan]) -> float:
     """Return the planned ± of a mean with the mechanism that was taken, in % of the range: half of a 95 % interval."""
     name = chosen(campaign, SIGNALS[0].name)
     own = next(one for one in planned[0].candidates if one.mechanism == name)
-    return HALF * 50 * float(own.mse) ** 0.5
+    return float(HALF * 50 * float(own.mse) ** 0.5)
 
 
 def chosen(campaign: Campaign, attribute: str) -> str:
