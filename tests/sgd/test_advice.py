@@ -80,7 +80,7 @@ def test_counts_have_the_noise_of_a_step():
 def test_an_example_adds_one_to_one_count():
     private = start(advice_steps=10)
     drawn = {"integers": lambda self, low, high, size, dtype: np.zeros(size, dtype)}  # the word zero is the noise zero
-    private.optimizer._rng = type("Silent", (), drawn)()
+    private.optimizer._rng = type("Silent", (), drawn | {"bit_generator": None})()
     without = private.optimizer.release_counts(lambda: np.array([0.5, 3.0]), _EDGES)
     for norm in (0.0, 1e-9, 1.0, 1e9):
         added = private.optimizer.release_counts(lambda norm=norm: np.array([0.5, norm, 3.0]), _EDGES) - without

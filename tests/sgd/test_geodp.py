@@ -50,8 +50,6 @@ def step(private, inputs, targets):
 class Silent(np.random.Generator):
     """Draws no noise."""
 
-    bit_generator = None  # none that is secret
-
     def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
         return np.zeros(size, dtype)  # of the word zero comes the noise zero
 
