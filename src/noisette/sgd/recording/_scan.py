@@ -157,8 +157,9 @@ def run_through(
         given = entering.transpose(0, 1).to(kind).contiguous(), staying.weight.to(kind), bias
         run = make(*given, state.to(kind), cell.to(kind))
         if not grows:
-            made = run.states.transpose(0, 1).contiguous()
-            return made, made[:, -1], run.cell
+            made = run.states.transpose(0, 1).to(entering.dtype).contiguous()
+            return made, made[:, -1], run.cell.to(entering.dtype)
         before = torch.cat([state.to(kind)[:, None], run.states[:-1].transpose(0, 1)], 1)
-    states, last = _Through.apply(run, entering, staying(before), state, cell)  # type: ignore[no-untyped-call]
-    return states, states[:, -1], last
+    held = staying(before.to(staying.weight.dtype))  # a layer of bfloat16 takes nothing else
+    states, last = _Through.apply(run, entering, held, state, cell)  # type: ignore[no-untyped-call]
+    return states.to(entering.dtype), states[:, -1].to(entering.dtype), last.to(entering.dtype)
