@@ -53,6 +53,8 @@ def test_from_plan_to_results(folder: Path) -> None:
     assert plan["rows"] == [vars(row) for row in made.rows]
     assert plan["verdict"] == made.verdict
     assert plan["mechanisms"]["hours"] == "piecewise"
+    assert "ε = 4 per record" in _run("plan", "survey.yaml", "--users", 3000).stdout
+    assert "ε = 1 per record" in _run("plan", "survey.yaml", "--users", 3000, "--epsilon", 1).stdout
     told = _json("privatize", "people.csv", "--survey", "survey.yaml", "-o", "reports.parquet")
     assert told["users"] == 3000
     assert told["guarantee"]["epsilon"] <= 4.0
@@ -77,7 +79,7 @@ def test_tables_for_people(folder: Path) -> None:
 
 
 def test_what_does_not_go_with_a_survey(folder: Path) -> None:
-    assert "leave --epsilon out" in _run("plan", "survey.yaml", "--users", 9, "--epsilon", 1, code=2).output
+    assert "leave --mechanism out" in _run("plan", "survey.yaml", "--users", 9, "-m", "duchi", code=2).output
     wrong = ("privatize", "people.csv", "--survey", "survey.yaml", "-m", "duchi", "-o", "r.parquet")
     assert "leave --mechanism out" in _run(*wrong, code=2).output
     assert "Missing option '--epsilon'" in _run("plan", "--users", 9, code=2).output
