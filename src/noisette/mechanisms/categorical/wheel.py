@@ -19,10 +19,11 @@ from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Capabilities, PubliclyDrawn
 from noisette.domains import BoolArray, Selection
-from noisette.mechanisms.categorical._base import UNIT, log_fraction, shy, whole
+from noisette.mechanisms.categorical._base import log_fraction, shy, whole
 from noisette.mechanisms.categorical._selections import SelectionMechanism
 
 RING = 2**31 - 1  # points, a prime
+_DRAWS = 1 << 62  # of which a point has a whole number: 2^53 would leave it too few to keep a small epsilon
 _MOST_CHOSEN = 16  # options: a map has two coefficients more
 _SPREAD = 12.0  # standard deviations of the number of supported options that are added up
 
@@ -43,7 +44,7 @@ class RingPoints:
 
 @dataclass(frozen=True)
 class Arcs:
-    """Points of the ring: each that lies on an arc of an own option has ``own`` of 2^53 draws, the rest is uniform."""
+    """Points of the ring: each that lies on an arc of an own option has ``own`` of 2^62 draws, the rest is uniform."""
 
     arc: int
     own: int
@@ -56,7 +57,7 @@ class Arcs:
         """
         start, covered, gap = self._pieces(places)
         most = covered.sum(axis=1) * self.own
-        draw = (rng.random(len(places)) * UNIT).astype(np.int64)
+        draw = rng.integers(0, _DRAWS, len(places))
         inside = draw < most
         left = rng.integers(0, RING - covered.sum(axis=1))
         index = np.where(inside, draw // self.own, left)
@@ -84,7 +85,7 @@ class Arcs:
 
     def outside(self, covered: Any) -> Any:
         """Return the draws of a point that lies on no own arc."""
-        return (UNIT - covered * self.own) / (RING - covered)
+        return (_DRAWS - covered * self.own) / (RING - covered)
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,11 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
         most, ratio = self.domain.most, math.exp(min(self.epsilon, 40.0))
         arc = max(1, round(RING / (2 * most - 1 + most * ratio)))
         exact = Fraction(math.exp(min(shy(self.epsilon), 60.0)))
-        # own (RING - m arc) <= E (2^53 - m arc own): the rest of the ring keeps a density of own / E at least
-        own = math.floor(exact * UNIT / (RING - most * arc + most * arc * exact))
-        if own * RING <= UNIT:
+        # own (RING - m arc) <= E (2^62 - m arc own): the rest of the ring keeps a density of own / E at least
+        own = math.floor(exact * _DRAWS / (RING - most * arc + most * arc * exact))
+        if own * RING <= _DRAWS:
             raise ValueError(
-                f"Expected a larger epsilon than {self.epsilon!r} for {self.name}: not one of 2^53 draws would tell "
+                f"Expected a larger epsilon than {self.epsilon!r} for {self.name}: not one of 2^62 draws would tell "
                 "the own options. Raise epsilon, or take privset."
             )
         return Arcs(arc, own)
@@ -152,12 +153,12 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
 
     @cached_property
     def _support_law(self) -> tuple[Fraction, Fraction]:
-        return Fraction(self._law.arc * self._law.own, UNIT), Fraction(self._law.arc, RING)
+        return Fraction(self._law.arc * self._law.own, _DRAWS), Fraction(self._law.arc, RING)
 
     def _number(self, chosen: int) -> tuple[float, float]:
         """Add up over how many own arcs hold the point, and how many others: these are binomial."""
         chance, size = self.p_other, self.domain.size
-        lift = float(Fraction(self._law.own * RING, UNIT))
+        lift = float(Fraction(self._law.own * RING, _DRAWS))
         own = np.asarray(
             [lift * math.comb(chosen, j) * chance**j * (1 - chance) ** (chosen - j) for j in range(chosen + 1)]
         )
@@ -235,7 +236,7 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
         places = self._places(known[..., :-1], rows)
         near = self._near(known, places)
         covered = self._law.covered(places)
-        uniform = -(self.coefficients * math.log(RING) + math.log(UNIT))
+        uniform = -(self.coefficients * math.log(RING) + math.log(_DRAWS))
         mass = np.where(near.any(axis=-1), math.log(self._law.own), np.log(self._law.outside(covered)))
         return np.where(possible, uniform + mass, -np.inf)
 
@@ -254,7 +255,7 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
 
     def _outside(self, many: int) -> Fraction:
         covered = many * self._law.arc
-        return Fraction(UNIT - covered * self._law.own, RING - covered)
+        return Fraction(_DRAWS - covered * self._law.own, RING - covered)
 
     def _side_by_side(self, option: int) -> list[int]:
         """Return the map under which option j begins at j arcs, and the beginning of an option."""
