@@ -13,8 +13,8 @@ from scipy.special import ndtr
 import noisette as nz
 from noisette.accounting import Curve, curves, privacy_curve
 from noisette.accounting._runs import PairLosses, pair_losses
-from noisette.auditing.exact import exact_delta
-from noisette.cells import Cells
+from noisette.auditing.exact import exact_delta, exact_epsilon
+from noisette.cells import Cells, Dissected
 from noisette.mechanisms.scalar._additive import LaplaceNoise
 
 EPSILONS = (0.1, 1.0, 4.0)
@@ -69,14 +69,23 @@ def test_laplace_curve_is_the_closed_form(epsilon: float) -> None:
     assert curve.delta(at) == pytest.approx(expected, abs=1e-6 * epsilon)
 
 
+def _largest_delta(own: float, epsilon: float) -> float:
+    """Return the largest delta of anything that has the pure epsilon ``own``: randomised response of one bit has it."""
+    return (math.exp(own) - math.exp(epsilon)) / (1 + math.exp(own))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_curve_is_above_the_auditors_exact_sum_and_close_to_it(name: str, epsilon: float) -> None:
     mechanism = nz.CATALOGUE[name].example(epsilon)
     curve = privacy_curve(mechanism)
+    whole = not isinstance(mechanism, Dissected) or all(cells.complete for cells in mechanism.dissect())
     for share in (0.0, 0.13, 0.5, 0.9):
-        exact = exact_delta(mechanism, share * epsilon)
+        if whole:
+            exact = exact_delta(mechanism, share * epsilon)
+        else:  # too many reports to sum over: the curve must hold for whatever has this epsilon
+            exact = _largest_delta(exact_epsilon(mechanism), share * epsilon)
         bound = float(curve.delta(share * epsilon))
         assert exact * (1 - 1e-9) - 1e-15 <= bound <= exact * 1.005 + 1e-12, share
 
