@@ -226,12 +226,13 @@ def test_the_command_shows_why_a_round_was_not_released(tmp_path, capsys):
     poor = moving_app([mod(tmp_path, epsilon=5.0, account="poor")])
     cheap = {"mechanism": "privunit-g", "clip": Norm(1.0), "target_epsilon": 8.0}
     strategy, _, _ = federate(tmp_path, nodes=3, app=poor, rounds=1, **cheap)
-    show(record({"mechanism": "privunit-g"}, strategy, [], 0.0))
+    asked = {"mechanism": "privunit-g", "rounds": 1, "certificate": None}
+    show(record(asked, strategy, [], 0.0))
     shown = capsys.readouterr().out
     assert "Round 1 was not released: 0 of 3 reports counted." in shown
     assert shown.count(NOT_AFFORDED) == 1
     strategy.run.rounds[0]["released"] = True
-    show(record({"mechanism": "privunit-g"}, strategy, [], 0.0))
+    show(record(asked, strategy, [], 0.0))
     assert "not released" not in capsys.readouterr().out
 
 

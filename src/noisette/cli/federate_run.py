@@ -171,6 +171,7 @@ def _record(asked: Mapping[str, Any], strategy: Any, curve: list[dict[str, Any]]
     """Return what is stored of a run."""
     run = strategy.run
     planned, channel = run.terms.lines(run.layout), run.terms.channel(run.layout)
+    prospect = strategy.prospect(asked["rounds"])
     if asked["certificate"] is not None:
         channel.certificate(run.terms.rounds, asked["target_delta"]).save(asked["certificate"])
     settings = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
@@ -181,7 +182,7 @@ def _record(asked: Mapping[str, Any], strategy: Any, curve: list[dict[str, Any]]
         "answer": channel.spent,
         "budget": next(iter(channel.spent.values())),  # its old name; goes in a later release
         "planned": planned.spec(),
-        "verdict": strategy.prospect(asked["rounds"]).verdict,
+        "verdict": None if prospect is None else prospect.verdict,  # None: nobody said how many clients a round has
         "guarantee": strategy.guarantee().spec(),
         "lines": str(strategy.guarantee()).splitlines(),
         "accuracy": curve[-1]["accuracy"] if curve else math.nan,
@@ -204,7 +205,8 @@ def _show(record: Mapping[str, Any]) -> None:
         ),
         soft_wrap=True,
     )
-    out.print(literal(record["verdict"]), soft_wrap=True)
+    if record["verdict"] is not None:
+        out.print(literal(record["verdict"]), soft_wrap=True)
     if record["curve"]:
         shown = table(">round", ">accuracy", ">reports", ">left out")
         for entry in record["curve"]:
