@@ -39,9 +39,18 @@ def test_too_many_dimensions_are_named() -> None:
     assert "epsilon" not in told
 
 
-def test_a_page_of_categories_is_refused_before_anything_is_shown(tmp_path: Path) -> None:
-    told = said(*ONE, "--categories", "a,b", "--html", tmp_path / "x.html")
-    assert told == "Error: The page of --html plans numbers of a range. Leave --html out to plan categories."
+def test_a_page_of_categories_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    found = CliRunner().invoke(verbs, [*ONE, "--categories", "a,b", "--mechanism", "grr", "--html", str(path)])
+    assert found.exit_code == 0, found.output
+    assert "noisette plan --categories a,b --mechanism grr" in path.read_text(encoding="utf-8")
+
+
+def test_a_page_of_levels_is_refused_before_anything_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    told = said(*ONE, "--levels", "0,50,100", "--budgets", "2,1", "--html", path)
+    assert told == ("Error: A plan of levels is about one number: it takes --users, --epsilon and its values only.")
+    assert not path.exists()
 
 
 @pytest.mark.slow

@@ -101,8 +101,6 @@ def plan(
         if any(given not in (None, (), 1) for given in others):
             raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
     domain = _domain(categories, limits if graded is None else f"{graded[0][0]!r},{graded[0][-1]!r}")
-    if html is not None and domain.kind == "grid":
-        raise ValueError("The page of --html plans numbers of a range, categories and surveys.")
     sample: Any = None if values is None else np.asarray(parse_numbers(values, "--values"))
     if data is not None:
         sample = _read(data, columns, domain)
