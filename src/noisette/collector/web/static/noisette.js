@@ -38,7 +38,7 @@ export function check(campaign, id, sealed = false) {
   if (campaign.id !== id) throw new Error(`Expected campaign '${id}', the collector sent '${campaign.id}'.`);
   if (campaign.table === null || !known(campaign.table)) {
     throw new Error(`A web page cannot answer with mechanism '${campaign.spec?.mechanism}'. ` +
-      "Choose another for this campaign, or answer from Python.");
+      "Choose another for this campaign, e.g. hybrid or grr, or answer from Python.");
   }
   for (const [name, allowed] of Object.entries(CHOICES)) {
     if (!allowed.includes(campaign[name])) {
