@@ -311,7 +311,7 @@ def test_no_mechanism_no_plan(show: Any, one: Path) -> None:
     expect(shown.locator("#verdict-title")).to_have_text("Choose at least one mechanism")
 
 
-@pytest.mark.parametrize("width", [390, 320, 768])
+@pytest.mark.parametrize("width", [390, 320, 768, 920])
 def test_it_fits_a_phone(show: Any, many: Path, width: int) -> None:
     shown = show(many, width=width, height=844)
     for state in ({"users": 5000}, {"users": 10**12, "epsilon": 0.05}, {"dims": 10_000, "epsilon": 0.05}):
@@ -364,7 +364,9 @@ def test_the_error_wanted_is_the_target_of_the_plan(show: Any, tmp_path: Path) -
     path = tmp_path / "target.html"
     path.write_text(make(users=100, epsilon=1.0, mechanisms=["laplace"], target_mse=0.0009), encoding="utf-8")
     shown = show(path)
-    assert shown.locator("#target").input_value() == "0.03"
+    assert shown.locator("#target").input_value() == "0.0587989"  # 1.96 times the root, which is 0.03
+    assert shown.evaluate("noisette.state.target") == pytest.approx(1.959963984540054 * 0.03, rel=1e-15)
+    assert shown.locator("#command").inner_text().endswith("--target-mse 0.0009")
     made = plan(users=100, epsilon=1.0, mechanisms=["laplace"], target_mse=0.0009)
     assert (
         shown.evaluate("noisette.planner.needed(noisette.planner.plan(noisette.state).best, 0.0009)")

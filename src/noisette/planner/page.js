@@ -314,7 +314,7 @@ function showCommand() {
 
 function rounded(x, digits) { return Number(x.toPrecision(digits)); }
 
-function bind(name, { read, write, fromSlider, bounds }) {
+function bind(name, { read, write, fromSlider, bounds, shown = String }) {
   const box = $(name), slider = $(`${name}-slider`);
   const accept = value => {
     const [low, high] = bounds();
@@ -326,7 +326,7 @@ function bind(name, { read, write, fromSlider, bounds }) {
   };
   const sync = source => {
     const value = read();
-    if (source !== box) { box.value = String(value); box.setAttribute("aria-invalid", "false"); box.setCustomValidity(""); }
+    if (source !== box) { box.value = shown(value); box.setAttribute("aria-invalid", "false"); box.setCustomValidity(""); }
     if (source !== slider) slider.value = String(Math.log10(value));
     slider.setAttribute("aria-valuetext", `${box.value}`);
   };
@@ -351,7 +351,10 @@ const syncs = [
     read: () => (state.report === null ? shownReport() : state.report), write: v => { state.report = v; },
     fromSlider: v => Math.round(v), bounds: () => [1, state.dims],
   }),
-  bind("target", { read: () => state.target, write: v => { state.target = v; }, fromSlider: v => rounded(v, 2), bounds: () => limits.target }),
+  bind("target", {
+    read: () => state.target, write: v => { state.target = v; }, fromSlider: v => rounded(v, 2), bounds: () => limits.target,
+    shown: v => String(Number(v.toPrecision(6))), // 1.96 times a root has more digits than there is room for
+  }),
 ];
 
 function shownReport() {
