@@ -173,7 +173,8 @@ function read(form) {
       row({ attributes: [{ ...question, optional: false }] }, { [name]: answer });
       if (!categories && !several && form.elements[place].validity.badInput) throw new Error();
     } catch {
-      const [low, high] = categories || several || text ? [] : span(question).map(end => label(question, end));
+      const plain = end => (axis(question).kind === "number" ? number(end) : label(question, end)); // the hint has the unit
+      const [low, high] = categories || several || text ? [] : span(question).map(plain);
       wrong.push([place, several ? t("need_fewer", { most: number(question.most) }) : text ? t("need_text", { longest: number(text) })
         : categories ? t("need_choice") : t("need_number", { low, high })]);
     }
