@@ -162,6 +162,7 @@ NO_LAW = {
     "a weight that is no number": {"table": {"keep": "@NaN"}},
     "more categories than were asked": {"table": {"size": 5}},
     "fewer categories than were asked": {"table": {"size": 3}},
+    "more categories than any number, which JSON writes as 1e999": {"table": {"size": "@Infinity"}},
     "as many categories as a page can hold": {"table": {"size": 10**9}},
     "a field that nobody reads": {"table": {"seed": 7}},
     "a field of the prototype": {"table": {"__proto__": {"keep": 1}}},
@@ -214,6 +215,9 @@ RECORDS = {
     "an owner of the prototype": {"owners": [0, "length"]},
     "an attribute without an owner": {"owners": [0]},
     "no parts": {"parts": []},
+    "a part whose size has no end, for which the page looked for ever": {
+        "parts": [{"kind": "bits", "size": "@Infinity", "others": str(FINE // 4), "turned": str(FINE // 2)}] * 2
+    },
     "a record in a record": {"parts": [{"kind": "record"}, {"kind": "record"}]},
 }
 

@@ -23,7 +23,7 @@ const rint = x => { // to the nearest integer, halves to the even one
 };
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 const texts = thing => Object.fromEntries(Object.entries(thing).map(([name, value]) => // numbers as a certificate has them
-  [name, typeof value === "number" ? exact(value) : typeof value === "bigint" ? String(value) : value]));
+  [name, typeof value === "number" ? exact(real(value, name)) : typeof value === "bigint" ? String(value) : value]));
 const written = (kind, thing) => ({ kind, ...texts(thing) });
 
 // ---- reading --------------------------------------------------------------------------------------------------------
