@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
+from flwr.app import ConfigRecord, Error, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedProx
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
@@ -209,6 +209,16 @@ def test_clients_that_fail_or_send_nonsense_add_nothing():
 
     result = start(CentralPrivacy(FedAvg(), clip=Norm(1.0), **ALMOST_EXACT), rounds=1, tamper=tamper)
     assert flat(result.arrays) == pytest.approx(np.full(DIMS, 0.05 * 3 / 6), abs=5e-3)
+
+
+def test_replies_of_clients_that_were_not_drawn_or_come_twice_add_nothing():
+    strategy = CentralPrivacy(FedAvg(), clip=Norm(1.0), **ALMOST_EXACT)
+    grid = LocalGrid(moving_app([]), range(1, 7))
+    strategy.begin(model(), 1)
+    replies = grid.send_and_receive(strategy.configure_train(1, model(), ConfigRecord(), grid))
+    strategy._asked -= {1, 2}  # as if they had not been drawn
+    arrays, _ = strategy.aggregate_train(1, [*replies, *replies])
+    assert flat(arrays) == pytest.approx(np.full(DIMS, 0.05 * 4 / 6), abs=5e-3)
 
 
 def test_a_strategy_that_leaves_drawn_clients_out_is_refused():

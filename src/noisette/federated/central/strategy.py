@@ -68,6 +68,7 @@ class CentralPrivacy(Strategy):
         self._rounds: PrivateRounds | None = None
         self._model: FloatArray | None = None
         self._dtypes: dict[str, Any] = {}
+        self._asked: set[int] = set()
         CentralPlan(rounds=_MANY_ROUNDS, **self.asked)  # what can never be kept is refused now
         # who is asked is decided here: the wrapped strategy asks everybody whom it is shown
         for name, value in (("fraction_train", 1.0), ("min_train_nodes", 1), ("min_available_nodes", 1)):
@@ -124,6 +125,7 @@ class CentralPrivacy(Strategy):
         self._dtypes = {name: array.numpy().dtype for name, array in arrays.items()}
         _, available = sample_nodes(grid, self.minimum_connected, 1)
         chosen = rounds.plan.sample(available, server_round, rng=self._rng)
+        self._asked = set(chosen)
         if not chosen:
             return []
         shown: Any = _Shown(chosen)
@@ -142,12 +144,13 @@ class CentralPrivacy(Strategy):
         """Add up the clipped updates, release their noisy mean, and let the wrapped strategy take its step."""
         rounds, model = self.rounds, self._model
         assert model is not None, "configure_train comes first"
-        seen: set[int] = set()
         for reply in replies:
             node = reply.metadata.src_node_id
-            if node in seen:
+            if (
+                node not in self._asked
+            ):  # not drawn, or heard already: the sampling that is accounted for is all there is
                 continue
-            seen.add(node)
+            self._asked.remove(node)
             try:
                 if reply.has_error():
                     raise ValueError(str(reply.error.reason))
