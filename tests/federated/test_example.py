@@ -55,5 +55,5 @@ def test_the_example_learns_within_its_budget(quickstart):
     inner, server.test = server.test, lambda *args: seen.append(inner(*args)) or seen[-1]
     server.app(grid, Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run))
     assert len(seen) == 1 + run["num-server-rounds"]
-    assert seen[-1] > 0.2  # 0.35 to 0.6 with so few clients, 0.1 without learning
+    assert seen[-1] > 0.2  # 0.41 to 0.46 with all 200 clients, 0.1 without learning
     assert Path("budget.db").exists()
