@@ -32,7 +32,7 @@ ULP = 2.0**-53
 _LOG_ERROR = 2.0**-49  # numpy's log, exp and one division err by less, relatively: see tests/test_random.py
 _SMALLEST_RATE = 2.0**-45  # below it 44 / rate would leave the integers that float64 holds
 _SPLIT_RATE = 2.0**-26  # below it geometric() draws high and low bits apart
-_MANY = 4096  # Gaussian draws, from which a table and compiled code pay off
+_COMPILED_FROM = 4096  # Gaussian draws, from which a table and compiled code pay off
 _BLOCK = 1 << 14  # draws whose words fit a core's cache
 
 
@@ -128,7 +128,7 @@ def discrete_gaussian(rng: np.random.Generator, sigma: float, size: int) -> Floa
 
     Many are drawn from the law cut into strips, see `noisette._strips`, few by rejection: both are exact.
     """
-    if size < _MANY:
+    if size < _COMPILED_FROM:
         return _rejected_gaussian(rng, sigma, size)
     from noisette._strips import LARGEST, strips
 

@@ -25,7 +25,9 @@ _CALLS = 32  # of privatize about one input, by turns two with and two without a
 _ORDINARY = 8  # values of which most must be no special case, to tell the one that is
 _COPIES = 128  # reports about each of many values: enough to tell one that has no noise
 _COMPLAINTS = 400  # more than the tests that one check makes of a sampler
-_RARE = 15.0  # times the third moment over the cube of the deviation: so few reports that carry the variance were seen
+_SKEWNESS_SEEN = (
+    15.0  # times the third moment over the cube of the deviation: so few reports that carry the variance were seen
+)
 _TRUSTED = ("privatize", "_perturb", "_fill", "_draw", "_admit", "log_prob")  # what makes reports, and their law
 _LIBRARY = "noisette.mechanisms."
 _LOGS = 1e-8  # by which float64 may miss the log of a ratio of whole numbers
@@ -419,7 +421,7 @@ def _check_moments(mechanism: Estimating, reports: Any, x: Any, level: float) ->
     scores = np.stack([(batch.value - truth) * np.sqrt(batch.count) for batch in batches])
     counts = np.stack([batch.count for batch in batches]).sum(axis=0)
     # at a large epsilon the variance may hang on reports too rare to be in the sample: then it cannot be judged
-    seen = np.isfinite(scores).all(axis=0) & (stated > 1e-16) & (skew * _RARE <= np.sqrt(counts))
+    seen = np.isfinite(scores).all(axis=0) & (stated > 1e-16) & (skew * _SKEWNESS_SEEN <= np.sqrt(counts))
     squares = (scores[:, seen] - scores[:, seen].mean(axis=0)) ** 2 / stated[seen]
     ratio = squares.mean(axis=0) * _BATCHES / (_BATCHES - 1)
     spread = level * np.maximum(squares.std(axis=0), math.sqrt(2)) / math.sqrt(_BATCHES)

@@ -254,7 +254,7 @@ def test_a_database_is_the_owners_alone(tmp_path: Path) -> None:
 def test_ready_is_false_when_reports_would_be_refused(live: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert live.get("/ready").status_code == 200
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "_ROOM", 1 << 62)  # the disk is full
+        patch.setattr(sqlite, "_FREE_DISK_BYTES", 1 << 62)  # the disk is full
         assert live.get("/ready").status_code == 503
     assert live.get("/ready").status_code == 200
 

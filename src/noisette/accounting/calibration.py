@@ -18,7 +18,7 @@ from noisette.accounting.sampling import LEAST_DELTA, SampledRelation, sampled_e
 from noisette.accounting.shuffling import shuffled
 from noisette.guarantees import Guarantee
 
-_LEAST = 1e-6  # budgets below it are not searched for
+_SMALLEST_BUDGET = 1e-6  # budgets below it are not searched for
 _LEAST_NOISE = 1e-6  # the multiplier to return where any will do
 
 
@@ -53,7 +53,7 @@ def calibrate(
             return meets(made, times, epsilon, delta)
         return shuffled(made, users, delta, times=times).epsilon <= epsilon
 
-    low = max(epsilon / times * (1 - 1e-9), _LEAST)
+    low = max(epsilon / times * (1 - 1e-9), _SMALLEST_BUDGET)
     if not holds(low):
         raise ValueError(
             f"No budget of {low!r} or more meets ({epsilon!r}, {delta!r}) {times} times. "

@@ -18,7 +18,7 @@ from noisette._validate import FloatArray
 from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text, naming
 
 _VALUES = 1 << 20  # numbers in a batch
-_BLOCK, _WIDE = 1 << 18, 1 << 22  # bytes of CSV parsed at a time, at least and where rows are long
+_BLOCK, _LARGEST_BLOCK = 1 << 18, 1 << 22  # bytes of CSV parsed at a time, at least and where rows are long
 _LINES = 1 << 28  # bytes within which the first two lines of a CSV must end
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _UNREADABLE = "cannot be read as CSV or Parquet ({reason}). Give UTF-8 text with a header line, or Parquet."
@@ -179,7 +179,7 @@ def _csv(path: Path, *, header: bool, columns: Sequence[str], single: bool) -> t
         stream if codec is None else pa.CompressedInputStream(stream, codec),
         # a row must fit in a block, many rows make wide files quick; without threads an error knows its row
         read_options=arrow.ReadOptions(
-            block_size=max(_BLOCK, min(256 * longest, _WIDE), 4 * longest),
+            block_size=max(_BLOCK, min(256 * longest, _LARGEST_BLOCK), 4 * longest),
             autogenerate_column_names=not header,
             use_threads=False,
         ),

@@ -24,9 +24,9 @@ _LISTED = 4096  # different reports up to which each is a cell
 _COVERED = 0.99  # of the mass that these must hold
 _RESOLUTIONS = (8, 32, 128)  # cells of a lattice: few see a small difference, many a narrow one
 _ATOM = 20  # times that a report is sent before it may be a cell of its own
-_NEAR = 128  # steps from a value within which a smooth law hardly changes
+_STEPS_NEARBY = 128  # steps from a value within which a smooth law hardly changes
 _STANDS_OUT = 8.0  # times as likely as the places beside it
-_SMALL = 32  # places of a stretch that are summed one by one
+_PLACES_ONE_BY_ONE = 32  # places of a stretch that are summed one by one
 _PARTS = 16  # of a cell, to begin with
 _PRECISION = 1e-4  # to which masses of cells are integrated
 _HALVINGS = 60
@@ -161,16 +161,19 @@ def shown_whole(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> s
         return None
     origin = float(getattr(support, "origin", 0.0))
     own = np.rint((np.ravel(x) - origin) / step)
-    near = (origin + step * (own + np.asarray([0.0, _NEAR])[:, None])).reshape(2, *np.shape(x))
+    near = (origin + step * (own + np.asarray([0.0, _STEPS_NEARBY])[:, None])).reshape(2, *np.shape(x))
     logs = _log_prob(mechanism, near, x)
     if logs[0] > logs[1] + math.log(_STANDS_OUT):  # the law itself sends it more often
         return None
     count, around, total = 0, 0, 0
     for reports in calls:
         away = np.abs(table(reports) - (origin + step * own)).max(axis=1)
-        count, around = count + int((away <= 1.5 * step).sum()), around + int((away <= (_NEAR + 0.5) * step).sum())
+        count, around = (
+            count + int((away <= 1.5 * step).sum()),
+            around + int((away <= (_STEPS_NEARBY + 0.5) * step).sum()),
+        )
         total += len(away)
-    expected = _STANDS_OUT * (around - count) * (3 / (2 * _NEAR + 1)) ** own.size + _STANDS_OUT / _NEAR
+    expected = _STANDS_OUT * (around - count) * (3 / (2 * _STEPS_NEARBY + 1)) ** own.size + _STANDS_OUT / _STEPS_NEARBY
     if _poisson_tail(count, expected) < share:
         return f"{count} of {total} reports are the value itself, where {expected:.3g} are expected"
     return None
@@ -327,9 +330,9 @@ def integrate(density: Any, edges: FloatArray) -> FloatArray:
     total = np.zeros(edges.size - 1)
     for _ in range(_HALVINGS):
         owner = np.searchsorted(edges, low, side="right") - 1
-        small = high - low < _SMALL
+        small = high - low < _PLACES_ONE_BY_ONE
         if small.any():
-            index = low[small][:, None] + np.arange(_SMALL)
+            index = low[small][:, None] + np.arange(_PLACES_ONE_BY_ONE)
             inside = index <= high[small][:, None]
             values = np.where(inside, density(np.where(inside, index, low[small][:, None])), 0.0)
             np.add.at(total, owner[small], values.sum(axis=1))

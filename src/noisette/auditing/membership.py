@@ -20,8 +20,8 @@ from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.auditing.intervals import lower_bounds, promised_bounds, rate_above, rate_below
 
-_RARE = 0.01  # the rate of false alarms at which hits are counted
-_LEAST = 1e-12
+_FALSE_ALARMS = 0.01  # the rate of false alarms at which hits are counted
+_SMALLEST_CHANCE = 1e-12
 _SHARES = (0.05, 0.2, 0.5, 1.0)  # of the canaries, that are guessed
 
 
@@ -77,7 +77,7 @@ def evaluate(members: Any, others: Any, *, delta: float = 0.0, confidence: float
     learn_out, test_out = _halves(outside, source)
     epsilon, mu = (_bound(place, (learn_in, learn_out), (test_in, test_out), delta, confidence) for place in (0, 1))
     accuracy = _accuracy(learn_in, learn_out, test_in, test_out, confidence)
-    rare = np.quantile(learn_out, 1 - _RARE, method="higher")
+    rare = np.quantile(learn_out, 1 - _FALSE_ALARMS, method="higher")
     return Attack(
         auc=_auc(inside, outside, confidence),
         balanced_accuracy=accuracy,
@@ -170,7 +170,7 @@ def _moments(values: FloatArray, side: npt.NDArray[np.bool_]) -> tuple[FloatArra
         variance = np.full(mean.shape, squares.sum() / max((count - 1).sum(), 1))
     else:
         variance = squares / (count - 1)
-    return mean, np.maximum(variance, _LEAST)
+    return mean, np.maximum(variance, _SMALLEST_CHANCE)
 
 
 def relative_scores(
@@ -219,7 +219,7 @@ def _chances(values: Any, name: str) -> FloatArray:
     array = _validate.reals(values, name)
     if not ((array >= 0) & (array <= 1)).all() or not array.size:
         raise ValueError(f"Expected {name} as chances from 0 to 1.")
-    return np.maximum(array, _LEAST)
+    return np.maximum(array, _SMALLEST_CHANCE)
 
 
 def learned_scores(features: Any, inside: Any, candidates: Any, *, rng: Rng = 0) -> FloatArray:
@@ -319,7 +319,7 @@ def _scores(values: Any, name: str) -> FloatArray:
 
 def _logits(confidences: Any) -> FloatArray:
     """Return ln(p / (1 - p)), with p kept off 0 and 1."""
-    chances = np.clip(_validate.reals(confidences, "confidences"), _LEAST, 1 - _LEAST)
+    chances = np.clip(_validate.reals(confidences, "confidences"), _SMALLEST_CHANCE, 1 - _SMALLEST_CHANCE)
     return np.log(chances) - np.log1p(-chances)
 
 

@@ -20,7 +20,7 @@ from noisette.mechanisms.graded.levelled import Pairs
 
 _HALVINGS, _AGREED = 14, 2e-6  # of a bin of inputs; change of a chance that is small enough
 _LISTED, _SEPARATE = 1 << 16, 1 << 10  # reports up to these numbers are listed, and get a bin each
-_REACH, _FAR = 6.0, 25.0  # deviations that get bins of their own, and that are counted at all
+_REACH, _COUNTED_REACH = 6.0, 25.0  # deviations that get bins of their own, and that are counted at all
 _LARGEST = 50_000_000  # entries of a table
 _WORTH_A_GRID = 1000  # reports to be put into bins
 # Lobatto's rule of five points: it looks at both ends, where a jump could hide
@@ -203,7 +203,7 @@ def _report_bins(
     reach = math.sqrt(float(np.max(moments.variance)))
     first, last = (inputs + moments.bias)[[0, -1]]
     bounded = math.isfinite(support.low) and math.isfinite(support.high)
-    far = _FAR * reach + 3 * mechanism.domain.diameter  # staircases have steps as long as the domain
+    far = _COUNTED_REACH * reach + 3 * mechanism.domain.diameter  # staircases have steps as long as the domain
     ends = (support.low, support.high) if bounded else (first - far, last + far)
     low, high = support.value(support.index(np.asarray(ends)))
     count = round((high - low) / support.step) + 1

@@ -12,7 +12,7 @@ from noisette.enhancement.prior import FOLDS, Posterior, Prior, by_fold
 from noisette.enhancement.stein import Enhanced, unbiased_risk
 
 _WARM_UP, _ITERATIONS = 10, 200
-_LEAST = 1e-12  # weight below which an atom is none
+_SMALLEST_WEIGHT = 1e-12  # weight below which an atom is none
 # Observations beyond this number are put in cells before the fit: this part of a deviation wide, with deviations alike
 # to this ratio.
 _EXACT = 4096
@@ -164,12 +164,12 @@ def _support(weights: FloatArray, gradient: FloatArray) -> IntArray:
     """Atoms worth a weight: all that have one, so that no observation is left without an atom, and local maxima."""
     padded = np.concatenate([[-np.inf], gradient, [-np.inf]])
     peak = (gradient > 0) & (gradient >= padded[:-2]) & (gradient >= padded[2:])
-    return np.flatnonzero(peak | (weights > _LEAST))
+    return np.flatnonzero(peak | (weights > _SMALLEST_WEIGHT))
 
 
 def _prior(grid: FloatArray, weights: FloatArray, width: float) -> Prior:
     """Keep the atoms that carry weight."""
-    kept = weights > _LEAST
+    kept = weights > _SMALLEST_WEIGHT
     return Prior(grid[kept], weights[kept] / weights[kept].sum(), width)
 
 

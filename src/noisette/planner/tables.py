@@ -20,8 +20,8 @@ from noisette.prediction.responses import respond
 
 LEAST = 1e-6  # budget of a report
 _DEGREE = 9
-_NARROW = 1e-12  # relative width of a panel that still jumps: it is left out, its neighbours reach as far
-_WIDE = 32.0  # largest ratio of the ends of a panel
+_JUMP_WIDTH = 1e-12  # relative width of a panel that still jumps: it is left out, its neighbours reach as far
+_PANEL_RATIO = 32.0  # largest ratio of the ends of a panel
 _QUADRATIC = 1e-3  # relative
 _CANONICAL = Interval()
 _VALUES = np.asarray([0.0, 1.0, -1.0, 0.37, -0.72, 0.5])
@@ -76,7 +76,7 @@ class LawTable:
         >>> law("laplace", low=0.1, high=10.0, dims=1, most=1).at(1.0)
         (8.0, 8.0, 0.0)
         """
-        slack = 1 + _NARROW
+        slack = 1 + _JUMP_WIDTH
         panel = next((p for p in self.panels if p.low / slack <= epsilon <= p.high * slack), None)
         if panel is None:
             raise ValueError(f"Expected a budget that {self.name} was fitted at, got epsilon={epsilon}.")
@@ -135,7 +135,7 @@ def _refined(function: Callable[[float], FloatArray], whole: Panel, effort: Effo
     if whole.error <= effort.tolerance:
         yield whole
         return
-    if whole.high / whole.low - 1 < _NARROW:
+    if whole.high / whole.low - 1 < _JUMP_WIDTH:
         return
     middle = math.sqrt(whole.low * whole.high)
     halves = [_panel(function, a, b, effort.nodes) for a, b in ((whole.low, middle), (middle, whole.high))]
@@ -206,7 +206,7 @@ class _AnyBudget:
 
 def _cut(low: float, high: float) -> Iterator[tuple[float, float]]:
     """Cut a range of budgets into parts that a polynomial may follow."""
-    ends = np.geomspace(low, high, 1 + math.ceil(math.log(high / low) / math.log(_WIDE))).tolist()
+    ends = np.geomspace(low, high, 1 + math.ceil(math.log(high / low) / math.log(_PANEL_RATIO))).tolist()
     yield from pairwise([low, *ends[1:-1], high])
 
 

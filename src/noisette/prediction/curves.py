@@ -22,7 +22,7 @@ from noisette.prediction.populations import Population
 from noisette.prediction.responses import ROUNDING, Response, respond, scalar_domain
 
 _WHOLE = 9  # points that stand for a population where each is a whole vector to evaluate
-_MOST = 1e12  # users, beyond which no crossing of worst cases is sought
+_LARGEST_POPULATION = 1e12  # users, beyond which no crossing of worst cases is sought
 
 
 class ErrorCurve(Protocol):
@@ -200,7 +200,7 @@ def _search(first: ErrorCurve, second: ErrorCurve) -> float | None:
     def lead(log_users: float) -> bool:
         return first.at(math.exp(log_users)) < second.at(math.exp(log_users))
 
-    grid = np.linspace(0.0, math.log(_MOST), 25)
+    grid = np.linspace(0.0, math.log(_LARGEST_POPULATION), 25)
     leads = [lead(point) for point in grid.tolist()]
     changes = [i for i in range(1, len(leads)) if leads[i] != leads[i - 1]]
     if not changes:

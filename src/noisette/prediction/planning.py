@@ -33,7 +33,7 @@ from noisette.prediction.targets import (
 )
 
 _MOST_DIMS = 10_000_000  # with more, only the arrays of a plan would be in the way
-_NEAR = 1.07  # times the least error, up to which a mechanism with short reports is taken
+_NEARLY_BEST = 1.07  # times the least error, up to which a mechanism with short reports is taken
 Knowledge = Population | list[Group] | None  # of one dimension or many alike, or of each attribute of a record
 
 
@@ -145,7 +145,7 @@ def handy(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the unbiased candidates in their order, without bulky ones where another is at most 7 % above the best."""
     found = [one for one in candidates if one.unbiased]
     light = [one for one in found if not one.bulky]
-    return light if light and light[0].mse <= _NEAR * found[0].mse else found
+    return light if light and light[0].mse <= _NEARLY_BEST * found[0].mse else found
 
 
 def plan(

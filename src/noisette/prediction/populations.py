@@ -16,7 +16,7 @@ from noisette.domains import Categorical, Domain, Grid, Interval
 
 NODES = 257  # of the grid that stands for a column of data
 _BLOCK = 1 << 20
-_RARE = 2.0**-20  # share of a Poisson dimension that may lie above its upper bound
+_POISSON_TAIL = 2.0**-20  # share of a Poisson dimension that may lie above its upper bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ def _poisson(parameters: tuple[float, ...], dims: int) -> tuple[FloatArray, Floa
     counts = np.arange(0.0, np.ceil(rates.max() + 8 * np.sqrt(rates.max()) + 24))
     mass = np.exp(xlogy(counts, rates[:, None]) - rates[:, None] - gammaln(counts + 1))
     mass /= mass.sum(axis=1, keepdims=True)
-    top = (np.cumsum(mass, axis=1) < 1 - _RARE).sum(axis=1)  # the count exceeded by few
+    top = (np.cumsum(mass, axis=1) < 1 - _POISSON_TAIL).sum(axis=1)  # the count exceeded by few
     canonical = Interval()
     weights = np.zeros((groups, NODES))
     for group in range(groups):

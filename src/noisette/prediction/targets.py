@@ -19,7 +19,7 @@ from noisette.prediction.responses import scalar_domain
 
 WORTH, DOUBTFUL, NOT_WORTH = "worth collecting", "doubtful", "not worth collecting"
 _CLEAR = 2.0  # times the noise, from which on a signal is called clear
-_MOST = 1e18  # users, beyond which a target counts as out of reach
+_LARGEST_POPULATION = 1e18  # users, beyond which a target counts as out of reach
 _ROUNDING = 1 + 1e-9  # of a predicted error
 
 
@@ -98,8 +98,8 @@ def users_for_error(errors: ErrorCurve, target: float) -> int | None:
         if errors.square >= target:
             return None
         guess = errors.noise / (target - errors.square)
-        return max(1, math.ceil(guess)) if guess < _MOST else None
-    if errors.at(_MOST) > target:
+        return max(1, math.ceil(guess)) if guess < _LARGEST_POPULATION else None
+    if errors.at(_LARGEST_POPULATION) > target:
         return None
     low, high = 0, 1
     while errors.at(high) > target:

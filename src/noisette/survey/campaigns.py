@@ -29,7 +29,7 @@ _KNOWN = FIELDS | LIFE | OLD_NAMES.keys()
 _MADE = frozenset(
     {"version", "spec", "guarantee", "predicted", "sealed", "minimum", "life"}
 )  # what `to_wire` and the service add to the terms
-_SLACK = 1 + 2.0**-50  # floats of a budget that was split and added up again
+_SPLIT_ROUNDING = 1 + 2.0**-50  # floats of a budget that was split and added up again
 _HOPED = 10_000  # users of a survey that does not say how many
 _OWN = ("record", "local", "any-pair")  # what a promise to a user is about: the whole answer, whatever it is
 
@@ -140,7 +140,7 @@ class Campaign:
                     "Do not answer it."
                 )
         guarantee = survey.guarantee
-        if guarantee.epsilon > survey.epsilon * _SLACK or guarantee.delta > survey.delta * _SLACK:
+        if guarantee.epsilon > survey.epsilon * _SPLIT_ROUNDING or guarantee.delta > survey.delta * _SPLIT_ROUNDING:
             raise ValueError(
                 f"Campaign {life['id']!r} promises epsilon={survey.epsilon:g}, delta={survey.delta:g}, "
                 f"but its mechanism spends {guarantee}. Do not answer it."

@@ -23,7 +23,7 @@ from noisette.survey.questions import Graded, Question
 from noisette.survey.sums import BINS, edges_of
 
 _SHORT_REPORT = 64  # numbers of a report about several options, above which a shorter one is preferred
-_NEAR = 1.1  # variance in units of the least, up to which it is
+_NEARLY_BEST = 1.1  # variance in units of the least, up to which it is
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
 _WAVES, _PLACES = 4, 64  # of a distribution whose shape is wanted; points at which reports are looked at
 
@@ -248,7 +248,9 @@ def _selecting(domain: Selection, budget: Allowance) -> Any:
         except ValueError:  # too long a list for it, too many chosen, or too small a budget
             continue
     least = min(one.spread[0] for one in made)
-    short = [one for one in made if one.spread[0] <= _NEAR * least and np.prod(one.report_shape) <= _SHORT_REPORT]
+    short = [
+        one for one in made if one.spread[0] <= _NEARLY_BEST * least and np.prod(one.report_shape) <= _SHORT_REPORT
+    ]
     return _best(short or made, budget)
 
 

@@ -39,7 +39,7 @@ def test_both_ways_agree(size: int, length: int) -> None:
 @pytest.mark.parametrize("many", [0, 1 << 40])
 def test_all_subsets_are_equally_likely(own: bool, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square at a false-alarm rate of 1e-6; the twin weighs two subsets unevenly."""
-    monkeypatch.setattr(_subsets, "_MANY", many)
+    monkeypatch.setattr(_subsets, "_COMPILED_FROM", many)
     count = 60_000
     rows = np.empty((count, 3), dtype=np.int64)
     fill_subsets(np.random.default_rng(1), np.full(count, 2), np.full(count, own), 6, rows)

@@ -20,7 +20,7 @@ from noisette.survey.campaigns import Campaign
 
 LARGEST_BATCH = 10_000
 
-_SMALL = 1 << 12  # bytes whose lists cost a parser nothing, however many there are
+_HARMLESS_BYTES = 1 << 12  # bytes whose lists cost a parser nothing, however many there are
 _TOLD = 100  # reports of one body that are named as refused
 
 _Value = Annotated[
@@ -127,7 +127,7 @@ def glance(campaign: Campaign, body: bytes, life: Life = ALWAYS) -> tuple[Batch,
     """Read a body as `parse` does, but leave the numbers of a single report alone, which many share the work of."""
     if body[:4] == batches.MAGIC:
         return (_unpacked(campaign, body, life),)
-    if len(body) > _SMALL and overgrown(campaign, body):
+    if len(body) > _HARMLESS_BYTES and overgrown(campaign, body):
         detail = f"Expected 1 to {LARGEST_BATCH:,} reports with the lists and numbers of this campaign's, got more."
         raise Refused([Refusal(0, "malformed", detail)])
     model = SeveralEntries if b'"reports"' in body else One

@@ -30,7 +30,7 @@ from noisette.survey.campaigns import Campaign
 PATH = "/campaigns/{campaign_id}/reports"
 
 _BREATH = 0.004  # seconds in which others may come along, where several came with the last transaction
-_MOST = 20_000  # reports in one transaction, unless a single batch has more
+_REPORTS_AT_ONCE = 20_000  # reports in one transaction, unless a single batch has more
 
 Outcome = Accepted | Refused | BaseException
 
@@ -196,7 +196,7 @@ class Writer:
             if busy:  # most of a transaction's work is the same for one report and for a hundred
                 time.sleep(_BREATH)
             taken, size, ended = [first], _size(first[0]), False
-            while size < _MOST and not ended:
+            while size < _REPORTS_AT_ONCE and not ended:
                 try:
                     more = self._queue.get_nowait()
                 except queue.Empty:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noisette.collector.storage.database import Database
 
 _DELETED = "delete-campaign"
-_MOST = 1000  # lines of the log at once
+_LOG_LINES = 1000  # lines of the log at once
 
 
 class Registry:
@@ -56,7 +56,7 @@ class Registry:
         """Return who changed what, the first thousand lines after a number."""
         query = sa.select(tables.audit).where(tables.audit.c.number > after).order_by(tables.audit.c.number)
         with self._database.reading() as connection:
-            rows = connection.execute(query.limit(_MOST)).mappings().all()
+            rows = connection.execute(query.limit(_LOG_LINES)).mappings().all()
         return [dict(row) | {"detail": json.loads(row["detail"])} for row in rows]
 
     def campaigns(self) -> dict[str, tuple[Campaign, dict[str, Any]]]:

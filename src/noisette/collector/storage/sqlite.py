@@ -30,7 +30,7 @@ from noisette.survey.batches import DIGEST_BYTES, Digests
 
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
 _GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
-_SMALL = 1 << 14  # digests that are sorted by themselves before they are put among the others
+_UNSORTED_DIGESTS = 1 << 14  # digests that are sorted by themselves before they are put among the others
 _BUSY = 1 << 17  # digests in the log of a service whose transactions hold so many reports that their order tells little
 _BITS = 12
 _PARTS = 1 << _BITS  # of the key space, by its first bits
@@ -50,7 +50,7 @@ _ANY_IN_TREE = (
     f"WHERE seen.digest = substr(?, place.key * {DIGEST_BYTES} + 1, {DIGEST_BYTES}) LIMIT 1"
 )
 _SETTINGS = ("page_size = 4096", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
-_ROOM = 1 << 24  # bytes of disk below which reports are not taken
+_FREE_DISK_BYTES = 1 << 24  # bytes of disk below which reports are not taken
 _TO_WRITE = ("cache_size = -65536", "wal_autocheckpoint = 16384")  # in KiB; in pages
 
 Words = npt.NDArray[np.uint64]
@@ -154,7 +154,7 @@ class SqliteDatabase(Database):
         """Raise where the disk is nearly full."""
         path = Path(str(self.engine.url.database))
         left = shutil.disk_usage(path.parent).free
-        if left < _ROOM:
+        if left < _FREE_DISK_BYTES:
             raise OperationalError(f"{left} bytes are left on the disk of {path}", None, OSError(errno.ENOSPC, "full"))
 
     def settle(self) -> None:
@@ -246,7 +246,7 @@ class DigestLog:
                 self._turn = turn
             words = _words(np.frombuffer(digests, np.uint8).reshape(-1, DIGEST_BYTES))
             self._few.add(*words, np.frombuffer(marks, "<i8"))
-            if len(self._few) > _SMALL:
+            if len(self._few) > _UNSORTED_DIGESTS:
                 self._many.add(self._few.high, self._few.low, self._few.marks)
                 self._few = _Sorted()
             self._rows.append((number, turn))  # at last: what fails before is read again
@@ -259,7 +259,7 @@ class DigestLog:
         held = len(self._many) + len(self._few)
         if not held or held > _BUSY:
             return False
-        turn = self._advance(connection, max(0, held - _SMALL))
+        turn = self._advance(connection, max(0, held - _UNSORTED_DIGESTS))
         connection.exec_driver_sql(_INSERT, (turn, b"", b""))
         self._replay(connection)
         return True

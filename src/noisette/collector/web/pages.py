@@ -43,7 +43,7 @@ _GUARDS = {
     "Vary": "Accept-Encoding",
 }
 _COMMENTS = re.compile(r"^[ \t]*(//[^\n]*|/\*\*.*?\*/[ \t]*)\n", re.MULTILINE | re.DOTALL)  # on lines of their own
-_SLACK = 1 + 1e-9
+_EPSILON_ROUNDING = 1 + 1e-9
 _CURVE = 9  # populations at which the plan is drawn
 
 CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
@@ -195,7 +195,10 @@ class Watched:
             self._audit = found | {"verdict": "unknown", "reason": f"{type(error).__name__}: {error}"}
             return
         exact = self._campaign.survey.answering.total(each)
-        self._audit = found | {"exact": exact, "verdict": "holds" if exact <= stated.epsilon * _SLACK else "violated"}
+        self._audit = found | {
+            "exact": exact,
+            "verdict": "holds" if exact <= stated.epsilon * _EPSILON_ROUNDING else "violated",
+        }
 
 
 def _listed(campaign: Campaign, periods: dict[str, int]) -> dict[str, Any]:

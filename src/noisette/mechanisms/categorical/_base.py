@@ -20,15 +20,15 @@ from noisette.core import Aggregate, Capabilities, Law, Moments, Readout, Tail, 
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
 
-_LONG = 16  # numbers, above which a report is called long
+_SHORT_REPORT = 16  # numbers, above which a report is called long
 UNIT = 1 << 53  # weights of a law that one call of rng.random() samples are integers that add up to at most this
 _LEAST_EPSILON = 1e-9
-_SLACK = 2.0**-46
+_EPSILON_MARGIN = 2.0**-46
 
 
 def shy(epsilon: float) -> float:
     """Return a budget a hair below ``epsilon``: rounding, of weights here and of logs in an audit, stays inside it."""
-    return epsilon - _SLACK * (1 + epsilon)
+    return epsilon - _EPSILON_MARGIN * (1 + epsilon)
 
 
 def keep_weight(log_odds: float) -> int:
@@ -180,7 +180,7 @@ class CategoricalMechanism(BaseMechanism):
     @property
     def bulky(self) -> bool:
         """Whether a report has more than a few numbers."""
-        return math.prod(self.report_shape) > _LONG
+        return math.prod(self.report_shape) > _SHORT_REPORT
 
     @property
     def moments_alike(self) -> Moments | None:

@@ -14,9 +14,9 @@ from noisette._validate import IntArray
 
 BITS = 8
 FINE = 61  # chances are multiples of 2^-61
-_SHORT, _LONG = 16, 48  # random bits that decide nearly always, and those that nearly always settle the rest
-_EXACT = FINE * BITS - _SHORT  # chances of patterns are multiples of 2^-488: so many bits more than the short ones
-_REST = _EXACT - _LONG
+_FIRST_BITS, _NEXT_BITS = 16, 48  # random bits that decide nearly always, and those that nearly always settle the rest
+_EXACT = FINE * BITS - _FIRST_BITS  # chances of patterns are multiples of 2^-488: so many bits more than the short ones
+_REST = _EXACT - _NEXT_BITS
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class IndependentBits:
         np.take(decided, scratch, out=words, mode="clip")
         late = np.flatnonzero(short[: words.size] >= decided.size)
         if late.size:
-            draws = rng.integers(0, ((1 << _SHORT) - decided.size) << _LONG, late.size)
+            draws = rng.integers(0, ((1 << _FIRST_BITS) - decided.size) << _NEXT_BITS, late.size)
             words[late] = self._patterns[self._settle(draws, rng)]
 
     def _settle(self, draws: IntArray, rng: np.random.Generator) -> IntArray:

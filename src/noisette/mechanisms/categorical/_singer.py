@@ -23,7 +23,7 @@ from noisette.mechanisms._base import BLOCK, blocks
 
 _LEAST_SHEARED = 32  # below this q the Fourier transform is faster
 _BINARY = (2, 4)  # q for which a transform of q^t signs is the fastest
-_FEW = 4  # shifts of the set in units of the order, up to which they are counted one by one
+_SHIFTS_ONE_BY_ONE = 4  # shifts of the set in units of the order, up to which they are counted one by one
 _ROWS = 16  # of sums that are added to in turn: they stay in a core's cache
 _KEPT = 1 << 24  # numbers of a spectrum that is kept between calls
 _DOUBT = 1 / 8  # of a unit, up to which rounding a sum of a Fourier transform is safe
@@ -78,7 +78,7 @@ class Singer:
 
     def count(self, values: IntArray, size: int) -> IntArray:
         """Count for x = 0, ..., size - 1 the values v with v + x in the set, modulo ``order``."""
-        if values.size * self.block <= _FEW * self.order:
+        if values.size * self.block <= _SHIFTS_ONE_BY_ONE * self.order:
             return self._count_each(values, size)
         if self.power == 1 and self.prime >= _LEAST_SHEARED and self.dims > 3:
             return self._count_sheared(values, size)

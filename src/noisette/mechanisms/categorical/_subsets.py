@@ -21,8 +21,8 @@ from noisette.mechanisms._base import BLOCK, blocks
 LARGEST = 1 << 31  # number of items
 _WORD = 64  # bits
 _DE_BRUIJN = 0x03F79D71B4CB0A89  # 64 bits in which each six in a row occur once
-_MANY = 2048  # numbers, from which on machine code is worth its start
-_SHORT = 1 << 12  # product of size and length, up to which 16 bits are enough but for one row in 16
+_COMPILED_FROM = 2048  # numbers, from which on machine code is worth its start
+_SIXTEEN_BITS_SUFFICE = 1 << 12  # product of size and length, up to which 16 bits are enough but for one row in 16
 _SELDOM = 1 << 26  # and up to which 32 bits are enough but for one in 64
 
 
@@ -33,7 +33,7 @@ def bits_and_draws(size: int, length: int) -> tuple[int, int]:
     ((16, 27), (32, 50), (32, 500241))
     """
     product = size * length
-    if product <= _SHORT:
+    if product <= _SIXTEEN_BITS_SUFFICE:
         return 16, length
     return 32, length + (0 if product <= _SELDOM else 8 + math.ceil(product / 2**31))
 
@@ -44,7 +44,7 @@ def fill_subsets(rng: np.random.Generator, items: IntArray, own: BoolArray, size
     All subsets of a row's length that contain its item, or leave it out, are equally likely.
     """
     length = out.shape[1]
-    fill = _compiled() if out.size >= _MANY else _fill_few
+    fill = _compiled() if out.size >= _COMPILED_FROM else _fill_few
     exact = np.empty(len(items), dtype=bool)
     for part in blocks(len(items), max(1, 4 * BLOCK // length)):
         exact[part] = _filled(fill, rng, items[part], own[part], size, out[part])

@@ -21,7 +21,7 @@ from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrRepla
 
 PRIME = 2**31 - 1
 _MOST_BUCKETS = 1 << 20
-_SHORT = 64  # categories, up to which hashing all of them for every user is quick
+_CATEGORIES_ALL_HASHED = 64  # categories, up to which hashing all of them for every user is quick
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class LocalHashing(CountingMechanism, PubliclyDrawn):
     @property
     def bulky(self) -> bool:
         """Whether the list is long: the server hashes every category for every user."""
-        return self.domain.size > _SHORT
+        return self.domain.size > _CATEGORIES_ALL_HASHED
 
     @property
     def buckets(self) -> int:

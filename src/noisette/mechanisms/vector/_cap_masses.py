@@ -1,8 +1,8 @@
 """Lower and upper limits of the mass of a cap: proved, to many digits.
 
 The series have positive terms only, so each is off by no more than the roundings of its terms and the geometric series
-that bounds what is left out. They are summed with far more bits than the limits claim; `_SLACK` is what the limits are
-moved by, and pays for the roundings of up to 2^40 terms and for mpmath's gamma, error and power functions.
+that bounds what is left out. They are summed with far more bits than the limits claim; `_LIMIT_EXPONENT` says what the
+limits are moved by, which pays for the roundings of up to 2^40 terms and for mpmath's gamma, error and power functions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 _BITS = 256
-_SLACK = -150  # relative, as a power of two
-_FAR = 5000.0  # beyond this log mass 1/2 less the rest would need too many bits
+_LIMIT_EXPONENT = -150  # relative, as a power of two
+_LARGEST_LOG_MASS = 5000.0  # beyond this log mass 1/2 less the rest would need too many bits
 
 
 @lru_cache(maxsize=256)
@@ -36,7 +36,7 @@ def sphere_mass(dims: int, gamma: float, log_mass: float) -> tuple[Any, Any]:
 
     if dims == 1 or gamma == 0:
         return mpmath.mpf(0.5), mpmath.mpf(0.5)
-    near = gamma**2 < 0.5 and log_mass > -_FAR
+    near = gamma**2 < 0.5 and log_mass > -_LARGEST_LOG_MASS
     bits = _BITS + int(2 * abs(log_mass)) if near else _BITS
     with mpmath.workprec(bits):
         square = mpmath.mpf(gamma) ** 2
@@ -67,5 +67,5 @@ def _around(value: Any, finer: int = 0) -> tuple[Any, Any]:
     """Return limits that are off by the slack, or by 2^finer of it."""
     import mpmath
 
-    slack = mpmath.ldexp(1, _SLACK + finer)
+    slack = mpmath.ldexp(1, _LIMIT_EXPONENT + finer)
     return value * (1 - slack), value * (1 + slack)

@@ -25,7 +25,10 @@ Pair = tuple[FloatArray, FloatArray]
 
 _LEAST_SINE = 2.0**-10  # of the smallest cap: its height stays far above the step of the lattice
 _LEAST_PLAIN = 2.0**-36  # chance of a report without a preferred direction: the noise stays above 2^-18 of the signal
-_BITS, _SLACK = 256, 2.0**-128  # of the odds; more than rounding them, and the law of up to 2^60 normal draws, can cost
+_BITS, _ODDS_ERROR = (
+    256,
+    2.0**-128,
+)  # of the odds; more than rounding them, and the law of up to 2^60 normal draws, can cost
 _NEGLIGIBLE = 60.0  # integrals stop where the log density has fallen by this much
 
 
@@ -241,7 +244,7 @@ class Cap:
             low, high = (middle, high) if log_mean > math.log(middle) else (low, middle)
         gamma, log_mass = low, projection.log_mass(low)
         with mpmath.workprec(_BITS):
-            slack = mpmath.mpf(_SLACK)
+            slack = mpmath.mpf(_ODDS_ERROR)
             odds = projection.mass_within(gamma)[0] * mpmath.expm1(mpmath.mpf(epsilon) - slack)
             count = mpmath.ceil(mpmath.ldexp((1 + slack) / (1 + odds), 53))
         plain = max(float(count) * ULP, _LEAST_PLAIN)
@@ -273,7 +276,7 @@ class Cap:
 
         with mpmath.workprec(_BITS):
             plain, mass = mpmath.mpf(self.plain), self.projection.mass_within(self.gamma)[0]
-            return up(mpmath.log1p((1 - plain) / (plain * mass)) + mpmath.mpf(_SLACK))
+            return up(mpmath.log1p((1 - plain) / (plain * mass)) + mpmath.mpf(_ODDS_ERROR))
 
     @property
     def base(self) -> float:

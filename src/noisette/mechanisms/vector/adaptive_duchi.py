@@ -24,7 +24,7 @@ from noisette.mechanisms.scalar.duchi import Duchi, TwoPoint
 from noisette.mechanisms.vector._vectors import VectorMechanism
 
 _CANONICAL = Interval()
-_LEAST = 9e-13  # budget of a weight below which the two numbers are too far out for float64
+_SMALLEST_BUDGET = 9e-13  # budget of a weight below which the two numbers are too far out for float64
 _ENUMERATED = 1024  # weights up to which all reports are sorted by how many are high
 
 
@@ -144,7 +144,7 @@ class AdaptiveDuchi(VectorMechanism):
             raise ValueError(
                 f"Expected delta=0 for the published form, got delta={self.delta}: it claims a pure epsilon."
             )
-        if self.weight_epsilon < _LEAST:
+        if self.weight_epsilon < _SMALLEST_BUDGET:
             raise ValueError(
                 f"Expected epsilon={self.epsilon!r} to leave each of {self.dims:,} weights 1e-12 or more, got "
                 f"{self.weight_epsilon:.3g}. Give a delta such as 1e-6, or report fewer weights."

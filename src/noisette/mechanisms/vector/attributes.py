@@ -27,7 +27,7 @@ from noisette.mechanisms.vector.sampled import choose, least_cost, part_of, tota
 
 _ENTRIES = 1 << 20  # numbers worked on at a time
 _EXACT_INTEGERS = 2.0**53
-_SHORT = 16  # columns
+_COLUMNS_ONE_BY_ONE = 16  # columns
 _NEAR_ONE = 1e-9  # shares whose sum is off by no more are taken for rounded ones, and made smaller if they exceed 1
 
 
@@ -453,7 +453,7 @@ def by_attribute(index: npt.NDArray[Any], dims: int) -> tuple[IntArray, IntArray
 
 def _all(table: BoolArray) -> BoolArray:
     """Tell which rows are true everywhere; few columns are taken one by one, as numpy is slow on short rows."""
-    if table.shape[1] > _SHORT:
+    if table.shape[1] > _COLUMNS_ONE_BY_ONE:
         return np.asarray(table.all(axis=1))
     found = np.ones(len(table), dtype=bool)
     for column in table.T:

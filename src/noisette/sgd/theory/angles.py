@@ -10,12 +10,14 @@ from scipy.special import ndtr
 
 from noisette._validate import FloatArray
 
-_NARROW = 0.2  # deviation below which noise reaches one end of an angle's range only: the other is 7 of them away
+_ONE_ENDED_DEVIATION = (
+    0.2  # deviation below which noise reaches one end of an angle's range only: the other is 7 of them away
+)
 
 
 def folded(angles: FloatArray, std: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return E u, E u^2 and E sign(sin v) for v = angle + N(0, std^2), u in [0, pi] with cos u = cos v."""
-    if std < _NARROW:
+    if std < _ONE_ENDED_DEVIATION:
         near = np.minimum(angles, math.pi - angles)  # distance of the nearer end, at which v is reflected
         beyond = ndtr(-near / std)
         length = std * math.sqrt(2 / math.pi) * np.exp(-((near / std) ** 2) / 2) + near * (1 - 2 * beyond)
@@ -34,7 +36,7 @@ def folded(angles: FloatArray, std: float) -> tuple[FloatArray, FloatArray, Floa
 def wrapped(apart: Any, std: float) -> Any:
     """Return E w^2 for w in (-pi, pi] equal to apart + N(0, std^2) up to whole turns."""
     away = np.abs((np.asarray(apart) + math.pi) % (2 * math.pi) - math.pi)
-    if std < _NARROW:
+    if std < _ONE_ENDED_DEVIATION:
         # a turn is lost where the sum passes pi: (v - 2 pi)^2 - v^2 = 4 pi (pi - v)
         room = math.pi - away
         passed = room * ndtr(-room / std) - std / math.sqrt(2 * math.pi) * np.exp(-((room / std) ** 2) / 2)

@@ -11,15 +11,17 @@ from scipy.special import ndtr
 
 from noisette._validate import FloatArray
 
-_SMALL = 64  # entries at the end that are added one by one
+_ENTRIES_ONE_BY_ONE = 64  # entries at the end that are added one by one
 _OWN_NODES, _OTHER_NODES = 24, 8  # nodes for what lies behind an angle: for those entries, and for the others
 _HALF, _REACH = 40, 9.0  # nodes of a normal variable on one side of zero, and how far it goes, in deviations
 _ENTRY = 24  # nodes for the entry that an angle belongs to
-_WIDE = 0.5  # spread of that entry, over its distance from the origin, above which its angle is integrated instead
+_INTEGRATED_SPREAD = (
+    0.5  # spread of that entry, over its distance from the origin, above which its angle is integrated instead
+)
 _LEVELS, _STEP = 24, 0.14  # of a quadrature that crowds at both ends (Takahasi, Mori 1974)
 _AT_A_TIME = 1000  # angles of a block
 _PANELS, _NODES = 64, 10
-_LEAST = 1e-8  # a spread below this share of the largest counts as that share
+_SMALLEST_SPREAD = 1e-8  # a spread below this share of the largest counts as that share
 
 Rule = tuple[FloatArray, FloatArray]  # nodes and weights
 
@@ -41,12 +43,12 @@ def normal_turns(gradient: FloatArray, variances: FloatArray) -> FloatArray:
         raise ValueError("Expected a gradient of two entries or more: one number has no direction.")
     largest = max(float(np.abs(gradient).max()), math.sqrt(float(variances.max())), 1e-300)
     scaled = gradient / largest
-    stds = np.maximum(np.sqrt(variances) / largest, _LEAST)
+    stds = np.maximum(np.sqrt(variances) / largest, _SMALLEST_SPREAD)
     clean = np.sqrt(np.cumsum(np.square(scaled)[::-1])[::-1])
     angles = np.stack([scaled[:-1], stds[:-1], np.arctan2(clean[1:], scaled[:-1])])[:, :, None]
     turns = np.empty(dims - 1)
     rest: Rule = np.zeros(1), np.ones(1)
-    edge = max(0, dims - _SMALL)
+    edge = max(0, dims - _ENTRIES_ONE_BY_ONE)
     for place in range(dims - 1, edge - 1, -1):
         if place < dims - 2:
             turns[place] = _turns(angles[:, [place]], (rest[0][None], rest[1][None]))[0]
@@ -133,7 +135,7 @@ def _turns(angles: FloatArray, behind: Rule) -> FloatArray:
     lengths = np.sqrt(behind[0])
     entries, spreads, own = (np.broadcast_to(row, lengths.shape) for row in angles)
     found = np.empty(lengths.shape)
-    wide = spreads > _WIDE * np.hypot(entries, lengths)
+    wide = spreads > _INTEGRATED_SPREAD * np.hypot(entries, lengths)
     for chosen, mean in ((~wide, _over_entry), (wide, _over_angle)):
         if chosen.any():
             found[chosen] = mean(lengths[chosen], entries[chosen], spreads[chosen], own[chosen])

@@ -24,7 +24,7 @@ CORRECTIONS = ("holm", "bh", "none")
 _MOST_COMPARED = 2_000_000  # rows of differences
 _MOST_LOOKS = 1000
 _GRID = 201  # points at which the law of a statistic is followed from look to look
-_FAR = 9.0  # standard errors beyond which nothing is followed
+_FARTHEST_BOUNDARY = 9.0  # standard errors beyond which nothing is followed
 _LEVELS = np.geomspace(1e-9, 0.999, 16)  # at which boundaries are computed, to find a p-value between them
 
 
@@ -205,7 +205,7 @@ def boundaries(times: tuple[float, ...], alpha: float) -> tuple[float, ...]:
             low, high = (middle, high) if _beyond(points, mass, middle * reach, step) > allowed else (low, middle)
         found.append(high)
         used += _beyond(points, mass, high * reach, step)
-        nodes = grid * min(high, _FAR) * reach
+        nodes = grid * min(high, _FARTHEST_BOUNDARY) * reach
         law = np.exp(-(((nodes[:, None] - points) / step) ** 2) / 2) / (math.sqrt(2 * math.pi) * step)
         width = np.full(_GRID, nodes[1] - nodes[0])
         width[[0, -1]] /= 2

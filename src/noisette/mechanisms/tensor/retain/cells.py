@@ -17,7 +17,7 @@ from noisette.mechanisms.tensor.retain.laws import AddedNoise, RoundedLaplace
 from noisette.mechanisms.tensor.retain.published import RealLaplace
 
 _LISTED = 1 << 16  # combinations of cells of single entries that are listed one by one
-_SHORT = 64  # places between two values that are listed one by one
+_PLACES_ONE_BY_ONE = 64  # places between two values that are listed one by one
 _DISTINCT = 256  # chances to keep that are looked at in exact arithmetic
 
 
@@ -85,7 +85,7 @@ class Cutter:
 
     def _entry(self, pair: tuple[Any, Any], *, straight: bool) -> Cells:
         """Return the runs of one entry at, between and beyond the two values, the other entries held where they are."""
-        short = self.steps - 1 <= _SHORT
+        short = self.steps - 1 <= _PLACES_ONE_BY_ONE
         inner = np.arange(1.0, self.steps) if short else np.ones(1)
         starts = np.concatenate([[0.0, float(self.steps), -1.0, self.steps + 1.0], inner])
         places = np.concatenate([[1.0, 1.0, math.inf, math.inf], np.ones(inner.size)])
