@@ -13,7 +13,7 @@ EXTRAS_check := check
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
-.PHONY: help setup demo check test test-all slowest mutate picture browser postgres lint format catalogue bench board peers audit-peers docs changelog clean
+.PHONY: help setup demo check test test-all slowest mutate picture notebooks browser postgres lint format catalogue bench board peers audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
@@ -57,6 +57,10 @@ mutate: $(VENV)/.stamp-test
 
 picture: $(VENV)/.stamp-test browser
 	$(BIN)/python scripts/picture.py
+
+# What the cells of examples/*.ipynb print; ARGS=survey for one of them.
+notebooks: $(VENV)/.stamp-test
+	$(BIN)/python scripts/notebooks.py $(ARGS)
 
 # The table of the slowest tests in CONTRIBUTING.md, from the last `make test-all`.
 slowest: $(VENV)/durations.xml
