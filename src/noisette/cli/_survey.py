@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-_HALF = 1.959963984540054  # standard errors in half of a 95 % interval
+HALF = 1.959963984540054  # standard errors in half of a 95 % interval
 _ROWS = 60  # of a table on a terminal; JSON has all
 
 
@@ -38,7 +38,7 @@ def plan_survey(
     shown = table("question", "quantity", "group", ">±", "verdict")
     for row in made.rows[:_ROWS]:
         cells = map(literal, (row.question, row.quantity, row.group))
-        shown.add_row(*cells, number(_HALF * row.std_error, row.std_error), row.verdict)
+        shown.add_row(*cells, number(HALF * row.std_error, row.std_error), row.verdict)
     out.print(shown)
     _more(out, len(made.rows))
     out.print(literal(f"Verdict: {made.verdict}"))

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
-from noisette.cli._survey import only_survey, plan_survey, required, write_survey_page
+from noisette.cli._survey import HALF, only_survey, plan_survey, required, write_survey_page
 
 _ROWS = 10  # break-even populations on a terminal; JSON has all
 _GOALS = (("mse", "MSE"), ("power", "power"))
@@ -223,13 +223,13 @@ def _show_candidates(made: Any, out: Any) -> None:
     from noisette._terminal import literal, number, table
 
     goals = [(name, f">users for {text}") for name, text in _GOALS if name in made.targets]
-    columns = [">RMSE", ">bias", ">std"]
+    columns = [">±", ">bias", ">std"]
     if made.targets:
-        columns = [">RMSE", *([">power"] if "effect" in made.targets else []), *(text for _, text in goals)]
+        columns = [">±", *([">power"] if "effect" in made.targets else []), *(text for _, text in goals)]
     shown = table("mechanism", ">reports", *columns, "")
     for candidate in made.candidates:
         share = "all" if candidate.report in (None, made.dims) else f"{candidate.report:,} of {made.dims:,}"
-        cells = [number(candidate.mse**0.5)]
+        cells = [number(HALF * candidate.mse**0.5)]
         if made.targets:
             if "effect" in made.targets:
                 cells.append("-" if candidate.power is None else f"{candidate.power:.3f}")
@@ -242,6 +242,7 @@ def _show_candidates(made: Any, out: Any) -> None:
         notes += [_NOTES[candidate.verdict]] if candidate.verdict in _NOTES else []
         shown.add_row(candidate.mechanism, share, *cells, " ".join(notes))
     out.print(shown)
+    out.print("± is half of a 95 % interval: 1.96 roots of the mean squared error.", style="dim")
     for name, reason in made.left_out.items():
         out.print(literal(f"Left out: {name}. {reason}"), style="dim", soft_wrap=True)
 
@@ -270,7 +271,7 @@ def _show(made: Any, *, worst: bool) -> None:
     colour = {"worth collecting": "green", "doubtful": "yellow"}.get(made.verdict, "red")
     out.print(
         f"[bold]Verdict[/]: [{colour}]{made.verdict}[/]. The signal is at most {number(made.signal)}, "
-        f"{number(ratio)} times the error of {made.best.mechanism}."
+        f"{number(ratio)} times the root mean square error of {made.best.mechanism}."
     )
     if made.break_even:
         out.print("[bold]Break-even[/]: the first is better below, the second above")

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from noisette.cli._survey import HALF
+
 _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 
 
@@ -169,14 +171,17 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
         out.print(literal(f"{one.title} ({one.id}): {named(one)}"))
         out.print(f"Guarantee: {describe(one.mechanism.guarantee)}")
         out.print(f"Answers: {one.answers}, one in each period ({one.period})")
-        shown = table("quantity", ">std. error expected", "verdict")
+        shown = table("quantity", ">± expected", "verdict")
         planned = one.survey.plan(users=one.users)
         names = [name for question in one.survey.told for name in question.quantities]
         judged = {name: row.verdict for name, row in zip(names, planned.rows, strict=False)}  # of all come first
         for name, error in zip(one.quantities, one.predict().tolist(), strict=True):
-            shown.add_row(literal(name), number(error, error), judged[name])
+            shown.add_row(literal(name), number(HALF * error, error), judged[name])
         out.print(shown)
-        out.print(f"At {one.users:,} users, for the distribution of values that is worst on average.", style="dim")
+        out.print(
+            f"± is half of a 95 % interval, at {one.users:,} users, for the distribution that is worst on average.",
+            style="dim",
+        )
     for role, keys in told.get("keys", {}).items():
         out.print(literal(f"Key for {role}: {keys[0]}"), soft_wrap=True)
     if told:
