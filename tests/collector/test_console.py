@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,18 @@ from typing import Any
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from click.testing import CliRunner
 from playwright.sync_api import Browser, expect
-from tests.collector.helpers import known_keys, running
+from tests.collector.helpers import KEYS, entry, known_keys, running
 
+from noisette.cli import verbs
 from noisette.collector import Store, create_app
-from noisette.collector.web.console import once_key
+from noisette.collector.web.console import once_key, qr_code
 from noisette.survey.campaigns import Campaign
 
 pytestmark = pytest.mark.slow
 
-LUNCH = {"name": "what-do-you-eat", "categories": ["meat", "fish", "vegan"]}
+LUNCH: dict[str, Any] = {"name": "what-do-you-eat", "categories": ["meat", "fish", "vegan"]}
 
 
 @pytest.fixture
@@ -44,7 +47,8 @@ def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], brows
     page.get_by_label("Who asks").fill("the kitchen")
     page.get_by_label("Question", exact=True).fill("What do you eat?")
     page.get_by_label("Answers, one a line").fill("meat\nfish\nvegan")
-    expect(page.locator("#plan tbody tr")).to_have_count(3)
+    expect(page.locator("#plan tbody tr")).to_have_count(1)  # three shares that are told equally well
+    expect(page.locator("#plan tbody")).to_contain_text("each of 3 shares")
     expect(page.locator("#plan")).to_contain_text("Worth collecting")
     needed = page.locator("#plan p").first.inner_text().split("ask about ")[1].split()[0]
     error = Campaign.from_dict({"id": "a", "users": 1000, "epsilon": 2.0, "attributes": [LUNCH]}).predict().max()
@@ -56,6 +60,22 @@ def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], brows
     found = Axe().run(page).response["violations"]
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="Add a question").click()
+    second = page.locator(".question").nth(1)
+    second.get_by_label("Question", exact=True).fill("How long is your break?")
+    second.get_by_label("Kind").select_option("number")
+    second.get_by_label("From", exact=True).fill("0")
+    second.get_by_label("To", exact=True).fill("60")
+    second.get_by_label("Unit").fill("minutes")
+    expect(page.locator("#plan tbody")).to_contain_text("minutes")
+    page.get_by_text("Look at two questions together").click()
+    page.get_by_role("button", name="Add a pair").click()
+    page.locator("#joint select").nth(0).select_option("What do you eat?")
+    page.locator("#joint select").nth(1).select_option("How long is your break?")
+    expect(page.locator("#plan tbody")).to_contain_text("what-do-you-eat × how-long-is-your-break")
+    page.get_by_role("button", name="Remove this pair").click()
+    second.get_by_role("button", name="Remove this question").click()
+    expect(page.locator("#plan tbody tr")).to_have_count(1)
     with context.expect_page() as opened:
         page.get_by_role("button", name="See the form").click()
     form = opened.value  # a form that keeps nothing and sends nothing
@@ -128,3 +148,47 @@ def test_the_link_works_once(empty: tuple[str, str]) -> None:
         "two-point",
         "mixture",
     )
+
+
+def test_the_command_line_does_what_the_console_does(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'own.db'}"
+    terms = {"id": "lunch", "title": "Lunch", "epsilon": 2.0, "users": 50, "questions": [LUNCH]}
+    terms |= {"form": {"by": "the kitchen", "questions": {LUNCH["name"]: {"ask": "What do you eat?"}}}}
+    file = tmp_path / "lunch.yaml"
+    file.write_text(json.dumps(terms), encoding="utf-8")
+
+    def said(*words: str, code: int = 0, kept: bool = True) -> str:
+        run = CliRunner().invoke(verbs, ["collector", *words, *(["--database", database] if kept else [])])
+        assert run.exit_code == code, run.output
+        return run.output
+
+    shown = said("preview", str(file), kept=False)
+    assert "What do you eat?" in shown
+    assert "one of meat, fish, vegan" in shown
+    assert "7.39" in shown
+    key = {"Authorization": f"Bearer {KEYS['analyst']}"}
+    with running(create_app([], Store(f"sqlite:///{tmp_path / 'other.db'}"), known_keys())) as url:
+        asked = httpx.post(f"{url}/preview", json=terms, headers=key).json()
+    assert json.loads(said("preview", str(file), "--json", kept=False)) == asked
+    said("open", str(file))
+    drawn = said("qr", "lunch", "--url", "https://surveys.example.org/")
+    assert "https://surveys.example.org/c/lunch" in drawn
+    assert len([line for line in drawn.splitlines() if "█" in line]) > 10
+    said("qr", "lunch", "-o", str(tmp_path / "code.svg"))
+    assert (tmp_path / "code.svg").read_bytes() == qr_code("http://127.0.0.1:8000/c/lunch", "svg")
+    said("qr", "lunch", "-o", str(tmp_path / "code.gif"), code=2)
+    campaign, store = Campaign.read(file), Store(database)
+    with running(create_app([], store, known_keys())) as url:
+        reports = [entry(campaign.privatize({LUNCH["name"]: "fish"}, rng=seed)) for seed in range(50)]
+        device = {"Authorization": f"Bearer {KEYS['device']}"}
+        body = {"version": 1, "reports": reports}
+        httpx.post(f"{url}/campaigns/lunch/reports", json=body, headers=device).raise_for_status()
+        analyst = {"Authorization": f"Bearer {KEYS['analyst']}"}
+        told = httpx.get(f"{url}/campaigns/lunch/estimates", params={"format": "csv"}, headers=analyst)
+        known = httpx.get(f"{url}/dashboard/campaigns/lunch", headers=analyst).json()["known"]
+    printed = said("results", "lunch", "-o", str(tmp_path / "lunch.csv"))
+    assert "done" in printed
+    assert (tmp_path / "lunch.csv").read_bytes() == told.content
+    rows = json.loads(said("results", "lunch", "--json"))["rows"]
+    assert [row["known so far"] for row in rows] == [one["sentence"] for one in known]
+    said("results", "lunch", "-o", str(tmp_path / "lunch.xls"), code=2)

@@ -159,7 +159,8 @@ def test_numbers_are_those_of_the_service(show: Any, site: Site) -> None:
     shown = page.locator(".rows .figure").all_inner_texts()
     assert len(shown) == len(found["dimensions"]) == 4
     for text, row in zip(shown, found["dimensions"], strict=True):
-        value, radius = (float(part) for part in text.split(" ± "))
+        size = 100 if " % ± " in text else 1  # shares are in percent
+        value, radius = (float(part) / size for part in text.replace(" %", "").split(" ± "))
         assert abs(value - row["value"]) <= 0.06 * row["std_error"]
         assert abs(radius - (row["high"] - row["low"]) / 2) <= 0.06 * row["std_error"]
     assert page.locator("#comparison .band").count() == 4 * (2 + 2)  # two periods, two groups, for each quantity

@@ -31,7 +31,7 @@ def known(users: int, age: tuple[float, float], car: tuple[float, float]) -> lis
 def test_sentences_have_half_widths_of_95_percent() -> None:
     age, by = known(2500, (40.0, 1.0), (0.496, 0.0163))
     assert age["sentence"] == "age: 40.0 ± 2.0 years on average."
-    assert by["sentence"] == "How do you come?: 50.4 % ± 3.2 bike, 49.6 % ± 3.2 car."
+    assert by["sentence"] == "How do you come? 50.4 % ± 3.2 bike, 49.6 % ± 3.2 car."
 
 
 def test_a_mean_outside_its_range_is_moved_to_the_end_and_early() -> None:

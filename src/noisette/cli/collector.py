@@ -90,6 +90,77 @@ def open_campaign(file: Path, who: str, database: str, as_json: bool) -> None:
 
 
 @collector.command()
+@click.argument("file", type=_FILE)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what the page would be shown as JSON, as POST /preview does."
+)
+def preview(file: Path, as_json: bool) -> None:
+    """Show how the page of a survey's file will ask; nothing is opened or kept."""
+    from math import exp
+
+    from noisette._terminal import console, literal, table, to_json
+    from noisette.collector.campaigns.life import Life
+    from noisette.collector.web.forms import rehearsed
+    from noisette.survey.campaigns import Campaign
+    from noisette.survey.survey import read_fields
+
+    campaign = Campaign.read(file)
+    told = rehearsed(campaign, Life.read(read_fields(file)))
+    if as_json:
+        click.echo(to_json(told))
+        return
+    out, form = console(), campaign.form
+    out.print(literal(campaign.title), style="bold")
+    out.print(literal(" ".join(filter(None, [f"Asked by {form['by']}." if form.get("by") else "", form.get("about")]))))
+    shown = table("question", "answers", "")
+    for one in told["attributes"]:
+        words = form.get("questions", {}).get(one["name"], {})
+        asked, unit = words.get("ask", one["name"]), words.get("unit", "")
+        shown.add_row(literal(asked), literal(_answers(one, unit)), "may be left out" if one.get("optional") else "")
+    group = told["public_group"]
+    if group is not None:
+        shown.add_row(literal(f"Your {group['name']}"), literal(", ".join(group["values"])), "sent openly")
+    out.print(shown)
+    out.print(f"A report moves the odds of a guess about a person by a factor of {exp(campaign.epsilon):.3g} at most.")
+
+
+def _answers(asked: Mapping[str, Any], unit: str) -> str:
+    """Say in a line what a question may be answered with."""
+    if "categories" in asked:
+        return f"one of {', '.join(asked['categories'])}"
+    if "options" in asked:
+        return f"up to {asked['most']} of {', '.join(asked['options'])}"
+    if "text" in asked:
+        return f"a text of up to {asked['text']} letters"
+    low, high = (asked["levels"][0][0], asked["levels"][-1][1]) if "levels" in asked else asked["range"]
+    ends = (end if isinstance(end, str) else f"{end:g}" for end in (low, high))
+    return f"{' to '.join(ends)} {unit}".strip()
+
+
+@collector.command()
+@click.argument("campaign")
+@click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="Where the collector is.")
+@click.option("--output", "-o", type=_FILE, help="Write a .svg or .png; without it the code is drawn on the terminal.")
+@_common
+def qr(campaign: str, url: str, output: Path | None, database: str, as_json: bool) -> None:
+    """Show the address of a campaign's page, and the same as a QR code."""
+    from noisette.collector.web.console import qr_code
+
+    kind = "txt" if output is None else output.suffix.lower().lstrip(".")
+    if kind not in ("txt", "svg", "png"):
+        raise ValueError(f"Expected a .svg or .png to write to, got {output}.")
+    with _store(database) as store:
+        _known(_roster(store), campaign)
+    address = f"{url.rstrip('/')}/c/{campaign}"
+    drawn = qr_code(address, kind)
+    if output is not None:
+        output.write_bytes(drawn)
+    elif not as_json:
+        click.echo(drawn.decode())
+    _told([{"address": address} | ({"file": str(output)} if output else {})], as_json)
+
+
+@collector.command()
 @click.argument("campaign")
 @click.argument("changes", nargs=-1, required=True, metavar="FIELD=VALUE...")
 @_who
@@ -150,6 +221,47 @@ def delete(campaign: str, yes: bool, who: str, database: str, as_json: bool) -> 
             click.confirm(f"Delete {campaign} and its {users:,} reports?", abort=True)
         roster.delete(campaign, who)
     _told([{"id": campaign, "deleted": users}], as_json)
+
+
+@collector.command()
+@click.argument("campaign")
+@click.option("--period", help="The current one by default.")
+@click.option("--enhance", default="none", show_default=True, help="Shrink the estimates, as on the dashboard.")
+@click.option("--output", "-o", type=_FILE, help="Write every estimate as .csv or .parquet.")
+@_common
+def results(campaign: str, period: str | None, enhance: str, output: Path | None, database: str, as_json: bool) -> None:
+    """Say what is known so far of each question, whether that is enough, and how many users are still needed."""
+    from noisette.collector.results.estimates import Query, estimates, total
+    from noisette.collector.results.exports import to_csv, to_parquet
+    from noisette.collector.results.found import found_texts
+    from noisette.collector.results.known import known_so_far
+    from noisette.enhancement import METHODS
+    from noisette.survey.estimation.distributions import Shapes
+    from noisette.survey.periods import check_period, period_at
+
+    writers = {".csv": to_csv, ".parquet": to_parquet}
+    if output is not None and output.suffix not in writers:
+        raise ValueError(f"Expected a .csv or .parquet to write to, got {output}.")
+    if enhance not in METHODS:
+        raise ValueError(f"Expected --enhance to be one of {', '.join(sorted(METHODS))}, got {enhance!r}.")
+    with _store(database) as store:
+        roster = _known(_roster(store), campaign)
+        asked, life = roster.campaign(campaign), roster.life(campaign)
+        chosen = period_at(asked.period) if period is None else period
+        check_period(asked.period, chosen)
+        layout, sums = store.layout(asked), store.sums(asked)
+    found = estimates(asked, layout, sums, Query(chosen, 0.95, enhance, life.least, life.liars), Shapes())
+    whole = total(layout, sums.get(chosen, {}).values())
+    named = [one.name for one in asked.survey.questions if one.tells == "texts"] if whole.users else []
+    texts = {} if found["withheld"] else {name: found_texts(whole, name) for name in named}
+    if output is not None:
+        output.write_bytes(writers[output.suffix](found))
+    rows = [
+        {"known so far": one["sentence"], "state": one["state"], "users needed": one["needed"]}
+        for one in known_so_far(asked, found, texts)
+    ]
+    told = {"period": chosen, "users": f"{found['users']:,} of {asked.users:,}"} | ({"file": output} if output else {})
+    _told(rows, as_json, **(told | {"estimates": found} if as_json else told))
 
 
 @collector.command()

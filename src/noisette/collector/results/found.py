@@ -12,6 +12,15 @@ _SHOWN = 20  # texts
 _GROWTH = 1.05  # times as many users make a new search worth its while
 
 
+def found_texts(sums: Sums, name: str, level: float = 0.95) -> dict[str, Any]:
+    """Return the most frequent texts of a question, the users whose reports they are from, and a note."""
+    from noisette.survey.coding.texts import top_texts
+
+    section, own = sums.about(name)
+    table = top_texts(section.mechanism, own, _SHOWN, level)
+    return {"users": sums.users, "rows": table.to_dict("records"), "note": table.attrs["note"]}
+
+
 class TextSearch:
     """Finds the most frequent texts of each question, one search at a time, in a thread.
 
@@ -44,12 +53,8 @@ class TextSearch:
         return found
 
     def _search(self, key: tuple[str, str, str, float], sums: Sums) -> None:
-        from noisette.survey.coding.texts import top_texts
-
         try:
-            section, own = sums.about(key[2])
-            table = top_texts(section.mechanism, own, _SHOWN, key[3])
-            made = {"users": sums.users, "rows": table.to_dict("records"), "note": table.attrs["note"]}
+            made = found_texts(sums, key[2], key[3])
         except Exception as error:  # whatever it is, it is no reason to show nothing else
             made = {"users": sums.users, "rows": [], "note": f"The search failed: {type(error).__name__}."}
         with self._lock:

@@ -41,7 +41,7 @@ def known_so_far(
                     "question": question.name,
                     "state": STATES[0],
                     "needed": target - users,
-                    "sentence": f"{_asked(campaign, question)}: {_NOTHING}",
+                    "sentence": f"{_asked(campaign, question)} {_NOTHING}",
                 }
             )
             continue
@@ -70,7 +70,7 @@ def _texts(campaign: Campaign, question: Told, users: int, rows: list[dict[str, 
     rest = f", and {len(rows) - _TOLD} more" if len(rows) > _TOLD else ""
     needed = max(campaign.users - users, 0)
     state = STATES[0] if not rows else STATES[2] if needed == 0 else STATES[1]
-    sentence = f"{_asked(campaign, question)}: {named or 'no text is frequent enough yet'}{rest}."
+    sentence = f"{_asked(campaign, question)} {named or 'no text is frequent enough yet'}{rest}."
     return {"question": question.name, "state": state, "needed": needed, "sentence": sentence}
 
 
@@ -78,9 +78,9 @@ _NOTHING = "nothing can be said yet."
 
 
 def _asked(campaign: Campaign, question: Told) -> str:
-    """Return how a question is put."""
+    """Return how a question is put, to write an answer after."""
     told: str = campaign.form.get("questions", {}).get(question.name, {}).get("ask", question.name)
-    return told
+    return told if told.endswith(("?", "？", ":", ".", "!")) else f"{told}:"
 
 
 def _sentence(campaign: Campaign, question: Told, rows: list[dict[str, Any]]) -> str:
@@ -91,7 +91,7 @@ def _sentence(campaign: Campaign, question: Told, rows: list[dict[str, Any]]) ->
         named = sorted(zip(question.estimated, rows, strict=False), key=lambda pair: -pair[1]["value"])[:_TOLD]
         parts = [f"{_percent(row)} {label}" for label, row in named]
         rest = len(rows) - len(named)
-        return f"{asked}: {', '.join(parts)}{f', and {rest} more' if rest else ''}."
+        return f"{asked} {', '.join(parts)}{f', and {rest} more' if rest else ''}."
     parts = []
     for label, row in zip(question.estimated, rows, strict=False):
         low, high = _range(question)
@@ -99,7 +99,7 @@ def _sentence(campaign: Campaign, question: Told, rows: list[dict[str, Any]]) ->
         figure = f"{_rounded(value, row['std_error'])} ± {_rounded(_Z * row['std_error'], row['std_error'])}"
         words = "on average" if label == "mean" else label
         parts.append(f"{figure}{f' {unit}' if unit else ''} {words}")
-    return f"{asked}: {', '.join(parts[:_TOLD])}."
+    return f"{asked} {', '.join(parts[:_TOLD])}."
 
 
 def _range(question: Told) -> tuple[float, float]:

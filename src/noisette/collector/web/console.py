@@ -11,6 +11,7 @@ import io
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from noisette._service import Problem, answers, read_body
 from noisette._terminal import to_json
-from noisette.collector.web.forms import obstacle
+from noisette.collector.web.forms import obstacle, rehearsed
 from noisette.collector.web.operation import give_key, read_campaign
 from noisette.collector.web.pages import CampaignId, static
 
@@ -76,7 +77,11 @@ def add_console(app: FastAPI, service: Service) -> None:
 
         def planned() -> dict[str, Any]:
             campaign, _ = read_campaign(body)
-            made: dict[str, Any] = campaign.survey.plan(users=campaign.users).to_dict()
+            survey = campaign.survey
+            made: dict[str, Any] = survey.plan(users=campaign.users).to_dict()
+            each = [(one.tells, span) for one in survey.told for span in one.spans.tolist()]  # in every group again
+            for row, (tells, span) in zip(made["rows"], cycle(each), strict=False):
+                row |= {"tells": tells, "span": span}
             made["obstacle"] = obstacle(campaign, service.mixed > 0)
             return made
 
@@ -98,11 +103,7 @@ def add_console(app: FastAPI, service: Service) -> None:
         body = await read_body(request, _LARGEST)
 
         def shown() -> dict[str, Any]:
-            campaign, life = read_campaign(body)
-            if (why := obstacle(campaign, service.mixed > 0)) is not None:
-                raise ValueError(why)
-            wire: dict[str, Any] = campaign.to_wire()
-            return wire | {"table": campaign.mechanism.table(), "sealed": False, "minimum": 0, "life": life.written()}
+            return rehearsed(*read_campaign(body), service.mixed > 0)
 
         try:
             told = await run_in_threadpool(shown)
@@ -117,15 +118,19 @@ def add_console(app: FastAPI, service: Service) -> None:
         service.find(campaign_id)
         if len(request.url.netloc) > _LONGEST_HOST:
             raise Problem(400, "bad-host", f"Expected a Host of at most {_LONGEST_HOST} letters.")
-        drawn = _qr(f"{request.url.scheme}://{request.url.netloc}/c/{campaign_id}")
+        drawn = qr_code(f"{request.url.scheme}://{request.url.netloc}/c/{campaign_id}", "svg")
         return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "no-store"})
 
 
 @lru_cache(maxsize=256)
-def _qr(address: str) -> bytes:
-    """Return an address as a QR code."""
+def qr_code(address: str, kind: str) -> bytes:
+    """Return an address as a QR code: an svg, a png, or txt, which a terminal shows."""
     import segno
 
-    out = io.BytesIO()
-    segno.make(address, error="m").save(out, kind="svg", scale=6, border=4, light="white")
+    made, out = segno.make(address, error="m"), io.BytesIO()
+    if kind == "txt":
+        text = io.StringIO()
+        made.terminal(text, border=2, compact=True)
+        return text.getvalue().encode()
+    made.save(out, kind=kind, scale=6, border=4, light="white")
     return out.getvalue()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
+from noisette.collector.campaigns.life import Life
 from noisette.collector.web.pages import static
 from noisette.survey.campaigns import Campaign
 
@@ -38,6 +39,14 @@ def obstacle(campaign: Campaign, sealed: bool = False) -> str | None:
         lacking = [one.mechanism.name for one in campaign.sections if one.mechanism.table() is None]
         return f"{name} has {', '.join(lacking)}, whose law the page cannot draw by: take mechanism 'auto', delta 0."
     return None
+
+
+def rehearsed(campaign: Campaign, life: Life, sealed: bool = False) -> dict[str, Any]:
+    """Return a campaign as its page would be shown it, before it is opened, or say why it cannot be a page."""
+    if (why := obstacle(campaign, sealed)) is not None:
+        raise ValueError(why)
+    wire: dict[str, Any] = campaign.to_wire()
+    return wire | {"table": campaign.mechanism.table(), "sealed": False, "minimum": 0, "life": life.written()}
 
 
 def add_forms(app: FastAPI, service: Service) -> None:

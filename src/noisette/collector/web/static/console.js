@@ -17,7 +17,8 @@ async function ask(path, method = "GET", body = undefined, key = sessionStorage.
 }
 
 const say = text => { find("#state").textContent = text; };
-const failed = error => say(error.status === 401 ? "This key is not known here, or its link has been used." : error.message);
+const reason = error => (error.status === 401 ? "This key is not known here, or its link has been used." : error.message);
+const failed = error => say(reason(error));
 
 // ---- coming in ------------------------------------------------------------------------------------------------------
 
@@ -30,7 +31,7 @@ async function begin() {
       sessionStorage.setItem(PLACE, keys.operator);
       sessionStorage.setItem(READER, keys.analyst);
     } catch (error) {
-      failed(error);
+      find("#door .bad").textContent = reason(error);
     }
   }
   await enter();
@@ -44,7 +45,7 @@ async function enter() {
       await listKeys();
     } catch (error) {
       sessionStorage.removeItem(PLACE);
-      failed(error);
+      find("#door .bad").textContent = reason(error);
     }
   }
   const inside = sessionStorage.getItem(PLACE) !== null;
@@ -98,7 +99,8 @@ async function list() {
       html("a", { href: address }, address), html("img", { src: `/c/${id}/qr.svg`, alt: `The address of ${title} as a QR code` }),
       html("div", { class: "actions" }, act("Copy the link", title, copy), act("Link to the results", title, view),
         state === "open" ? act("Close", title, call("close")) : act("Open again", title, call("reopen")),
-        act("Archive", title, call("archive")), act("Delete", title, remove)), editor(id, title), html("a", { href: `/dashboard#${id}` }, "Results"));
+        act("Archive", title, call("archive")), act("Delete", title, remove),
+        html("a", { href: `/dashboard#${id}`, class: "results", "aria-label": `Results: ${title}` }, "Results")), editor(id, title));
   });
   find("#campaigns .list").replaceChildren(...(shown.length ? shown : [html("p", { class: "hint" }, "None yet. Write the first one below.")]));
 }
@@ -134,9 +136,33 @@ function add() {
     for (const end of parts.range.querySelectorAll("input")) end.type = kind.value;
   };
   kind.addEventListener("change", fit);
-  remove.addEventListener("click", () => { box.remove(); plan(); });
+  remove.addEventListener("click", () => { box.remove(); offer(); plan(); });
   fit();
   find("#questions").append(box);
+  offer();
+}
+
+// ---- pairs ----------------------------------------------------------------------------------------------------------
+
+const asked = () => [...document.querySelectorAll(".question")].map(box => box.querySelector('[name="ask"]').value.trim());
+
+function addPair() {
+  const side = text => html("label", {}, text, html("select", { class: "text", name: "side" }));
+  const remove = html("button", { type: "button" }, "Remove this pair"), box = html("div", { class: "together" },
+    html("div", { class: "pair" }, side("One"), side("And another")), html("div", { class: "actions" }, remove));
+  remove.addEventListener("click", () => { box.remove(); plan(); });
+  find("#joint .pairs").append(box);
+  offer();
+}
+
+/** Offer the questions as they are written now; what was chosen stays chosen. */
+function offer() {
+  const questions = asked();
+  for (const list of document.querySelectorAll("#joint select")) {
+    const chosen = list.value;
+    list.replaceChildren(html("option", { value: "" }, "…"), ...questions.filter(Boolean).map(text => html("option", { value: text }, text)));
+    list.value = questions.includes(chosen) ? chosen : "";
+  }
 }
 
 const slug = text => text.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 50);
@@ -145,8 +171,9 @@ const slug = text => text.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g,
 function written() {
   const form = find("#write").elements, value = (box, name) => box.querySelector(`[name="${name}"]`).value.trim();
   const boxes = [...document.querySelectorAll(".question")].filter(box => value(box, "ask"));
-  const wordings = {}, questions = boxes.map((box, at) => {
+  const wordings = {}, named = {}, questions = boxes.map((box, at) => {
     const ask = value(box, "ask"), name = slug(ask).slice(0, 40) || `question-${at + 1}`, unit = value(box, "unit");
+    named[ask] = name;
     wordings[name] = { ask, ...(unit && { unit }) };
     const kind = value(box, "kind"), lines = value(box, "labels").split("\n").map(one => one.trim()).filter(Boolean);
     const optional = PARTS.optional.includes(kind) && box.querySelector('[name="optional"]').checked ? { optional: true } : {};
@@ -157,38 +184,61 @@ function written() {
     if (kind === "graded") return { name, levels: value(box, "levels").split("\n").filter(Boolean).map(line => line.split(/[,;\s]+/).map(Number)) };
     return { name, range: [end("low"), end("high")], ...(want !== "mean" && { want }), ...optional };
   });
-  const named = form.group.value.trim(), values = form["group-values"].value.split("\n").map(one => one.trim()).filter(Boolean);
+  const joint = [...document.querySelectorAll(".together")].map(box => [...box.querySelectorAll("select")].map(list => named[list.value]))
+    .filter(pair => pair.every(Boolean));
+  const group = form.group.value.trim(), values = form["group-values"].value.split("\n").map(one => one.trim()).filter(Boolean);
   const by = form.by.value.trim(), about = form.about.value.trim(), title = form.title.value.trim();
   return { id: slug(title) || "survey", title: title || "survey", epsilon: Number(form.epsilon.value), users: Number(form.users.value),
-    questions, ...(named && { groups: { [named]: values } }), form: { ...(by && { by }), ...(about && { about }), questions: wordings } };
+    questions, ...(joint.length && { joint }), ...(group && { groups: { [group]: values } }), form: { ...(by && { by }), ...(about && { about }), questions: wordings } };
+}
+
+/** The rows of a plan, those of one question and group that are told equally well as one. */
+function folded(rows) {
+  const found = [];
+  for (const row of rows) {
+    const last = found.at(-1), same = name => last[name] === row[name];
+    if (last && ["question", "group", "std_error", "span", "verdict"].every(same) && row.tells === "shares") last.quantities.push(row.quantity);
+    else found.push({ ...row, quantities: [row.quantity] });
+  }
+  return found;
+}
+
+/** The half-width of a 95 % interval in the unit of its answer. */
+function half({ question, quantity, std_error: error, tells }, survey) {
+  const asked = survey.questions.find(one => one.name === question), [end] = asked?.range ?? [];
+  if (tells !== "mean" || quantity === "response rate") return `${number(100 * HALF * error, 100 * error)} %`;
+  const [size, unit] = quantity === "variance" || typeof end !== "string" ? [1, quantity === "variance" ? "" : survey.form.questions[question]?.unit ?? ""]
+    : end.includes(":") ? [60, "minutes"] : [1, "days"];
+  return `${number(HALF * error / size, error / size)} ${unit}`.trim();
 }
 
 async function plan() {
   const own = ++round, survey = written(), state = find("#plan p"), place = find("#plan .wide");
   if (!survey.questions.length) return;
+  if (!place.children.length) state.textContent = "Planning …";
   try {
     const { rows, verdict, mechanisms, obstacle } = await ask("/plan", "POST", survey);
     if (own !== round) return; // an older question
-    const wanted = Number(find("#write").elements.wanted.value) / 100, span = name => {
-      const asked = survey.questions.find(one => one.name === name), ends = asked?.levels ? [asked.levels[0][0], asked.levels.at(-1)[1]] : asked?.range;
-      return ends && typeof ends[0] === "number" ? ends[1] - ends[0] : 1;
-    };
-    const needed = row => Math.ceil(survey.users * (HALF * row.std_error / span(row.question) / wanted) ** 2);
-    state.textContent = `${verdict} For ± ${100 * wanted} % of its range everywhere ask about ${count(Math.max(...rows.map(needed)))} people.` +
-      (obstacle ? ` It cannot be opened as a page: ${obstacle}` : "");
-    const groups = rows.some(row => row.group !== "all");
-    const cells = (tag, ...texts) => html("tr", {}, ...texts.filter(text => text !== null).map(text => html(tag, tag === "th" ? { scope: "col" } : {}, text)));
-    const unit = name => survey.form.questions[name]?.unit ?? "";
-    place.replaceChildren(html("table", {}, html("thead", {}, cells("th", "question", "answer", groups ? "group" : null, "±", "people needed", "verdict")),
-      html("tbody", {}, ...rows.map(row => cells("td", row.question, row.quantity, groups ? row.group ?? "all" : null,
-        `${number(HALF * row.std_error, row.std_error)} ${unit(row.question)}`.trim(), count(needed(row)), row.verdict)))),
-    html("p", { class: "hint" }, `± is half of a 95 % interval, for ${count(survey.users)} people; four times as many halve it. Mechanism: ${JSON.stringify(mechanisms).replace(/["{}[\]]/g, " ")}`));
+    const wanted = Number(find("#write").elements.wanted.value) / 100, groups = rows.some(row => row.group !== "all");
+    const needed = row => (row.std_error === null ? Infinity : Math.ceil(survey.users * (HALF * row.std_error / row.span / wanted) ** 2));
+    const people = row => (Number.isFinite(needed(row)) ? count(needed(row)) : "never");
+    const most = Math.max(...rows.map(needed)), wording = name => survey.form.questions[name]?.ask ?? name;
+    state.textContent = `${verdict} ` + (Number.isFinite(most) ? `For ± ${100 * wanted} % of its range everywhere ask about ${count(most)} people.`
+      : `No number of people brings every answer to ± ${100 * wanted} % of its range.`) + (obstacle ? ` It cannot be opened as a page: ${obstacle}` : "");
+    const line = (tag, ...texts) => html("tr", {}, ...texts.filter(text => text !== null).map(text => html(tag, tag === "th" ? { scope: "col" } : {}, ...[text].flat())));
+    const answer = ({ quantities }) => (quantities.length === 1 ? quantities[0] : `each of ${quantities.length} shares`);
+    place.replaceChildren(html("table", {}, html("thead", {}, line("th", "answer", groups ? "group" : null, "±", "people needed", "verdict")),
+      html("tbody", {}, ...folded(rows).map(row => line("td", [wording(row.question), html("small", {}, answer(row))], groups ? row.group : null,
+        row.std_error === null ? "–" : half(row, survey), people(row), row.verdict)))),
+    html("p", { class: "hint" }, `± is half of a 95 % interval, for ${count(survey.users)} people; four times as many halve it. ` +
+      `Mechanism: ${[...new Set(Object.values(mechanisms))].join(", ")}.`));
   } catch (error) {
     if (own === round) state.textContent = error.message;
   }
 }
 
-find("#write").addEventListener("input", () => {
+find("#write").addEventListener("input", event => {
+  if (event.target.name === "ask") offer();
   clearTimeout(waiting);
   waiting = setTimeout(plan, PAUSE);
 });
@@ -202,7 +252,8 @@ find("#write").addEventListener("submit", async event => {
     if (obstacle) throw new Error(obstacle);
     const { id } = await ask("/campaigns", "POST", written());
     find("#write").reset();
-    find("#questions").replaceChildren();
+    for (const box of ["#questions", "#joint .pairs", "#plan .wide"]) find(box).replaceChildren();
+    find("#plan p").textContent = "Write a question first.";
     add();
     await list();
     say(`Opened: ${location.origin}/c/${id}`);
@@ -212,6 +263,7 @@ find("#write").addEventListener("submit", async event => {
   }
 });
 find("#add").addEventListener("click", add);
+find("#pair").addEventListener("click", addPair);
 find("#see").addEventListener("click", async () => {
   const wrong = find("#write .bad");
   wrong.textContent = "";
@@ -225,7 +277,7 @@ find("#see").addEventListener("click", async () => {
 find("#door").addEventListener("submit", event => {
   event.preventDefault();
   sessionStorage.setItem(PLACE, find("#key").value.trim());
-  find("#key").value = "";
+  find("#key").value = find("#door .bad").textContent = "";
   enter();
 });
 
@@ -236,7 +288,7 @@ async function listKeys() {
   find("#keys .wide").replaceChildren(html("table", {}, html("tbody", {}, ...keys.map(({ name, role, ends }) => {
     const end = html("button", { type: "button", "aria-label": `End ${name}` }, "End");
     end.addEventListener("click", () => ask(`/keys/${encodeURIComponent(name)}`, "DELETE").then(listKeys).catch(failed));
-    return html("tr", {}, html("td", {}, name), html("td", {}, role), html("td", {}, ends ?? ""), html("td", {}, end));
+    return html("tr", {}, html("td", {}, name), html("td", {}, role), html("td", {}, ends ? `until ${ends.slice(0, 10)}` : ""), html("td", {}, end));
   }))));
 }
 

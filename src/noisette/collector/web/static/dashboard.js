@@ -136,7 +136,7 @@ function draw() {
   ]));
   const periods = Object.keys(estimates.periods).reverse().map(name => [name, name]);
   choices("#period", [["", "now"], ...periods], view.period);
-  const quantities = estimates.dimensions.map((row, at) => [String(at), row.name]);
+  const quantities = estimates.dimensions.map((_, at) => [String(at), titled(at)]);
   choices("#quantity", quantities, String(view.quantity));
   showTab();
   drawKnown();
@@ -209,23 +209,37 @@ function showTab() {
   for (const name of TABS) find(`#${name}`).classList.toggle("away", Boolean(view.tab) && view.tab !== name);
 }
 
-/** How a question is put on its form: its unit and the ends of its range. */
+/** How a question is put on its form: its words, its unit and the ends of its range. */
+const wording = name => view.detail.terms.form?.questions?.[name]?.ask ?? name;
 const unitOf = name => view.detail.terms.form?.questions?.[name]?.unit ?? "";
 const attributeOf = place => view.detail.estimates.attributes.find(one => place >= one.first && place < one.first + one.size);
+/** What a quantity is of, in the words of the form. */
+const titled = place => {
+  const one = attributeOf(place), { name } = view.detail.estimates.dimensions[place], ask = one ? wording(one.name) : name;
+  if (!one || ask === one.name) return name;
+  const label = name.slice(one.name.length).replace(/^[=[ ]+|]$/g, "");
+  return label ? `${ask} ${label}` : ask;
+};
+/** A value with its ±, shares in percent. */
+const figure = (value, half, error, share) => {
+  const size = share ? 100 : 1, [shown, far] = [value, half].map(one => (one === null ? null : number(size * one, error === null ? null : size * error)));
+  return `${shown}${share ? " %" : ""}${far === null ? "" : ` ± ${far}`}`;
+};
 const isShare = one => Boolean(one?.distribution?.labels) || ["category", "choices", "rate"].includes(one?.kind);
 
 function drawErrors() {
   const { estimates, plan, track } = view.detail, place = view.quantity, row = estimates.dimensions[place];
-  const points = list => list.map(one => [one.users, one.std_errors[place] === null ? null : HALF * one.std_errors[place]]);
-  const unit = unitOf(attributeOf(place)?.name), half = error => `± ${number(HALF * error, error)}${unit && ` ${unit}`}`;
+  const share = isShare(attributeOf(place)), size = share ? 100 : 1, name = titled(place);
+  const points = list => list.map(one => [one.users, one.std_errors[place] === null ? null : size * HALF * one.std_errors[place]]);
+  const unit = share ? "%" : unitOf(attributeOf(place)?.name), half = error => `± ${number(size * HALF * error, size * error)}${unit && ` ${unit}`}`;
   const ratio = row.std_error / row.predicted_std_error;
   find("#errors .hint").textContent = estimates.users && Number.isFinite(ratio) && row.std_error !== null
-    ? `${row.name}: ${half(row.std_error)} now, ${half(row.predicted_std_error)} by the plan for as many users ` +
+    ? `${name}: ${half(row.std_error)} now, ${half(row.predicted_std_error)} by the plan for as many users ` +
       `(${(100 * ratio).toFixed(0)} %).` +
       (ratio > 1 ? " The plan is for these very users; what is seen also counts how users differ." : "")
-    : `${row.name}: nothing to estimate from yet.`;
+    : `${name}: nothing to estimate from yet.`;
   const figure = find("#errors figure"), target = estimates.target_users;
-  const title = `± of ${row.name}, half of a 95 % interval, against the number of users: the plan, and what was seen. ` +
+  const title = `± of ${name}, half of a 95 % interval, against the number of users: the plan, and what was seen. ` +
     find("#errors .hint").textContent;
   const legend = (name, text) => {
     const drawn = svg("polyline", { class: name, points: "0,5 28,5" });
@@ -248,7 +262,7 @@ function drawEstimates() {
   show(place, ...estimates.attributes.map(one => attribute(one, estimates, asked(one.name))));
   for (const [at, one] of estimates.attributes.entries()) {
     if (!one.distribution?.edges) continue;
-    const box = place.children[at], title = `Distribution of ${one.name}. ${quantiles(one)}`;
+    const box = place.children[at], title = `Distribution of ${wording(one.name)}. ${quantiles(one)}`;
     box.append(html("p", { class: "hint" }, `Distribution behind the reports. ${quantiles(one)} ${one.note}`),
       html("figure", {}, histogram(width(box), one.distribution, title)));
   }
@@ -271,15 +285,14 @@ function attribute(one, estimates, asked) {
     html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : own.length > 1 ? row.name : "mean"),
     strip(row, span, share),
     html("span", { class: "figure" }, row.value === null ? "–"
-      : number(row.value, row.std_error) +
-        (row.low === null ? "" : ` ± ${number((row.high - row.low) / 2, row.std_error)}`) + (unit && !share ? ` ${unit}` : "")),
+      : figure(row.value, row.low === null ? null : (row.high - row.low) / 2, row.std_error, share) + (unit && !share ? ` ${unit}` : "")),
   ]);
   const table = crosstab(one, own);
-  if (table) return html("div", {}, html("h3", {}, one.name), table);
+  if (table) return html("div", {}, html("h3", {}, wording(one.name)), table);
   const parts = share ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
-  const ticks = parts.map(part => html("span", {}, String(Number((span[0] + (span[1] - span[0]) * part).toPrecision(3)))));
+  const ticks = parts.map(part => html("span", {}, `${Number(((share ? 100 : 1) * (span[0] + (span[1] - span[0]) * part)).toPrecision(3))}${share ? " %" : ""}`));
   const scale = [html("span"), html("span", { class: "ticks", "aria-hidden": "true" }, ...ticks), html("span")];
-  const box = html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...rows, ...scale));
+  const box = html("div", {}, html("h3", {}, wording(one.name)), html("div", { class: "rows" }, ...rows, ...scale));
   const more = one.left_out ? `${count(one.left_out)} more are in the export. ` : "";
   if (more || one.reason) box.append(html("p", { class: "hint" }, more + (one.reason ?? "")));
   return box;
@@ -290,8 +303,8 @@ function textList(one) {
   const { rows = [], note = "", users = 0 } = view.detail.texts[one.name] ?? {};
   const span = [0, Math.ceil(10 * Math.max(0.1, ...rows.map(row => Math.min(row.high, 1)))) / 10];
   const lines = rows.flatMap(row => [html("span", { class: "name" }, row.text), strip({ value: row.share, low: row.low, high: row.high }, span, true),
-    html("span", { class: "figure" }, `${number(row.share, row.std_error)} ± ${number(HALF * row.std_error, row.std_error)}`)]);
-  return html("div", {}, html("h3", {}, one.name), html("div", { class: "rows" }, ...lines),
+    html("span", { class: "figure" }, figure(row.share, HALF * row.std_error, row.std_error, true))]);
+  return html("div", {}, html("h3", {}, wording(one.name)), html("div", { class: "rows" }, ...lines),
     html("p", { class: "hint" }, `${users ? `From the first ${count(users)} reports. ` : ""}${note}`));
 }
 
@@ -300,8 +313,8 @@ function crosstab(one, own) {
   const pair = (view.detail.terms.joint ?? []).find(([a, b]) => one.name.includes(a) && one.name.includes(b) && one.name !== a && one.name !== b);
   const labels = pair?.map(name => view.detail.terms.attributes.find(asked => asked.name === name)).map(asked => asked?.categories ?? asked?.options);
   if (!labels?.every(Boolean) || labels[0].length * labels[1].length !== own.length) return null;
-  const cell = row => html("td", {}, row.value === null ? "–" : `${number(row.value, row.std_error)} ± ${number(HALF * row.std_error, row.std_error)}`);
-  const head = html("tr", {}, html("th", { scope: "col" }, `${pair[0]} \\ ${pair[1]}`), ...labels[1].map(label => html("th", { scope: "col" }, label)));
+  const cell = row => html("td", {}, row.value === null ? "–" : figure(row.value, HALF * row.std_error, row.std_error, true));
+  const head = html("tr", {}, html("th", { scope: "col" }, `${wording(pair[0])} \\ ${wording(pair[1])}`), ...labels[1].map(label => html("th", { scope: "col" }, label)));
   const body = labels[0].map((label, at) => html("tr", {}, html("th", { scope: "row" }, label),
     ...own.slice(at * labels[1].length, (at + 1) * labels[1].length).map(cell)));
   return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": one.name }, html("table", {}, html("thead", {}, head), html("tbody", {}, ...body)));
@@ -326,12 +339,12 @@ function drawComparison() {
     ? `${other}: such differences come by chance with probability ${number(test.adjusted)} or less.`
     : `${same} (probability ${number(test.adjusted)}).`);
   for (const place of new Set(chosen)) {
-    const name = names[place], [least, most] = rangeOf(place), unit = unitOf(attributeOf(place)?.name);
-    const clamp = value => (value === null || value === undefined ? null : Math.min(Math.max(value, least), most));
+    const name = names[place], [least, most] = rangeOf(place), share = isShare(attributeOf(place)), unit = share ? "%" : unitOf(attributeOf(place)?.name);
+    const clamp = value => (value === null || value === undefined ? null : (share ? 100 : 1) * Math.min(Math.max(value, least), most));
     const plot = (title, rows, more) => {
       const shown = rows.map(({ label, value, low, high }) => ({ label, value: clamp(value), low: clamp(low), high: clamp(high) }));
       if (!shown.some(row => row.value !== null && row.low !== null)) return;
-      const told = shown.map(row => `${row.label} ${between(row)}`).join(", "), head = `${name}${unit && `, ${unit}`}, ${title}`;
+      const told = shown.map(row => `${row.label} ${between(row)}`).join(", "), head = `${titled(place)}${unit && `, ${unit}`}, ${title}`;
       found.push(html("div", {}, html("h3", {}, head), html("figure", {}, columns(width(box), shown, `${head}: ${told}`)), html("p", { class: "hint" }, more)));
     };
     if (drift.periods.length > 1) {

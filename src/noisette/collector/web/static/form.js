@@ -286,14 +286,10 @@ async function draw() {
   const own = values && row(campaign, values), parts = law.weigh(report);
   const plain = !campaign.joint?.length;
   const told = campaign.attributes.map(question => ({ question, ...says(question, parts, plain ? raw(report, question) : undefined, own) }));
-  const pairs = told.map(({ question, text, none }, at) => {
-    const answered = values ? label(question, own[at]) : t("hidden");
-    return html("tr", {}, html("th", { scope: "row" }, wording(question.name).ask ?? question.name),
-      html("td", values ? {} : { class: "none" }, answered), html("td", { class: none ? "none" : "sent" }, text));
-  });
-  const title = key => html("th", { scope: "col" }, t(key));
-  const table = html("table", { class: "said" }, html("thead", {}, html("tr", {}, title("question"), title("answered"), title("sent"))),
-    html("tbody", {}, ...pairs));
+  const pairs = told.map(({ question, text, none }, at) => html("tr", {}, html("th", { scope: "row" }, wording(question.name).ask ?? question.name),
+    ...(values ? [html("td", {}, label(question, own[at]))] : []), html("td", { class: none ? "none" : "sent" }, text)));
+  const title = key => html("th", { scope: "col" }, t(key)), columns = ["question", ...(values ? ["answered"] : []), "sent"];
+  const table = html("table", { class: "said" }, html("thead", {}, html("tr", {}, ...columns.map(title))), html("tbody", {}, ...pairs));
   const bars = told.filter(one => one.bars).flatMap(({ question, bars: one }) =>
     [html("h3", {}, wording(question.name).ask ?? question.name), one]);
   const proof = html("p", { class: "hint" }, t("law", { hash: await lawHash(law.law) }), " ",
@@ -303,7 +299,7 @@ async function draw() {
     html("pre", { tabindex: "0", "aria-label": t("body") }, await client.body(id)),
     ...(campaign.tokens === "blind" ? [html("p", { class: "hint" }, t("body_token"))] : []));
   const card = (...more) => html("section", { id: "report" }, html("h2", {}, t("report")), html("p", { class: "hint" }, t("report_hint")),
-    table, how, body, ...more);
+    table, ...(values ? [] : [html("p", { class: "hint" }, t("hidden"))]), how, body, ...more);
   if (made.state !== "held") {
     show(outcome(made), card());
     return;
@@ -372,7 +368,8 @@ function stop(error) {
   const text = String(error.message), [, title] = [[/such campaign|was never seen/, navigator.onLine ? "no_such" : "unreachable"],
     [/promises|no law/, "unsafe"], [/something else/, "changed"], [/closed|archived|over/, "closed"], [/fetch|answer/, "cannot"],
     [/./, "cannot"]].find(([found]) => found.test(text)) ?? ["", "cannot"];
-  show(html("section", { class: "wrong", role: "alert", id: "stopped" }, html("h2", {}, t(title)), html("p", { class: "hint" }, text)));
+  const plain = ["closed", "no_such", "unreachable"].includes(title); // all is said
+  show(html("section", { class: "wrong", role: "alert", id: "stopped" }, html("h2", {}, t(title)), ...(plain ? [] : [html("p", { class: "hint" }, text)])));
 }
 
 const known = () => code ?? localStorage.getItem(`noisette-code:${id}`);

@@ -42,7 +42,7 @@ export default {
   answered: "Ihre Antwort",
   sent: "Im Bericht steht",
   not_drawn: "nichts: nicht ausgelost",
-  hidden: "auf diesem Gerät nicht gespeichert",
+  hidden: "Ihre Antworten werden nirgends gespeichert und darum nicht noch einmal gezeigt.",
   how: "Wie ist er entstanden?",
   how_text: "Die Balken zeigen, wie wahrscheinlich genau dieser Bericht bei jeder Antwort ist, die Sie hätten geben können; die wahrscheinlichste ist 1. Kein Balken ist kürzer als 1 : {factor}, also kann es niemand sicher wissen.",
   yours: "Ihre Antwort",

@@ -40,7 +40,7 @@ export default {
   answered: "You answered",
   sent: "The report says",
   not_drawn: "nothing: not drawn",
-  hidden: "not kept on this device",
+  hidden: "Your answers are kept nowhere, so they are not shown again.",
   how: "How was it made?",
   how_text: "The bars show how likely this very report is for each answer that you might have given, the likeliest being 1. No bar is shorter than 1 : {factor}, so nobody can tell for sure.",
   yours: "your answer",

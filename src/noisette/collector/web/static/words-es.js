@@ -42,7 +42,7 @@ export default {
   answered: "Su respuesta",
   sent: "El informe dice",
   not_drawn: "nada: no sorteada",
-  hidden: "no se guarda en este dispositivo",
+  hidden: "Sus respuestas no se guardan en ningún lugar, por eso no se muestran de nuevo.",
   how: "¿Cómo se hizo?",
   how_text: "Las barras muestran cuán probable es este mismo informe para cada respuesta que usted podría haber dado; la más probable vale 1. Ninguna barra es más corta que 1 : {factor}; nadie puede estar seguro.",
   yours: "su respuesta",

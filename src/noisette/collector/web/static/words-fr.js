@@ -42,7 +42,7 @@ export default {
   answered: "Votre réponse",
   sent: "Le rapport dit",
   not_drawn: "rien : pas tirée au sort",
-  hidden: "non conservée sur cet appareil",
+  hidden: "Vos réponses ne sont conservées nulle part ; elles ne sont donc plus affichées.",
   how: "Comment a-t-il été fait ?",
   how_text: "Les barres montrent la probabilité de ce rapport pour chaque réponse que vous auriez pu donner, la plus probable valant 1. Aucune barre n’est plus courte que 1 : {factor} ; personne ne peut donc être sûr.",
   yours: "votre réponse",
