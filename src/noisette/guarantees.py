@@ -15,10 +15,17 @@ from noisette._special import erfcx, ndtr
 from noisette._validate import FloatArray
 
 Unit = Literal["element", "record", "example"]
-Model = Literal["local", "central", "shuffled"]
+Model = Literal["local", "central", "shuffled", "distributed"]
 Relation = Literal["any-pair", "replace", "add-remove"]
 
-_TRUST: tuple[Model, ...] = ("local", "shuffled", "central")  # each trusts whom the one before trusts, and more
+# A model, and those who trust whom it trusts, and more. A shuffler and a secure aggregation are not compared: reports
+# that are private in one bag need not be so in one sum, nor the other way round.
+_TRUST: dict[Model, tuple[Model, ...]] = {
+    "local": ("local", "shuffled", "distributed", "central"),
+    "shuffled": ("shuffled", "central"),
+    "distributed": ("distributed", "central"),
+    "central": ("central",),
+}
 _IMPLIED: tuple[tuple[Relation, Relation], ...] = (("any-pair", "replace"), ("add-remove", "replace"))
 
 _SERIES_BELOW = 5e-3  # half a mu below which a difference of Mills' ratios would cancel more than a series truncates
@@ -98,10 +105,11 @@ class Guarantee:
     def implied(self, *, unit: Unit, model: Model, relation: Relation) -> Guarantee:
         """Return what this guarantee implies under other terms, by a conversion that is proved, or raise ValueError.
 
-        Of the model: what a user sends is private in spite of whoever shuffles or keeps it, so local implies shuffled
-        and shuffled implies central, at the same cost. Of the relation: any-pair includes replace. Replacing a record
-        is removing one and adding another, so add-remove implies replace at 2 epsilon and (1 + exp(epsilon)) delta
-        (group privacy: Dwork, Roth 2014, Theorem 2.2). Nothing else is implied, and units are never converted.
+        Of the model: what a user sends is private in spite of whoever shuffles, adds up or keeps it, so local implies
+        shuffled and distributed, and each of these central, at the same cost. Of the relation: any-pair includes
+        replace. Replacing a record is removing one and adding another, so add-remove implies replace at 2 epsilon and
+        (1 + exp(epsilon)) delta (group privacy: Dwork, Roth 2014, Theorem 2.2). Nothing else is implied, and units are
+        never converted.
 
         >>> print(Guarantee(1.0).implied(unit="record", model="shuffled", relation="replace"))
         1-DP, unit record, model shuffled, relation replace
@@ -109,7 +117,7 @@ class Guarantee:
         why = ""
         if unit != self.unit:
             why = f"units are not converted, a record of d elements may cost d times as much: count per {self.unit}"
-        elif _TRUST.index(model) < _TRUST.index(self.model):
+        elif model not in _TRUST[self.model]:
             why = (
                 f"the {self.model} model trusts somebody whom the {model} model does not: count in the {self.model} one"
             )
@@ -145,6 +153,15 @@ class Guarantee:
             "claim": None if self.claim is None else vars(self.claim).copy(),
             "claim_holds": self.claim_holds,
         } | ({} if self.matrix is None else {"matrix": [list(row) for row in self.matrix]})
+
+
+def weakest(models: set[Model]) -> Model:
+    """Return the model of least trust that all of these imply.
+
+    >>> weakest({"local", "shuffled"}), weakest({"shuffled", "distributed"})
+    ('shuffled', 'central')
+    """
+    return next(one for one in _TRUST if all(one in _TRUST[model] for model in models))
 
 
 def changes(stated: Relation, wanted: Relation) -> int:

@@ -115,7 +115,7 @@ class TestFlower:
         from flwr.client import NumPyClient
         from flwr.clientapp import ClientApp
 
-        from noisette.federated.distributed.flower import DistributedPrivacy, secaggplus_mod
+        from noisette.federated.distributed.flower import DistributedPrivacy
 
         class Client(NumPyClient):
             def __init__(self, node):
@@ -129,7 +129,7 @@ class TestFlower:
         privacy = DistributedPrivacy(plan, ledger=tmp_path / "budget.db", colluding=colluding)
         return ClientApp(
             client_fn=lambda context: Client(context.node_config["partition-id"]).to_client(),
-            mods=[secaggplus_mod, privacy],
+            mods=[privacy],
         )
 
     def run(self, plan, app, *, nodes=6, rounds=2, tamper=None, workflow=None):
@@ -203,7 +203,9 @@ class TestFlower:
         assert strategy.weights == pytest.approx(np.full(15, 0.1), abs=0.02)  # the third moved nothing
 
     def test_weaker_aggregations_are_refused(self, plan, tmp_path):
-        from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
+        from flwr.server.workflow import DefaultWorkflow
+
+        from noisette.federated.distributed.flower import _SERVER
 
         agreed = {
             "num_shares": 1.0,
@@ -218,7 +220,7 @@ class TestFlower:
             {"quantization_range": 2 * plan.reach + 2},
             {"max_weight": 500.0},
         ):
-            fit = SecAggPlusWorkflow(**(agreed | weaker))
+            fit = _SERVER.SecAggPlusWorkflow(**(agreed | weaker))
             folder = tmp_path / next(iter(weaker))
             folder.mkdir()
             strategy = self.run(plan, self.app(plan, folder), rounds=1, workflow=DefaultWorkflow(fit_workflow=fit))

@@ -15,7 +15,7 @@ from noisette.accounting._numbers import binomial_window, least_above, log_binom
 from noisette.accounting.conversions import gdp_epsilon, zcdp_epsilon, zcdp_from_pure
 from noisette.accounting.curves import Curve, Released, privacy_curve
 from noisette.accounting.events import Releasable, concentration, gdp, loss_distribution
-from noisette.guarantees import Guarantee, changes
+from noisette.guarantees import Guarantee, changes, weakest
 
 _LEAST_FOURIER = 1e-12  # deltas below it would drown in the rounding of a Fourier transform
 _ROUNDED_DOWN = 1 - 1e-6  # share of delta that a composed distribution may use; the rest is for that rounding
@@ -195,7 +195,7 @@ def _common_terms(stated: list[Guarantee]) -> dict[str, Any]:
     relations = {g.relation for g in stated}
     return {
         "unit": stated[0].unit,
-        "model": next(m for m in ("central", "shuffled", "local") if any(g.model == m for g in stated)),
+        "model": weakest({g.model for g in stated}),
         "relation": relations.pop() if len(relations) == 1 else "replace",
     }
 

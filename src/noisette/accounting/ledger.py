@@ -86,7 +86,12 @@ _FROM_FIRST_VERSION = (  # which knew units only: whoever opens such an account 
     f"ALTER TABLE accounts ADD COLUMN relation TEXT NOT NULL DEFAULT '{UNSTATED}'",
     "ALTER TABLE debits ADD COLUMN converted TEXT NOT NULL DEFAULT ''",
 )
-_USUAL: dict[Model, Relation] = {"local": "any-pair", "shuffled": "replace", "central": "add-remove"}
+_USUAL: dict[Model, Relation] = {
+    "local": "any-pair",
+    "shuffled": "replace",
+    "distributed": "replace",
+    "central": "add-remove",
+}
 
 
 class Ledger:
@@ -152,8 +157,8 @@ class Ledger:
         """Open an account with a limit; doing so again with the same terms does nothing.
 
         The limit is about one unit, in a model (default: local) and under a relation (default: any-pair in the local
-        model, replace in the shuffled one, add-remove in the central one). Guarantees under other terms are converted
-        where that is proved, see `Guarantee.implied`, and refused otherwise.
+        model, replace in the shuffled and the distributed one, add-remove in the central one). Guarantees under other
+        terms are converted where that is proved, see `Guarantee.implied`, and refused otherwise.
         """
         if not isinstance(key, str) or not key:
             raise ValueError(f"Expected key={key!r} to be a text that names a user, device or campaign.")

@@ -1,31 +1,40 @@
-"""Both sides on Flower: the mod that a client runs inside Flower's secure aggregation, and the server's workflow.
+"""Both sides on Flower: the mod that runs Flower's secure aggregation on a client, and the server's workflow.
 
 Flower has SecAgg+ as a mod of its older interface, `secaggplus_mod`, and a workflow. It protects clients from a server
-that follows the protocol and from clients in league with it, fewer than the threshold; a server that breaks the
-protocol, and shows different clients different lists of survivors, is outside of what it withstands.
+that follows the protocol and from clients in league with it, fewer than the threshold. A server that breaks the
+protocol, by answering with keys of its own in place of the clients' or by showing them different lists of survivors, is
+outside of what it withstands; `DistributedPrivacy` refuses the lies that a client can see by itself.
+
+Masks are ours. Flower's come from a generator with 32 bits of seed, to which it folds the 256 bits of a key. One such
+mask is all that hides the vector of a client that is given up after the vector has come, and 2^32 seeds are tried in
+hours. Both sides here draw masks from the whole key, by SHAKE-128, in copies of Flower's two modules: Flower's own stay
+as they are, and do not understand the masks of these.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import logging
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Error, Message
-from flwr.client.mod import secaggplus_mod
+import numpy.typing as npt
+from flwr.app import Context, Error, Message, MessageType
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_STATE
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE, Key, Stage
 from flwr.compat.common import recorddict_compat
 from flwr.server.strategy import FedAvg
-from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
+from flwr.server.workflow import DefaultWorkflow
 
 from noisette import _validate
 from noisette.accounting import AlreadyDebited, BudgetExceeded, Ledger
 from noisette.federated.budget import RoundLog
-from noisette.federated.distributed.noise import DistributedPlan
+from noisette.federated.distributed.noise import MODULUS, DistributedPlan
 from noisette.federated.layout import ModelLayout
 
 _log = logging.getLogger("flwr")
@@ -37,15 +46,46 @@ NOT_AFFORDED = "the budget does not allow this round"
 NOT_READY = "the report could not be made"
 
 
-class DistributedPrivacy:
-    """A Flower mod: lets integers with a share of noise out, and only into a secure aggregation.
+def masks(seed: bytes, modulus: int, shapes: list[tuple[int, ...]]) -> list[npt.NDArray[np.int64]]:
+    """Return arrays of numbers below 2^32 that follow from all bits of a key; without it they look uniform."""
+    if modulus != MODULUS:
+        raise ValueError(f"Expected numbers modulo 2^32, got {modulus}.")
+    sizes = [math.prod(shape) for shape in shapes]
+    whole = np.frombuffer(hashlib.shake_128(seed).digest(4 * sum(sizes)), dtype="<u4").astype(np.int64)
+    parts = np.split(whole, np.cumsum(sizes)[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    ``ClientApp(client_fn=..., mods=[secaggplus_mod, DistributedPrivacy(plan, ledger="budget.db", colluding=5)])``
+
+def _with_our_masks(name: str) -> Any:
+    """Return a copy of a module of Flower that draws masks by `masks`."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None, f"Flower has no {name}"
+    assert spec.loader is not None, f"Flower's {name} has no source"
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert callable(module.pseudo_rand_gen), f"Flower's {name} draws its masks elsewhere now"
+    module.pseudo_rand_gen = masks
+    return module
+
+
+_CLIENT = _with_our_masks("flwr.client.mod.secure_aggregation.secaggplus_mod")
+_SERVER = _with_our_masks("flwr.server.workflow.secure_aggregation.secaggplus_workflow")
+
+
+class DistributedPrivacy:
+    """A Flower mod: runs secure aggregation, and lets integers with a share of noise into it and nowhere else.
+
+    ``ClientApp(client_fn=..., mods=[DistributedPrivacy(plan, ledger="budget.db", colluding=5)])``
 
     The whole run is debited from the ledger before the first update is computed, and no more than ``plan.rounds``
     rounds are answered. The client looks at the parameters of the aggregation: every client is everybody's neighbour,
     and no sum of fewer than ``plan.survivors`` honest clients is opened if at most ``colluding`` work for the server.
-    An app that raises, or returns numbers that are not finite, is answered for by a zero update.
+    An app that raises, or returns numbers that are not finite, is answered for by a zero update. All that is ever sent
+    is part of an aggregation: whatever else is asked for is refused, in words that depend on the request alone.
+
+    On Flower the app, and its plan, come from whoever starts the run. Who operates a node has the last word by
+    ``flower-supernode --node-config 'ledger="..." epsilon=8.0 delta=1e-6'``: it names the file and what all runs
+    together may spend. A node that says nothing takes part in one run.
     """
 
     def __init__(self, plan: DistributedPlan, *, ledger: str | os.PathLike[str], colluding: int) -> None:
@@ -54,17 +94,43 @@ class DistributedPrivacy:
         self.colluding = _validate.integer(colluding, "colluding", low=0)
 
     def __call__(self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
-        """Answer the one request of a secure aggregation that asks for an update; refuse everything else."""
+        """Go one step further in a secure aggregation; refuse everything else."""
         try:
-            return self._answer(message, context, call_next)
+            if message.metadata.message_type != MessageType.TRAIN:
+                raise _NotAgreed
+            self._check_lists(message, context)
+            made: Message = _CLIENT.secaggplus_mod(
+                message, context, lambda asked, own: self._answer(asked, own, call_next)
+            )
+            return made
         except (AlreadyDebited, BudgetExceeded):
             reason = NOT_AFFORDED
-        except _NotAgreed:
-            reason = NOT_UNDER_AGGREGATION
-        except Exception:
-            _log.exception("noisette: nothing was sent")
+        except _NotReady:
             reason = NOT_READY
+        except Exception:  # Flower's own, of a request that is out of place
+            _log.exception("noisette: nothing was sent")
+            reason = NOT_UNDER_AGGREGATION
         return Message(Error(_FAILED_PRECONDITION, f"noisette: {reason}"), reply_to=message)
+
+    def _check_lists(self, message: Message, context: Context) -> None:
+        """Refuse lists that name a client twice, and to give shares of keys for one aggregation twice.
+
+        Flower counts the names. A server that repeats one, or calls a client active and dead, would have a client
+        masked towards few others, or both halves of its keys.
+        """
+        asked = message.content.config_records[RECORD_KEY_CONFIGS]
+        stage, named = asked[Key.STAGE], list[Any]()
+        if stage == Stage.COLLECT_MASKED_VECTORS:
+            named = [context.node_id, *asked[Key.SOURCE_LIST]]  # type: ignore[misc]
+        elif stage == Stage.UNMASK:
+            named = [*asked[Key.ACTIVE_NODE_ID_LIST], *asked[Key.DEAD_NODE_ID_LIST]]  # type: ignore[misc]
+        if len(set(named)) < len(named):
+            raise _NotAgreed
+        if stage == Stage.UNMASK:
+            seed: Any = context.state.config_records[RECORD_KEY_STATE]["rd_seed"]
+            number = int.from_bytes(hashlib.sha256(b"opened" + seed).digest()[:8], "big")
+            if not self._log(context, "opened").note(number, self.plan.rounds):
+                raise AlreadyDebited("The shares of this aggregation were given.")
 
     def _answer(self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         """Debit, train, and return integers in place of the weights."""
@@ -85,44 +151,71 @@ class DistributedPrivacy:
         return Message(recorddict_compat.fitres_to_recorddict(sent, keep_input=False), reply_to=message)
 
     def _asked(self, message: Message, context: Context) -> list[Any]:
-        """Return the weights to start from, of a request whose aggregation keeps what the plan rests on."""
-        try:
-            state = dict(context.state.config_records[RECORD_KEY_STATE])
-            fit = recorddict_compat.recorddict_to_fitins(message.content, keep_input=True)
-            start = parameters_to_ndarrays(fit.parameters)
-            clients, reach = int(state["sample_num"]), self.plan.reach  # type: ignore[arg-type]
-            agreed = (
-                state["share_num"] == clients
-                and int(state["threshold"]) >= self.plan.survivors + self.colluding  # type: ignore[arg-type]
-                and state["clipping_range"] == float(reach)
-                and state["target_range"] == 2 * reach
-                and state["mod_range"] == 1 << 32
-                and state["max_weight"] == float(_WEIGHT)
-                and ModelLayout.of(start).dims == self.plan.dims
-            )
-            self.plan.check(clients)
-        except Exception as error:
-            raise _NotAgreed from error
+        """Return the weights to start from, of a request whose aggregation keeps what the plan rests on.
+
+        Of two openings that differ in one client, each needs a threshold of shares of that client's keys. Together they
+        are more than there are, even if those who work for the server give both.
+        """
+        state = dict(context.state.config_records[RECORD_KEY_STATE])
+        fit = recorddict_compat.recorddict_to_fitins(message.content, keep_input=True)
+        start = parameters_to_ndarrays(fit.parameters)
+        clients, threshold, reach = int(state["sample_num"]), int(state["threshold"]), self.plan.reach  # type: ignore[arg-type]
+        agreed = (
+            state["share_num"] == clients
+            and threshold >= self.plan.survivors + self.colluding
+            and 2 * threshold > clients + self.colluding
+            and state["clipping_range"] == float(reach)
+            and state["target_range"] == 2 * reach
+            and state["mod_range"] == MODULUS
+            and state["max_weight"] == float(_WEIGHT)
+            and ModelLayout.of(start).dims == self.plan.dims
+        )
         if not agreed:
             raise _NotAgreed
+        self.plan.check(clients)
         return start
 
     def _debit(self, context: Context, message: Message) -> None:
         """Debit the run once and note the round, on the disk, before the update is computed."""
-        part = context.node_config.get("partition-id")
-        account = "node" if part is None else f"node-{part}"
-        run, promise = f"distributed-{context.run_id}", self.plan.guarantee
-        terms = {"model": promise.model, "relation": promise.relation}
-        with Ledger(self.ledger) as ledger:
-            ledger.open_account(account, promise.epsilon, promise.delta, **terms)  # type: ignore[arg-type]
-            ledger.debit(account, promise, note=run, idempotency_key=run)
-        log = RoundLog(f"{self.ledger}-reports/{account}-{run}.log")
-        if not log.note(int(message.metadata.group_id), self.plan.rounds):
+        promise = self.plan.guarantee
+        try:
+            account, run, (path, epsilon, delta) = *self._names(context), self._limits(context)
+            terms = {"model": promise.model, "relation": promise.relation}
+            with Ledger(path) as ledger:
+                ledger.open_account(account, epsilon, delta, **terms)  # type: ignore[arg-type]
+                ledger.debit(account, promise, note=run, idempotency_key=run)
+            new = self._log(context, "answered").note(int(message.metadata.group_id), self.plan.rounds)
+        except (AlreadyDebited, BudgetExceeded):
+            raise
+        except Exception as error:
+            raise _NotReady from error
+        if not new:
             raise AlreadyDebited("This round was answered: a second report would be a second release.")
+
+    def _limits(self, context: Context) -> tuple[Path, float, float]:
+        """Return the ledger of this node and what it may spend in all: its own where it says so, else one run."""
+        own = context.node_config
+        epsilon = _validate.number(own.get("epsilon", self.plan.epsilon), "epsilon of the node")
+        delta = _validate.number(own.get("delta", self.plan.delta), "delta of the node")
+        return Path(str(own.get("ledger", self.ledger))).absolute(), epsilon, delta
+
+    @staticmethod
+    def _names(context: Context) -> tuple[str, str]:
+        """Return the names of this client's account and of the run: simulated clients share a file."""
+        part = context.node_config.get("partition-id")
+        return "node" if part is None else f"node-{part}", f"distributed-{context.run_id}"
+
+    def _log(self, context: Context, kind: str) -> RoundLog:
+        """Return the list of the rounds of this run that were answered, or opened."""
+        return RoundLog(f"{self._limits(context)[0]}-reports/{'-'.join(self._names(context))}-{kind}.log")
 
 
 class _NotAgreed(Exception):
     """The request is not one that the client agreed to."""
+
+
+class _NotReady(Exception):
+    """The client cannot keep its budget."""
 
 
 class DistributedFedAvg(FedAvg):
@@ -158,7 +251,7 @@ class DistributedFedAvg(FedAvg):
 
 def workflow(plan: DistributedPlan, *, colluding: int, timeout: float | None = None) -> DefaultWorkflow:
     """Return Flower's workflow with the parameters that the mod insists on."""
-    fit = SecAggPlusWorkflow(
+    fit = _SERVER.SecAggPlusWorkflow(
         num_shares=1.0,
         reconstruction_threshold=plan.survivors + colluding,
         max_weight=float(_WEIGHT),
@@ -169,4 +262,4 @@ def workflow(plan: DistributedPlan, *, colluding: int, timeout: float | None = N
     return DefaultWorkflow(fit_workflow=fit)
 
 
-__all__ = ["DistributedFedAvg", "DistributedPrivacy", "secaggplus_mod", "workflow"]
+__all__ = ["DistributedFedAvg", "DistributedPrivacy", "workflow"]

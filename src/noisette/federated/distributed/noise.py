@@ -29,7 +29,7 @@ from noisette.guarantees import Guarantee
 _LEAST_SHARE = 64.0  # deviation of a client's noise: coarser integers would round the update visibly
 _FINE = 4096  # whole numbers that the length of an update is told in, at the least
 _REACH = 40.0  # deviations that noise goes at most: farther with a chance below exp(-800)
-_MODULUS = 1 << 32  # of Flower's secure aggregation
+MODULUS = 1 << 32  # of Flower's secure aggregation
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DistributedPlan:
 
     >>> plan = DistributedPlan(epsilon=4.0, delta=1e-6, rounds=20, survivors=80, dims=1000, clip=Norm(1.0))
     >>> print(plan.guarantee)
-    (4, 1e-06)-DP, unit record, model central, relation replace
+    (4, 1e-06)-DP, unit record, model distributed, relation replace
     >>> numbers = sum(plan.encode(np.full(1000, 0.01), rng=client) for client in range(100))
     >>> abs(float(plan.mean(numbers, 100).mean()) - 0.01) < 0.02
     True
@@ -93,7 +93,7 @@ class DistributedPlan:
 
     def check(self, clients: int) -> None:
         """Refuse more clients than sums modulo 2^32 can tell apart."""
-        if clients * (2 * self.reach + 1) >= _MODULUS:
+        if clients * (2 * self.reach + 1) >= MODULUS:
             raise ValueError(
                 f"The sum of {clients} clients, of up to {self.reach} each, does not fit into 32 bits. Ask fewer "
                 "clients a round, or for a smaller epsilon."
@@ -102,7 +102,7 @@ class DistributedPlan:
     @property
     def guarantee(self) -> Guarantee:
         """What a client is promised over the whole run."""
-        return Guarantee(self.epsilon, self.delta, unit="record", model="central", relation="replace")
+        return Guarantee(self.epsilon, self.delta, unit="record", model="distributed", relation="replace")
 
     @property
     def spent(self) -> float:
