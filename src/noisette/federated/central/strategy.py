@@ -95,6 +95,11 @@ class CentralPrivacy(Strategy):
 
     def begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Fix the plan of the run. For those who call the steps of a round themselves; `start` calls it."""
+        if self._rounds is not None and self._rounds.done:
+            raise RuntimeError(
+                f"This strategy has released {self._rounds.done} rounds under {self.guarantee()}. A second run would "
+                "spend as much again beside it: build another strategy for it, and add up what both guarantee."
+            )
         layout = ModelLayout.of({name: array.numpy() for name, array in initial_arrays.items()})
         plan = CentralPlan(rounds=num_rounds, **self.asked)
         self._rounds = PrivateRounds(plan, layout, self.clip, rng=self._rng)
@@ -124,7 +129,8 @@ class CentralPrivacy(Strategy):
         self._model = rounds.layout.flatten({name: array.numpy() for name, array in arrays.items()})
         self._dtypes = {name: array.numpy().dtype for name, array in arrays.items()}
         _, available = sample_nodes(grid, self.minimum_connected, 1)
-        chosen = rounds.plan.sample(available, server_round, rng=self._rng)
+        # by its own count of rounds: clients that were asked too soon again would add to one release twice
+        chosen = rounds.plan.sample(available, rounds.done + 1, rng=self._rng)
         self._asked = set(chosen)
         if not chosen:
             return []
@@ -156,7 +162,7 @@ class CentralPrivacy(Strategy):
                     raise ValueError(str(reply.error.reason))
                 [record] = reply.content.array_records.values()
                 rounds.add(rounds.layout.flatten({name: array.numpy() for name, array in record.items()}) - model)
-            except (ValueError, TypeError) as error:  # counts as an update of zero
+            except Exception as error:  # whatever it is: a client that could stop a run would be seen in it
                 _log.warning("noisette: client %d adds nothing: %s", node, error)
         moved = rounds.layout.unflatten(model + rounds.release())
         record = ArrayRecord({name: Array(as_dtype(array, self._dtypes[name])) for name, array in moved.items()})
