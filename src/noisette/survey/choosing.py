@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from noisette.enhancement.channel import chances_at
 from noisette.mechanisms import by_name, from_spec
 from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.mechanisms.vector.sampled import part_of
 from noisette.prediction import Plan, combine, compare, plan
 from noisette.prediction.planning import Candidate, handy
 from noisette.survey.coding.items import Direct, Item
@@ -37,8 +39,9 @@ class Allowance:
     users: int
 
     def share(self, own: int, of: int) -> Allowance:
-        """Return the budget of some of the questions; of all it is the budget itself."""
-        return Allowance(self.epsilon * own / of, self.delta * own / of, self.users)
+        """Return the budget of some of the questions, rounded down: all shares together spend no more than is there."""
+        share = Fraction(own, of)
+        return Allowance(part_of(self.epsilon, share), part_of(self.delta, share), self.users)
 
     @property
     def spent(self) -> dict[str, Any]:

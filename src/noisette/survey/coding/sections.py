@@ -21,7 +21,7 @@ from noisette.domains import Attributes, Box, TensorDomain
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.attributes import record_law
-from noisette.mechanisms.vector.sampled import Reports, Sampled
+from noisette.mechanisms.vector.sampled import Reports, Sampled, total_of
 from noisette.survey.coding.items import Answers, Item, Told
 
 
@@ -203,8 +203,8 @@ class Together:
     name = "together"
 
     def total(self, each: Sequence[float]) -> float:
-        """Return what sections spend together: the sum of what each spends, or the most where one is drawn."""
-        return max(each) if self.draw else math.fsum(each)
+        """Return what sections spend together: the sum of what each spends, rounded up, or the most of a draw."""
+        return max(each) if self.draw else total_of(each)
 
     @property
     def guarantee(self) -> Guarantee:
