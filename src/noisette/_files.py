@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and whether one has changed."""
+"""What the system gives: files that appear whole or not at all, whether one has changed, and what Windows lacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 _NO_ANONYMOUS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
@@ -36,6 +38,21 @@ def whole_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[B
         os.replace(hidden, target)
     finally:
         hidden.unlink(missing_ok=True)
+
+
+class PosixNeeded(ImportError):
+    """A service was started on a system that lacks what it stands on."""
+
+
+def posix_module(name: str, what: str) -> ModuleType:
+    """Return a module that Linux and macOS have, or say what needs it and what works without."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise PosixNeeded(
+            f"{what} needs Linux or macOS: this system has no {name!r}. Run it in a container or in WSL. Surveys, "
+            "mechanisms, files, plans, audits and training work here."
+        ) from error
 
 
 class ChangingFile:

@@ -85,4 +85,5 @@ def _begin_all_anew() -> None:
         os.abort()
 
 
-os.register_at_fork(after_in_child=_begin_all_anew)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_begin_all_anew)

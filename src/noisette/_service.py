@@ -12,7 +12,6 @@ import json
 import logging
 import math
 import os
-import resource
 import signal
 import socket
 import time
@@ -30,6 +29,10 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from pydantic import BaseModel, ValidationError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from noisette._files import posix_module
+
+resource = posix_module("resource", "A service (collector, shuffler)")
 
 _PATIENCE = 10  # seconds that requests have to end once a service is told to stop
 _OTHERS = 256  # open files that are no connections: databases, logs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import json
@@ -17,12 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
+from noisette._files import posix_module
 from noisette.accounting import AlreadyDebited, Ledger
 from noisette.federated.channel import Channel
 from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Terms
 from noisette.guarantees import Relation
+
+fcntl = posix_module("fcntl", "A client of a federation")
 
 
 @dataclass(frozen=True)

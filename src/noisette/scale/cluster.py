@@ -149,7 +149,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         raise ValueError(f"This process is connected to a cluster already, not to {address!r}. Pass address=None.")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
-        own = {"num_cpus": len(os.sched_getaffinity(0)), "include_dashboard": False, "object_store_memory": _STORE}
+        own = {"num_cpus": _cores(), "include_dashboard": False, "object_store_memory": _STORE}
         quiet |= own
     elif address != "auto":
         _check_reachable(address)
@@ -179,3 +179,8 @@ def _check_reachable(address: str) -> None:
         raise ConnectionError(f"no Ray cluster answers at {address}: {error}. {_START}") from error
     if answer[3:] != b"\x04":  # the first frame of any such server is its settings
         raise ConnectionError(f"what answers at {address} is no Ray cluster. {_START}")
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
