@@ -256,7 +256,7 @@ class Whole:
         place = ["-D", str(home / "data"), "-k", str(home), "-p", port, "-c", "listen_addresses=127.0.0.1"]
         self._spawn([*become, str(programs / words[0]), *words[1:], *place], cwd=home)
         asked = [str(programs / "createdb"), "-h", "127.0.0.1", "-p", port, "-U", "noisette", "-w"]
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         env = self.env | {"PGPASSWORD": self.password}
         while subprocess.run([*asked, "noisette"], env=env, check=False, capture_output=True).returncode:
             assert time.monotonic() < deadline
@@ -286,7 +286,7 @@ def until_answered(url: str, process: subprocess.Popen[bytes] | None = None, **o
     """Wait until an address answers with 200, as long as its process runs."""
     import httpx
 
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while True:
         with suppress(httpx.TransportError):
             if httpx.get(url, timeout=60, **options).status_code == 200:
@@ -337,7 +337,7 @@ def test_everything_that_compose_starts_takes_an_honest_report(tmp_path: Path) -
         assert json.loads(whole.run(*sent))["sent"] == devices
         analyst = {"Authorization": "Bearer analyst-key-of-a-whole-trial"}
         estimates = f"https://localhost:{port}/campaigns/trial/estimates"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while (found := httpx.get(estimates, headers=analyst, verify=trusted, timeout=60).json())["users"] < devices:
             assert time.monotonic() < deadline, found
             time.sleep(0.2)

@@ -341,7 +341,7 @@ def test_federated_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     terms: dict[str, Any] = {"target_epsilon": 1e4, "target_delta": 1e-6, "clip": Ranges(0.0, 0.1), "enhance": "none"}
     strategy = PrivateFedAvg(name, **terms)
     app = moving_app([LocalPrivacy(epsilon=1e6, delta=1e-3, ledger=tmp_path / "budget.db")], step=0.1)
-    result = strategy.start(LocalGrid(app, range(1, 5)), model(), num_rounds=2, timeout=5.0)
+    result = strategy.start(LocalGrid(app, range(1, 5)), model(), num_rounds=2, timeout=600.0)
     weights = np.concatenate([array.numpy().reshape(-1) for array in result.arrays.values()])
     assert np.allclose(weights, np.full(DIMS, 0.2), atol=1e-3)  # the end of the range, where two numbers have no noise
     assert [entry["counted"] for entry in strategy.run.rounds] == [4, 4]

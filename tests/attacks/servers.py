@@ -50,7 +50,7 @@ def memory(pid: int, what: str = "VmRSS") -> int:
 def dialled(url: str) -> socket.socket:
     """Open a connection, with nothing sent."""
     parsed = httpx.URL(url)
-    return socket.create_connection((parsed.host, parsed.port), timeout=60)
+    return socket.create_connection((parsed.host, parsed.port), timeout=300)
 
 
 def head(path: str, *lines: str, method: str = "POST", length: int = 0, key: str | None = "device") -> bytes:

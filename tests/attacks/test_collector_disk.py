@@ -116,7 +116,7 @@ def test_an_old_database_still_knows_who_had_a_token(tmp_path: Path) -> None:
                 "period": "once",
                 "blinded": base64.b64encode(b"\x01" * 256).decode(),
             }
-            told = httpx.post(f"{url}/campaigns/blind/tokens", json=asked, headers=auth("device"), timeout=60)
+            told = httpx.post(f"{url}/campaigns/blind/tokens", json=asked, headers=auth("device"), timeout=300)
             assert (told.status_code, told.json()["reason"]) == (409, "token-issued")
 
 
@@ -139,7 +139,7 @@ def test_no_order_tells_when_a_report_came(tmp_path: Path) -> None:
     with started(collector(tmp_path, options=("--database", database))) as (url, _):
         for token in tokens:
             body = {"version": 1} | entry(report, token=token.hex())
-            sent = httpx.post(f"{url}/campaigns/commute/reports", json=body, headers=auth("device"), timeout=60)
+            sent = httpx.post(f"{url}/campaigns/commute/reports", json=body, headers=auth("device"), timeout=300)
             assert sent.status_code == 201
     place_of = {token[:16]: place for place, token in enumerate(tokens)}
     digests = {_batch(campaign, token).token_digests.tobytes(): at for at, token in enumerate(tokens)}

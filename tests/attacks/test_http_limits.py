@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
@@ -23,7 +24,7 @@ from noisette.collector.telemetry import log
 pytestmark = pytest.mark.slow
 
 BRIEF = Limits(
-    connections=20, head_bytes=4096, head_seconds=0.5, idle_seconds=2.0, body_seconds=4.0, grace=1.0, slowest=10_000
+    connections=20, head_bytes=4096, head_seconds=0.25, idle_seconds=3.0, body_seconds=4.0, grace=1.0, slowest=10_000
 )
 
 
@@ -111,16 +112,24 @@ def test_headers_after_a_body_count_as_well(url: str) -> None:
         assert _cut_off(client, first, b"X-After: " + b"b" * 500 + b"\r\n", 100_000)
 
 
-def test_a_slow_body_is_given_up_and_a_steady_one_is_not(url: str) -> None:
-    with dialled(url) as client:
+def test_a_slow_body_is_given_up_and_a_steady_one_is_not() -> None:
+    """The steady one sends 40,000 bytes a second where 100 are asked, for longer than it has to begin."""
+    with served(replace(BRIEF, slowest=100, body_seconds=600.0)) as url:
+        with dialled(url) as client:
+            client.sendall(head("/sized", length=100_000) + b"a")
+            assert answered(client).startswith("HTTP/1.1 408")
+        with dialled(url) as client:
+            client.sendall(head("/sized", "Connection: close", length=60_000))
+            for _ in range(12):
+                client.sendall(b"a" * 5000)
+                time.sleep(0.12)
+            assert answered(client).endswith("60000")
+
+
+def test_a_body_has_only_so_long_in_all() -> None:
+    with served(replace(BRIEF, slowest=1, body_seconds=0.3)) as url, dialled(url) as client:
         client.sendall(head("/sized", length=100_000) + b"a")
         assert answered(client).startswith("HTTP/1.1 408")
-    with dialled(url) as client:
-        client.sendall(head("/sized", "Connection: close", length=60_000))
-        for _ in range(12):
-            client.sendall(b"a" * 5000)
-            time.sleep(0.12)
-        assert answered(client).endswith("60000")
 
 
 def test_too_many_connections_cost_the_one_that_owes_for_longest() -> None:
@@ -128,7 +137,7 @@ def test_too_many_connections_cost_the_one_that_owes_for_longest() -> None:
         held = [stack.enter_context(dialled(url)) for _ in range(60)]
         for client in held:
             client.sendall(b"GET /hello HTTP/1.1\r\n")
-        assert httpx.get(f"{url}/hello", timeout=30).json() == "hello"
+        assert httpx.get(f"{url}/hello", timeout=300).json() == "hello"
         assert answered(held[0]) == ""  # ended without a word, long before the others
 
 
@@ -138,7 +147,7 @@ def test_bodies_together_are_bounded_and_small_ones_go_on() -> None:
         held = [stack.enter_context(dialled(url)) for _ in range(4)]
         for client in held:
             client.sendall(head("/sized", length=1 << 20) + bytes(300_000))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while httpx.post(f"{url}/sized", content=bytes(800_000)).status_code != 503:
             assert time.monotonic() < deadline
         assert httpx.post(f"{url}/sized", content=bytes(10_000)).json() == 10_000
@@ -185,5 +194,5 @@ def test_an_idle_connection_is_used_again_and_then_ended(url: str) -> None:
         for _ in range(2):
             client.sendall(head("/hello", method="GET"))
             assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
-            time.sleep(0.8)  # more than a head may take
+            time.sleep(0.3)  # more than a head may take
         assert answered(client) == ""

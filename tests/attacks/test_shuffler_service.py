@@ -57,21 +57,21 @@ class Services:
         """Post a packet as a client that does as it likes."""
         name, body = f"c{number}", Frame(context, [(0, sealed)]).encode()
         headers = sign(self.secret_of[name], "/posts", name, fresh(), body, minimum=minimum)
-        return httpx.post(self.shuffler + "/posts", content=body, headers=headers, timeout=60)
+        return httpx.post(self.shuffler + "/posts", content=body, headers=headers, timeout=300)
 
     def arrived(self) -> dict[str, Any]:
         """Return what the collector says has arrived."""
-        found = httpx.get(f"{self.collector}/campaigns/commute/shuffler", headers=auth("analyst"), timeout=60).json()
+        found = httpx.get(f"{self.collector}/campaigns/commute/shuffler", headers=auth("analyst"), timeout=300).json()
         return dict(found["arrived"])
 
     def users(self) -> int:
         """Return how many reports the collector has stored."""
         url = f"{self.collector}/campaigns/commute/estimates"
-        return int(httpx.get(url, headers=auth("analyst"), timeout=60).json()["users"])
+        return int(httpx.get(url, headers=auth("analyst"), timeout=300).json()["users"])
 
     def batches(self) -> list[dict[str, Any]]:
         """Return what the shuffler's operator sees."""
-        return list(httpx.get(self.shuffler + "/batches", headers=OPERATOR, timeout=60).json()["batches"])
+        return list(httpx.get(self.shuffler + "/batches", headers=OPERATOR, timeout=300).json()["batches"])
 
     def operate(self, *words: str) -> str:
         """Run `noisette shuffler` as its operator."""
@@ -169,14 +169,14 @@ def test_uploads_of_strangers_are_not_held(services: Services) -> None:
         (services.shuffler, "/posts", services.shuffler_pid),
         (services.collector, "/shuffled", services.collector_pid),
     ):
-        httpx.get(url + "/health", timeout=60)
+        httpx.get(url + "/health", timeout=300)
         before = memory(pid)
         with ExitStack() as stack:
             for number in range(150):
                 connection = stack.enter_context(dialled(url))
                 _upload(connection, path, ({}, stranger, half)[number % 3])
             began = time.monotonic()
-            assert httpx.get(url + "/health", timeout=60).status_code == 200
+            assert httpx.get(url + "/health", timeout=300).status_code == 200
             waited = time.monotonic() - began
             grown = (memory(pid) - before) / 2**20
         print(f"{path}: {grown:.0f} MiB, /health after {waited:.2f} s")

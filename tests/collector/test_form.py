@@ -99,7 +99,6 @@ class Place:
         given = {"viewport": {"width": 360, "height": 740}, "locale": "en-GB"} | options
         self.contexts.append(self._browser.new_context(**given))
         page = self.contexts[-1].new_page()
-        page.set_default_timeout(60_000)
         page.on("request", lambda request: self.asked.append(request.url))
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))

@@ -48,7 +48,7 @@ class Receiver:
 
 def wait_for(true: Callable[[], bool]) -> None:
     """Wait for a condition, for long where the machine is busy."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)

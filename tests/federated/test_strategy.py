@@ -25,7 +25,7 @@ def mod(tmp_path, **terms):
     return LocalPrivacy(**({"epsilon": 1e6, "delta": 1e-3, "ledger": tmp_path / "budget.db"} | terms))
 
 
-def federate(tmp_path, *, nodes=4, rounds=2, tamper=None, app=None, timeout=5.0, mechanism="laplace", **terms):
+def federate(tmp_path, *, nodes=4, rounds=2, tamper=None, app=None, timeout=600.0, mechanism="laplace", **terms):
     strategy = PrivateFedAvg(mechanism, **(NEARLY_EXACT | terms))
     grid = LocalGrid(app or moving_app([mod(tmp_path)]), range(1, nodes + 1), tamper)
     result = strategy.start(grid, model(), num_rounds=rounds, timeout=timeout)
@@ -54,7 +54,7 @@ def test_a_round_counts_who_is_there_after_the_wait(tmp_path):
             return self.nodes[: 2 if self.asked == 1 else 3]
 
     strategy = PrivateFedAvg("laplace", **NEARLY_EXACT, minimum=3, min_available_nodes=3)
-    strategy.start(Slow(moving_app([mod(tmp_path)]), range(1, 4)), model(), num_rounds=1, timeout=5.0)
+    strategy.start(Slow(moving_app([mod(tmp_path)]), range(1, 4)), model(), num_rounds=1, timeout=600.0)
     assert [(entry["asked"], entry["counted"]) for entry in strategy.run.rounds] == [(3, 3)]
 
 

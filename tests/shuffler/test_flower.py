@@ -32,7 +32,9 @@ class Delivering(FromShuffler):
         yield from super().collect(*arguments, **options)
 
 
-def _federate(tmp_path: Path, process: InProcess, mechanism: str, clip: Any, **terms: Any) -> Any:
+def _federate(
+    tmp_path: Path, process: InProcess, mechanism: str, clip: Any, timeout: float = 600.0, **terms: Any
+) -> Any:
     private = LocalPrivacy(
         1e6,
         1e-3,
@@ -59,7 +61,7 @@ def _federate(tmp_path: Path, process: InProcess, mechanism: str, clip: Any, **t
         return reply
 
     grid = LocalGrid(moving_app([private]), range(1, NODES + 1), look)
-    result = strategy.start(grid, model(), num_rounds=2, timeout=1.0)
+    result = strategy.start(grid, model(), num_rounds=2, timeout=timeout)
     assert set(sent) == {0}  # nothing came to the server but an acknowledgement
     return strategy, result
 
@@ -83,6 +85,6 @@ def test_a_report_about_the_whole_update(tmp_path: Path, mechanism: str) -> None
 
 def test_below_the_minimum_the_model_stays(tmp_path: Path) -> None:
     with InProcess(minimum=NODES + 1) as process:
-        strategy, _ = _federate(tmp_path, process, "laplace", Ranges(0.0, 0.1))
+        strategy, _ = _federate(tmp_path, process, "laplace", Ranges(0.0, 0.1), timeout=0.5)
     assert [entry["released"] for entry in strategy.run.rounds] == [False] * 2
     assert strategy.run.weights == pytest.approx(np.zeros(DIMS))
