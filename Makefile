@@ -31,8 +31,9 @@ help:
 
 setup: $(VENV)/.stamp-all
 
-$(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh
+$(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh scripts/warm.py
 	@scripts/setup.sh $(VENV) constraints.txt -e '.[$(EXTRAS_$*)]'
+	@$(if $(filter check test,$*),$(BIN)/python scripts/warm.py $*)
 	@touch $@
 
 demo: $(VENV)/.stamp-demo

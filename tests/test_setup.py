@@ -134,3 +134,10 @@ def test_make_keeps_compiled_modules() -> None:
     told = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, cwd=SCRIPT.parents[1])
     assert "PATH=" in told.stdout
     assert "PYTHONDONTWRITEBYTECODE" not in told.stdout
+
+
+@pytest.mark.parametrize(("what", "tier"), [("check", "check"), ("test", "test"), ("demo", None), ("all", None)])
+def test_what_tests_use_is_compiled_once_before_they_run(what: str, tier: str | None) -> None:
+    command = ["make", "--no-print-directory", "--always-make", "--dry-run", f".venv/.stamp-{what}"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=SCRIPT.parents[1]).stdout
+    assert [line.split()[-1] for line in told.splitlines() if "warm.py" in line] == ([tier] if tier else [])
