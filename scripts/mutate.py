@@ -26,6 +26,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import fcntl
+import gc
 import hashlib
 import importlib
 import io
@@ -37,7 +39,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 import traceback
@@ -46,18 +47,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
+from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
 EQUIVALENT = ROOT / "scripts" / "equivalent.toml"
-KEPT = ROOT / ".venv" / "mutants"
+KEPT = (ROOT / ".venv").resolve() / "mutants"
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PATIENCE = 5.0  # a test may take this many times the processor time that it takes without a change, and ten seconds
 WAIT = 1200.0  # seconds by the clock that a run may take, be the machine as busy as it is
-LONGEST = 90.0  # seconds of tests that execute a changed line; what would come after them is not run
+LONGEST = 40.0  # seconds of tests that execute a changed line; what would come after them is not run
 REST = 20.0  # seconds of tests that execute another line of the module
 DEFAULTS = "tests/test_defaults.py"  # reads every module and executes none
 UNKNOWN = 6.0  # seconds that a test may take which has not been recorded
@@ -146,6 +149,7 @@ class Change:
     what: str
     code: str = ""  # the line's text, by which a change is known as equivalent
     last: int = 0  # the last line of the statement's head
+    inside: str = ""  # the function or method that it is in
     at_import: bool = False  # whether the statement is executed at import
 
     def apply(self, source: bytes) -> bytes:
@@ -159,7 +163,7 @@ class _Sites(ast.NodeVisitor):
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source, self.found = path, source, list[Change]()
         self.statement: ast.stmt | None = None
-        self.inside = 0
+        self.inside = list[str]()
         self.offsets = [0]
         for line in source.splitlines(keepends=True):
             self.offsets.append(self.offsets[-1] + len(line))
@@ -189,8 +193,9 @@ class _Sites(ast.NodeVisitor):
         last = max(statement.lineno, body[0].lineno - 1) if isinstance(body, list) else statement.end_lineno
         assert last is not None
         code = self.source[self.offsets[node.lineno - 1] : self.offsets[node.lineno]].decode().strip()
+        inside = self.inside[0] if self.inside else ""
         self.found.append(
-            Change(self.path, statement.lineno, start, end, new, what, code, last, at_import=not self.inside)
+            Change(self.path, statement.lineno, start, end, new, what, code, last, inside, at_import=not inside)
         )
 
     def visit(self, node: ast.AST) -> None:
@@ -269,10 +274,10 @@ class _Sites(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.visit(default)
-        self.inside += 1
+        self.inside.append(node.name)
         for part in node.body:
             self.visit(part)
-        self.inside -= 1
+        self.inside.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -345,25 +350,32 @@ def tests_of(module: str, area: str) -> list[list[str]]:
 
 
 class _Runner:
-    """A plugin of pytest: runs chosen tests, the quickest file first, and gives up on one that takes too long."""
+    """A plugin of pytest: tells which test failed, what each took, and gives up on one that takes too long.
+
+    With a task it runs nothing itself: the task gets the session when all is collected. Without, it runs the given
+    tests, the quickest file first, or all.
+    """
 
     def __init__(
         self,
         told: Path,
         usual: dict[str, float] | None = None,
         *,
-        enter: Callable[[str], None] | None = None,
+        task: Callable[[Any], None] | None = None,
     ) -> None:
-        self.told, self.usual, self.enter = told, usual, enter
+        self.told, self.usual, self.task = told, usual, task
         self.spent, self.bad = dict[str, float](), set[str]()
+        self.enter: Callable[[str], None] | None = None
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         if self.usual is not None:
-            spent: dict[str, float] = defaultdict(float)
-            for name, seconds in self.usual.items():
-                spent[name.partition("::")[0]] += seconds
-            items[:] = [item for item in items if item.nodeid in self.usual]
-            items.sort(key=lambda item: (spent[item.nodeid.partition("::")[0]], self.usual[item.nodeid]))
+            items[:] = ordered([item for item in items if item.nodeid in self.usual], self.usual)
+
+    def pytest_runtestloop(self, session: Any) -> bool | None:
+        if self.task is None:
+            return None
+        self.task(session)
+        return True
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -387,6 +399,15 @@ class _Runner:
     def pytest_runtest_logfinish(self) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
+    def run(self, session: Any, items: list[Any]) -> None:
+        """Run collected tests, until one fails unless all are recorded; only in a fork."""
+        for item, following in zip(items, [*items[1:], None], strict=False):
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.enter is None and self.told.exists():
+                break
+        with suppress(BaseException):
+            session._setupstate.teardown_exact(None)  # servers that fixtures have started end
+
     def note(self, text: str) -> None:
         """Tell the parent which test failed."""
         if not self.told.exists():
@@ -396,6 +417,19 @@ class _Runner:
         """End the process in the middle of a test."""
         self.note(f"{nodeid} (took too long)")
         os._exit(1)
+
+
+def ordered(items: list[Any], usual: dict[str, float]) -> list[Any]:
+    """Return tests file by file, the quickest file first and in it the quickest test."""
+    spent: dict[str, float] = defaultdict(float)
+    for item in items:
+        spent[item.nodeid.partition("::")[0]] += usual[item.nodeid]
+
+    def key(item: Any) -> tuple[float, str, float]:
+        path = item.nodeid.partition("::")[0]
+        return spent[path], path, usual[item.nodeid]
+
+    return sorted(items, key=key)
 
 
 def forked(task: Callable[[], int], log: Path, limit: float) -> int | None:
@@ -418,12 +452,13 @@ def forked(task: Callable[[], int], log: Path, limit: float) -> int | None:
             sys.stderr.flush()
             os._exit(status)
     end = time.monotonic() + limit
-    status = None
+    status, pause = None, 0.002
     while status is None and time.monotonic() < end:
         done, code = os.waitpid(child, os.WNOHANG)
         status = os.waitstatus_to_exitcode(code) if done else None
         if not done:
-            time.sleep(0.02)
+            time.sleep(pause)
+            pause = min(0.05, 1.5 * pause)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)  # what it left running too
     if status is None:
@@ -431,20 +466,68 @@ def forked(task: Callable[[], int], log: Path, limit: float) -> int | None:
     return status
 
 
-class Copy:
-    """A copy of the repository in which changes are made."""
+def codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
+    """Yield the code of every function of a module, by its name and which of that name it is."""
+    many: dict[str, int] = defaultdict(int)
+    waiting = [code]
+    while waiting:
+        part = waiting.pop()
+        many[part.co_qualname] += 1
+        yield (part.co_qualname, many[part.co_qualname]), part
+        waiting += [inner for inner in reversed(part.co_consts) if isinstance(inner, CodeType)]
 
-    def __init__(self, folder: Path, *, bare: bool = False) -> None:
-        self.folder, self.work, self.bare = folder / "copy", folder, bare
+
+def users(names: set[str], source: str) -> set[int]:
+    """Return the lines inside functions at which a source mentions one of some names, or what is made of them."""
+    tree = ast.parse(source)
+
+    def said(node: ast.AST) -> set[str]:
+        parts = list(ast.walk(node))
+        words = {part.id for part in parts if isinstance(part, ast.Name)}
+        words |= {part.attr for part in parts if isinstance(part, ast.Attribute)}
+        return words | {part.name for part in parts if isinstance(part, ast.alias)}
+
+    plain = [part for part in ast.walk(tree) if isinstance(part, ast.Assign) and part.col_offset in (0, 4)]
+    for part in plain + plain:  # fill = njit(_fill)
+        if part.col_offset == 0 or isinstance(part.value, ast.Call):
+            names = names | (set().union(*map(said, part.targets)) if names & said(part.value) else set())
+    inside = [part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+    statements = [line for part in inside for line in ast.walk(part) if isinstance(line, ast.stmt) and line is not part]
+    heads = [
+        (line, [getattr(line, "test", None) or getattr(line, "iter", None)] if hasattr(line, "body") else [line])
+        for line in statements
+    ]
+    return {line.lineno for line, parts in heads if any(names & said(part) for part in parts if part)}
+
+
+class Copy:
+    """A copy of the repository in which changes are made; it is kept, with what was compiled and recorded there."""
+
+    def __init__(self, area: str, *, bare: bool = False) -> None:
+        self.area, self.bare, self.work = area, bare, KEPT / area.replace(" ", "-").replace(",", "")
+        self.folder, self.numba = self.work / "copy", self.work / "numba"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.lock = (self.work / "lock").open("w")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
         told = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        for name in told.splitlines():
-            if (ROOT / name).is_file():
-                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, self.folder / name)
+        names = {name for name in told.splitlines() if (ROOT / name).is_file()}
+        for path in [path for path in self.folder.rglob("*") if path.suffix in (".py", ".pyi") and path.is_file()]:
+            if str(path.relative_to(self.folder)) not in names:
+                path.unlink()
+        for name in names:
+            source, target = ROOT / name, self.folder / name
+            if not target.is_file() or target.read_bytes() != source.read_bytes():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
+        # tests look for the real data beside the repository
+        data = self.work / "shared"
+        if (ROOT.parent / "shared").exists() and not data.exists():
+            data.symlink_to((ROOT.parent / "shared").resolve())
         self.records = dict[str, dict[str, Any]]()
         self.changes = 0
-        self.hashes = dict[str, str]()
         self.known = dict[str, bool]()
+        self.session: Any = None
+        self.runner: _Runner | None = None
 
     def pytest(self, runner: _Runner, paths: Iterable[str], numba: Path) -> int:
         """Run files of tests; only in a fork."""
@@ -452,57 +535,131 @@ class Copy:
 
         os.chdir(self.folder)
         sys.path.insert(0, str(self.folder / "src"))
+        sys.dont_write_bytecode = False
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ |= {"PYTHONPATH": str(self.folder / "src"), "NUMBA_CACHE_DIR": str(numba), "OMP_NUM_THREADS": "1"}
+        if "numba" in sys.modules:
+            importlib.import_module("numba").config.reload_config()
         options = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis has been imported
-        options += ["-x"] if runner.enter is None else []
-        options += ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tier=test", "--tb=short"]
+        options += ["-x"] if runner.task is None else ["--continue-on-collection-errors"]
+        options += ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tier=test", "--tb=short", "-s"]
         return int(pytest.main([*options, *paths], plugins=[runner]))
 
-    def record(self, test: str, path: str) -> dict[str, Any]:
-        """Return how long each test of a file takes, and which of them execute each line of a module."""
-        kept = KEPT / f"{test.replace('/', '+')}.json"
+    def noticed(self, changes: list[Change]) -> Iterator[tuple[Change, str | None, float]]:
+        """Yield each change, the test that fails under it, or None, and the seconds that it took.
+
+        Tests are collected once. A change inside a function is made there, in a fork, by other code for that function;
+        what is left, and what is executed at import or compiled, is tried in processes that import it anew.
+        """
+        told = dict[Change, str | None]()
+        if not self.bare:
+            found = self.work / "noticed.json"
+            found.unlink(missing_ok=True)
+            groups = [group for change in changes for group in tests_of(change.path, self.area)]
+            paths = sorted({test for group in groups for test in group})
+            runner = _Runner(self.work / "failed", task=lambda session: self.serve(session, runner, changes, found))
+            forked(lambda: self.pytest(runner, paths, self.numba), self.work / "log-server", 100 * WAIT)
+            lines = found.read_text(encoding="utf-8").splitlines() if found.exists() else []
+            if len(lines) < len(changes):
+                sys.exit((self.work / "log-server").read_text(encoding="utf-8")[-4000:])
+            told = dict(zip(changes, map(json.loads, lines), strict=True))
+        for change in changes:
+            before = time.monotonic()
+            by, spent = told.get(change) or (None, 0.0)
+            if by is None:
+                by = self.anew(change)
+                spent += time.monotonic() - before
+            yield change, by, spent
+
+    def serve(self, session: Any, runner: _Runner, changes: list[Change], found: Path) -> None:
+        """Try each change in forks of a session that has collected all tests; write down what fails."""
+        self.session, self.runner = session, runner
+        self.items = {item.nodeid: item for item in session.items}
+        gc.unfreeze()
+        self.functions: dict[str, list[FunctionType]] = defaultdict(list)
+        for thing in gc.get_objects():
+            if type(thing) is FunctionType and _CORE in thing.__code__.co_filename:
+                self.functions[thing.__code__.co_filename].append(thing)
+        gc.freeze()
+        for change in changes:
+            start = time.monotonic()
+            by = None
+            for stage in self.stages(change):  # records what a change at import needs, too
+                if not change.at_import and not self.compiled(change) and (by := self.fails(change, stage, [])):
+                    break
+            with found.open("a", encoding="utf-8") as out:
+                print(json.dumps((by, time.monotonic() - start)), file=out)
+
+    def anew(self, change: Change) -> str | None:
+        """Return the test that fails under a change, in processes that import the changed module anew."""
+        near, folder, _ = tests_of(change.path, self.area)
+        if DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
+            return by
+        near = [test for test in near if test != DEFAULTS]
+        if self.bare:
+            found = (self.fails(change, None, tests) for tests in (near, folder) if tests)
+            return next((by for by in found if by and self.sound(change, by)), None)
+        for stage in self.stages(change):
+            tests = stage if change.at_import or self.compiled(change) else quickest(stage, REST)
+            if by := self.fails(change, tests, sorted({name.partition("::")[0] for name in tests})):
+                return by
+        return None
+
+    def compiled(self, change: Change) -> bool:
+        """Tell whether a change is in a loop that is compiled."""
+        source = (self.folder / change.path).read_text(encoding="utf-8")
+        return bool(re.search(rf"(compiled|njit\(.*\))\({re.escape(change.inside)}\b", source)) or bool(
+            re.search(rf"@(compiled|njit).*\n(async )?def {re.escape(change.inside)}\b", source)
+        )
+
+    def record(self, test: str) -> dict[str, Any]:
+        """Return how long each test of a file takes, and which of them execute each line of each module.
+
+        A record is kept until the tests are others. Where a module has changed since, its lines are found again.
+        """
+        kept = self.work / "records" / f"{test.replace('/', '+')}.json"
+        own = hashlib.sha256((self.folder / test).read_bytes()).hexdigest()
         if test not in self.records:
             with suppress(OSError, ValueError):
                 self.records[test] = json.loads(kept.read_text(encoding="utf-8"))
         found = self.records.get(test)
-        if found and all(found["hashes"].get(name) in (None, self.hash(name)) for name in (test, path)):
+        if found and found["hash"] == own:
             return found
+        if self.session is None:
+            return {"spent": {}, "slow": [], "lines": {}}
         kept.unlink(missing_ok=True)
-        forked(lambda: self.trace(test, kept), self.work / "log", WAIT)
+        kept.parent.mkdir(exist_ok=True)
+        forked(lambda: self.trace(test, own, kept), self.work / "log", WAIT)
         if not kept.exists():
-            print(f"could not record {test}: {(self.work / 'log').read_text(encoding='utf-8')[-2000:]}")
-            self.records[test] = {"hashes": {}, "spent": {}, "lines": {}}
-        else:
-            self.records[test] = json.loads(kept.read_text(encoding="utf-8"))
+            sys.exit(f"could not record {test}: {(self.work / 'log').read_text(encoding='utf-8')[-4000:]}")
+        self.records[test] = json.loads(kept.read_text(encoding="utf-8"))
         return self.records[test]
 
-    def hash(self, name: str) -> str:
-        """Return what a file of the copy is known by."""
-        if name not in self.hashes:
-            self.hashes[name] = hashlib.sha256((self.folder / name).read_bytes()).hexdigest()
-        return self.hashes[name]
-
-    def trace(self, test: str, kept: Path) -> int:
+    def trace(self, test: str, own: str, kept: Path) -> int:
         """Run a file of tests under coverage and write down what each test executes; only in a fork."""
         import coverage
 
         settings = self.work / "coveragerc"
         lines = {"source": f"{self.folder}/{_CORE}", "data_file": f"{self.work}/coverage/data"}
         lines |= {"core": "ctrace", "parallel": "true", "sigterm": "true", "context": "${NOISETTE_TEST-}"}
-        lines |= {"disable_warnings": "no-data-collected, module-not-imported"}
+        lines |= {"disable_warnings": "no-data-collected, module-not-imported, module-not-measured"}
         settings.write_text("\n".join(["[run]", *(f"{key} = {value}" for key, value in lines.items())]))
         shutil.rmtree(self.work / "coverage", ignore_errors=True)
         (self.work / "coverage").mkdir()
         os.environ["COVERAGE_PROCESS_START"] = str(settings)  # the processes that a test starts are traced too
         tracer = coverage.Coverage(config_file=str(settings))
+        runner = self.runner
+        assert runner is not None
 
         def enter(nodeid: str) -> None:
             tracer.switch_context(nodeid)
             os.environ["NOISETTE_TEST"] = nodeid
 
-        runner = _Runner(self.work / "failed", enter=enter)
+        runner.enter = enter
         tracer.start()
-        status = self.pytest(runner, [test], self.work / "numba")
+        own_items = [item for item in self.session.items if item.nodeid.partition("::")[0] == test]
+        slow = {item.nodeid for item in own_items if item.get_closest_marker("slow")}
+        runner.run(self.session, [item for item in own_items if item.nodeid not in slow])
         tracer.stop()
         tracer.save()
         os.environ.pop("COVERAGE_PROCESS_START")
@@ -510,62 +667,102 @@ class Copy:
             tracer.combine()
         data = tracer.get_data()
         good = {name: seconds for name, seconds in runner.spent.items() if name not in runner.bad}
-        executed: dict[str, dict[int, list[str]]] = {}
+        number = {name: place for place, name in enumerate(good)}
+        executed: dict[str, dict[int, list[int]]] = {}
+        texts = dict[str, str]()
         for path in data.measured_files():
             name = str(Path(path).relative_to(self.folder))
             by_line = {
-                line: sorted(context for context in contexts if context in good)
+                line: [number[context] for context in contexts if context in number]
                 for line, contexts in data.contexts_by_lineno(path).items()
             }
-            if by_line:
-                executed[name] = by_line
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        hashes = {name: self.hash(name) for name in (test, *executed)}
-        kept.write_text(json.dumps({"hashes": hashes, "spent": good, "lines": executed}), encoding="utf-8")
-        return status  # 1 where some fail even without a change; they are left out
+            executed[name] = {line: names for line, names in by_line.items() if names}
+            text = Path(path).read_bytes()
+            texts[name] = hashlib.sha256(text).hexdigest()
+            (self.work / "records" / texts[name]).write_bytes(text)
+        record = {"hash": own, "spent": good, "slow": sorted(slow), "lines": executed, "texts": texts}
+        kept.write_text(json.dumps(record), encoding="utf-8")
+        return 0  # tests that fail even without a change are left out
 
-    def chosen(self, change: Change, tests: list[str]) -> Iterator[dict[str, float]]:
-        """Yield the tests that execute a change's line, then those that execute another line of its module.
+    def executing(self, test: str, path: str, lines: set[int] | None) -> dict[str, float]:
+        """Return the tests of a file that execute some lines of a module, or any, with the seconds that each takes."""
+        found = self.record(test)
+        by_line = found["lines"].get(path, {})
+        if not by_line:
+            return {}
+        now = (self.folder / path).read_bytes()
+        if lines is not None and found["texts"][path] != hashlib.sha256(now).hexdigest():
+            old = (self.work / "records" / found["texts"][path]).read_bytes().splitlines()
+            matcher = SequenceMatcher(None, old, now.splitlines(), autojunk=False)
+            # a line that was changed is taken for all those that stood where it is
+            lines = {
+                old_line
+                for _, i, j, k, end in matcher.get_opcodes()
+                for line in range(k + 1, end + 1)
+                if line in lines
+                for old_line in ([i + line - k] if j - i == end - k else range(i + 1, j + 1))
+            }
+        names = list(found["spent"])
+        places = {place for line, tests in by_line.items() if lines is None or int(line) in lines for place in tests}
+        return {names[place]: found["spent"][names[place]] for place in places}
 
-        What is executed at import may have been imported by an earlier test, and compiled loops are not recorded; then
-        all tests of a file that executes anything of the module follow.
+    def lines(self, change: Change) -> dict[str, set[int]]:
+        """Return the lines that tests of a change execute, by module: its own, or those that use what it defines."""
+        own = set(range(change.line, change.last + 1))
+        if change.inside and not change.at_import and not self.compiled(change):
+            return {change.path: own}
+        source = (self.folder / change.path).read_text(encoding="utf-8")
+        names, body = set[str](), set[int]()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
+                node.lineno == change.line or node.name == change.inside
+            ):
+                names |= {node.name}
+                body |= set(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1))
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno == change.line and node.col_offset <= 4:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+        found = {change.path: body | users(names, source) if names else body}
+        word = Path(change.path).stem if Path(change.path).stem != "__init__" else Path(change.path).parent.name
+        for path in (self.folder / _CORE).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            if re.search(rf"\b{word}\b", text) and any(name in text for name in names) and str(path) != change.path:
+                name = str(path.relative_to(self.folder))
+                found[name] = found.get(name, set()) | users(names, text)
+        return found
+
+    def stages(self, change: Change) -> Iterator[dict[str, float]]:
+        """Yield tests that execute a change: first those of the nearest files, then those of its folder, then others.
+
+        Where none does, those follow that execute anything else of the module; at last the slow tests of these files,
+        which are not recorded.
         """
-        at, near, around = dict[str, float](), dict[str, float](), dict[str, float]()
-        for test in tests:
-            found = self.record(test, change.path)
-            lines = found["lines"].get(change.path)
-            if lines is None:
-                continue
-            for line, names in lines.items():
-                into = at if change.line <= int(line) <= change.last else near
-                into |= {name: found["spent"][name] for name in names}
-            around |= found["spent"]
-        near = {name: seconds for name, seconds in near.items() if name not in at}
-        around = {name: seconds for name, seconds in around.items() if name not in at and name not in near}
-        yield quickest(at, LONGEST)
-        yield quickest(near, REST)
-        if change.at_import or not at:
-            yield quickest(around, REST)
-
-    def noticed(self, change: Change, area: str) -> str | None:
-        """Return the test that fails under a change, or None; tests of other folders run if none nearer executes it."""
-        near, folder, others = tests_of(change.path, area)
-        if DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
-            return by
-        near = [test for test in near if test != DEFAULTS]
-        if self.bare:
-            found = (self.fails(change, None, tests) for tests in (near, folder) if tests)
-            return next((by for by in found if by and self.sound(change, by)), None)
-        executed = False
+        lines = self.lines(change)
+        near, folder, others = tests_of(change.path, self.area)
+        seen, slow = set[str](), dict[str, float]()
         for tests in (near, folder, others):
-            if tests is others and executed:
+            if tests is others and seen:
                 break
-            at, *rest = self.chosen(change, tests)
-            executed |= bool(at)
-            for stage in filter(None, (at, *rest)):
-                if by := self.fails(change, stage, sorted({name.partition("::")[0] for name in stage})):
-                    return by
-        return None
+            stage = dict[str, float]()
+            for test in tests:
+                own = dict[str, float]()
+                for path, places in lines.items():
+                    own |= self.executing(test, path, places)
+                if own or test in near:
+                    slow |= dict.fromkeys(self.record(test)["slow"], UNKNOWN)
+                stage |= own
+            stage = {name: seconds for name, seconds in stage.items() if name not in seen}
+            seen |= stage.keys()
+            if stage:
+                yield quickest(stage, LONGEST)
+        if not seen or change.at_import or self.compiled(change):
+            stage = {}
+            for test in near + folder:
+                stage |= self.executing(test, change.path, None)
+            if stage := {name: seconds for name, seconds in stage.items() if name not in seen}:
+                yield quickest(stage, REST)
+        if slow:
+            yield quickest(slow, LONGEST)
 
     def sound(self, change: Change, by: str) -> bool:
         """Tell whether a test that fails under a change passes without it."""
@@ -577,28 +774,64 @@ class Copy:
         return self.known.get(name, True)
 
     def fails(self, change: Change, tests: dict[str, float] | None, paths: list[str]) -> str | None:
-        """Return the test that fails under a change, or None; of some files all tests, or the given ones."""
+        """Return the test that fails under a change, or None; of some files all tests, or the given ones.
+
+        Without files, the given tests run in a fork of the session that has collected them.
+        """
         target, told = self.folder / change.path, self.work / "failed"
         original, usual = target.read_bytes(), target.stat()
         told.unlink(missing_ok=True)
         self.changes += 1
-        loops = b"compiled(" in original or b"njit" in original
-        # a loop that calls a changed one is not compiled again by itself
-        numba = self.work / (f"numba{self.changes}" if loops else "numba")
+        numba = self.work / "numba-changed" if re.search(rb"compiled\(|njit", original) else self.numba
         try:
             target.write_bytes(change.apply(original))
             os.utime(target, (usual.st_atime, usual.st_mtime + self.changes))
-            status = forked(
-                lambda: self.pytest(_Runner(told, tests), paths, numba),
-                self.work / "log",
-                WAIT,
-            )
+            if numba != self.numba:
+                self.forget(change, numba)
+            task = lambda: self.pytest(_Runner(told, tests), paths, numba)  # noqa: E731
+            if not paths:
+                task = lambda: self.inside(change, original, tests or {}, numba)  # noqa: E731
+            status = forked(task, self.work / "log", WAIT)
         finally:
             target.write_bytes(original)
             os.utime(target, (usual.st_atime, usual.st_mtime))
         if status not in (0, 5):  # 5: there is nothing to run in the file
             return told.read_text(encoding="utf-8") if told.exists() else f"a run that ended with {status}"
         return None
+
+    def inside(self, change: Change, original: bytes, tests: dict[str, float], numba: Path) -> int:
+        """Give functions their changed code and run tests; only in a fork of the session that has collected them."""
+        path = str(self.folder / change.path)
+        old = {code: key for key, code in codes(compile(original, path, "exec"))}
+        new = dict(codes(compile(change.apply(original), path, "exec")))
+        for function in self.functions[path]:
+            key = old.get(function.__code__)
+            if key in new and new[key] != function.__code__:
+                try:
+                    function.__code__ = new[key]
+                except ValueError:  # a guard was all that used a name of the function around: tried anew
+                    return 0
+        os.environ["NUMBA_CACHE_DIR"] = str(numba)  # for the processes that tests start
+        runner = self.runner
+        assert runner is not None
+        runner.usual = tests
+        runner.run(self.session, ordered([self.items[name] for name in tests if name in self.items], tests))
+        return int(self.runner.told.exists())
+
+    def forget(self, change: Change, numba: Path) -> None:
+        """Copy what is compiled, without the loops of a module and of those that name it."""
+        shutil.rmtree(numba, ignore_errors=True)
+        if self.numba.exists():
+            shutil.copytree(self.numba, numba, copy_function=os.link)
+        word = Path(change.path).stem
+        stems = {word} | {
+            path.stem
+            for path in (self.folder / _CORE).rglob("*.py")
+            if re.search(rf"\b{word}\b", path.read_text(encoding="utf-8"))
+        }
+        for path in numba.rglob("*.nbi"):
+            if path.name.partition(".")[0] in stems:
+                path.unlink()
 
 
 def quickest(tests: dict[str, float], limit: float) -> dict[str, float]:
@@ -684,20 +917,19 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the table into CONTRIBUTING.md")
     arguments = parser.parse_args()
     results: list[dict[str, object]] = []
+    drawn: dict[str, list[Change]] = defaultdict(list)
+    for area, change in draw(arguments):
+        drawn[area].append(change)
     if not arguments.list:
         preload()
-    with tempfile.TemporaryDirectory(prefix="noisette-mutants-") as folder:
-        copy = None if arguments.list else Copy(Path(folder), bare=arguments.bare)
-        for area, change in draw(arguments):
+    for area, changes in drawn.items():
+        found = ((change, None, 0.0) for change in changes)
+        for change, by, spent in found if arguments.list else Copy(area, bare=arguments.bare).noticed(changes):
             where = f"{change.path}:{change.line}: {change.what}"
-            if copy is None:
-                print(where)
-                continue
-            start = time.monotonic()
-            by = copy.noticed(change, area)
-            spent = f"{time.monotonic() - start:.1f} s"
-            print(f"noticed by {by}" if by else "NOT NOTICED", spent, where, sep="   ", flush=True)
-            results.append({"area": area, "by": by} | asdict(change))
+            if not arguments.list:
+                where = "   ".join([f"noticed by {by}" if by else "NOT NOTICED", f"{spent:.1f} s", where])
+                results.append({"area": area, "by": by} | asdict(change))
+            print(where, flush=True)
     if results and not arguments.only:
         results = joined(results, arguments.seed)
     if results:

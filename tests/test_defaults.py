@@ -12,6 +12,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "noisette"
 TABLE = Path(__file__).with_name("defaults.json")
 
@@ -54,6 +56,7 @@ def defaults() -> dict[str, str]:
     return {name: ", ".join(sorted(values)) for name, values in sorted(found.items())}
 
 
+@pytest.mark.slow
 def test_defaults_are_the_ones_in_the_table() -> None:
     promised, now = json.loads(TABLE.read_text(encoding="utf-8")), defaults()
     changed = {

@@ -181,6 +181,7 @@ def _declaring(cls: type[Any], **wrong: Any) -> type[Any]:
     return type(cls.__name__, (cls,), {"capabilities": replace(cls.capabilities, **wrong)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "wrong", "message"),
     [
@@ -251,6 +252,7 @@ class JointEntries(nz.DuchiBox):
         return cls(epsilon=epsilon * domain.dims, domain=domain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "message"),
     [

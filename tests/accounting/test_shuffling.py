@@ -328,6 +328,7 @@ def test_the_closed_form_of_several_reports_spends_delta_once(times: int) -> Non
     assert found > 0.99 * one
 
 
+@pytest.mark.slow
 def test_the_closed_form_is_above_the_clones_it_bounds() -> None:
     for epsilon0 in (0.1, 1.0, 2.0):
         for n in (10**3, 10**5):

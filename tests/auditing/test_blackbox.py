@@ -130,6 +130,7 @@ def test_a_million_samples_of_any_function_come_near_too(build: Any, epsilon: fl
     assert nz.audit(function, inputs=inputs, claimed=0.9 * epsilon, samples=1_000_000, rng=7).verdict == "violated"
 
 
+@pytest.mark.slow
 def test_what_a_set_holds_tells_wherever_it_stands() -> None:
     """Of twenty-five categories a report holds nine, in order: single places say little, membership nearly all."""
     mechanism = nz.SubsetSelection(1.0, nz.Categorical(25))
@@ -168,6 +169,7 @@ def test_the_worst_pair_is_found() -> None:
     assert 0.9 * math.log(4) < audit.lower_bound < math.log(4)
 
 
+@pytest.mark.slow
 def test_delta_takes_off_what_it_allows() -> None:
     """One time in a hundred the input itself is sent: epsilon is infinite, and within delta = 0.01 it is one."""
 

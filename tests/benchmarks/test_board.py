@@ -38,6 +38,7 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(few: Path) -> None:
     told: list[str] = []
     assert frame.run(("numbers/laplace",), folder=few, tell=told.append) == []
@@ -56,6 +57,7 @@ def test_a_run_goes_on_where_it_stopped(few: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_the_law(few: Path) -> None:
     frame.run(folder=few, tell=lambda line: None)
     rows = frame.stored("numbers", few)
@@ -69,6 +71,7 @@ def test_errors_are_those_of_the_law(few: Path) -> None:
         assert row["verdict"] == "certified"
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_and_the_others_run(few: Path) -> None:
     def broken(cell: frame.Cell) -> Any:
         raise ZeroDivisionError("of its own")
@@ -95,6 +98,7 @@ def test_a_refuted_method_is_not_ranked(few: Path) -> None:
     assert told["best"] == "a"
 
 
+@pytest.mark.slow
 def test_the_page_holds_all_and_loads_nothing(few: Path) -> None:
     frame.run(folder=few, tell=lambda line: None)
     text = page.page(few)

@@ -26,6 +26,7 @@ def test_flat_posterior_against_mpmath(y, s):
     assert log_density == pytest.approx(expected[2], rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [0.05, 0.3, 1.0, 3.0])
 def test_uniform_prior_is_never_above_raw(s):
     """Hartigan's theorem, by quadrature over the noise."""

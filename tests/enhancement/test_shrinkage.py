@@ -55,6 +55,7 @@ def test_james_stein_is_never_above_raw(size, noise, target):
         assert gaps.mean() <= Z * gaps.std() / np.sqrt(gaps.size) + 0.01 * np.sum(s**2)
 
 
+@pytest.mark.slow
 def test_shrinking_each_by_its_bayes_weight_alone_is_above_raw():
     """The twin: without the cap that the largest error needs, a tied truth loses to raw."""
     rng = np.random.default_rng(5)

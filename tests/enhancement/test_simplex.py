@@ -80,6 +80,7 @@ def test_simplex_refuses_means():
         nz.enhance(nz.Estimate(np.ones(2), np.ones(2), np.ones(2, dtype=int), low=-1.0, high=1.0), "simplex")
 
 
+@pytest.mark.slow
 def test_base_cut_keeps_an_absent_category_as_seldom_as_promised():
     """200 absent categories: at most 5 % of collections keep one; 4,000 collections, threshold at 1e-6."""
     rng = np.random.default_rng(2)
@@ -144,6 +145,7 @@ def test_real_reports_of_a_frequency_mechanism():
     assert np.sum((found.value - truth) ** 2) < 0.5 * np.sum((raw.value - truth) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_promised_gain_counts_that_categories_share_their_noise(tied):
     """Inside the simplex the projection takes off the surplus of the sum: a tenth of the noise, or nothing."""

@@ -87,6 +87,7 @@ def pooled_by_hand(signs, p, mu, rng):
     return total
 
 
+@pytest.mark.slow
 def test_pools_of_algorithm_5():
     p = np.exp([2.5, 2.0, 1.5, 1.0, 0.5]) / (1 + np.exp([2.5, 2.0, 1.5, 1.0, 0.5]))
     rng = np.random.default_rng(3)

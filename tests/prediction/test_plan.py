@@ -79,6 +79,7 @@ def test_rules(epsilon: float, dims: int) -> None:
     assert cost[rules["wang-2019"] - 1] >= cost[rules["minimax"] - 1]
 
 
+@pytest.mark.slow
 def test_what_the_rule_of_wang_costs() -> None:
     """Reference table says up to 20 %: so it is from epsilon 5 on, but just below 5 it is 48 %."""
 
@@ -110,6 +111,7 @@ def test_error_per_coordinate_on_the_box() -> None:
         assert found == pytest.approx(expected, rel=2.5e-3)
 
 
+@pytest.mark.slow
 def test_whole_vectors_follow_their_coordinates() -> None:
     """The error of a mechanism on vectors, from one distribution for all dimensions, is that of rows drawn from it."""
     rows = np.random.default_rng(6).choice(TENTHS, (4000, 6))

@@ -251,6 +251,7 @@ def test_few_users_show_nothing_and_stop_nothing() -> None:
         search(m, np.zeros(m.support.size, dtype=np.int64), 0)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_the_mean_of_scores() -> None:
     m = nz.PrefixExtending(2.0, nz.Texts(3, alphabet=LETTERS))
     reports = m.privatize(np.repeat(["abc", "ha"], [3000, 1000]), rng=9)

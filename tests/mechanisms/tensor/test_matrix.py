@@ -320,6 +320,7 @@ def test_float64_errs_by_less_than_half_a_step(workload: Any, dims: tuple[int, .
 # -- error as predicted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "dims", "options"),
     [

@@ -277,7 +277,7 @@ def test_reaches_follow_their_law(epsilon: float, dims: int) -> None:
 
 
 @pytest.mark.parametrize("dims", [0, 2, 3, 4, 1000])
-@pytest.mark.parametrize("epsilon", [0.5, 8.0, 60.0])
+@pytest.mark.parametrize("epsilon", [8.0, *(pytest.param(e, marks=pytest.mark.slow) for e in (0.5, 60.0))])
 def test_reaches_are_within_their_error_bounds(epsilon: float, dims: int) -> None:
     """T and 1 - T^2 in many digits of the same uniform number; bounds a thousand times smaller would not hold."""
     projection = SphereProjection(dims) if dims else NormalProjection()

@@ -66,6 +66,7 @@ def test_estimates_are_unbiased_on_unequal_boxes_and_cover_the_truth() -> None:
     assert estimate.count.sum() == 2 * 60_000
 
 
+@pytest.mark.slow
 def test_coverage_of_the_normal_interval() -> None:
     rng = np.random.default_rng(6)
     dims, users = 2000, 4000
