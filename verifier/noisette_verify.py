@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 Pair = tuple[Fraction, Fraction]  # on both sides of a number
 FORMAT, VERSION = "noisette-certificate", "1"
 UNIT, FINE = 1 << 53, 1 << 61  # draws of which a chance counts how many
-BITS, ONE, SUMMED = 640, 1 << 640, 1 << 10  # of every enclosure; the sigma up to which noise is summed term by term
+BITS, ONE, SUMMED = 640, 1 << 640, 1 << 10  # of every enclosure; the sigma up to which noise is summed
 LONGEST, MOST_DIGITS, MOST_BUDGET = 1 << 22, 1200, 1 << 20  # bytes of a file, digits of a number, epsilon
 PI = "3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067"  # cut off
 THEOREMS = {
@@ -29,12 +29,11 @@ THEOREMS = {
     "post-processing": "What is computed from a report alone tells no more (Dwork, Roth 2014, Proposition 2.1).",
     "rounding": "Rounding to the nearest float64 is monotone (IEEE 754), so the ends of an interval are the worst.",
     "distance": "Where the mass of noise falls with its distance from zero, values farthest apart are the worst.",
-    "poisson": "Over all integers exp(-k^2 / (2 s^2)) adds up to s sqrt(2 pi) (1 + 2 sum exp(-2 pi^2 s^2 n^2)).",
-    "euler-maclaurin": "A sum is an integral, its first correction, and a bounded rest (see gaussian_sum).",
     "sylvester": "Every row but the first of Sylvester's matrix holds +1 in half of its columns.",
     "encoding": "What is computed from the value alone, before any chance, may be any value of the law's own domain.",
     "gaussian": "Noise that moves by m deviations has delta Q(e/m - m/2) - exp(e) Q(e/m + m/2) (Balle, Wang 2018).",
     "gaussian-composition": "Gaussian answers tell as much as one, mu^2 the sum of theirs (Dong, Roth, Su 2022).",
+    "smoothing": "Discrete noise of variance s^2 is real noise of s^2 - 4 rounded at random, to 2^-100 (Peikert 2010).",
     "renyi": "Sampled Gaussian steps add up at an order, and bound a delta (Mironov et al. 2019, Canonne et al. 2020).",
 }
 # Of each kind of law: its fields (from a least whole number on; q: any fraction), its theorems, and what it says.
@@ -46,6 +45,7 @@ columns order:2 own:1 | sylvester | {own} of 2^53 draws give a column of {order}
 cyclic order:2 block:1 own:1 other:1 | | Noise modulo {order} has {own} draws at each of {block} places, else {other}.
 meeting-sets items:2 most:1 length:1 meeting:1 | | {meeting} of 2^53 draws give {length} of {items} with own ones.
 drawn-answers options:1 true:1 | mixture | {true} of 2^53 draws tell the truth of 1 of {options} options.
+arcs ring:2 arc:1 own:1 | mixture | Of 2^62 draws {own} give a point of {ring} on an own arc of {arc}, which a map lays.
 bits size:2 others:1 turned:1 | | Of 2^61 draws {turned} turn the own bit of {size} off, {others} each other one on.
 one-hot size:2 step:p noise:object | composition distance | Categories differ by 1 in two of {size} entries.
 two-point low:q high:q | rounding | One of two numbers is reported, the higher one more often for higher values.
@@ -55,7 +55,7 @@ table levels:*0 outputs:text rows:list | mixture | The chances of a value lie be
 added-noise origin:q step:p steps:0 noise:object | distance mixture rounding | Values lie up to {steps} steps apart.
 laplace rate:p | | The mass of the noise falls by one factor from step to step.
 staircase rate:p width:1 first:1 inside:1 | | Noise falls in stairs of {width} steps; {inside} of 2^53 lie on the first.
-gaussian sigma:p | poisson euler-maclaurin | Noise k has mass in proportion to exp(-k^2 / (2 sigma^2)).
+gaussian sigma:p | | Noise k has mass in proportion to exp(-k^2 / (2 sigma^2)).
 mixture share:0 parts:list | mixture | {share} of 2^53 draws use one law and the others another, whatever the value.
 halves dims:1 above:1 tie:1 below:1 | mixture | {above}, {tie} or {below} of 2^53 keep signs, by how many agree.
 sampled dims:1 report:1 part:object | composition mixture | {report} of {dims} dimensions are answered, drawn blindly.
@@ -64,13 +64,14 @@ coordinates dims:1 report:1 part:object | composition encoding | {report} number
 sphere-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a direction, often near the own one.
 normal-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a normal vector, often on the own side.
 normal sigma:p | gaussian post-processing | Analytic: real Gaussian noise on every entry, then rounded.
+entries unit:text steps:1 many:*1 keep:*0 noise:object | composition distance | Entries are kept at times, or get noise.
 rounds times:1 part:object | composition gaussian-composition | The same law answers {times} times, afresh each time.
 steps times:1 sampling:p noise:p order:2 | renyi | Examples are in each of {times} sums by chance, with Gaussian noise.
 """
 CATEGORIES, SELECTION = "categorical size:2 labels:any", "selection size:1 most:1 labels:any"
 INTERVAL, LATTICE, NUMBER = "interval low:q high:q", "lattice steps:0", {"kind": "interval", "low": "-1", "high": "1"}
 LOCAL, CENTRAL = ["record", "local", "any-pair"], ["example", "central", "add-remove"]  # unit, model and relation
-TYPES: dict[str, Any] = {"object": dict, "list": list, "text": str, "any": object}
+TENSOR, TYPES = "tensor dims:*1 low:q high:q", {"object": dict, "list": list, "text": str, "any": object}
 
 
 class Refused(Exception):
@@ -103,8 +104,7 @@ def exp_bounds(x: Fraction, bits: int = BITS) -> Pair:  # Taylor's series at x /
     low_x = (x.numerator << bits) // (x.denominator << halvings)
     low, term, n, exponent = 1 << bits, 1 << bits, 0, -bits
     while term:
-        n += 1
-        term = term * low_x // (n << bits)
+        n, term = n + 1, term * low_x // ((n + 1) << bits)
         low += term
     high = low + 4 * n + 8  # a term is off by less than 2 of the last bits, x by 1; what is left out is below 2
     for _ in range(halvings):
@@ -118,8 +118,7 @@ def log_above(ratio: Fraction) -> Fraction:  # a fraction of few digits whose ex
     scale = ratio.numerator.bit_length() - ratio.denominator.bit_length()
     guess = Fraction(math.log(ratio / Fraction(2) ** scale) + scale * math.log(2))
     for _ in range(4):  # Newton's steps double the digits
-        guess += ratio / exp_bounds(guess)[0] - 1
-        guess = Fraction(math.ceil(guess * 2**560) + 1, 2**560)
+        guess = Fraction(math.ceil((guess + ratio / exp_bounds(guess)[0] - 1) * 2**560) + 1, 2**560)
     check(ratio <= exp_bounds(guess)[0], "a logarithm could not be enclosed")
     return guess
 
@@ -134,11 +133,15 @@ def root_two_pi(bits: int) -> Pair:  # fractions on both sides of the root of 2 
 
 
 def normal_tail(x: Fraction) -> Pair:  # Q(x) = P(N(0, 1) > x), x >= 0, by 1/2 - phi(x) sum x^(2n+1) / (2n+1)!!
-    if x > 40:
-        return Fraction(0), exp_bounds(-x * x / 2)[1] / 2
+    if x > 16:  # by phi(x) / x (1 - 1/x^2 + 3/x^4 - ...), which every two sums that follow each other enclose
+        total = term = ONE
+        for n in range(1, 65):
+            term = (1 - 2 * n) * term * x.denominator**2 // x.numerator**2
+            total += term
+        ends, roots, off = exp_bounds(-x * x / 2), root_two_pi(BITS), abs(term) + 200
+        return (total - off) * ends[0] / (ONE * x * roots[1]), (total + off) * ends[1] / (ONE * x * roots[0])
     bits = BITS + 2 * math.ceil(x * x)
-    low_x = (x.numerator << bits) // x.denominator
-    sums = []
+    low_x, sums = (x.numerator << bits) // x.denominator, []
     for start, up in ((low_x, 0), (low_x + 1, 1)):
         square, term, total, n = start * start, start, start, 0
         while term > up or (n < 2 * math.ceil(x * x) + 2):
@@ -152,47 +155,35 @@ def normal_tail(x: Fraction) -> Pair:  # Q(x) = P(N(0, 1) > x), x >= 0, by 1/2 -
 
 
 def gaussian_sum(sigma: Fraction, first: int) -> Pair:  # of f(k) = exp(-k^2 / (2 sigma^2)) over k >= first >= 1
-    if sigma <= SUMMED:  # term by term
-        ends: list[Fraction] = []
-        for up in (0, 1):
-            powers = -(first**2) / (2 * sigma**2), -(2 * first + 1) / (2 * sigma**2), -1 / sigma**2
-            term, ratio, change = (math.floor(exp_bounds(power)[up] * ONE) + up for power in powers)
-            total = 0
-            while term >> 64:
-                total += term
-                term, ratio = (term * ratio >> BITS) + up, (ratio * change >> BITS) + up
-            # from here on terms fall at least as fast as a geometric series of this ratio
-            ends.append((total + (term / (1 - Fraction(ratio, ONE)) if up else Fraction(0))) / ONE)
-        return ends[0], ends[1]
-    # Euler-Maclaurin from t sigma = first - 1/2 on: sum = integral + slope / 24 +- 1/384 of what the fourth
-    # derivative adds up to, at most 4 / sigma^3 and t^3 f / sigma^3 beyond the last turn of the third one, t = 2.4
-    t = (first - Fraction(1, 2)) / sigma
-    density, tail, roots = exp_bounds(-t * t / 2), normal_tail(t), root_two_pi(BITS)
-    rest = (t**3 * density[1] if t > Fraction(5, 2) else 4) / (384 * sigma**3)
-    low, high = (sigma * roots[i] * tail[i] - t * density[1 - i] / (24 * sigma) for i in (0, 1))
-    return low - rest, high + rest
+    ends: list[Fraction] = []
+    for up in (0, 1):
+        total, powers = 0, (-(first**2) / (2 * sigma**2), -(2 * first + 1) / (2 * sigma**2), -1 / sigma**2)
+        term, ratio, change = (math.floor(exp_bounds(power)[up] * ONE) + up for power in powers)
+        while term >> 64:
+            total += term
+            term, ratio = (term * ratio >> BITS) + up, (ratio * change >> BITS) + up
+        # from here on terms fall at least as fast as a geometric series of this ratio
+        ends.append((total + (term / (1 - Fraction(ratio, ONE)) if up else Fraction(0))) / ONE)
+    return ends[0], ends[1]
 
 
 def gaussian_delta(sigma: Fraction, steps: int, epsilon: Fraction) -> Fraction:  # at least that of discrete noise
     if steps == 0:
         return Fraction(0)
     first = math.ceil(epsilon * sigma**2 / steps - Fraction(steps, 2))  # from here on f(k) >= exp(epsilon) f(k + steps)
-    if sigma < 8:
-        all_of = tuple(1 + 2 * end for end in gaussian_sum(sigma, 1))
-    else:  # Poisson's other terms are below 4 exp(-2 pi^2 64)
-        low, high = root_two_pi(BITS)
-        all_of = sigma * low, sigma * high * (1 + Fraction(1, 1 << 1800))
+    all_of = [1 + 2 * end for end in gaussian_sum(sigma, 1)]
     growth, far = exp_bounds(epsilon)[0], gaussian_sum(sigma, first + steps)[0]
     if first >= 1:
         return (gaussian_sum(sigma, first)[1] - growth * far) / all_of[0]
     return 1 - (gaussian_sum(sigma, 1 - first)[0] + growth * far) / all_of[1]
 
 
-def normal_delta(square: Fraction, epsilon: Fraction) -> Fraction:  # at least that of real noise
-    mu = root_above(square)
+def normal_delta(square: Fraction, epsilon: Fraction) -> Fraction:  # at least that of real noise, or of smoothed one
+    mu, slack = root_above(square), Fraction(1, 1 << 80)  # for what smoothing leaves of up to 2^31 numbers
+    epsilon = max(epsilon - slack, slack)
     first, second = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     near = normal_tail(first)[1] if first >= 0 else 1 - normal_tail(-first)[0]
-    return near - exp_bounds(epsilon)[0] * normal_tail(second)[0]
+    return (1 + slack) * (near - exp_bounds(epsilon)[0] * normal_tail(second)[0])
 
 
 def steps_delta(times: int, sampling: Fraction, noise: Fraction, order: int, epsilon: Fraction) -> Fraction:  # at least
@@ -228,13 +219,14 @@ class Proof:
         self.delta: Any = None  # of noise that has one, as a function of epsilon
         self.square: Fraction | None = None  # of the deviations by which the mean of real Gaussian noise moves
         self.matrix: list[list[Fraction]] | None = None  # between levels of a table
+        self.noise: tuple[Fraction, int] | None = None  # discrete Gaussian: sigma, and the steps that it hides
         self.terms = LOCAL
 
     def fields(self, law: Any, domain: Any) -> tuple[str, list[Any]]:  # its kind and values, noted
         kind = str(law.get("kind")) if isinstance(law, dict) else "none"
         found = re.search(rf"^{re.escape(kind)} (.*?) \| (.*?) ?\| (.*)$", KINDS, re.MULTILINE)
-        check(isinstance(domain, dict) and found is not None, f"no law of kind {kind[:40]!r} is known, or no domain")
-        assert found is not None
+        if not isinstance(domain, dict) or found is None or " " in kind:  # a kind's name ends before its fields
+            raise Refused(f"The certificate does not fit: no law of kind {kind[:40]!r} is known, or no domain.")
         values = taken(law, f"law of kind {kind}", found[1])
         line = found[3].format(**dict(zip(re.findall(r"(\w+):", found[1]), values, strict=True)))
         self.lines += [line] if line not in self.lines else []
@@ -245,8 +237,18 @@ class Proof:
 
     def pure(self, law: Any, domain: Any) -> Fraction:  # what a part of a law gives away
         loss = self.loss(law, domain)
-        check(self.delta is None and self.square is None, "parts with a delta are not added up by this program")
+        check(self.delta is self.square is None, "unlike parts with a delta are not added up by this program")
         return loss
+
+    def often(self, times: int, law: Any, domain: Any) -> Fraction:  # what independent answers of one law give away
+        loss = self.loss(law, domain)
+        if self.noise is not None and (times > 1 or self.noise[0] > SUMMED):  # take discrete noise for real noise
+            check(self.noise[0] > 2 and times < 1 << 31, "the noise is too narrow to be taken for real noise")
+            self.delta, self.square = None, Fraction(self.noise[1] ** 2) / (self.noise[0] ** 2 - 4)
+            self.noise = self.theorems.update(["smoothing", "gaussian", *["gaussian-composition"] * (times > 1)])
+        check(self.delta is None or times == 1, "answers with such a delta are not added up by this program")
+        self.square = None if self.square is None else times * self.square
+        return Fraction(times * loss)
 
     def loss(self, law: Any, domain: Any) -> Fraction:  # at least the log of every ratio of chances
         match self.fields(law, domain):
@@ -271,8 +273,12 @@ class Proof:
                 return odds(meeting * without, (UNIT - meeting) * (1 - without), fits, "the items are not the options")
             case "drawn-answers", (options, true):
                 return odds(true, UNIT - true, held(domain, SELECTION)[0] == options, "the options are others")
+            case "arcs", (ring, arc, own):  # a point on no own arc has least where these share nothing
+                covered = held(domain, SELECTION)[1] * arc
+                fits = covered < ring and covered * own < 1 << 62 <= own * ring
+                return odds(own * (ring - covered), (1 << 62) - covered * own, fits, "the arcs hold too little or much")
             case "bits", (size, others, turned):
-                fits = others < FINE and turned < FINE
+                fits = max(others, turned) < FINE
                 return odds((FINE - turned) * (FINE - others), turned * others, fits, "a chance leaves nothing over")
             case "one-hot", (_, step, noise):
                 check((1 / step).denominator == 1, "0 and 1 are not on the lattice")
@@ -295,7 +301,7 @@ class Proof:
                 return self.table(levels, rows)
             case "added-noise", (origin, step, steps, noise):
                 check(steps == distance(domain, origin, step), f"values do not lie {steps} steps apart")
-                return self.loss(noise, {"kind": "lattice", "steps": str(steps)})
+                return self.often(1, noise, {"kind": "lattice", "steps": str(steps)})
             case "mixture", (share, parts):
                 check(len(parts) == 2 and share <= UNIT, "a mixture has two parts, and a share of 2^53")
                 return max(self.pure(part, domain) for part in parts)
@@ -305,7 +311,7 @@ class Proof:
             case ("sampled" | "coordinates") as kind, (dims, report, part):
                 own = box(domain) if kind == "sampled" else sphere(domain)[0]
                 check(report <= dims == own, "the dimensions are not the domain's")
-                return Fraction(report) * self.pure(part, NUMBER)
+                return self.often(report, part, NUMBER)
             case "record", (report, parts):
                 domains = value_of(domain.get("parts"), "list", "the parts of the domain")
                 check(report <= len(parts) == len(domains), "each part has one law")
@@ -313,12 +319,14 @@ class Proof:
             case "laplace", (rate,):
                 return Fraction(rate * held(domain, LATTICE)[0])
             case "staircase", (rate, width, first, inside):
-                fits = inside < UNIT and held(domain, LATTICE)[0] <= width
-                check(fits, f"values lie farther apart than a stair of {width}, or a chance leaves nothing over")
+                check(
+                    inside < UNIT and held(domain, LATTICE)[0] <= width, "values lie farther apart than a stair is wide"
+                )
                 (low, high), top = exp_bounds(-rate), Fraction(inside * width, (UNIT - inside) * first)
                 return max(Fraction(rate), log_above(top / (1 - high)), log_above((1 - low) / top))
             case "gaussian", (sigma,):
-                self.delta = partial(gaussian_delta, sigma, held(domain, LATTICE)[0])
+                self.noise = sigma, held(domain, LATTICE)[0]
+                self.delta = partial(gaussian_delta, *self.noise)
             case ("sphere-cap" | "normal-cap") as kind, (dims, gamma, preferred):
                 check(dims == sphere(domain)[1] and 0 <= gamma < 40 and preferred < 1, "it is no cap of the domain")
                 mass = sphere_tail(dims, gamma) if kind == "sphere-cap" else normal_tail(gamma)[0]
@@ -326,23 +334,28 @@ class Proof:
             case "normal", (sigma,):
                 self.square = moved(domain, sigma)
             case "rounds", (times, part):
-                loss = self.loss(part, domain)
-                check(self.delta is None, "rounds with such a delta are not added up by this program")
-                self.square = None if self.square is None else times * self.square
-                return Fraction(times * loss)
-            case _, (times, sampling, noise, order):
+                return self.often(times, part, domain)
+            case "entries", (unit, steps, many, keep, noise):
+                fits = sum(many) == math.prod(held(domain, TENSOR)[0]) and max(keep) < UNIT
+                check(fits and len(many) == len(keep) and unit in ("element", "record"), "it is about other entries")
+                loss = self.often(sum(many) if unit == "record" else 1, noise, {"kind": "lattice", "steps": str(steps)})
+                self.terms = [unit, *LOCAL[1:]]
+                check(noise["kind"] == "laplace" or max(keep) == 0, "such noise does not hide what is kept")
+                end = exp_bounds(-fraction(noise.get("rate", "1"), "rate"))[1]  # P(no noise) = (1 - end) / (1 + end)
+                each = [log_above(1 + Fraction(one, UNIT - one) * (1 + end) / (1 - end)) if one else 0 for one in keep]
+                return loss + (max(each) if unit == "element" else sum(map(operator.mul, many, each)))
+            case "steps", (times, sampling, noise, order):
                 check(domain == {"kind": "examples"} and sampling <= 1 and order <= 256, "it is no run of steps")
                 self.terms, self.delta = CENTRAL, partial(steps_delta, times, sampling, noise, order)
         return Fraction(0)
 
     def table(self, owners: list[int], rows: list[Any]) -> Fraction:  # and what it tells between levels
-        check(len(owners) == len(rows) > 0 and max(owners) < 64, "a row has one level of at most 64")
+        check(len(owners) == len(rows) > 0 and max(owners) < 64 and len(rows) <= 1 << 12, "a row has one level of 64")
         weights = [value_of(row, "*0", "a row") for row in rows]
         check(len({(len(row), sum(row)) for row in weights}) == 1, "the rows do not have one length and one total")
         check(all(min(column) > 0 or max(column) == 0 for column in zip(*weights, strict=True)), "a zero stands alone")
-        size = range(max(owners) + 1)
-        check(set(owners) == set(size) and len(rows) <= 1 << 12, "a level has no row, or there are too many")
-        kept = [column for column in zip(*weights, strict=True) if max(column)]
+        size, kept = range(max(owners) + 1), [column for column in zip(*weights, strict=True) if max(column)]
+        check(set(owners) == set(size), "a level has no row")
         rows_of = [[place for place, own in enumerate(owners) if own == level] for level in size]
         most, least = ([[pick(c[r] for r in own) for c in kept] for own in rows_of] for pick in (max, min))
         self.matrix = [[log_above(max(map(Fraction, most[i], least[j]))) for j in size] for i in size]
@@ -400,8 +413,8 @@ def box(domain: Any) -> int:
     dims, *ends = held(domain, "box dims:1 low:any high:any")
     lists = [value_of(end if isinstance(end, list) else [end], "*q", "an end") for end in ends]
     most = max(map(len, lists))  # one number holds for all dimensions
-    check(most in (1, dims) and {len(one) for one in lists} <= {1, most}, "the box has other dimensions")
-    check(all(map(operator.lt, *(one * (most // len(one)) for one in lists))), "the domain is empty")
+    fits = most in (1, dims) and {len(one) for one in lists} <= {1, most}
+    check(fits and all(map(operator.lt, *(one * (most // len(one)) for one in lists))), "the box is empty, or no box")
     return int(dims)
 
 
@@ -415,7 +428,7 @@ def sphere(domain: Any) -> tuple[int, int]:  # dimensions of vectors, and of the
 def moved(domain: Any, sigma: Fraction) -> Fraction:  # square of the deviations by which two values move noise
     # rounding to 2^-36 deviations moves an entry by at most that, float64's sums a vector by 2^-49 of its length
     ball = domain.get("kind") == "tensor-ball"
-    sizes, *ends = held(domain, "tensor-ball dims:*1 radius:p mode:any" if ball else "tensor dims:*1 low:q high:q")
+    sizes, *ends = held(domain, "tensor-ball dims:*1 radius:p mode:any" if ball else TENSOR)
     low, high = (-ends[0], ends[0]) if ball else ends
     check(not (ball and ends[1] is not None), "only the length of whole tensors is known here")
     root = root_above(Fraction(math.prod(sizes)))
@@ -428,23 +441,12 @@ def digest(value: Any) -> str:  # the hash of a value's one text: sorted keys, n
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def untagged(value: Any) -> Any:  # part of a spec with its numbers as in the rest of the certificate
-    if isinstance(value, dict):
-        only = next(iter(value.values())) if len(value) == 1 and set(value) <= {"integer", "number"} else None
-        return only if only is not None else {key: untagged(inner) for key, inner in value.items()}
-    return [untagged(inner) for inner in value] if isinstance(value, list) else value
-
-
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    check(len(dict(pairs)) == len(pairs), "a key occurs twice in one object")
-    return dict(pairs)
-
-
 def read(text: str | bytes) -> dict[str, Any]:  # no numbers but in texts, no key twice
     check(len(text) <= LONGEST, f"the file is longer than {LONGEST} bytes")
     no_number: Any = partial(check, False)  # floats and bare integers are not read: the reason is what was found
     hooks = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), no_number)
-    return dict(value_of(json.loads(text, object_pairs_hook=once, **hooks), "object", "the file"))
+    hooks["object_pairs_hook"] = lambda own: dict(own) if len(dict(own)) == len(own) else check(False, "a key is twice")
+    return dict(value_of(json.loads(text, **hooks), "object", "the file"))
 
 
 def prove(told: dict[str, Any]) -> Verdict:  # the verdict on a certificate that was read, or refuse
@@ -455,28 +457,26 @@ def prove(told: dict[str, Any]) -> Verdict:  # the verdict on a certificate that
         check(told[f"{name}_sha256"] == digest(told[name]), f"the {name} is not the one that was hashed")
     check(told["sha256"] == digest({k: v for k, v in told.items() if k != "sha256"}), "it was changed after hashing")
     spec, domain = value_of(told["spec"], "object", "the spec"), told["domain"]
-    check(untagged(spec.get("domain", domain)) == domain, "the domain is not the one of the spec")
+    plain = re.sub(r'\{"(integer|number)": ("[^"]*")\}', r"\2", json.dumps(spec.get("domain", domain)))
+    check(json.loads(plain) == domain, "the domain is not the one of the spec, whose numbers are tagged")
     promise = "epsilon:q delta:q matrix:any unit:text model:text relation:text"
     epsilon, delta, matrix, *terms = taken(told["guarantee"], "guarantee", promise)
     check(0 < epsilon <= MOST_BUDGET and 0 <= delta < 1, "epsilon is not positive, or delta not below 1")
-    proof = Proof()
-    loss = proof.loss(told["law"], domain)
+    loss = (proof := Proof()).loss(told["law"], domain)
     check(terms == proof.terms, f"the law is about unit, model and relation {proof.terms}, not {terms}")
     chance = partial(normal_delta, proof.square) if proof.square is not None else proof.delta
     budget = f"epsilon {float(epsilon):.17g}" + (f", delta {float(delta):.17g}" if delta else "")
-    small = chance is None or (loss == 0 < delta and chance(epsilon) <= delta)
-    check(small, f"Gaussian noise tells more than {budget}")
+    check(chance is None or (loss == 0 < delta and chance(epsilon) <= delta), f"the noise tells more than {budget}")
     check(loss <= epsilon, f"a report may be exp({float(loss):.17g}) times as likely under one value, not {budget}")
     if matrix is not None:
         known = (proof.matrix or []) if told["law"]["kind"] == "table" else []  # of the whole law, not of a part
         levels = [value_of(row, "*q", "the matrix") for row in matrix]
         check([len(row) for row in levels] == [len(known)] * len(known) != [], "the law has other levels")
-        pairs = (pair for own, promised in zip(known, levels, strict=True) for pair in zip(own, promised, strict=True))
-        check(all(own <= promised for own, promised in pairs), "two levels are told apart more")
+        check(all(all(map(operator.le, *rows)) for rows in zip(known, levels, strict=True)), "two levels tell more")
     check(told["theorems"] == sorted(proof.theorems), f"the proof rests on the theorems {sorted(proof.theorems)}")
     either = "one person's example is there or not" if terms[1] == "central" else "two values a person may hold"
     reason = f"{budget}: whatever {either}, no report is more than exp(epsilon) times as likely under one as under the "
-    reason += f"other, but for a chance of {float(delta):g}." if delta else "other."
+    reason += "other" + (f", but for a chance of {float(delta):g}." if delta else ".")
     return Verdict(True, reason, tuple(proof.lines), tuple(sorted(proof.theorems)))
 
 

@@ -116,7 +116,6 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
     citation: ClassVar[str] = "wang2020setvalued"
     capabilities: ClassVar[Capabilities] = Capabilities((Selection,))
     law: ClassVar[None] = None  # type: ignore[assignment]  # no table: weights depend on how the arcs overlap
-    uncertified: ClassVar[str] = "the verifier does not know arcs of a ring yet"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,9 +141,9 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
             )
         return Arcs(arc, own)
 
-    def written_law(self) -> None:  # type: ignore[override]
-        """Return None: the verifier knows no arcs."""
-        return None
+    def written_law(self) -> dict[str, Any]:
+        """Return the ring, the length of an arc, and the draws of a point on an own one."""
+        return {"kind": "arcs", "ring": RING, "arc": self._law.arc, "own": self._law.own}
 
     @property
     def coefficients(self) -> int:

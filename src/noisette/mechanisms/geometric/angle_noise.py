@@ -96,7 +96,7 @@ class AngleNoise(AngleMechanism):
         AngleMechanism.capabilities, delta="optional", adjustable=frozenset({"noise", "beta"})
     )
     citation: ClassVar[str] = "duan2024benchmarking"
-    uncertified: ClassVar[str] = "the verifier adds up answers about angles without a delta only, as they hold"
+    uncertified: ClassVar[str] = "as published it keeps no finite epsilon, or keeps the length as it is"
 
     @classmethod
     def declared(cls, **options: Any) -> Capabilities:
@@ -224,7 +224,7 @@ class AngleNoise(AngleMechanism):
     def written_law(self) -> dict[str, Any] | None:
         """Return the law of the channel, by which each coordinate that is sent is drawn."""
         part = None if self.as_published else self.channel.written_law()
-        if part is None or self.delta > 0:
+        if part is None:
             return None
         return {"kind": "coordinates", "dims": self.dims, "report": self.dims - int(self._sent.start), "part": part}
 

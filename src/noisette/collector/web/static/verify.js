@@ -3,11 +3,12 @@
 
 const FORMAT = "noisette-certificate", VERSION = "1";
 const UNIT = 1n << 53n, FINE = 1n << 61n;
-const BITS = 512n, ONE = 1n << BITS; // a number x is held as x 2^512
+let BITS = 512n, ONE = 1n << BITS; // a number x is held as x 2^512
+const precise = (size) => { BITS = size, ONE = 1n << size; }; // Gaussian noise of large budgets takes more
 const PI = 3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067n; // cut off
 const TENS = 10n ** 99n;
 const LOCAL = "record,local,any-pair", CENTRAL = "example,central,add-remove";
-const DIGITS = 1200, LARGEST = 1000n; // of a number; epsilon
+const DIGITS = 1200, LARGEST = 4000n, MOST = 1000n, SUMMED = 1n << 10n; // of a number; powers; epsilon; sigma that is summed
 const FIELDS = ["domain", "format", "guarantee", "law", "law_sha256", "sha256", "spec", "spec_sha256", "theorems", "version"];
 
 // Of each kind of law: its fields (from a least whole number on; q: any fraction), and its theorems.
@@ -19,6 +20,7 @@ const KINDS = {
   cyclic: ["order:2 block:1 own:1 other:1", ""],
   "meeting-sets": ["items:2 most:1 length:1 meeting:1", ""],
   "drawn-answers": ["options:1 true:1", "mixture"],
+  arcs: ["ring:2 arc:1 own:1", "mixture"],
   bits: ["size:2 others:1 turned:1", ""],
   "one-hot": ["size:2 step:q noise:object", "composition distance"],
   "two-point": ["low:q high:q", "rounding"],
@@ -32,11 +34,12 @@ const KINDS = {
   sampled: ["dims:1 report:1 part:object", "composition mixture"],
   record: ["report:1 parts:list", "composition mixture"],
   table: ["levels:list outputs:text rows:list", "mixture"],
-  gaussian: ["sigma:p", "poisson euler-maclaurin"],
+  gaussian: ["sigma:p", ""],
   coordinates: ["dims:1 report:1 part:object", "composition encoding"],
   "sphere-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
   "normal-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
   normal: ["sigma:p", "gaussian post-processing"],
+  entries: ["unit:text steps:1 many:list keep:list noise:object", "composition distance"],
   rounds: ["times:1 part:object", "composition gaussian-composition"],
   steps: ["times:1 sampling:p noise:p order:2", "renyi"],
 };
@@ -73,6 +76,9 @@ function fallBounds(low, high, digits = BITS) {
   return [least, one * one / expBounds(low > most ? most : low, digits)[0] + 1n];
 }
 
+const whole = (list, least) => list.map((size) => taken({ size }, "list", `size:${least}`)[0]);
+const product = (list) => list.reduce((one, other) => one * other, 1n);
+const total = (list) => list.reduce((one, other) => one + other, 0n);
 const ceil = (top, bottom) => -floor(-top, bottom);
 const floor = (top, bottom) => (top >= 0n ? top / bottom : -((-top + bottom - 1n) / bottom)); // for bottom > 0
 const larger = (one, other) => (one > other ? one : other);
@@ -95,10 +101,22 @@ function root(value) {
 const rootAbove = ([top, bottom]) => root(ceil(top << (2n * BITS), bottom)) + 1n;
 const rootTwoPi = (digits) => [root((2n * PI << (2n * digits)) / TENS), root((2n * (PI + 1n) << (2n * digits)) / TENS) + 1n];
 
+/** The same far out, by phi(x) / x (1 - 1/x^2 + 3/x^4 - ...), which every two sums that follow each other enclose. */
+function farTail(x) {
+  let sum = ONE, term = ONE;
+  for (let n = 1n; n <= 64n; n += 1n) {
+    term = floor((1n - 2n * n) * term * ONE * ONE, x * x);
+    sum += term;
+  }
+  const off = (term < 0n ? -term : term) + 200n, half = x * x >> 1n, fall = fallBounds(half >> BITS, (half >> BITS) + 1n);
+  const roots = rootTwoPi(BITS);
+  return [larger(0n, (sum - off) * fall[0] * ONE / (x * roots[1])), (sum + off) * fall[1] * ONE / (x * roots[0]) + 1n];
+}
+
 /** Numbers on both sides of Q(x) = P(N(0, 1) > x) for x between two numbers from 0 on. */
 function normalTail([from, to]) {
+  if (from > 16n << BITS) return [farTail(to)[0], farTail(from)[1]];
   const square = Number((to * to) >> (2n * BITS));
-  if (from > 40n << BITS) return [0n, fallBounds((from * from >> BITS) >> 1n, to * to, BITS)[1]];
   check(square < 1700, "a tail is too far out");
   const more = BigInt(2 * (square + 2)), digits = BITS + more, one = 1n << digits, roots = rootTwoPi(digits);
   const side = (x, upward) => { // 1/2 - phi(x) sum of x^(2n+1) / (2n+1)!!, from below or from above
@@ -119,37 +137,22 @@ function normalTail([from, to]) {
 /** Numbers on both sides of the sum of exp(-k^2 / (2 sigma^2)) over the integers k >= first >= 1. */
 function gaussianSum(sigma, first) {
   const square = times(sigma, sigma), over = (top) => fixed([top * square[1], 2n * square[0]]);
-  if (sigma[0] <= sigma[1] << 10n) { // term by term
-    return [0n, 1n].map((up) => {
-      let [term, ratio, change] = [first * first, 2n * first + 1n, 2n].map((top) => fallBounds(...over(top))[Number(up)]);
-      let total = 0n;
-      while (term >> 64n) {
-        total += term;
-        term = (term * ratio >> BITS) + up, ratio = (ratio * change >> BITS) + up;
-      }
-      return total + (up ? term * ONE / (ONE - ratio) + 1n : 0n); // terms fall at least as fast as a geometric series
-    });
-  }
-  // Euler-Maclaurin from t sigma = first - 1/2 on: integral + slope / 24 +- 1/384 of what the fourth derivative adds up to
-  const t = [(2n * first - 1n) * sigma[1], 2n * sigma[0]], at = fixed(t), [a, b] = sigma, roots = rootTwoPi(BITS);
-  const density = fallBounds(...fixed([t[0] * t[0], 2n * t[1] * t[1]])), tail = normalTail(at);
-  const cube = ceil(at[1] * at[1] * at[1], ONE * ONE), far = 2n * t[0] > 5n * t[1];
-  const rest = ceil((far ? cube * density[1] / ONE + 1n : 4n * ONE) * b ** 3n, 384n * a ** 3n);
-  const whole = [floor((roots[0] * tail[0] >> BITS) * a, b), ceil(((roots[1] * tail[1] >> BITS) + 1n) * a, b)];
-  const slope = [floor((at[0] * density[0] >> BITS) * b, 24n * a), ceil(((at[1] * density[1] >> BITS) + 1n) * b, 24n * a)];
-  return [whole[0] - slope[1] - rest, whole[1] - slope[0] + rest];
+  return [0n, 1n].map((up) => {
+    let [term, ratio, change] = [first * first, 2n * first + 1n, 2n].map((top) => fallBounds(...over(top))[Number(up)]);
+    let sum = 0n;
+    while (term >> 64n) {
+      sum += term;
+      term = (term * ratio >> BITS) + up, ratio = (ratio * change >> BITS) + up;
+    }
+    return sum + (up ? term * ONE / (ONE - ratio) + 1n : 0n); // terms fall at least as fast as a geometric series
+  });
 }
 
 /** At least the delta of discrete Gaussian noise between values so many steps apart. */
 function gaussianDelta(sigma, steps, epsilon) {
   if (steps === 0n) return 0n;
   const [a, b] = times(sigma, sigma), first = ceil(2n * epsilon[0] * a - steps * steps * epsilon[1] * b, 2n * epsilon[1] * b * steps);
-  let all;
-  if (sigma[0] < 8n * sigma[1]) all = gaussianSum(sigma, 1n).map((end) => ONE + 2n * end);
-  else { // Poisson's other terms are below 4 exp(-2 pi^2 64)
-    const [low, high] = rootTwoPi(BITS);
-    all = [floor(low * sigma[0], sigma[1]), ceil((high + 1n) * sigma[0], sigma[1])];
-  }
+  const all = gaussianSum(sigma, 1n).map((end) => ONE + 2n * end);
   const growth = expBounds(fixed(epsilon)[0])[0], far = larger(0n, gaussianSum(sigma, first + steps)[0]), less = growth * far >> BITS;
   if (first >= 1n) return ceil((gaussianSum(sigma, first)[1] - less) * ONE, all[0]);
   return ONE - floor((larger(0n, gaussianSum(sigma, 1n - first)[0]) + less) * ONE, all[1]);
@@ -157,10 +160,11 @@ function gaussianDelta(sigma, steps, epsilon) {
 
 /** At least the delta of real Gaussian noise whose mean moves by at most the root of a square. */
 function normalDelta(square, epsilon) {
-  const mu = rootAbove([square, ONE]), [low, high] = fixed(epsilon);
+  const mu = rootAbove([square, ONE]), slack = ONE >> 80n; // for what smoothing leaves of up to 2^31 numbers
+  const [low, high] = fixed(epsilon).map((end) => larger(end - slack, slack));
   const first = floor(low * ONE, mu) - mu / 2n - 1n, second = ceil(high * ONE, mu - 2n) + mu / 2n + 1n;
   const near = first >= 0n ? normalTail([first, first + 1n])[1] : ONE - normalTail([-first - 1n, -first])[0];
-  return near - (expBounds(low)[0] * normalTail([second - 1n, second])[0] >> BITS) + 1n;
+  return ((near - (expBounds(low)[0] * normalTail([second - 1n, second])[0] >> BITS) + 1n) * (ONE + slack) >> BITS) + 1n;
 }
 
 /** At least the delta of steps whose noise is so many clipping norms, on examples that are there with a chance. */
@@ -284,8 +288,7 @@ function moved(domain, sigma) {
   check(!ball || ends[1] === null, "only the length of whole tensors is known here");
   const [low, high] = ball ? [[-ends[0][0], ends[0][1]], ends[0]] : ends;
   check(below(low, high), "the domain is empty");
-  const entries = sizes.map((size) => taken({ size }, "domain", "size:1")[0]).reduce((one, other) => one * other, 1n);
-  const across = rootAbove([entries, 1n]), width = minus(high, low), wide = larger(-fixed(low)[0], fixed(high)[1]);
+  const across = rootAbove([product(whole(sizes, 1)), 1n]), width = minus(high, low), wide = larger(-fixed(low)[0], fixed(high)[1]);
   const far = ball ? fixed(width)[1] : ceil(width[0] * across, width[1]), longest = ball ? fixed(high)[1] : (wide * across >> BITS) + 1n;
   const distance = ceil((far + (longest >> 49n) + 1n) * sigma[1], sigma[0]) + (across >> 36n) + 1n;
   return (distance * distance >> BITS) + 1n;
@@ -293,10 +296,9 @@ function moved(domain, sigma) {
 
 /** What a table of weights gives away, and between which levels. */
 function tableLoss(levels, rows, proof) {
-  const whole = (list) => list.map((size) => taken({ size }, "table", "size:0")[0]);
   check(levels.length === rows.length && rows.length > 0 && rows.every(Array.isArray), "a row has one level");
-  const weights = rows.map(whole), owners = whole(levels).map(Number), sum = (row) => row.reduce((one, other) => one + other, 0n);
-  check(weights.every((row) => row.length === weights[0].length && sum(row) === sum(weights[0])), "the rows have other totals");
+  const weights = rows.map((row) => whole(row, 0)), owners = whole(levels, 0).map(Number);
+  check(weights.every((row) => row.length === weights[0].length && total(row) === total(weights[0])), "the rows have other totals");
   const columns = weights[0].map((_, place) => weights.map((row) => row[place]));
   check(columns.every((column) => column.every((one) => one > 0n) || column.every((one) => one === 0n)), "a zero stands alone");
   const size = Math.max(...owners) + 1, kept = columns.filter((column) => column[0] > 0n);
@@ -342,6 +344,18 @@ function loss(law, domain, proof) {
     check(proof.delta === null && proof.square === null, "parts with a delta are not added up");
     return found;
   };
+  const often = (times, part, its) => { // what independent answers of one law give away
+    const found = loss(part, its, proof), noise = proof.noise;
+    if (noise !== null && (times > 1n || below([SUMMED, 1n], noise[0]))) { // discrete noise, taken for real noise
+      const [a, b] = noise[0], room = a * a - 4n * b * b;
+      check(room > 0n && times < 1n << 31n, "the noise is too narrow to be taken for real noise");
+      [proof.delta, proof.noise, proof.square] = [null, null, ceil((noise[1] * b) ** 2n << BITS, room)];
+      for (const name of ["smoothing", "gaussian", ...(times > 1n ? ["gaussian-composition"] : [])]) proof.theorems.add(name);
+    }
+    check(proof.delta === null || times === 1n, "answers with such a delta are not added up");
+    if (proof.square !== null) proof.square *= times;
+    return times * found;
+  };
   for (const name of cited.split(" ").filter(Boolean)) proof.theorems.add(name);
   if (wanted.startsWith("size:")) check(categories(domain) === own[0], "it is about another number of categories");
   switch (law.kind) {
@@ -375,6 +389,11 @@ function loss(law, domain, proof) {
     case "drawn-answers":
       check(of(domain, "selection", "size:1 most:1 labels:any")[0] === own[0], "the options are not the domain's");
       return odds(own[1], UNIT - own[1]);
+    case "arcs": { // a point on no own arc has least where these share nothing
+      const [ring, arc, mine] = own, covered = of(domain, "selection", "size:1 most:1 labels:any")[1] * arc, all = 1n << 62n;
+      check(covered < ring && covered * mine < all && all <= mine * ring, "the arcs hold too little or too much");
+      return odds(mine * (ring - covered), all - covered * mine);
+    }
     case "bits":
       check(own[1] < FINE && own[2] < FINE, "a chance leaves nothing over");
       return odds((FINE - own[2]) * (FINE - own[1]), own[2] * own[1]);
@@ -401,19 +420,20 @@ function loss(law, domain, proof) {
     case "added-noise": {
       const [origin, step, steps, noise] = own;
       check(step[0] > 0n && steps === distance(domain, origin, step), `values do not lie ${steps} steps apart`);
-      return loss(noise, { kind: "lattice", steps: String(steps) }, proof);
+      return often(1n, noise, { kind: "lattice", steps: String(steps) });
     }
     case "table":
       check(["interval", "box"].includes(domain.kind), "levels are those of numbers");
       return tableLoss(own[0], own[2], proof);
     case "gaussian": {
       const steps = stepsOf(domain);
+      proof.noise = [own[0], steps];
       proof.delta = (epsilon) => gaussianDelta(own[0], steps, epsilon);
       return 0n;
     }
     case "coordinates":
       check(own[0] === sphere(domain)[0] && own[1] <= own[0], "the dimensions are not the domain's");
-      return own[1] * inner(own[2], { kind: "interval", low: "-1", high: "1" });
+      return often(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
     case "sphere-cap":
     case "normal-cap": {
       const [dims, gamma, preferred] = own, most = law.kind === "sphere-cap" ? [1n, 1n] : [40n, 1n];
@@ -426,11 +446,23 @@ function loss(law, domain, proof) {
     case "normal":
       proof.square = moved(domain, own[0]);
       return 0n;
-    case "rounds": {
-      const found = loss(own[1], domain, proof);
-      check(proof.delta === null, "rounds with such a delta are not added up");
-      if (proof.square !== null) proof.square *= own[0];
-      return own[0] * found;
+    case "rounds":
+      return often(own[0], own[1], domain);
+    case "entries": {
+      const [unit, steps, , , noise] = own, many = whole(own[2], 1), keep = whole(own[3], 0), most = largest(keep);
+      const entries = product(whole(of(domain, "tensor", "dims:list low:q high:q")[0], 1));
+      check(total(many) === entries && many.length === keep.length && most < UNIT, "it is about other entries");
+      check(["element", "record"].includes(unit), "the unit is not known");
+      const found = often(unit === "record" ? entries : 1n, noise, { kind: "lattice", steps: String(steps) });
+      proof.terms = [unit, ...LOCAL.split(",").slice(1)].join();
+      check(noise.kind === "laplace" || most === 0n, "such noise does not hide what is kept");
+      if (most === 0n) return found;
+      const fall = fallBounds(...fixed(fraction(noise.rate)))[1]; // P(no noise) is (1 - fall) / (1 + fall)
+      const each = keep.map((one) => {
+        const bottom = (UNIT - one) * (ONE - fall);
+        return one ? logAbove(bottom + one * (ONE + fall), bottom) : 0n;
+      });
+      return found + (unit === "element" ? largest(each) : total(each.map((one, place) => one * many[place])));
     }
     case "steps": {
       const [count, sampling, noise, order] = own;
@@ -463,12 +495,12 @@ function loss(law, domain, proof) {
     }
     case "sampled":
       check(own[0] === box(domain) && own[1] <= own[0], "the dimensions are not the domain's");
-      return own[1] * inner(own[2], { kind: "interval", low: "-1", high: "1" });
+      return often(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
     default: {
       const [report, parts] = own, domains = domain.parts;
       check(Array.isArray(domains) && parts.length === domains.length && report <= BigInt(parts.length), "each part has one law");
       const each = parts.map((part, place) => inner(part, domains[place])).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0));
-      return each.slice(0, Number(report)).reduce((sum, one) => sum + one, 0n);
+      return total(each.slice(0, Number(report)));
     }
   }
 }
@@ -525,12 +557,23 @@ async function prove(text) {
   const [epsilon, delta, matrix, ...terms] = taken(guarantee, "guarantee",
     "epsilon:q delta:q matrix:any unit:text model:text relation:text");
   check(epsilon[0] > 0n && delta[0] >= 0n && delta[0] < delta[1], "the promise says nothing");
-  const proof = started(), given = loss(told.law, domain, proof);
-  check(terms.join() === proof.terms, "unit, model or relation are others than the law is about");
-  const chance = proof.square === null ? proof.delta : (at) => normalDelta(proof.square, at);
-  if (chance !== null) {
-    check(given === 0n && delta[0] > 0n && chance(epsilon) <= (delta[0] << BITS) / delta[1], "Gaussian noise tells more");
+  check(!below([MOST, 1n], epsilon), `this program proves no epsilon above ${MOST}; noisette-verify does`);
+  let proof, given, small;
+  for (const size of [512n, 4096n]) { // the second time with more digits, where the noise seems to tell too much
+    try {
+      precise(size);
+      [proof, small] = [started(), true];
+      given = loss(told.law, domain, proof);
+      const chance = proof.square === null ? proof.delta : (at) => normalDelta(proof.square, at);
+      if (chance === null) break;
+      small = given === 0n && delta[0] > 0n && chance(epsilon) <= (delta[0] << BITS) / delta[1];
+      if (small || given > 0n || delta[0] === 0n) break;
+    } finally {
+      precise(512n);
+    }
   }
+  check(terms.join() === proof.terms, "unit, model or relation are others than the law is about");
+  check(small, "the noise tells more than is promised");
   check(given <= (epsilon[0] << BITS) / epsilon[1], "a report is more than exp(epsilon) times as likely under one value");
   if (matrix !== null) {
     const known = told.law.kind === "table" ? proof.matrix : [], size = known.length;
@@ -549,7 +592,7 @@ async function prove(text) {
 }
 
 /** What is gathered while a law is looked at. */
-const started = () => ({ theorems: new Set(), delta: null, square: null, matrix: null, terms: LOCAL });
+const started = () => ({ theorems: new Set(), delta: null, square: null, noise: null, matrix: null, terms: LOCAL });
 
 /**
  * The epsilon of a law for a domain, both as a certificate states them, rounded up to a multiple of 2^-128 and given

@@ -20,6 +20,9 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e5, 97)  # of Renyi divergences that are compo
 _CALIBRATED = 64  # levels to which weights are rounded, toward more keeping, while the budget is shared out
 _SCANNED, _WIDEST = 43, 64.0  # scales tried, from half to so many times that of noise alone, which is one of them
 _LEAST_RATE = 2.0**-44  # finer noise leaves the integers that float64 holds
+SMOOTH = (
+    64.0  # sigma, in steps, from which a variance of 4 more makes the sum as private as real noise, see lattice_sigma
+)
 _FINE = 2.0  # sigma, in steps, from which a sum of discrete Gaussians is one to 1e-15
 _WORTHWHILE = 1e-6  # of the error; less would only use up what rounding left over
 _ROUNDED_DOWN = 1 - 2.0**-40  # keeps rounding on the private side
@@ -140,6 +143,8 @@ def _plain(request: Request) -> Law:
     if not request.whole:
         return KeptGaussian(lattice_sigma(request.steps, request.epsilon, request.delta), request.steps)
     sigma = lattice_sigma(request.size * request.steps, request.epsilon, request.delta) / math.sqrt(request.size)
+    if sigma >= SMOOTH:
+        return KeptGaussian(math.sqrt(sigma**2 + 4) / _ROUNDED_DOWN, request.steps)
     if sigma >= _FINE:
         return KeptGaussian(sigma / _ROUNDED_DOWN, request.steps)
     return KeptGaussian(_least_sigma(request, sigma), request.steps)

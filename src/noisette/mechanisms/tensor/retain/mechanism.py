@@ -20,7 +20,7 @@ from noisette.guarantees import Claim, Guarantee, warn_unsound
 from noisette.mechanisms._base import BLOCK, blocks, coarseness, power_of_two
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
 from noisette.mechanisms.tensor._whole import TensorGrid, WholeTensorMechanism, open_array
-from noisette.mechanisms.tensor.retain.calibration import NoiseChoice, Request, choose, group
+from noisette.mechanisms.tensor.retain.calibration import SMOOTH, NoiseChoice, Request, choose, group
 from noisette.mechanisms.tensor.retain.cells import Cutter, spiked
 from noisette.mechanisms.tensor.retain.laws import AddedNoise, RoundedGaussian, RoundedLaplace
 from noisette.mechanisms.tensor.retain.published import Published, RealGaussian, RealLaplace, published_law
@@ -80,7 +80,9 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         (TensorDomain,), delta="optional", unbounded=True, entrywise=True, adjustable=frozenset({"levels"})
     )
     citation: ClassVar[str] = "yuan2025local"
-    uncertified: ClassVar[str] = "the verifier cannot sum the tails of its law yet"
+    uncertified: ClassVar[str] = (
+        "the verifier adds up kept entries beside Laplace noise without a delta, and Gaussian noise alone, wide enough"
+    )
 
     def __post_init__(self) -> None:
         self._settle()
@@ -284,6 +286,24 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         position = np.where(np.abs(position - nearest) < 1e-9, nearest, position)  # rounding of the last bits
         below = np.floor(position)
         return below, position - below
+
+    def written_law(self) -> dict[str, Any] | None:
+        """Return the steps of the grid, how many entries are kept how often, and the noise of the others.
+
+        None where weights were paid for, which is beyond the law of the entries, and where a delta is composed.
+        """
+        noise, kept = self._noise, np.broadcast_to(self.p_keep, (self.size,))
+        laplace = isinstance(noise, LaplaceNoise)
+        if self.as_published or self.weights_epsilon or (laplace and self.delta > 0):
+            return None
+        assert isinstance(noise, LaplaceNoise | GaussianNoise)
+        narrow = isinstance(noise, GaussianNoise) and self.unit == "record" and self.size > 1 and noise.sigma < SMOOTH
+        if narrow or (not laplace and kept.any()):
+            return None
+        chances, many = np.unique(kept, return_counts=True)
+        keep = [int(chance * 2.0**53) for chance in chances]
+        entries = {"unit": self.unit, "steps": self._steps, "many": many.tolist(), "keep": keep}
+        return {"kind": "entries"} | entries | {"noise": noise.written()}
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
         keeping = bool(np.any(self.p_keep > 0))
