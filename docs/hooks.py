@@ -1,4 +1,4 @@
-"""Write one page for each mechanism of the catalogue while mkdocs builds the site.
+"""Write one page for each mechanism of the catalogue, the board and the index of errors while mkdocs builds the site.
 
 A page shows what the class itself says (its docstring), what its guarantee states and the exact calculator finds, and
 how its error depends on the budget and on the value. Nothing on it is typed by hand, so nothing can go stale.
@@ -11,6 +11,7 @@ import inspect
 import io
 import logging
 import re
+import runpy
 import sys
 import warnings
 from pathlib import Path
@@ -72,6 +73,14 @@ def board_page() -> str:
     from benchmarks.board.page import page
 
     return page()
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put the tables of messages into the page of errors, from the source."""
+    if page.file.src_uri != "errors.md":
+        return markdown
+    tables = runpy.run_path(str(Path(__file__).with_name("errors.py")))["tables"]
+    return markdown.replace("<!-- every message -->", tables())
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

@@ -134,6 +134,19 @@ def test_every_mechanism_has_a_page(name: str) -> None:
     assert all(page.count(f"\n| {epsilon:g} |") == 2 for epsilon in hooks["BUDGETS"])
 
 
+def test_every_message_is_in_the_index_of_errors() -> None:
+    """The page of errors has the messages of every room, each with what follows its first sentence as the remedy."""
+    index = runpy.run_path(str(ROOT / "docs" / "errors.py"))
+    found, tables = index["messages"](), index["tables"]()
+    assert set(index["ROOMS"]) <= set(found)
+    assert tables.count("` |\n") + tables.endswith("` |") == sum(map(len, found.values())) > 900
+    assert "| Unknown category …; expected one of …. |  | `ValueError` |" in tables
+    assert index["halves"]("Expected dims, e.g. dims=(3,). Take a tuple.") == (
+        "Expected dims, e.g. dims=(3,).",
+        "Take a tuple.",
+    )
+
+
 def test_a_wrong_example_is_seen() -> None:
     """The twin: a page whose example prints something else fails."""
     assert not _failures("text\n```pycon\n>>> 1 + 1\n2\n```\n", "right")
