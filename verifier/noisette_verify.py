@@ -328,7 +328,7 @@ class Proof:
                 self.noise = sigma, held(domain, LATTICE)[0]
                 self.delta = partial(gaussian_delta, *self.noise)
             case ("sphere-cap" | "normal-cap") as kind, (dims, gamma, preferred):
-                check(dims == sphere(domain)[1] and 0 <= gamma < 40 and preferred < 1, "it is no cap of the domain")
+                check(dims <= sphere(domain)[1] and 0 <= gamma < 40 and preferred < 1, "it is no cap of the domain")
                 mass = sphere_tail(dims, gamma) if kind == "sphere-cap" else normal_tail(gamma)[0]
                 return odds(1 + preferred / ((1 - preferred) * mass), 1, mass > 0, "the cap is empty")
             case "normal", (sigma,):

@@ -68,6 +68,7 @@ from .mechanisms.tensor.retain.mechanism import RetainOrNoise as RetainOrNoise
 from .mechanisms.vector.adaptive_duchi import AdaptiveDuchi as AdaptiveDuchi
 from .mechanisms.vector.attributes import SampledAttributes as SampledAttributes
 from .mechanisms.vector.duchi_box import DuchiBox as DuchiBox
+from .mechanisms.vector.fast_projunit import FastProjUnit as FastProjUnit
 from .mechanisms.vector.privunit import PrivUnit as PrivUnit
 from .mechanisms.vector.privunit import PrivUnitG as PrivUnitG
 from .mechanisms.vector.sampled import Reports as Reports

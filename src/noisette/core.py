@@ -191,6 +191,25 @@ class PubliclyDrawn(ABC):
         """Return one report for each value, given what was drawn for it."""
 
 
+class Sketched(ABC):
+    """Inherited by a mechanism whose reports are few numbers in another basis than the value's.
+
+    A server adds them up there, and turns the sum into one of estimates once, at the end.
+    """
+
+    @abstractmethod
+    def sketch(self) -> FloatArray:
+        """Return an empty sum."""
+
+    @abstractmethod
+    def add_to(self, sketch: FloatArray, report: FloatArray, weight: float = 1.0) -> None:
+        """Add what one report says to a sum."""
+
+    @abstractmethod
+    def unfold(self, sketch: FloatArray) -> FloatArray:
+        """Return the sum of the estimates whose reports were added."""
+
+
 class Law(Protocol):
     """A law made of integers, and the sampler that draws from these very integers.
 

@@ -38,6 +38,7 @@ from noisette.mechanisms.tensor.retain.mechanism import RetainOrNoise
 from noisette.mechanisms.vector.adaptive_duchi import AdaptiveDuchi
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.duchi_box import DuchiBox
+from noisette.mechanisms.vector.fast_projunit import FastProjUnit
 from noisette.mechanisms.vector.privunit import PrivUnit, PrivUnitG
 from noisette.mechanisms.vector.sampled import Sampled
 
@@ -73,6 +74,7 @@ CATALOGUE: dict[str, type[Any]] = {
         DuchiBox,
         PrivUnit,
         PrivUnitG,
+        FastProjUnit,
         TensorGaussian,
         JohnsonLindenstrauss,
         MatrixMechanism,

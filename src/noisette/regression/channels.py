@@ -224,7 +224,8 @@ def channel_of(
     """
     if name == "auto":
         sizes = {"dims": dims, "bound": bound, "radius": radius, "report": report}
-        return min((channel_of(n, epsilon, **sizes) for n in candidates(dims)), key=lambda one: one.noise)  # type: ignore[arg-type]  # mypy joins the sizes
+        tried = (channel_of(n, epsilon, **sizes) for n in candidates(dims))  # type: ignore[arg-type]  # mypy joins the sizes
+        return min(tried, key=lambda one: float(f"{one.noise:.9g}"))  # of those that are alike the first
     if name == "harmony":
         name, report = "duchi", 1 if report is None else report
     cls = by_name(name)
