@@ -23,6 +23,7 @@ CASES = [(name, RANGES, 2.0) for name in BOX] + [
     ("privunit", Norm(0.5), 4.0),
     ("privunit-g", Norm(0.5), 4.0),
     ("privunit-g", Length(1.5), 4.0),
+    ("fast-projunit", Norm(0.5), 4.0),
     ("tensor-gaussian", Norm(0.5), 2.0),
 ]
 

@@ -21,7 +21,12 @@ _SPREAD = ("ball", "sphere")
 @click.option("--target-delta", type=float, default=1e-6, show_default=True, help="0 asks for a pure guarantee.")
 @click.option("--unit", type=click.Choice(["record", "element"]), default="record", show_default=True)
 @click.option("--model", type=click.Choice(["local", "shuffled"]), default="local", show_default=True)
-@click.option("--mechanism", default="privunit-g", show_default=True, help="E.g. adaptive-duchi, tensor-gaussian.")
+@click.option(
+    "--mechanism",
+    default="auto",
+    show_default=True,
+    help="E.g. tensor-gaussian; auto is privunit, or fast-projunit above 2,048 weights.",
+)
 @click.option("--data", type=click.Choice(["mnist", "fashion-mnist"]), default="mnist", show_default=True)
 @click.option("--network", type=click.Choice(["softmax", "cnn"]), default="softmax", show_default=True)
 @click.option("--clients", type=click.IntRange(min=2), default=100, show_default=True, help="Simulated devices.")
@@ -73,7 +78,7 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
 def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the task and the strategy that were asked for."""
     from noisette.federated import ModelLayout, Norm, Ranges
-    from noisette.federated.families import family
+    from noisette.federated.families import chosen, family
     from noisette.federated.mixing import Simulated
     from noisette.federated.sampling import rounds_of_one
     from noisette.federated.strategy import PrivateFedAvg
@@ -84,9 +89,11 @@ def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
         rate=asked["lr"],
     )
     dims = ModelLayout.of(task.start()).dims
-    ball = any(shape in _SPREAD for shape in family(asked["mechanism"]).shapes)
+    shape = "box" if asked["adapt_ranges"] or asked["sends"] == "weights" else "ball"
+    mechanism = chosen(asked["mechanism"], dims, shape)
+    ball = any(shape in _SPREAD for shape in family(mechanism).shapes)
     if ball and asked["adapt_ranges"]:
-        raise ValueError(f"{asked['mechanism']} has no ranges: leave --adapt-ranges out.")
+        raise ValueError(f"{mechanism} has no ranges: leave --adapt-ranges out.")
     per_round = asked["clients_per_round"] or asked["clients"]
     for name, most in (("clients_per_round", asked["clients"]), ("minimum", per_round)):
         if (asked[name] or 0) > most:
@@ -97,7 +104,7 @@ def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     mixed = asked["model"] == "shuffled"
     least = per_round if mixed else asked["minimum"]
     strategy = PrivateFedAvg(
-        asked["mechanism"],
+        mechanism,
         clip=Norm(asked["clip"]) if ball else _ranges(Ranges, asked, dims),
         target_epsilon=asked["target_epsilon"],
         target_delta=asked["target_delta"],
@@ -175,6 +182,7 @@ def _record(asked: Mapping[str, Any], strategy: Any, curve: list[dict[str, Any]]
     if asked["certificate"] is not None:
         channel.certificate(run.terms.rounds, asked["target_delta"]).save(asked["certificate"])
     settings = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
+    settings["mechanism"] = run.terms.mechanism  # what "auto" came to
     return {
         "settings": settings,
         "weights": run.layout.dims,

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.core import Estimate
+from noisette.core import Estimate, Sketched
 from noisette.enhancement import METHODS, enhance
 from noisette.federated.channel import Channel, RejectedReport
 
@@ -46,11 +46,18 @@ class Aggregator:
         self.minimum = _validate.integer(self.minimum, "minimum", low=1)
         self._total = np.zeros(self.channel.layout.dims)
         self._counts: FloatArray | None = None
+        whole = self.channel.whole
+        self._sketch = whole.sketch() if isinstance(whole, Sketched) else None
 
     def add(self, payload: Any, *, sender: Any = None, weight: float = 1.0) -> None:
         """Add one client's report; raise `RejectedReport` and change nothing if it is not one, or a second one."""
         self._check_sender(sender)
-        self._add(self.channel.estimate(payload), sender, _validate.positive(weight, "weight"))
+        share = _validate.positive(weight, "weight")
+        if self._sketch is None:
+            self._add(self.channel.estimate(payload), sender, share)
+            return
+        self.channel.whole.add_to(self._sketch, self.channel.unpack(payload), share)
+        self._count(sender, share)
 
     def add_plain(self, update: Any, *, sender: Any = None, weight: float = 1.0) -> None:
         """Add an update in which only the last step is private: any finite vector could be one."""
@@ -66,11 +73,15 @@ class Aggregator:
 
     def _add(self, estimate: FloatArray, sender: Any, share: float) -> None:
         """Add an estimate of one client's update."""
-        if sender is not None:
-            self.senders.add(sender)
         if share != 1:
             estimate *= share
         self._total += estimate
+        self._count(sender, share)
+
+    def _count(self, sender: Any, share: float) -> None:
+        """Count one client's report."""
+        if sender is not None:
+            self.senders.add(sender)
         self.clients += 1
         self.weight += share
         self.squared_weight += share**2
@@ -83,24 +94,36 @@ class Aggregator:
         The mean counts each weight's own answers.
         """
         values, dims = self.channel.values(np.asarray(rows)), self.channel.layout.dims
-        whole = self.channel.answers != dims
-        if values.ndim != 2 or start < 0 or start + values.shape[1] > dims or (whole and values.shape[1] != dims):
-            wanted = f"rows of {dims}" if whole else f"rows that end before {dims}"
+        whole = self._whole
+        length = self.channel.whole.report_shape[0] if whole else dims
+        if values.ndim != 2 or start < 0 or start + values.shape[1] > length or (whole and values.shape[1] != length):
+            wanted = f"rows of {length}" if whole else f"rows that end before {dims}"
             raise RejectedReport(f"Expected {wanted}, got shape {values.shape} from {start} on.")
         inside = np.asarray(self._possible(values))
         kept = values[inside]
-        if whole:
-            kept = self.channel.whole.decode(kept) if len(kept) else kept
         if self._counts is None:
             self._counts = np.zeros(dims)
-        part = slice(start, start + values.shape[1])
-        self._total[part] += kept.sum(axis=0)
+        part = slice(0, dims) if whole else slice(start, start + values.shape[1])
         self._counts[part] += len(kept)
+        if self._sketch is not None:
+            for report in kept:
+                self.channel.whole.add_to(self._sketch, report)
+        elif len(kept):
+            self._total[part] += (self.channel.whole.decode(kept) if whole else kept).sum(axis=0)
         return int(len(values) - len(kept))
+
+    def _unfolded(self) -> FloatArray | float:
+        """Return what the reports of a sketch add up to on the clip's domain."""
+        return 0.0 if self._sketch is None else self.channel.whole.unfold(self._sketch)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether a client answers about the update at once."""
+        return self._sketch is not None or self.channel.answers != self.channel.layout.dims
 
     def _possible(self, rows: FloatArray) -> Any:
         """Tell which rows hold nothing but reports of the mechanism."""
-        if self.channel.answers != self.channel.layout.dims:
+        if self._whole:
             return self.channel.support.contains(rows)
         shape = (*rows.shape, *self.channel.answer.domain.shape)
         return np.asarray(self.channel.answer.support.contains(rows.reshape(shape))).reshape(rows.shape).all(axis=1)
@@ -124,7 +147,10 @@ class Aggregator:
                 "The round is not released; ask again, or wait for more clients."
             )
         error = layout.spread(self.channel.noise()) * math.sqrt(self.squared_weight) / self.weight
-        return self._made(self._total / self.weight, error, np.full(layout.dims, self.clients))
+        total = self._total
+        if self._sketch is not None:  # its clips have no offset, so that a sum is moved outward as each update is
+            total = total + self.channel.clip.outward(np.asarray(self._unfolded()), layout)
+        return self._made(total / self.weight, error, np.full(layout.dims, self.clients))
 
     def _of_fragments(self, counts: FloatArray) -> Estimate:
         """Return the mean of the answers about each weight."""
@@ -135,7 +161,7 @@ class Aggregator:
                 "The round is not released; ask again, or wait for more clients."
             )
         layout = self.channel.layout
-        mean = self.channel.clip.outward(self._total / counts, layout)
+        mean = self.channel.clip.outward((self._total + self._unfolded()) / counts, layout)
         error = layout.spread(self.channel.noise()) / np.sqrt(counts)
         return self._made(mean, error, counts)
 

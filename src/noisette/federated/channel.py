@@ -21,6 +21,7 @@ from noisette.federated import wire
 from noisette.federated.clipping import UpdateClip, clip_from
 from noisette.federated.families import Family, family, with_old_budget
 from noisette.federated.layout import Arrays, ModelLayout
+from noisette.mechanisms.vector.fast_projunit import Seeded
 from noisette.shuffler import PacketLayout
 
 
@@ -43,7 +44,8 @@ class Channel:
     ``epsilon`` is that of one answer, and so is the ``mu`` of Gaussian noise; `answers` of them make up an update.
     Reports that hold one of two numbers travel as bits; those on a lattice without ends are rounded to 2^-8 of their
     noise or finer, which costs no privacy, and travel as integers of 16 bits, or of 32 where there is little noise;
-    others as float64. All reports of a channel have the same type and length.
+    projected vectors as a seed and a byte a row, or the number of a word; others as float64. All reports of a channel
+    have the same type and length.
 
     >>> layout = ModelLayout.of({"weight": np.zeros((4, 5)), "bias": np.zeros(4)})
     >>> from noisette.federated.clipping import Ranges
@@ -124,7 +126,21 @@ class Channel:
     def deviation(self) -> float:
         """Standard deviation of the noise of an entry on the domain, at most."""
         support, kind = self._arriving
-        return math.sqrt(self._variance + (support.step**2 / 4 if kind.kind == "i" else 0))
+        rounded = kind.kind == "i" and support.step is not None
+        return math.sqrt(self._variance + (support.step**2 / 4 if rounded else 0))
+
+    @property
+    def _seeded(self) -> bool:
+        """Whether a report is a seed and what was drawn under it."""
+        return isinstance(self.whole.support, Seeded)
+
+    @property
+    def length(self) -> int:
+        """How many numbers a payload has."""
+        dims = self.layout.dims
+        if self._seeded:
+            return int(self.whole.report_shape[0]) - 1 + wire.seed_numbers(self._arriving[1])
+        return dims if self._ends is None else (dims + 7) // 8
 
     def certificate(self, rounds: int, delta: float = 0.0) -> Certificate:
         """Return a certificate of so many updates of a client, which `noisette-verify` proves."""
@@ -145,6 +161,8 @@ class Channel:
         source = _random.generator(rng)
         report = self.whole.privatize(vector, rng=source)
         support, kind = self._arriving
+        if self._seeded:
+            return ClientRelease(wire.seeded(report, support, kind, source), clipped)
         if self._ends is not None:
             return ClientRelease(wire.bits(report, self._ends), clipped)
         if kind.kind == "f":
@@ -155,25 +173,24 @@ class Channel:
         """Return the report in a payload, or refuse it: wrong length or type, no numbers, outside the support."""
         packed, dims = np.asarray(payload), self.layout.dims
         support, kind = self._arriving
-        length = dims if self._ends is None else (dims + 7) // 8
-        if packed.shape != (length,) or packed.dtype != kind:
+        if packed.shape != (self.length,) or packed.dtype != kind:
             raise RejectedReport(
-                f"Expected a report of {length} {kind} for {dims} weights, got shape {packed.shape} of "
+                f"Expected a report of {self.length} {kind} for {dims} weights, got shape {packed.shape} of "
                 f"{packed.dtype}. Do client and server have the same model and mechanism?"
             )
         if self._ends is not None:
             if dims % 8 and packed[-1] & (255 >> dims % 8):
                 raise RejectedReport(f"Expected zeros behind the last of {dims} bits, got {packed[-1]:08b}.")
             return wire.from_bits(packed, self._ends, dims)
-        if kind.kind == "f":
-            return self._checked(np.array(packed))
+        if kind.kind == "f" or self._seeded:
+            return self._checked(np.array(packed) if kind.kind == "f" else wire.from_seeded(packed, support))
         report = np.asarray(packed * support.step, dtype=np.float64)
         sure = kind == np.int16 and wire.possible(report, support)
         return report if sure else self._checked(report)
 
     def packets(self, batch: int) -> PacketLayout:
         """Return how reports are cut for a shuffler: each weight as it travels, a mechanism's whole answer in one."""
-        dims = self.layout.dims
+        dims = self.length if self._seeded else self.layout.dims
         kind = "bit" if self._ends is not None else self._arriving[1].name
         return PacketLayout(dims, min(batch, dims) if self.answers > 1 else dims, kind)
 
@@ -187,6 +204,8 @@ class Channel:
         support, kind = self._arriving
         if codes.dtype != kind or kind.kind == "f":
             return _validate.reals(codes, "rows")
+        if self._seeded:
+            return wire.from_seeded(codes, support)
         if self._ends is not None:
             return np.asarray(self._ends).take(codes, mode="clip")
         return np.asarray(codes * support.step, dtype=np.float64)

@@ -21,6 +21,8 @@ from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms import CATALOGUE
 from noisette.mechanisms.build import build
 
+AUTO = "auto"
+_SHORT_UPDATE = 2048  # weights, up to which a report of PrivUnit is as short as a projection
 _FARTHEST = 64.0  # standard deviations of an entry: a report out there was not sent by the mechanism
 _SHAPES: dict[Shape, tuple[type[Any], ...]] = {
     "ball": (L2Ball, TensorBall),
@@ -101,6 +103,19 @@ class Family:
         """Return what the source of the mechanism states for a client, for a round or for the whole run."""
         stated = answer if self.able.claims_entry else update
         return Claim(stated.epsilon, stated.delta, source=CATALOGUE[self.name].citation)
+
+
+def chosen(name: str, dims: int, shape: Shape) -> str:
+    """Return the mechanism that "auto" stands for: the least error in the fewest bytes; any other name is itself.
+
+    >>> chosen("auto", 2_048, "ball"), chosen("auto", 7_000_000, "ball"), chosen("laplace", 4, "box")
+    ('privunit', 'fast-projunit', 'laplace')
+    """
+    if name != AUTO:
+        return name
+    if shape == "box":
+        return "duchi-box"
+    return "privunit" if dims <= _SHORT_UPDATE else "fast-projunit"
 
 
 def names() -> list[str]:

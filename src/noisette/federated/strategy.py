@@ -22,6 +22,7 @@ from noisette._validate import FloatArray
 from noisette.federated.aggregator import SHRINKAGES, Aggregator, TooFew, enhanced
 from noisette.federated.channel import RejectedReport
 from noisette.federated.clipping import Length, Norm, Ranges
+from noisette.federated.families import AUTO, chosen
 from noisette.federated.history import History
 from noisette.federated.layout import ModelLayout, as_dtype
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel
@@ -42,10 +43,12 @@ class PrivateFedAvg(FedAvg):
 
     The budget of an answer is computed from the target, for the whole run: ``target_epsilon``, ``target_delta``,
     ``unit`` and ``model`` say what one client is guaranteed over all rounds in which it takes part, at most
-    ``rounds_per_client`` (all, unless given). Reports are debiased and added up as they come, then shrunk layer by
-    layer (``enhance``), which is free. ``clients_per_round`` of the n clients are asked, those first that were asked
-    least often. A round with fewer than ``minimum`` reports changes nothing. Reports that the mechanism cannot have
-    sent are left out and logged. ``weighted`` weights clients by the public metric ``weighted_by_key``.
+    ``rounds_per_client`` (all, unless given). The mechanism "auto" is PrivUnit for up to 2,048 weights and for more
+    FastProjUnit, a kilobyte a report; with `Ranges` it is Duchi's for boxes. Reports are debiased and added up as they
+    come, then shrunk layer by layer (``enhance``), which is free. ``clients_per_round`` of the n clients are asked,
+    those first that were asked least often. A round with fewer than ``minimum`` reports changes nothing. Reports that
+    the mechanism cannot have sent are left out and logged. ``weighted`` weights clients by the public metric
+    ``weighted_by_key``.
 
     ``adapt_ranges`` recomputes the clip of each layer from the noisy model of the last round, ``range_margin`` times as
     wide as its weights span and no wider than ``widest``; with ``sends="weights"`` and "adaptive-duchi" that is LDP-FL.
@@ -58,7 +61,7 @@ class PrivateFedAvg(FedAvg):
 
     def __init__(
         self,
-        mechanism: str = "privunit-g",
+        mechanism: str = AUTO,
         *,
         target_epsilon: float,
         target_delta: float = 0.0,
@@ -193,8 +196,9 @@ class PrivateFedAvg(FedAvg):
         run = secrets.token_hex(8) if stored is None else stored.terms.run
         # locally the number of clients counts only for what a shuffler would add
         clients = self.minimum if self.mixer is not None else max(self.minimum, self.clients_per_round or 0)
+        mechanism = chosen(self.mechanism, layout.dims, self.asked_terms["clip"].shape)
         terms = Terms.for_target(
-            run, self.mechanism, layout, rounds=rounds, clients=clients, **self.target, **self.asked_terms
+            run, mechanism, layout, rounds=rounds, clients=clients, **self.target, **self.asked_terms
         )
         if stored is None:
             self.history = History(terms, layout, weights=layout.flatten(named))

@@ -1,5 +1,7 @@
 """How reports travel: eight weights a byte where a report holds two numbers, two bytes a weight where noise allows it.
 
+A projected vector travels as its seed, four bytes, and a byte for each row.
+
 Noise hides the last digits of a report. Rounding it once more, to a public lattice that is coarser and yet far below
 the noise, is post-processing and costs no privacy; 16 bits then hold what float64 did. The lattice and the type follow
 from the mechanism alone, so that reports of one channel all have the same type and length, whatever they are about.
@@ -19,10 +21,12 @@ import numpy.typing as npt
 from noisette._validate import FloatArray
 from noisette.mechanisms._base import Lattice, power_of_two
 from noisette.mechanisms.tensor._tensors import TensorLattice
+from noisette.mechanisms.vector.fast_projunit import Seeded
 from noisette.mechanisms.vector.privunit import Shell
 
 _SHORT_FINENESS = 2.0**8  # least number of steps of a lattice of 16-bit integers in a standard deviation of the noise
 _FINENESS = 2.0**11  # of a lattice of 32-bit integers, or up to twice as many
+_ALONG = 5.0  # root mean squares of an entry that a vector may have along an axis, for 8 bits to hold it and its noise
 _REACH = 30.0  # deviations that an entry never goes beyond: by double exponential noise with a chance of 1e-18
 
 
@@ -32,6 +36,8 @@ def coarse(support: Any, deviation: float, dims: int) -> tuple[Any, np.dtype[Any
     Points of the coarse lattice belong to that of the mechanism, whose ends, if it has any, would be in the way.
     """
     as_it_is = support, np.dtype(np.float64)
+    if isinstance(support, Seeded):
+        return _seeded(support, deviation)
     kind: np.dtype[Any] = np.dtype(np.int16)
     farthest = 3 + _REACH * deviation  # of inputs in [-1, 1]; noise in stairs has steps as long as that interval
     step = 2 * power_of_two(farthest / np.iinfo(kind).max)
@@ -44,10 +50,55 @@ def coarse(support: Any, deviation: float, dims: int) -> tuple[Any, np.dtype[Any
     if math.frexp(support.step)[0] != 0.5:  # no power of two
         return as_it_is
     if isinstance(support, Shell):
-        slack = step * math.sqrt(dims)
-        return Shell(step, max(0.0, support.shortest - slack), support.longest + slack), kind
+        return _widened(support, step, dims), kind
     bounded = isinstance(support, Lattice) and math.isfinite(support.high)
     return as_it_is if support.origin != 0 or bounded else (replace(support, step=step), kind)
+
+
+def _seeded(support: Seeded, deviation: float) -> tuple[Seeded, np.dtype[Any]]:
+    """Return the support of projected vectors rounded to travel and their type: 8 bits, or 16 where noise is small.
+
+    All have one length, hence entries of a known size, of which the noise is nearly all unless the budget is large.
+    What a vector has along an axis is then the root of the rest.
+    """
+    if support.drawn is None:
+        return support, np.dtype(np.int16)
+    size, longest = math.sqrt(support.numbers), support.drawn.longest
+    along = math.sqrt(max(0.0, 1 - (deviation * size / longest) ** 2)) * size
+    kind, parts = (np.dtype(np.int8), 2.0**3) if along <= _ALONG else (np.dtype(np.int16), 2.0**11)
+    step = power_of_two(longest / size) / parts
+    if step <= support.drawn.step:
+        return support, np.dtype(np.float64)
+    return replace(support, drawn=_widened(support.drawn, step, support.numbers)), kind
+
+
+def _widened(shell: Shell, step: float, dims: int) -> Shell:
+    """Return the shell of vectors that were rounded to multiples of a larger step."""
+    slack = step * math.sqrt(dims)
+    return replace(shell, step=step, shortest=max(0.0, shell.shortest - slack), longest=shell.longest + slack)
+
+
+def seeded(report: FloatArray, support: Seeded, kind: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Return a seed and what was drawn under it as numbers of one type, the seed's bytes first."""
+    if kind.kind == "f":
+        return np.asarray(report)
+    drawn = report[1:] if support.drawn is None else rounded(report[1:].copy(), support.drawn.step, rng)
+    return np.concatenate([np.asarray(report[:1], dtype="<u4").view(kind), packed(drawn.copy(), kind)])
+
+
+def from_seeded(payload: npt.NDArray[Any], support: Seeded) -> FloatArray:
+    """Return the reports that rows of such numbers stand for."""
+    if payload.dtype.kind == "f":
+        return np.asarray(payload, dtype=np.float64)
+    first = seed_numbers(payload.dtype)
+    seeds = np.ascontiguousarray(payload[..., :first]).view("<u4").astype(np.float64)
+    step = 1.0 if support.drawn is None else support.drawn.step
+    return np.concatenate([seeds, payload[..., first:] * step], axis=-1)
+
+
+def seed_numbers(kind: Any) -> int:
+    """Return how many numbers of a type hold a seed: one as it is, or its four bytes."""
+    return 1 if kind.kind == "f" else 4 // int(kind.itemsize)
 
 
 def rounded(report: FloatArray, step: float, rng: np.random.Generator) -> FloatArray:
