@@ -202,7 +202,7 @@ PROJECTED = {
 
 
 def projecting(weights: int, repeats: int = 5) -> list[list[Any]]:
-    """Return bytes a report, CPU seconds of a client and of the server a report, and predicted error over PrivUnitG's."""
+    """Return bytes a report, CPU seconds of a client and of the server a report, and the error over PrivUnitG's."""
     layout = ModelLayout.of(np.zeros(weights))
     update = np.random.default_rng(7).normal(0, 1 / np.sqrt(weights), weights)
     rows: list[list[Any]] = []
@@ -273,10 +273,10 @@ Clipping, privatising and packing one update of {weights:,} weights, CPU seconds
 | :-- | --: | --: |
 {lines(speed)}
 
-One update of {results["projected_weights"]:,} weights at epsilon {EPSILON:g}: what `auto` sends, `fast-projunit`, beside
-`privunit-g`. A report is a seed of four bytes and 1,024 numbers of a byte, or with `bits=12` a seed and the number of a
-word; the server adds so many numbers a report and transforms their sum once a round. Errors are those predicted, with
-rounding to bytes; medians of CPU seconds on one core.
+One update of {results["projected_weights"]:,} weights at epsilon {EPSILON:g}: what `auto` sends, `fast-projunit`,
+beside `privunit-g`. A report is a seed of four bytes and 1,024 numbers of a byte, or with `bits=12` a seed and the
+number of a word; the server adds so many numbers a report and transforms their sum once a round. Errors are those
+predicted, with rounding to bytes; medians of CPU seconds on one core.
 
 | mechanism | bytes a report | seconds a client | server, milliseconds a report | squared error over privunit-g's |
 | :-- | --: | --: | --: | --: |

@@ -75,7 +75,8 @@ class Codebook:
     def proxy(self) -> float:
         """Variance of a normal law whose moment generating function bounds that of an entry of g about its mean.
 
-        Of a near word and of any word it is at most 1, as densities over the normal one are log-concave; which of the two it is adds a two-point variable.
+        Of a near word and of any word it is at most 1, as densities over the normal one are log-concave; which
+        of the two it is adds a two-point variable.
         """
         return 1 + (self.mean / self.preferred) ** 2 / 4
 
