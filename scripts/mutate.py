@@ -401,9 +401,10 @@ class _Runner:
 
     def run(self, session: Any, items: list[Any]) -> None:
         """Run collected tests, until one fails unless all are recorded; only in a fork."""
+        end = time.process_time() + LONGEST
         for item, following in zip(items, [*items[1:], None], strict=False):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self.enter is None and self.told.exists():
+            if self.enter is None and (self.told.exists() or time.process_time() > end):
                 break
         with suppress(BaseException):
             session._setupstate.teardown_exact(None)  # servers that fixtures have started end
@@ -549,27 +550,45 @@ class Copy:
         """Yield each change, the test that fails under it, or None, and the seconds that it took.
 
         Tests are collected once. A change inside a function is made there, in a fork, by other code for that function;
-        what is left, and what is executed at import or compiled, is tried in processes that import it anew.
+        what is executed at import or compiled, and at last what is left, is tried in processes that import it anew.
         """
-        told = dict[Change, str | None]()
-        if not self.bare:
-            found = self.work / "noticed.json"
-            found.unlink(missing_ok=True)
-            groups = [group for change in changes for group in tests_of(change.path, self.area)]
-            paths = sorted({test for group in groups for test in group})
-            runner = _Runner(self.work / "failed", task=lambda session: self.serve(session, runner, changes, found))
-            forked(lambda: self.pytest(runner, paths, self.numba), self.work / "log-server", 100 * WAIT)
-            lines = found.read_text(encoding="utf-8").splitlines() if found.exists() else []
-            if len(lines) < len(changes):
-                sys.exit((self.work / "log-server").read_text(encoding="utf-8")[-4000:])
-            told = dict(zip(changes, map(json.loads, lines), strict=True))
+        told = dict[Change, tuple[str | None, float]]()
         for change in changes:
-            before = time.monotonic()
-            by, spent = told.get(change) or (None, 0.0)
-            if by is None:
+            start = time.monotonic()
+            by = self.at_once(change) if self.bare or self.is_early(change) else None
+            told[change] = by, time.monotonic() - start
+        left = [change for change in changes if told[change][0] is None]
+        if left and not self.bare:
+            found = self.work / "noticed.json"
+            found.write_text("", encoding="utf-8")
+            groups = [group for change in left for group in tests_of(change.path, self.area)]
+            paths = sorted({test for group in groups for test in group})
+            runner = _Runner(self.work / "failed", task=lambda session: self.serve(session, runner, left, found))
+            forked(lambda: self.pytest(runner, paths, self.numba), self.work / "log-server", 100 * WAIT)
+            lines = found.read_text(encoding="utf-8").splitlines()
+            if len(lines) < len(left):
+                sys.exit((self.work / "log-server").read_text(encoding="utf-8")[-4000:])
+            for change, (by, spent) in zip(left, map(json.loads, lines), strict=True):
+                told[change] = by, told[change][1] + spent
+        for change in changes:
+            by, spent = told[change]
+            start = time.monotonic()
+            if by is None and not self.bare:
                 by = self.anew(change)
-                spent += time.monotonic() - before
-            yield change, by, spent
+            yield change, by, spent + time.monotonic() - start
+
+    def is_early(self, change: Change) -> bool:
+        """Tell whether a change is made before a function is called: at import, or when a loop is compiled."""
+        return change.at_import or self.compiled(change)
+
+    def at_once(self, change: Change) -> str | None:
+        """Return the test that fails under a change, of whole files: those that name its module, then its folder's."""
+        near, folder, _ = tests_of(change.path, self.area)
+        if DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
+            return by
+        groups = [[test for test in near if test != DEFAULTS], folder if self.bare else []]
+        found = (self.fails(change, None, tests) for tests in groups if tests)
+        return next((by for by in found if by and self.sound(change, by)), None)
 
     def serve(self, session: Any, runner: _Runner, changes: list[Change], found: Path) -> None:
         """Try each change in forks of a session that has collected all tests; write down what fails."""
@@ -583,24 +602,26 @@ class Copy:
         gc.freeze()
         for change in changes:
             start = time.monotonic()
-            by = None
-            for stage in self.stages(change):  # records what a change at import needs, too
-                if not change.at_import and not self.compiled(change) and (by := self.fails(change, stage, [])):
-                    break
+            by = None if self.is_early(change) else self.by_name(change)
+            if by is None:
+                for stage in self.stages(change):  # records what a change at import needs, too
+                    if not self.is_early(change) and (by := self.fails(change, stage, [])):
+                        break
             with found.open("a", encoding="utf-8") as out:
                 print(json.dumps((by, time.monotonic() - start)), file=out)
 
+    def by_name(self, change: Change) -> str | None:
+        """Return the test that fails under a change, of the quick ones in the files that name its module."""
+        near = set(tests_of(change.path, self.area)[0])
+        items = [item for item in self.session.items if item.nodeid.partition("::")[0] in near]
+        tests = {item.nodeid: UNKNOWN for item in items if not item.get_closest_marker("slow")}
+        by = self.fails(change, tests, []) if tests else None
+        return by if by and self.sound(change, by) else None
+
     def anew(self, change: Change) -> str | None:
         """Return the test that fails under a change, in processes that import the changed module anew."""
-        near, folder, _ = tests_of(change.path, self.area)
-        if DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
-            return by
-        near = [test for test in near if test != DEFAULTS]
-        if self.bare:
-            found = (self.fails(change, None, tests) for tests in (near, folder) if tests)
-            return next((by for by in found if by and self.sound(change, by)), None)
         for stage in self.stages(change):
-            tests = stage if change.at_import or self.compiled(change) else quickest(stage, REST)
+            tests = stage if self.is_early(change) else quickest(stage, REST)
             if by := self.fails(change, tests, sorted({name.partition("::")[0] for name in tests})):
                 return by
         return None
@@ -770,7 +791,9 @@ class Copy:
         path = name.partition("::")[0]
         if name not in self.known and (self.folder / path).is_file():
             nothing = replace(change, start=0, end=0, new="")
-            self.known[name] = self.fails(nothing, {name: UNKNOWN} if "::" in name else None, [path]) is None
+            here = self.session is not None
+            tests = {name: UNKNOWN} if "::" in name else None
+            self.known[name] = self.fails(nothing, tests, [] if here else [path]) is None
         return self.known.get(name, True)
 
     def fails(self, change: Change, tests: dict[str, float] | None, paths: list[str]) -> str | None:
