@@ -46,11 +46,11 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist 
 check: $(VENV)/.stamp-check
 	$(PYTEST) -q --tier=check -p no:schemathesis $(ARGS)
 
-test: $(VENV)/.stamp-test browser postgres
+test: browser postgres $(VENV)/.stamp-test
 	$(PYTEST) --tier=test $(ARGS)
 
 test-all: WORKERS ?= 3
-test-all: $(VENV)/.stamp-test browser postgres
+test-all: browser postgres $(VENV)/.stamp-test
 	$(PYTEST) --tier=all --junitxml=$(VENV)/durations.xml $(ARGS)
 
 mutate: $(VENV)/.stamp-test

@@ -141,7 +141,17 @@ def gives_away(certificate: Certificate) -> Fraction:
 
 
 @pytest.mark.parametrize("name", [*CERTIFIED, *RUNS, *CAPS])
-@pytest.mark.parametrize("epsilon", [pytest.param(e, marks=pytest.mark.slow) if e != 0.7 else e for e in BUDGETS])
+@pytest.mark.parametrize(
+    "epsilon",
+    [
+        0.7,
+        *(
+            pytest.param(e, marks=pytest.mark.slow if e in (1e-3, 20.0) else pytest.mark.long)
+            for e in BUDGETS
+            if e != 0.7
+        ),
+    ],
+)
 def test_the_catalogue_is_proved_and_nothing_past_its_bound(name: str, epsilon: float) -> None:
     mechanism = example(name, epsilon)
     certificate = certify(mechanism)
