@@ -133,6 +133,8 @@ def root_two_pi(bits: int) -> Pair:  # fractions on both sides of the root of 2 
 
 
 def normal_tail(x: Fraction) -> Pair:  # Q(x) = P(N(0, 1) > x), x >= 0, by 1/2 - phi(x) sum x^(2n+1) / (2n+1)!!
+    if x > 1400:
+        return Fraction(0), exp_bounds(Fraction(-980_000))[1]
     if x > 16:  # by phi(x) / x (1 - 1/x^2 + 3/x^4 - ...), which every two sums that follow each other enclose
         total = term = ONE
         for n in range(1, 65):
@@ -149,13 +151,12 @@ def normal_tail(x: Fraction) -> Pair:  # Q(x) = P(N(0, 1) > x), x >= 0, by 1/2 -
             term = (term * square >> 2 * bits) // (2 * n + 1) + up
             total += term + up
         sums.append(Fraction(total + up * (2 * term + 2), 1 << bits))  # the rest is below twice the last term
-    low_root, high_root = root_two_pi(bits)
-    low_exp, high_exp = exp_bounds(-x * x / 2, bits)
+    (low_root, high_root), (low_exp, high_exp) = root_two_pi(bits), exp_bounds(-x * x / 2, bits)
     return Fraction(1, 2) - sums[1] * high_exp / low_root, Fraction(1, 2) - sums[0] * low_exp / high_root
 
 
 def gaussian_sum(sigma: Fraction, first: int) -> Pair:  # of f(k) = exp(-k^2 / (2 sigma^2)) over k >= first >= 1
-    ends: list[Fraction] = []
+    ends = []
     for up in (0, 1):
         total, powers = 0, (-(first**2) / (2 * sigma**2), -(2 * first + 1) / (2 * sigma**2), -1 / sigma**2)
         term, ratio, change = (math.floor(exp_bounds(power)[up] * ONE) + up for power in powers)
@@ -164,7 +165,7 @@ def gaussian_sum(sigma: Fraction, first: int) -> Pair:  # of f(k) = exp(-k^2 / (
             term, ratio = (term * ratio >> BITS) + up, (ratio * change >> BITS) + up
         # from here on terms fall at least as fast as a geometric series of this ratio
         ends.append((total + (term / (1 - Fraction(ratio, ONE)) if up else Fraction(0))) / ONE)
-    return ends[0], ends[1]
+    return tuple(ends)  # type: ignore[return-value]
 
 
 def gaussian_delta(sigma: Fraction, steps: int, epsilon: Fraction) -> Fraction:  # at least that of discrete noise
@@ -267,9 +268,8 @@ class Proof:
             case "meeting-sets", (items, most, length, meeting):
                 options, chosen, _ = held(domain, SELECTION)
                 fits = most == chosen <= 1 << 12 and items == options + most
-                # the share of all sets without an own item, C(items - most, length) / C(items, length)
                 ends = [math.prod(range(end - most + 1, end + 1)) if fits else 0 for end in (items - length, items)]
-                without = Fraction(ends[0], ends[1] or 1)
+                without = Fraction(ends[0], ends[1] or 1)  # of all sets, C(items - most, length) / C(items, length)
                 return odds(meeting * without, (UNIT - meeting) * (1 - without), fits, "the items are not the options")
             case "drawn-answers", (options, true):
                 return odds(true, UNIT - true, held(domain, SELECTION)[0] == options, "the options are others")
@@ -285,7 +285,7 @@ class Proof:
                 return 2 * self.pure(noise, {"kind": "lattice", "steps": str(1 / step)})
             case "two-point", (low, high):
                 ends = held(domain, INTERVAL)
-                check(low < ends[0] and ends[1] < high, "a report lies inside the domain")
+                check(float(low) == low < ends[0] and ends[1] < high == float(high), "a report lies inside the domain")
                 scale = 1 / float(high - low)  # as the device computes in float64
                 first, last = (math.ceil(Fraction(float(end - low) * scale) * UNIT) for end in ends)
                 return max(odds(first, last), odds(UNIT - first, UNIT - last))
@@ -297,10 +297,10 @@ class Proof:
                 fits, rest = len(held(domain, INTERVAL)) == 2 and width <= positions, (UNIT - inside) * width
                 return odds(inside * positions + rest, rest, fits, "the window is wider than all positions")
             case "table", (levels, _, rows):
-                check(domain.get("kind") in ("interval", "box"), "levels are those of numbers")
+                box(domain) if domain.get("kind") == "box" else held(domain, INTERVAL)  # levels are those of numbers
                 return self.table(levels, rows)
             case "added-noise", (origin, step, steps, noise):
-                check(steps == distance(domain, origin, step), f"values do not lie {steps} steps apart")
+                check(float(origin) == origin and steps == distance(domain, origin, step), "values lie otherwise apart")
                 return self.often(1, noise, {"kind": "lattice", "steps": str(steps)})
             case "mixture", (share, parts):
                 check(len(parts) == 2 and share <= UNIT, "a mixture has two parts, and a share of 2^53")
@@ -313,7 +313,7 @@ class Proof:
                 check(report <= dims == own, "the dimensions are not the domain's")
                 return self.often(report, part, NUMBER)
             case "record", (report, parts):
-                domains = value_of(domain.get("parts"), "list", "the parts of the domain")
+                domains = value_of(domain["parts"] if domain["kind"] in ("record", "attributes") else 0, "list", "it")
                 check(report <= len(parts) == len(domains), "each part has one law")
                 return sum(sorted(map(self.pure, parts, domains), reverse=True)[:report], Fraction(0))
             case "laplace", (rate,):
@@ -396,7 +396,8 @@ def held(domain: Any, wanted: str) -> list[Any]:  # the fields of a domain, by i
     kind, _, fields = wanted.partition(" ")
     check(domain.get("kind") == kind, f"the domain is no {kind}")
     found = taken(domain, "domain", fields)
-    check("low:q high:q" not in fields or found[-2] < found[-1], "the domain is empty")
+    floats = "low:q high:q" not in fields or float(found[-2]) == found[-2] < found[-1] == float(found[-1])
+    check(floats, "the domain is empty, or its ends are no float64")
     return found
 
 
@@ -443,8 +444,7 @@ def digest(value: Any) -> str:  # the hash of a value's one text: sorted keys, n
 
 def read(text: str | bytes) -> dict[str, Any]:  # no numbers but in texts, no key twice
     check(len(text) <= LONGEST, f"the file is longer than {LONGEST} bytes")
-    no_number: Any = partial(check, False)  # floats and bare integers are not read: the reason is what was found
-    hooks = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), no_number)
+    hooks: Any = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), partial(check, False))  # are not read
     hooks["object_pairs_hook"] = lambda own: dict(own) if len(dict(own)) == len(own) else check(False, "a key is twice")
     return dict(value_of(json.loads(text, **hooks), "object", "the file"))
 

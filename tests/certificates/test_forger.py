@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
+import re
 import time
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -138,3 +143,87 @@ def test_parts_with_a_delta_are_not_taken_for_one() -> None:
     for term, other in (("unit", "record"), ("model", "local"), ("relation", "any-pair")):
         fields = certify(steps).fields
         refused(renewed(fields | {"guarantee": fields["guarantee"] | {term: other}}))
+
+
+def test_a_kind_does_not_swallow_its_first_field() -> None:
+    """The table of kinds is a text: a kind that ends within a line of it is no kind."""
+    law = {"kind": "window first:q", "step": "1/1000000000", "width": "1", "moves": "1", "inside": "256"}
+    promise = {"unit": "example", "model": "central", "relation": "add-remove", "delta": "1/1000"}
+    assert "no law of kind" in refused(forged(GRR, law, {"kind": "examples"}, **promise))
+
+
+def test_a_domain_is_what_a_device_can_hold() -> None:
+    for low, high in (("1", "0"), ("1", "1"), ("-1/10", "1"), ("0", "1/3"), ("0", "9" * 400)):
+        for mechanism in (nz.Duchi(epsilon=1.0), nz.Laplace(epsilon=1.0), nz.RetainOrNoise.example(1.0)):
+            fields = certify(mechanism).fields
+            domain = fields["domain"] | {"low": low, "high": high}
+            refused(renewed(fields | {"domain": domain, "spec": {"domain": domain}}))
+    fields = certify(nz.SampledAttributes.example(1.0)).fields
+    refused(renewed(fields | {"domain": fields["domain"] | {"kind": "people"}, "spec": {}}))
+
+
+ODD = [
+    "0", "1", "-1", "1/2", "9" * 1200, "1/" + "9" * 1190, "NaN", "1e999", "\u0663", "\uff11", "1_000", " 5", "5\n", "",
+    None, True, [], {}, ["1"], {"kind": "laplace", "rate": "1/1000000"}, "9007199254740992", "4611686018427387904",
+]  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all texts and numbers inside a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if inner is None:
+        yield path
+    else:
+        for key, one in inner:
+            yield from places(one, (*path, key))
+
+
+def mutated(fields: dict[str, Any], other: dict[str, Any], chance: random.Random) -> tuple[str, dict[str, Any]]:
+    """Return a certificate with one thing changed, hashes and theorems as a malicious issuer would write them."""
+    made = json.loads(json.dumps(fields))
+    part = chance.choice(["law", "law", "law", "domain", "guarantee"])
+    way = chance.choice(["odd", "scaled", "swapped", "nested", "renamed"])
+    *path, last = chance.choice(list(places(made[part])))
+    holder = made[part]
+    for key in path:
+        holder = holder[key]
+    if way == "swapped":
+        made[part] = other[part]
+    elif way == "nested":
+        for _ in range(chance.choice([1, 2, 50])):
+            made["law"] = {"kind": chance.choice(["rounds", "mixture", "record"]), "times": "1", "part": made["law"]}
+    elif way == "renamed" and isinstance(holder, dict):
+        holder[f"\u200b{last}"] = holder.pop(last)
+    elif way == "scaled" and isinstance(holder[last], str) and re.fullmatch(r"-?[0-9]+(/[0-9]+)?", holder[last]):
+        holder[last] = str(Fraction(holder[last]) * chance.choice([2, Fraction(1, 2), 10, Fraction(1, 10), -1]))
+    else:
+        holder[last] = chance.choice(ODD)
+    if part == "domain" and chance.random() < 0.7:
+        made["spec"] = {"domain": made["domain"]}
+    with contextlib.suppress(Exception):  # what cannot be proved needs no theorems
+        proof = verifier.Proof()
+        proof.loss(made["law"], made["domain"])
+        made["theorems"] = sorted(proof.theorems)
+    return f"{way} {part} {last}", json.loads(renewed(made))
+
+
+def issued(chance: random.Random, count: int) -> list[tuple[str, str]]:
+    """Return so many mutated certificates, written as certificates are."""
+    names = [name for name in sorted(nz.CATALOGUE) if nz.CATALOGUE[name].example(1.0).written_law() is not None]
+    sound = [certify(nz.CATALOGUE[name].example(chance.choice([0.3, 2.0, 12.0]))).fields for name in names]
+    sound = [fields for fields in sound if len(json.dumps(fields)) < 100_000]
+    found = []
+    for _ in range(count):
+        done, fields = mutated(chance.choice(sound), chance.choice(sound), chance)
+        found.append((done, json.dumps(fields, sort_keys=True, indent=1, ensure_ascii=False)))
+    return found
+
+
+@pytest.mark.slow
+def test_a_malicious_issuer_gets_a_verdict_soon() -> None:
+    """Whatever is written, a verdict comes within seconds, and nothing but a verdict."""
+    for done, text in issued(random.Random(31), 150):
+        began = time.process_time()
+        verdict = verifier.verify(text)
+        assert verdict.reason, done
+        assert time.process_time() - began < SLOWEST, done

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, Route
 from tests.certificates.test_certificates import BUDGETS, FORGED, LEVELS, example, forgeries, sound
+from tests.certificates.test_forger import issued
 
 import noisette_verify
 from noisette.certificates import certify
@@ -109,3 +110,11 @@ def test_one_unit_past_the_bound_is_refused_in_a_page(page: Page) -> None:
         text = json.dumps(made, sort_keys=True, indent=1)
         assert noisette_verify.verify(text).proved is proved
         assert verdicts(page, [text])[0]["proved"] is proved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [150, pytest.param(3000, marks=pytest.mark.long)])
+def test_a_malicious_issuer_hears_the_same_from_both(page: Page, count: int) -> None:
+    made = issued(random.Random(37), count)
+    for (done, text), found in zip(made, verdicts(page, [text for _, text in made]), strict=True):
+        assert found["proved"] is noisette_verify.verify(text).proved, (done, found["reason"])

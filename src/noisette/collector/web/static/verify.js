@@ -268,11 +268,14 @@ function of(domain, kind, wanted) {
 const categories = (domain) => of(domain, "categorical", "size:2 labels:any")[0];
 const stepsOf = (domain) => of(domain, "lattice", "steps:0")[0];
 
-function interval(domain) {
-  const ends = of(domain, "interval", "low:q high:q");
+/** The ends of a domain, as a device holds them. */
+function floats(...ends) {
+  ends.forEach(float);
   check(below(...ends), "the domain is empty");
   return ends;
 }
+
+const interval = (domain) => floats(...of(domain, "interval", "low:q high:q"));
 
 /** The dimensions of vectors, and of the sphere of their directions. */
 function sphere(domain) {
@@ -287,7 +290,7 @@ function moved(domain, sigma) {
   const [sizes, ...ends] = of(domain, ball ? "tensor-ball" : "tensor", ball ? "dims:list radius:p mode:any" : "dims:list low:q high:q");
   check(!ball || ends[1] === null, "only the length of whole tensors is known here");
   const [low, high] = ball ? [[-ends[0][0], ends[0][1]], ends[0]] : ends;
-  check(below(low, high), "the domain is empty");
+  ball || floats(low, high);
   const across = rootAbove([product(whole(sizes, 1)), 1n]), width = minus(high, low), wide = larger(-fixed(low)[0], fixed(high)[1]);
   const far = ball ? fixed(width)[1] : ceil(width[0] * across, width[1]), longest = ball ? fixed(high)[1] : (wide * across >> BITS) + 1n;
   const distance = ceil((far + (longest >> 49n) + 1n) * sigma[1], sigma[0]) + (across >> 36n) + 1n;
@@ -423,7 +426,7 @@ function loss(law, domain, proof) {
       return often(1n, noise, { kind: "lattice", steps: String(steps) });
     }
     case "table":
-      check(["interval", "box"].includes(domain.kind), "levels are those of numbers");
+      domain.kind === "interval" ? interval(domain) : box(domain); // levels are those of numbers
       return tableLoss(own[0], own[2], proof);
     case "gaussian": {
       const steps = stepsOf(domain);
@@ -450,8 +453,8 @@ function loss(law, domain, proof) {
       return often(own[0], own[1], domain);
     case "entries": {
       const [unit, steps, , , noise] = own, many = whole(own[2], 1), keep = whole(own[3], 0), most = largest(keep);
-      const entries = product(whole(of(domain, "tensor", "dims:list low:q high:q")[0], 1));
-      check(total(many) === entries && many.length === keep.length && most < UNIT, "it is about other entries");
+      const [sizes, ...ends] = of(domain, "tensor", "dims:list low:q high:q"), entries = product(whole(sizes, 1));
+      check(floats(...ends) && total(many) === entries && many.length === keep.length && most < UNIT, "it is about other entries");
       check(["element", "record"].includes(unit), "the unit is not known");
       const found = often(unit === "record" ? entries : 1n, noise, { kind: "lattice", steps: String(steps) });
       proof.terms = [unit, ...LOCAL.split(",").slice(1)].join();
@@ -498,7 +501,7 @@ function loss(law, domain, proof) {
       return often(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
     default: {
       const [report, parts] = own, domains = domain.parts;
-      check(Array.isArray(domains) && parts.length === domains.length && report <= BigInt(parts.length), "each part has one law");
+      check(["record", "attributes"].includes(domain.kind) && Array.isArray(domains) && parts.length === domains.length && report <= BigInt(parts.length), "each part has one law");
       const each = parts.map((part, place) => inner(part, domains[place])).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0));
       return total(each.slice(0, Number(report)));
     }
@@ -567,7 +570,7 @@ async function prove(text) {
       const chance = proof.square === null ? proof.delta : (at) => normalDelta(proof.square, at);
       if (chance === null) break;
       small = given === 0n && delta[0] > 0n && chance(epsilon) <= (delta[0] << BITS) / delta[1];
-      if (small || given > 0n || delta[0] === 0n) break;
+      if (small || proof.square === null || given > 0n || delta[0] === 0n) break;
     } finally {
       precise(512n);
     }
