@@ -336,7 +336,7 @@ def tests_of(module: str, area: str) -> list[list[str]]:
     attack = rf"noisette(\.| import .*\b)({'|'.join(sorted(folders))})\b"
     tests = [
         test
-        for start in (*AREAS[area][1], "tests/attacks")
+        for start in (*AREAS[area][1], "tests/attacks", "tests/test_safe_sides.py")
         for test in ([ROOT / start] if (ROOT / start).is_file() else sorted((ROOT / start).rglob("test_*.py")))
     ]
     groups: list[list[str]] = [[module] if ">>> " in (ROOT / module).read_text(encoding="utf-8") else [], [], []]
