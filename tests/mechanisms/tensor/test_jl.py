@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import ndtri
-from scipy.stats import chi2, wishart
+from scipy.stats import chi2, kstest, wishart
 
 import noisette as nz
 from noisette.guarantees import gaussian_mu
-from noisette.mechanisms.tensor.gaussian.jl import jl_delta, largest_leverage, rss
+from noisette.mechanisms._reals import Digits, ends, interval_arithmetic
+from noisette.mechanisms.tensor.gaussian import _sketches
+from noisette.mechanisms.tensor.gaussian._sketches import Roots, rounded_sketches
+from noisette.mechanisms.tensor.gaussian.jl import (
+    _SHORTER,
+    _tails,
+    delta_above,
+    jl_delta,
+    largest_leverage,
+    rss,
+)
 
 ROWS = nz.TensorBall((4, 2), 1.0, mode=0)
 
@@ -164,3 +176,81 @@ def test_bad_tables() -> None:
         m.privatize(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="Expected finite values, got nan"):
         m.privatize(np.full((4, 2), np.nan))
+
+
+class TestToTheLastBit:
+    """A report is a function of a sketch of real numbers that was rounded exactly, of a matrix of whole numbers."""
+
+    MATRIX = np.asarray([[50, -30, 7], [-30, 90, 2], [7, 2, 41]], dtype=object)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("projections", [2, 7, 1 << 22])
+    def test_entries_are_those_of_more_digits(self, projections: int) -> None:
+        """On lattices on which float64 often cannot tell, and on one on which it can, of the same numbers."""
+        many = np.broadcast_to(self.MATRIX, (40, 3, 3))
+        found = [rounded_sketches(many, projections, 2.0**power, np.random.default_rng(5)) for power in (-56, -20)]
+        assert np.abs(found[0] - found[1]).max() <= 2.0**-21 * (1 + 1e-9)
+        assert np.array_equal(found[1], np.floor(found[0] * 2.0**20 + 0.5) / 2.0**20)
+
+    @pytest.mark.parametrize("degrees", [1, 2, 3, 40, 1 << 23])
+    def test_roots_are_those_of_chi_square_variables(self, degrees: int) -> None:
+        found = Roots.draw(np.random.default_rng(degrees), 20_000, degrees)
+        assert kstest(found.near**2, chi2(degrees).cdf).pvalue > 1e-6
+        assert kstest(found.near**2, chi2(degrees * 1.04 + 1).cdf).pvalue < 1e-6  # a twin
+        context = interval_arithmetic(256)
+        for number in range(20):
+            low, high = (float(end) for end in ends(found.within(context, number)))
+            assert low - found.error[number] <= found.near[number] <= high + found.error[number]
+
+    def test_decisions_with_more_digits_are_those_of_float64(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where float64 can tell, intervals say the same: here they decide everything, of the same numbers."""
+        quick = Roots.draw(np.random.default_rng(3), 300, 5)
+        monkeypatch.setattr(_sketches, "_LOOSE", 1e9)
+        drawn = _sketches.draw_normals
+        exact = np.random.default_rng(3)
+        words = np.random.default_rng(4)  # digits beyond the first come from elsewhere, so that the first are the same
+
+        def apart(rng: np.random.Generator, rows: int, columns: int) -> Any:
+            block = drawn(rng, rows, columns)
+            block.rng = words
+            return block
+
+        monkeypatch.setattr(_sketches, "draw_normals", apart)
+        monkeypatch.setattr(
+            Digits, "of_float", classmethod(lambda cls, _, uniform: cls(words, int(uniform * 2**53), 53))
+        )
+        slow = Roots.draw(exact, 300, 5)
+        assert np.array_equal(quick.near, slow.near)
+        assert len(slow.looked_at) == 300
+
+    def test_tables_become_whole_numbers_with_short_rows(self) -> None:
+        m = nz.JohnsonLindenstrauss(nz.TensorBall((3000, 3), 1.7, mode=0), 1.0, 1e-5, projections=20)
+        x = np.random.default_rng(0).normal(size=(3000, 3))
+        x *= 1.7 / np.linalg.norm(x, axis=1, keepdims=True)
+        codes = [[int(entry * _SHORTER / m._unit) for entry in row] for row in m.domain.clip(x).tolist()]
+        bound = (Fraction(1.7) / Fraction(m._unit)) ** 2
+        assert all(sum(entry**2 for entry in row) <= bound for row in codes)
+        (found,) = m._whole_spread(m.domain.clip(x)[None])
+        wanted = [[sum(row[i] * row[j] for row in codes) for j in range(3)] for i in range(3)]
+        ridge = m._whole_ridge
+        assert [[int(n) - ridge * (i == j) for j, n in enumerate(row)] for i, row in enumerate(found)] == wanted
+        leverage = Fraction(m.leverage)
+        assert bound / (bound + ridge) <= leverage
+        assert m.ridge == float(ridge) * m._unit**2
+
+    @pytest.mark.parametrize("degrees", [1, 2, 3, 8, 51, 1000])
+    def test_tails_are_those_of_mpmath(self, degrees: int) -> None:
+        with mpmath.workprec(300):
+            for share in (0.1, 0.8, 1.0, 1.2, 3.0):
+                place = mpmath.mpf(share * degrees)
+                half = mpmath.mpf(degrees) / 2
+                for found, ends_ in zip(_tails(degrees, place), ((0, place / 2), (place / 2, mpmath.inf)), strict=True):
+                    wanted = mpmath.gammainc(half, *ends_, regularized=True)
+                    assert abs(found / wanted - 1) < mpmath.mpf(2) ** -200
+
+    @pytest.mark.parametrize(("r", "h", "epsilon"), [(8, 0.1, 0.2), (1, 0.3, 1.0), (50, 0.02, 0.1), (30, 0.23, 8.0)])
+    def test_delta_is_rounded_up(self, r: int, h: float, epsilon: float) -> None:
+        assert float(delta_above(r, h, epsilon)) == pytest.approx(jl_delta(r, h, epsilon), rel=1e-9)
+        found = largest_leverage(r, epsilon, 1e-6)
+        assert delta_above(r, found, epsilon) <= 1e-6
+        assert delta_above(r, found * (1 + 1e-6), epsilon) > 1e-6  # a twin

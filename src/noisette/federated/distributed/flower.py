@@ -194,7 +194,7 @@ class DistributedPrivacy:
 
     def _limits(self, context: Context) -> tuple[Path, float, float]:
         """Return the ledger of this node and what it may spend in all: its own where it says so, else one run."""
-        own = context.node_config
+        own: dict[str, Any] = dict(context.node_config)
         epsilon = _validate.number(own.get("epsilon", self.plan.epsilon), "epsilon of the node")
         delta = _validate.number(own.get("delta", self.plan.delta), "delta of the node")
         return Path(str(own.get("ledger", self.ledger))).absolute(), epsilon, delta

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
@@ -22,9 +24,15 @@ from noisette.guarantees import Guarantee, gaussian_mu
 from noisette.mechanisms._base import BaseMechanism, coarseness, power_of_two
 from noisette.mechanisms.tensor._tensors import TensorLattice
 from noisette.mechanisms.tensor._whole import open_array
+from noisette.mechanisms.tensor.gaussian._sketches import rounded_sketches
 
 _MOST_PROJECTIONS = 1 << 24
 _FINENESS = 2.0**20  # output steps in the least standard deviation of an entry
+_HALF = 2.0**21  # an entry of a table is two whole numbers below this, high and low
+_CHUNK = 1 << 11  # rows whose products of such numbers float64 adds up exactly
+_SHORTER = 1 - 2.0**-38  # more than lengths that float64 finds may be too small by, and that rows may be too long by
+_ROOT = 2.0**24  # steps of a sketch in the least deviation of its entries
+_BITS, _SLACK = 256, -150  # of tails that are proved; what they are moved by, as a power of two, pays for roundings
 _PANELS, _NODES = 2000, 5
 
 
@@ -51,9 +59,68 @@ def _excess(own: float, other: float, epsilon: float) -> float:
     return max(float(own) - math.exp(epsilon + math.log(other)), 0.0) if other > 0 else float(own)
 
 
+def delta_above(projections: int, leverage: float, epsilon: float) -> Any:
+    """Return a limit above `jl_delta`, proved, with the digits of mpmath.
+
+    The tails are sums of positive terms, so each is off by no more than the roundings of its terms and the geometric
+    series that bounds what is left out; they are moved by far more than that. Where the excess of one law over the
+    other is largest its slope is zero: the rounding of that place is far below, too.
+    """
+    import mpmath
+
+    with mpmath.workprec(_BITS + 64 + int(4 * epsilon)):
+        whole = mpmath.mpf(1)
+        h, count = mpmath.mpf(leverage), mpmath.mpf(projections)
+        shift, ratio = -count / 2 * mpmath.log1p(-h), mpmath.exp(epsilon)
+        above, below = (2 * (1 - h) * (shift + sign * mpmath.mpf(epsilon)) / h for sign in (1, -1))
+        more, less = whole + mpmath.ldexp(1, _SLACK), whole - mpmath.ldexp(1, _SLACK)
+        (_, first), (_, second) = _tails(projections, above), _tails(projections, above / (1 - h))
+        found = first * more - ratio * second * less
+        if below > 0:
+            (first, _), (second, _) = _tails(projections, below / (1 - h)), _tails(projections, below)
+            found = max(found, first * more - ratio * second * less)
+        return found + mpmath.ldexp(1, _SLACK)
+
+
+def _tails(degrees: int, place: Any) -> tuple[Any, Any]:
+    """Return the chances that a chi-square variable is below a place, and above it.
+
+    Formula, a = degrees / 2 and x half the place: below a, P = x^a e^-x / Gamma(a + 1) (1 + x/(a+1) + x^2/((a+1)(a+2))
+    + ...); above, Q = x^(a-1) e^-x / Gamma(a) (1 + (a-1)/x + (a-1)(a-2)/x^2 + ...), as many terms as there are whole
+    numbers below a + 1/2, and erfc(sqrt x) where a is no whole number.
+    """
+    import mpmath
+
+    a, x = mpmath.mpf(degrees) / 2, place / 2
+    low = x < a
+    power = a * mpmath.log(x) - x - mpmath.loggamma(a + 1)
+    factor = mpmath.exp(power if low else power + mpmath.log(a / x))
+    # the terms fall, in whole numbers of 2^-(2 bits); what is left out is below 2^26 times the first one left out
+    bits, double = 2 * _BITS, int(mpmath.ldexp(place, _BITS))
+    total, term, number = 0, 1 << bits, 0
+    while term >> (bits - _BITS - 26) and (low or 2 * number + 1 < degrees):
+        total += term
+        number += 1
+        if low:
+            term = (term * double >> _BITS) // (degrees + 2 * number)
+        else:
+            term = (term * (degrees - 2 * number) << _BITS) // double
+    one = factor * mpmath.ldexp(total, -bits) + (mpmath.erfc(mpmath.sqrt(x)) if degrees % 2 and not low else 0)
+    return (one, 1 - one) if low else (1 - one, one)
+
+
 @lru_cache(maxsize=256)
 def largest_leverage(projections: int, epsilon: float, delta: float) -> float:
-    """Return the largest leverage at which a sketch is (epsilon, delta)-DP, by bisection: delta grows with it."""
+    """Return a leverage at which a sketch is proved to be (epsilon, delta)-DP, nearly the largest one."""
+    found, room = _bisected(projections, epsilon, delta), 2.0**-40
+    while delta_above(projections, found, epsilon) > delta:
+        found *= 1 - room
+        room *= 4
+    return found
+
+
+def _bisected(projections: int, epsilon: float, delta: float) -> float:
+    """Return the largest leverage by `jl_delta` in float64, by bisection: delta grows with it."""
     low, high = -60.0, 60.0  # logit
     for _ in range(200):
         middle = (low + high) / 2
@@ -71,9 +138,9 @@ class JohnsonLindenstrauss(BaseMechanism):
     Formula: r variables from N(0, X'X + w^2 I); the report is the mean of their outer products, less w^2 I, over n.
     w is the least at which a row of the largest length B has a leverage B^2 / (B^2 + w^2) that `jl_delta` allows.
 
-    *Guarantee*: (epsilon, delta)-DP for one row, added or removed (set to zero), n being public. It is proved for real
-    numbers; reports are rounded to a public lattice of 2^-20 of the noise, but unlike the mechanisms on integers this
-    one is not proved to the last bit.
+    *Guarantee*: (epsilon, delta)-DP for one row, added or removed (set to zero), n being public, to the last bit: rows
+    are rounded towards zero to 2^-41 of B, so that X'X is a matrix of whole numbers; a report is a function of a sketch
+    of real numbers that is rounded exactly; delta is a sum of positive terms that is rounded up.
     *Utility*: unbiased; entry (i, j) has variance (M_ij^2 + M_ii M_jj) / (r n^2), M = X'X + w^2 I. More projections are
     better, and with very many this becomes symmetric Gaussian noise, which therefore is never worse:
     `noisette.release_covariance` adds that. By default r is so large that little is lost.
@@ -134,10 +201,23 @@ class JohnsonLindenstrauss(BaseMechanism):
         """Largest leverage of a row."""
         return largest_leverage(self._count, self.epsilon, self.delta)
 
+    @cached_property
+    def _unit(self) -> float:
+        """Steps of the entries of a table, a power of two."""
+        return 2 * power_of_two(self.domain.radius) / _HALF**2
+
+    @cached_property
+    def _whole_ridge(self) -> int:
+        """w^2 in squares of the unit: a whole number that float64 holds."""
+        leverage = Fraction(self.leverage)
+        needed = (Fraction(self.domain.radius) / Fraction(self._unit)) ** 2 * (1 - leverage) / leverage
+        found = float(math.ceil(needed))
+        return int(found if found >= needed else math.nextafter(found, math.inf))
+
     @property
     def ridge(self) -> float:
         """w^2, added to the diagonal before projecting and taken off after."""
-        return self.domain.radius**2 * (1 - self.leverage) / self.leverage
+        return self._whole_ridge * self._unit**2
 
     @cached_property
     def _step(self) -> float:
@@ -167,20 +247,28 @@ class JohnsonLindenstrauss(BaseMechanism):
         """Return one report for each table along the last two axes."""
         values, restore = open_array(x)
         values = self._admit(values, clip=clip)
-        source = _random.generator(rng)
-        spread = self._spread(values)
         columns, count = self.domain.dims[1], self._count
-        lead = spread.shape[:-2]
-        if count >= columns:  # Bartlett 1933: the triangle of a Wishart matrix, whatever the number of projections
-            sketch = np.tril(source.standard_normal((*lead, columns, columns)), -1)
-            degrees = count - np.arange(columns)
-            sketch[..., np.arange(columns), np.arange(columns)] = np.sqrt(source.chisquare(degrees, (*lead, columns)))
-        else:
-            sketch = source.standard_normal((*lead, columns, count))
-        root = np.linalg.cholesky(spread) @ sketch
+        lead = values.shape[:-2]
+        matrices = self._whole_spread(values.reshape(-1, *self.domain.dims))
+        step = power_of_two(math.sqrt(self._whole_ridge)) / _ROOT
+        root = rounded_sketches(matrices, count, step, _random.generator(rng)) * self._unit
+        # from here on everything follows from the sketch
         mean = root @ np.swapaxes(root, -1, -2) / count
-        report = (mean - self.ridge * np.eye(columns)) / self.domain.dims[0]
+        report = ((mean - self.ridge * np.eye(columns)) / self.domain.dims[0]).reshape(*lead, columns, columns)
         return restore(self.support.nearest((report + np.swapaxes(report, -1, -2)) / 2))
+
+    def _whole_spread(self, values: FloatArray) -> Any:
+        """Return X'X + w^2 I in squares of the unit, whole numbers, of rows rounded towards zero."""
+        codes = np.trunc(values * (_SHORTER / self._unit))
+        high = np.trunc(codes / _HALF)
+        halves = (high, codes - high * _HALF)
+        total: Any = np.zeros((len(codes), *self.report_shape), dtype=object)
+        for start in range(0, codes.shape[1], _CHUNK):
+            parts = [half[:, start : start + _CHUNK] for half in halves]
+            for (i, one), (j, two) in itertools.product(enumerate(parts), repeat=2):
+                total += (np.swapaxes(one, -1, -2) @ two).astype(np.int64).astype(object) * int(_HALF) ** (2 - i - j)
+        total[:, *np.diag_indices(self.report_shape[0])] += self._whole_ridge
+        return total
 
     def _admit(self, values: FloatArray, *, clip: bool) -> FloatArray:
         """Return tables whose rows are short enough, shortened where asked."""
