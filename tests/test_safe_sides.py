@@ -109,7 +109,9 @@ def test_update_and_count_share_a_ball(share: float) -> None:
     told = rounds._sums[-1]
     assert fine - 64 < told[0] < fine
     assert fine - 64 < -told[-1] < fine  # as long as the norm, to the last digit: it may have been longer
+    before = int(told[0])
     rounds.add(np.asarray([0.5, 0.0, 0.0, 0.0]))
+    assert fine // 2 - 64 < told[0] - before < fine // 2
     assert told[-1] == 0  # one that was clipped, one that was not
 
 
