@@ -6,12 +6,15 @@ make mutate ARGS="--only src/noisette/mechanisms/tensor/gaussian/_loops.py:41"  
 make mutate ARGS="--bare --sample 3"          record nothing: quicker where few changes are made
 
 Each change is one that a tired person might make: a comparison that is off by its edge, a guard dropped, a sign, a
-constant off by one, `.all` for `.any`, a default switched. It is made in a copy of the repository, where the tests run
-that execute the changed line. Which do is recorded once for each file of tests, with coverage, and kept in
-.venv/mutants until that file or the changed module is another. If none of them fails, the tests run that execute
-anything else of the module: coverage does not see compiled loops, and a constant is read at import. Every run is a fork
-of this process, which has imported the large packages, so that most changes cost seconds. With --bare nothing is
-recorded: the files of tests that name the module run whole, then those of its folder and the attacks on it.
+constant off by one, `.all` for `.any`, a default switched. It is made in a copy of the repository, kept in
+.venv/mutants with what was compiled there, one for each area.
+
+Tests are collected once. A change inside a function is made in a fork of that process, by giving the function other
+code: first the quick tests run whose files name the module, then those that execute the changed line, wherever in the
+area they are, and at last slow ones. Which tests execute a line is recorded with coverage when it is first asked, for
+each file of tests, and kept until that file is another. A change that is read at import, or that is in a compiled loop,
+and a change that nothing noticed, is tried in processes that import the module anew. With --bare nothing is recorded:
+the files of tests that name the module run whole, then those of its folder and the attacks on it.
 
 A change that breaks nothing is printed: either a test is missing, or the change means nothing. Only a person can tell;
 who finds one of the second kind adds it with the reason to scripts/equivalent.toml, and it is drawn no more. The seed

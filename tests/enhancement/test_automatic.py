@@ -1,11 +1,16 @@
 """The default's two promises, measured over 200 seeds: never 2 % above raw, never above the best of HDR4ME."""
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import noisette as nz
 from noisette.enhancement.averaging import bayes
 from noisette.enhancement.bounds import uniform_prior
+
+automatic = sys.modules["noisette.enhancement.automatic"]  # whose name is that of its function, too
 
 SEEDS = 200
 HDR4ME = ("hdr4me-l1", "hdr4me-l2", "hdr4me-star")
@@ -150,6 +155,43 @@ def test_what_was_chosen_is_said():
     many = nz.Estimate(np.zeros(50), np.full(50, 0.1), np.full(50, 99), low=-1.0, high=1.0)
     assert nz.enhance(many).method == "auto: bayes"
     assert nz.enhance(nz.Estimate(np.zeros(2), np.ones(2), np.full(2, 99))).method == "auto: none"
+
+
+def chosen(size, noise, **domain):
+    """Return what is chosen for so many zeros with so much noise."""
+    return nz.enhance(nz.Estimate(np.zeros(size), np.full(size, noise), np.full(size, 99), **domain)).method
+
+
+def test_where_the_choice_turns():
+    """Each rule at both sides of its number: 30 dimensions, 4 for James-Stein, noise of 0.8 of the radius."""
+    inside = {"low": -1.0, "high": 1.0}
+    assert (chosen(29, 0.1, **inside), chosen(30, 0.1, **inside)) == ("auto: james-stein", "auto: bayes")
+    assert (chosen(3, 0.1), chosen(4, 0.1)) == ("auto: none", "auto: james-stein")
+    assert (chosen(4, 0.799, **inside), chosen(4, 0.8, **inside)) == ("auto: james-stein", "auto: uniform-prior")
+
+
+@pytest.mark.parametrize(("share", "name"), [(0.9895, "bayes"), (0.9905, "box")])
+def test_a_gain_of_a_hundredth_is_worth_it(share, name, monkeypatch):
+    def averaged(problem):
+        found = automatic._raw(problem)
+        return replace(found, risk=share * found.risk, name="bayes")
+
+    monkeypatch.setattr(automatic, "_average", averaged)
+    assert chosen(40, 0.1, low=-1.0, high=1.0) == f"auto: {name}"
+
+
+@pytest.mark.parametrize(("above", "worse"), [(1.9, False), (2.1, True)])
+def test_a_risk_is_worse_from_two_standard_errors_on(above, worse):
+    """Of differences that are d +- 1 the sum is n d, with a standard error of sqrt(n); so in units of the noise."""
+    size = 64
+    difference = above / np.sqrt(size) + np.tile([1.0, -1.0], size // 2)
+    ones = np.ones(size)
+    assert automatic._worse(ones, 5.0 + difference, 5.0 * ones) is worse
+    assert automatic._worse(3.0 * ones, 5.0 + difference, 5.0 * ones) is worse
+    assert not automatic._worse(ones, 5.0 - difference, 5.0 * ones)
+    # one noisy coordinate hides in the sum what the others tell in units of their noise
+    uneven = np.append(ones, 1e3)
+    assert automatic._worse(uneven, np.append(5.0 + difference, 0.0), np.append(5.0 * ones, 1e3)) is worse
 
 
 def test_falls_back_when_the_estimated_risk_says_so():
