@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import multiprocessing
+import operator
 import os
 import pickle
 import signal
@@ -50,8 +52,8 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 
 def test_ten_tenths_are_one(ledger: Ledger) -> None:
-    """Floats would drift: 0.1 added ten times is 0.9999999999999999."""
-    assert sum([0.1] * 10) != 1.0
+    """Floats would drift: 0.1 added ten times, one after the other, is 0.9999999999999999."""
+    assert functools.reduce(operator.add, [0.1] * 10) != 1.0
     for _ in range(10):
         ledger.debit("user", 0.1)
     assert ledger.balance("user").epsilon == 1

@@ -128,7 +128,11 @@ class Ledger:
             raise LedgerError(f"There is no ledger at {self._path}. Restore it: a new one would forget what was spent.")
         if not self._path.parent.is_dir():
             raise LedgerError(f"There is no folder {self._path.parent} for the ledger. Make it first.")
-        self._prepare()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
