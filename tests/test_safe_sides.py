@@ -21,6 +21,7 @@ from noisette.federated.central.rounds import AdaptiveNorm, CentralPlan, Private
 from noisette.federated.clipping import Norm
 from noisette.federated.distributed.noise import DistributedPlan
 from noisette.federated.layout import ModelLayout
+from noisette.mechanisms.scalar.duchi import TwoPoint
 from noisette.mechanisms.tensor.gaussian._signs import _enumerated
 from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
 from noisette.sgd.noise._lattice import widened
@@ -42,6 +43,33 @@ def test_neighbours_are_no_farther_apart_than_their_bound(how: dict[str, float],
     bound, _ = neighbours.white(modes)
     squared = Fraction(how["distance"]) ** 2 if "distance" in how else Fraction(how["width"]) ** 2 * math.prod(shape)
     above(Fraction(bound) ** 2, squared, 2.0**-47 * (len(shape) + 2), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("reach", "step", "points"),
+    [(1.5, 1.0, 1.5), (1.5, 0.5, 1.5), (8.0, 1.0, 2.0), (8.0, 0.5, 1.5), (1.0, 1.0, 1.0), (1.25, 0.25, 1.25)],
+)
+def test_two_reports_are_never_nearer_than_their_budget_allows(reach: float, step: float, points: float) -> None:
+    """At epsilon 3 they have to be at 1.1 or beyond: the next numbers of a lattice outward, or its ends."""
+    lattice: Any = SimpleNamespace(low=-reach, high=reach, step=step)
+    found = TwoPoint.build(nz.Interval(-1.0, 1.0), 3.0, lattice)
+    assert (found.low, found.high) == (-points, points)
+    uneven: Any = SimpleNamespace(low=-1.5, high=8.0, step=0.5)
+    assert TwoPoint.build(nz.Interval(-1.0, 1.0), 3.0, uneven) == TwoPoint(-1.5, 1.5)
+
+
+@pytest.mark.parametrize("half", [1 / 3, 0.7])
+def test_inputs_within_an_uneven_domain_are_cut_as_well(half: float) -> None:
+    """Where an end is no number of the lattice, the next ones inside may be farther apart in law than the ends."""
+    mechanism = nz.Laplace(epsilon=1.0, domain=nz.Interval(-half, half))
+    inputs = [np.asarray(cells.pair, dtype=float) for cells in mechanism.dissect()]
+    step = float(mechanism.support.step)
+    lows, highs = {float(pair.min()) for pair in inputs}, {float(pair.max()) for pair in inputs}
+    assert len(inputs) == 4
+    assert min(lows) == -half
+    assert max(highs) == half
+    assert 0 < max(lows) + half < step
+    assert 0 < half - min(highs) < step
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

@@ -13,6 +13,7 @@ import noisette as nz
 from noisette.mechanisms.categorical import _singer
 from noisette.mechanisms.categorical._base import UNIT
 from noisette.mechanisms.categorical._singer import Singer, hyperplane_sums, primitive, recurrence
+from noisette.mechanisms.categorical.projective import CyclicNoise
 from noisette.prediction.planning import handy
 
 DESIGNS = [(2, 1, 3), (3, 1, 3), (2, 2, 3), (5, 1, 3), (2, 3, 3), (3, 2, 3), (2, 1, 6), (3, 1, 4), (2, 2, 4), (7, 1, 4)]
@@ -183,3 +184,23 @@ def test_auto_is_never_far_above_the_best(size: int, epsilon: float) -> None:
     assert not taken.bulky
     if taken.mechanism == "hadamard":
         assert taken.mse == min(one.mse for one in made.candidates if not one.bulky)
+
+
+@pytest.mark.parametrize("dims", [3, 5])
+def test_one_draw_in_2_to_53_that_tells_the_category_is_enough(dims: int) -> None:
+    """The least budget that is taken gives the design a weight of one more than the others; a little less, none."""
+    design = Singer(2, 1, dims)
+    refused, taken = 1e-16, 1e-9
+    while taken > refused * (1 + 1e-9):
+        middle = math.sqrt(refused * taken)
+        try:
+            noise = CyclicNoise.build(design, middle)
+        except ValueError:
+            refused = middle
+        else:
+            taken = middle
+            assert noise.own > noise.other
+    noise = CyclicNoise.build(design, taken)
+    assert noise.own - noise.other == 1
+    with pytest.raises(ValueError, match="Raise epsilon or merge categories"):
+        CyclicNoise.build(design, refused)
