@@ -98,8 +98,11 @@ def test_the_disk_of_a_shuffler_links_nobody(tmp_path: Path) -> None:
         (again,) = {_refusal(url, name, secret_of[name]) for name in CLIENTS}
         assert again == (409, "already-sent")  # replays are refused all the same, after the forwarding too
     finally:
-        for one in (front, behind):
-            one.stop()
+        logs = [one.stop()[1] for one in (front, behind)]
+    told = [json.loads(line) for own in logs for line in own.splitlines() if line.startswith("{")]
+    timed = {one.get("route") for one in told if one["event"] == "request"}
+    assert not timed & {"/posts", "/shuffled"}  # the log tells of no post when it came
+    assert {one["event"] for one in told} >= {"started", "released"}  # and tells what an operator needs
     after = _image(tmp_path)
     entries = json.loads((tmp_path / "clients.json").read_text(encoding="utf-8"))
     keys = [bytes.fromhex(part) for entry in entries.values() for part in entry.split(":")]

@@ -35,7 +35,7 @@ def create_receiver(
         yield
         log.info("stopped")
 
-    app = new_app("Noisette receiver", metrics, log, lifespan)
+    app = new_app("Noisette receiver", metrics, log, lifespan, PATH)
 
     @app.get("/metrics", dependencies=[Depends(operators or Operators())])
     def prometheus() -> Response:

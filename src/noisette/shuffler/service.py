@@ -65,7 +65,7 @@ def create_app(
         shuffler.close()
         log.info("stopped")
 
-    app = new_app("Noisette shuffler", metrics, log, lifespan)
+    app = new_app("Noisette shuffler", metrics, log, lifespan, PATH)
     admit_pages(app, origins, [*HEADERS, "Content-Type"])
 
     def store(caller: Caller, body: bytes) -> PostAccepted:
