@@ -40,6 +40,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import uvloop
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
@@ -76,6 +77,8 @@ class Run:
     memory_before: float
     memory_after: float
     cpu_us: float
+    postgres_us: float = 0.0  # CPU time of all processes of PostgreSQL a report
+    sender_us: float = 0.0  # and of who sends
     waits: int = 0  # for a lock of PostgreSQL, of a millisecond or more, where they were looked for
 
     @property
@@ -174,41 +177,79 @@ def used(pid: int) -> float:
     return sum(int(one[11]) + int(one[12]) for one in found) / os.sysconf("SC_CLK_TCK")
 
 
-async def send(port: int, bodies: list[bytes], connections: int, media: str) -> list[float]:
-    """Send bodies over so many connections that are kept open, and return how long each answer took."""
-    head = (
-        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: {media}\r\nContent-Length: "
-    )
-    left, seconds = iter(bodies), []
+class Sender(asyncio.Protocol):
+    """One connection that sends a request when the last one was answered, and costs little itself."""
 
-    async def worker() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for body in left:
-            started = time.perf_counter()
-            writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
-            answer = await reader.readuntil(b"\r\n\r\n")
-            if not answer.startswith(b"HTTP/1.1 201"):
-                raise RuntimeError(answer.decode())
-            size = next(int(line[15:]) for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-            await reader.readexactly(size)
-            seconds.append(time.perf_counter() - started)
-        writer.close()
+    def __init__(self, left: Iterator[bytes], seconds: list[float], done: asyncio.Future[None]) -> None:
+        self._left, self._seconds, self._done, self._answer = left, seconds, done, b""
 
-    await asyncio.gather(*(worker() for _ in range(connections)))
+    def connection_made(self, transport: Any) -> None:
+        """Begin."""
+        self._transport = transport
+        self._next()
+
+    def _next(self) -> None:
+        request = next(self._left, None)
+        if request is None:
+            self._transport.close()
+            self._done.set_result(None)
+        else:
+            self._began = time.perf_counter()
+            self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        """Take an answer, of which the head says how long it is."""
+        self._answer += data
+        head, found, body = self._answer.partition(b"\r\n\r\n")
+        if not found or len(body) < int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
+            return
+        if not head.startswith(b"HTTP/1.1 201"):
+            self._done.set_exception(RuntimeError(self._answer.decode()))
+            return
+        self._seconds.append(time.perf_counter() - self._began)
+        self._answer = b""
+        self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell that the server has ended it."""
+        if not self._done.done():
+            self._done.set_exception(error or ConnectionError("The server ended a connection."))
+
+
+async def send(port: int, requests: list[bytes], connections: int) -> list[float]:
+    """Send requests over so many connections that are kept open, and return how long each answer took."""
+    left, seconds, loop = iter(requests), list[float](), asyncio.get_running_loop()
+    ended = [loop.create_future() for _ in range(connections)]
+    for done in ended:
+        await loop.create_connection(lambda done=done: Sender(left, seconds, done), "127.0.0.1", port)  # type: ignore[misc]
+    await asyncio.gather(*ended)
     return seconds
 
 
 def measure(
-    what: str, where: tuple[int, int], name: str, bodies: list[bytes], each: int, connections: int, media: str
+    what: str,
+    where: tuple[int, int],
+    name: str,
+    bodies: list[bytes],
+    each: int,
+    connections: int,
+    media: str,
+    postgres: Postgres | None = None,
 ) -> Run:
     """Send bodies of so many reports each, and describe how it went."""
     port, pid = where
-    before, spent, started = memory(pid), used(pid), time.perf_counter()
-    seconds = asyncio.run(send(port, bodies, connections, media))
-    rate = len(bodies) * each / (time.perf_counter() - started)
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: {media}\r\n"
+    requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
+    own = [pid] if postgres is None or name == "sqlite" else [pid, postgres.pid]
+    before, spent, sender, started = memory(pid), [*map(used, own)], time.process_time(), time.perf_counter()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        seconds = runner.run(send(port, requests, connections))
+    count = len(bodies) * each
+    rate, sender = count / (time.perf_counter() - started), time.process_time() - sender
     p50, p99 = (float(np.quantile(seconds, share)) * 1000 for share in (0.5, 0.99))
-    cpu = (used(pid) - spent) / (len(bodies) * each) * 1e6
-    return Run(what, name, len(bodies) * each, rate, p50, p99, before, memory(pid), cpu)
+    cpu, *others = ((used(one) - two) / count * 1e6 for one, two in zip(own, spent, strict=True))
+    shares = {"postgres_us": sum(others), "sender_us": sender / count * 1e6}
+    return Run(what, name, count, rate, p50, p99, before, memory(pid), cpu, **shares)
 
 
 def packed(campaign: Campaign, count: int, seed: int) -> list[bytes]:
@@ -236,20 +277,22 @@ def single(campaign: Campaign, count: int) -> list[bytes]:
     ]
 
 
-def in_batches(campaign: Campaign, name: str, database: str, sizes: list[int], seconds: float) -> Iterator[Run]:
+def in_batches(
+    campaign: Campaign, name: str, database: str, sizes: list[int], seconds: float, postgres: Postgres | None
+) -> Iterator[Run]:
     """Measure batches, so many reports after so many into the same database, until the time is over."""
     with server("ours", database) as where:
         measure("warm-up", where, name, packed(campaign, 2, 0), BATCH, 2, batches.MEDIA_TYPE)
         started = time.monotonic()
         for number, size in enumerate(sizes):
             bodies = packed(campaign, size // BATCH, number)
-            yield measure(f"batches {number + 1}", where, name, bodies, BATCH, 2, batches.MEDIA_TYPE)
+            yield measure(f"batches {number + 1}", where, name, bodies, BATCH, 2, batches.MEDIA_TYPE, postgres)
             used = time.monotonic() - started
             if used * (number + 2) / (number + 1) > seconds:
                 break
 
 
-def one_by_one(campaign: Campaign, name: str, fresh: Any, size: int) -> Iterator[Run]:
+def one_by_one(campaign: Campaign, name: str, fresh: Any, size: int, postgres: Postgres | None) -> Iterator[Run]:
     """Measure single reports, ours and the bare endpoint in turns."""
     media = "application/json"
     with server("ours", fresh()) as ours, server("bare", fresh()) as bare:
@@ -257,8 +300,8 @@ def one_by_one(campaign: Campaign, name: str, fresh: Any, size: int) -> Iterator
             measure("warm-up", where, name, single(campaign, size // 10), 1, CONNECTIONS, media)
         for _ in range(TURNS):
             bodies = single(campaign, size)
-            yield measure("bare", bare, name, bodies, 1, CONNECTIONS, media)
-            yield measure("single", ours, name, bodies, 1, CONNECTIONS, media)
+            yield measure("bare", bare, name, bodies, 1, CONNECTIONS, media, postgres)
+            yield measure("single", ours, name, bodies, 1, CONNECTIONS, media, postgres)
 
 
 def by_workers(campaign: Campaign, size: int) -> Iterator[Run]:
@@ -276,7 +319,7 @@ def by_workers(campaign: Campaign, size: int) -> Iterator[Run]:
         for _ in range(TURNS):
             for what, where in (("workers 1", one), ("workers 2", two)):
                 before = postgres.logged().count("still waiting for")
-                done = measure(what, where, "postgresql", single(campaign, size), 1, CONNECTIONS, media)
+                done = measure(what, where, "postgresql", single(campaign, size), 1, CONNECTIONS, media, postgres)
                 yield replace(done, waits=postgres.logged().count("still waiting for") - before)
         shares = [used(pid) for pid in family(two[1])[1:]]
         print(f"CPU seconds of each of the two workers: {', '.join(f'{own:.1f}' for own in shares)}")
@@ -314,6 +357,7 @@ def main() -> None:
     parser.add_argument("--batches", action="store_true", help="batches alone")
     parser.add_argument("--single", action="store_true", help="single reports alone")
     parser.add_argument("--workers", action="store_true", help="one process and two on PostgreSQL")
+    parser.add_argument("--reports", type=int, default=10_000, help="in each turn, with --workers")
     parser.add_argument("--record", action="store_true", help="write collector.json and docs/benchmarks-collector.md")
     parser.add_argument("--serve", choices=["ours", "bare"], help=argparse.SUPPRESS)
     parser.add_argument("--database", help=argparse.SUPPRESS)
@@ -326,7 +370,7 @@ def main() -> None:
     sizes = [1_000_000] * given.millions if given.full else [20_000 if given.small else 500_000]
     runs: list[Run] = []
     if given.workers:
-        runs += map(show, by_workers(campaign, 300 if given.small else 5000))
+        runs += map(show, by_workers(campaign, 300 if given.small else given.reports))
     with tempfile.TemporaryDirectory() as folder, Postgres(*settings()) if found() else nullcontext() as postgres:
         made = iter(range(1000))
         fresh = {"sqlite": lambda: f"sqlite:///{folder}/{next(made)}.db"}
@@ -335,10 +379,10 @@ def main() -> None:
         chosen = {name: new for name, new in fresh.items() if given.only in (None, name)}
         for name, new in chosen.items():
             if not given.batches and not given.workers:
-                runs += map(show, one_by_one(campaign, name, new, 300 if given.small else 5000))
+                runs += map(show, one_by_one(campaign, name, new, 300 if given.small else 5000, postgres))
         for name, new in chosen.items():
             if not given.single and not given.workers:
-                runs += map(show, in_batches(campaign, name, new(), sizes, given.minutes * 60))
+                runs += map(show, in_batches(campaign, name, new(), sizes, given.minutes * 60, postgres))
     load = os.getloadavg()[0]
     for line in summary(runs):
         print(line)
@@ -381,7 +425,8 @@ def summary(runs: list[Run]) -> Iterator[str]:
 def show(run: Run) -> Run:
     """Print a run."""
     waited = f"p50 {run.p50_ms:7.1f} ms   p99 {run.p99_ms:7.1f} ms"
-    held = f"memory {run.memory_before:.0f} to {run.memory_after:.0f} MB   CPU {run.cpu_us:.1f} us"
+    spent = f"{run.cpu_us:.1f} us, PostgreSQL's {run.postgres_us:.1f}, the sender's {run.sender_us:.1f}"
+    held = f"memory {run.memory_before:.0f} to {run.memory_after:.0f} MB   CPU {spent}"
     now = time.strftime("%H:%M:%S")
     print(f"{now}   {run.database:10} {run.what:11} {run.rate:10,.0f} reports/s   {waited}   {held}", flush=True)
     return run

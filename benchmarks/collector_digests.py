@@ -1,7 +1,7 @@
-"""What the index of tokens costs PostgreSQL as it grows: processor time of its process, and bytes of its log.
+"""What the index of tokens costs PostgreSQL as it grows: processor time of its processes, and bytes of its log.
 
-python benchmarks/collector_digests.py --millions 8    digests as the collector keeps them
-python benchmarks/collector_digests.py --millions 6 --before    as bytes, with PostgreSQL's default settings
+python benchmarks/collector_digests.py --millions 10    digests as the collector keeps them, in runs of a million
+python benchmarks/collector_digests.py --millions 10 --before    in one index, as it kept them before
 
 Digests of 20,000 reports are copied in one transaction, as the collector does; nothing else is written. Processor time
 says what the growing index costs, also on a machine that does other things.
@@ -14,6 +14,7 @@ import os
 import secrets
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.collector.postgres import Postgres
 
 from collector import settings, used
-from noisette.collector.storage.database import open_database
+from noisette.collector import Store
+from noisette.collector.storage import postgres as storage
 from noisette.survey.batches import DIGEST_BYTES
 
 AT_ONCE = 20_000
@@ -43,24 +45,23 @@ def main() -> None:
     parser.add_argument("--millions", type=int, default=8)
     parser.add_argument("--before", action="store_true")
     given = parser.parse_args()
-    kind = "bytea" if given.before else "uuid"
-    with Postgres(*([] if given.before else settings())) as postgres:
-        database = open_database(postgres.new_database())
-        with database.writing() as connection:
-            connection.exec_driver_sql(f"CREATE TABLE seen (digest {kind} PRIMARY KEY, mark bigint NOT NULL)")
-            pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    if given.before:
+        storage._FULL = 1 << 62
+    with Postgres(*settings()) as postgres, closing(Store(postgres.new_database())) as store:
+        database, pid = store.database, postgres.pid
         for million in range(1, given.millions + 1):
             spent, log, took = used(pid), _log(database), 0.0
-            for _ in range(1_000_000 // AT_ONCE):
-                new = digests()
+            drawn = [digests() for _ in range(1_000_000 // AT_ONCE)]
+            own = time.process_time()
+            for new in drawn:
                 began = time.perf_counter()
                 with database.writing() as connection:
                     assert database.add_digests(connection, new, np.zeros(AT_ONCE, dtype=np.int64))
                 took += time.perf_counter() - began
             bytes_each = (_log(database) - log) / 1e6
-            cost = f"{used(pid) - spent:.2f} us of PostgreSQL's process and {bytes_each:.0f} bytes of log a report"
+            cost = f"{used(pid) - spent:.2f} us of PostgreSQL, {time.process_time() - own:.2f} us of this process"
+            cost += f" and {bytes_each:.0f} bytes of log a digest"
             print(f"million {million}: {cost}; {1e6 / took:,.0f} a second; load {os.getloadavg()[0]:.1f}", flush=True)
-        database.close()
 
 
 def _log(database: Any) -> float:

@@ -47,12 +47,14 @@ def batches(results: Results) -> Iterator[str]:
             f"second, the slowest part at {slowest:,.0f}: {WANTED:,} a second are {reached}. Memory in MB after "
             f"each part: {held}."
         )
-        lines = ["| reports before | reports | a second | p50 of a batch | p99 | memory | CPU a report |"]
-        lines.append("|" + " ---: |" * 7)
+        lines = [
+            "| reports before | reports | a second | p50 of a batch | p99 | memory | CPU a report | PostgreSQL's |"
+        ]
+        lines.append("|" + " ---: |" * 8)
         before = 0
         for run in runs:
             times = f"{run['p50_ms']:,.0f} ms | {run['p99_ms']:,.0f} ms"
-            used = f"{run['memory_after']:.0f} MB | {run['cpu_us']:.1f} µs"
+            used = f"{run['memory_after']:.0f} MB | {run['cpu_us']:.1f} µs | {_own(run, 1)}"
             lines.append(f"| {before:,} | {run['reports']:,} | {run['rate']:,.0f} | {times} | {used} |")
             before += run["reports"]
         yield "\n".join(lines)
@@ -96,14 +98,20 @@ def workers(results: Results) -> Iterator[str]:
         "their part of the two cores, so two processes have no core each: read the CPU a report."
     )
     lines = [
-        "| turn | one process, a second | two, a second | one, CPU a report | two, CPU a report | waits for a lock |"
+        "| turn | one process, a second | two, a second | one, CPU a report | PostgreSQL's | two, CPU a report | "
+        "PostgreSQL's | waits for a lock |"
     ]
-    lines.append("|" + " ---: |" * 6)
+    lines.append("|" + " ---: |" * 8)
     for turn, (alone, both) in enumerate(zip(one, two, strict=True), 1):
         rates = f"{alone['rate']:,.0f} | {both['rate']:,.0f}"
-        spent = f"{alone['cpu_us']:.0f} µs | {both['cpu_us']:.0f} µs"
+        spent = " | ".join(f"{run['cpu_us']:.0f} µs | {_own(run, 0)}" for run in (alone, both))
         lines.append(f"| {turn} | {rates} | {spent} | {alone['waits'] + both['waits']} |")
     yield "\n".join(lines)
+
+
+def _own(run: dict[str, Any], digits: int) -> str:
+    """Return what PostgreSQL took for a report, where it was measured."""
+    return f"{run['postgres_us']:.{digits}f} µs" if run.get("postgres_us") else ""
 
 
 def faults(results: Results) -> Iterator[str]:

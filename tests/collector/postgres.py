@@ -52,6 +52,11 @@ class Postgres:
         options = f"-k {self._home} -c listen_addresses=''{self._settings}"
         self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-l", str(self._home / "log"), "-o", options, "start")
 
+    @property
+    def pid(self) -> int:
+        """Number of the process whose children all others are."""
+        return int((self._home / "data" / "postmaster.pid").read_text(encoding="ascii").split()[0])
+
     def crash(self) -> None:
         """End all its processes at once, in the middle of what they do and without saving anything."""
         self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-m", "immediate", "stop")

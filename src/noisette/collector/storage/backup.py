@@ -140,7 +140,11 @@ def _copy(source: sa.Connection, target: Store) -> dict[str, int]:
         query = sa.select(*columns).order_by(*table.primary_key).execution_options(yield_per=_AT_ONCE)
         for part in source.execute(query).mappings().partitions(_AT_ONCE if table is tables.seen else 50):
             with target.writing() as connection:
-                connection.execute(sa.insert(table), [dict(row) for row in part])
+                rows = [dict(row) for row in part]
+                if table is tables.seen:
+                    target.database.restore_digests(connection, rows)
+                else:
+                    connection.execute(sa.insert(table), rows)
             counts[table.name] += len(part)
     for row in source.execute(sa.select(tables.digest_log)):
         digests = np.frombuffer(row.digests, dtype=np.uint8).reshape(-1, DIGEST_BYTES)

@@ -11,6 +11,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,49 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from noisette.collector.storage import tables
 from noisette.survey.batches import Digests
+from noisette.survey.campaigns import Campaign
+from noisette.survey.sums import Sums
 
 DatabaseFailure = SQLAlchemyError  # what any of them raises when it does not answer, or cannot do what it is told
 
 Marks = npt.NDArray[np.int64]
 
 _AT_ONCE = 500  # digests looked up in one query
+_KEYS = ("campaign", "period", "group", "writer")
+_PLACE = sa.and_(*(tables.sums.c[name] == sa.bindparam(f"{name}_") for name in _KEYS))
+_NEW: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in ("layout", "users", "vector")}
+_SELECT_SUMS = sa.select(tables.sums.c.users, tables.sums.c.vector).where(_PLACE)
+_UPDATE_SUMS = sa.update(tables.sums).where(_PLACE).values(_NEW)
+INSERT_BLOCK = sa.insert(tables.blocks).inline()
 
 
 def new_number() -> int:
     """Return a number for a block of reports, drawn at random so that it tells nothing about the time."""
     return secrets.randbits(62)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What reports add to the sums of a public group in a period."""
+
+    campaign: Campaign
+    period: str
+    group: int
+    more: Sums
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The key of the row of sums, but for who writes it."""
+        return {"campaign": self.campaign.id, "period": self.period, "group": self.group}
+
+    @property
+    def nothing(self) -> Sums:
+        """The sums of a row that is new."""
+        return self.more.layout.nothing()
+
+    def onto(self, users: int, vector: bytes) -> Sums:
+        """Return the sums of a row that has these columns, and of this, or raise `OverflowError`."""
+        return Sums(self.more.layout, users, np.frombuffer(vector, dtype="<i8").astype(np.int64)) + self.more
 
 
 class Database(ABC):
@@ -81,9 +114,33 @@ class Database(ABC):
     def settle(self) -> None:  # noqa: B027  # only one has a log
         """Give up an order of digests that a database keeps for its own sake."""
 
+    def prepare(self, connection: sa.Connection) -> None:  # noqa: B027  # only one has tables of its own
+        """Make what a database has beside the tables that all have."""
+
     @abstractmethod
     def shrink_digests(self, connection: sa.Connection) -> None:
         """Turn digests of an older schema into the database's type of 16 bytes, where it has one."""
+
+    def write(
+        self, connection: sa.Connection, digests: Digests, marks: Marks, blocks: list[dict[str, Any]], gains: list[Gain]
+    ) -> bool:
+        """Write blocks of reports, their digests in order of bytes and what they add to the sums.
+
+        Return False if a digest is known: the transaction must then end.
+        """
+        if not self.add_digests(connection, digests, marks):
+            return False
+        connection.execute(INSERT_BLOCK, blocks)
+        for gain in gains:
+            row = gain.place | {"writer": self.writer_number}
+            place = {f"{name}_": own for name, own in row.items()}
+            before = connection.execute(_SELECT_SUMS, place).one_or_none()
+            if before is None:
+                connection.execute(sa.insert(tables.sums).values(**row, **gain.more.stored()))
+            else:
+                total = gain.onto(*before).stored()
+                connection.execute(_UPDATE_SUMS, place | {f"{name}_": own for name, own in total.items()})
+        return True
 
     @abstractmethod
     def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
@@ -96,6 +153,10 @@ class Database(ABC):
             query = sa.select(tables.seen).where(tables.seen.c.digest.in_(digests[start : start + _AT_ONCE]))
             found.update((bytes(digest), mark) for digest, mark in connection.execute(query))
         return found
+
+    def restore_digests(self, connection: sa.Connection, rows: Sequence[Any]) -> None:
+        """Write rows of ``seen`` from a backup."""
+        connection.execute(sa.insert(tables.seen), rows)
 
     def insert_new(self, connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
         """Insert a row unless one with its key is there."""

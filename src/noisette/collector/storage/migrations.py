@@ -32,6 +32,7 @@ def migrate(database: Database, connection: sa.Connection) -> None:
             "Run the version that wrote it, or a later one."
         )
     tables.metadata.create_all(connection)
+    database.prepare(connection)
     for step in range(version, tables.SCHEMA):
         _STEPS[step](database, connection)
     if version != tables.SCHEMA or not found:
@@ -111,6 +112,10 @@ def _shrink_digests(database: Database, connection: sa.Connection) -> None:
     database.shrink_digests(connection)
 
 
+def _begin_runs(_: Database, __: sa.Connection) -> None:
+    """From 6 to 7: PostgreSQL keeps new digests apart from those of before, which stay where they are."""
+
+
 def _columns(connection: sa.Connection, table: sa.Table) -> list[str]:
     return [one["name"] for one in sa.inspect(connection).get_columns(table.name)]
 
@@ -121,4 +126,5 @@ _STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {
     3: _add_digest_log,
     4: _add_lives,
     5: _shrink_digests,
+    6: _begin_runs,
 }

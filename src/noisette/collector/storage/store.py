@@ -18,22 +18,16 @@ import numpy as np
 import sqlalchemy as sa
 
 from noisette.collector.storage import tables
-from noisette.collector.storage.database import new_number, open_database
+from noisette.collector.storage.database import INSERT_BLOCK, Gain, new_number, open_database
 from noisette.collector.storage.migrations import migrate
 from noisette.collector.storage.registry import Registry
 from noisette.survey.batches import Batch, identities, joined, pieces
 from noisette.survey.campaigns import Campaign, Rows
 from noisette.survey.sums import Layout, Sums
 
-_KEYS = ("campaign", "period", "group", "writer")
-_PLACE = sa.and_(*(tables.sums.c[name] == sa.bindparam(f"{name}_") for name in _KEYS))
-_NEW: dict[str, Any] = {name: sa.bindparam(f"{name}_") for name in ("layout", "users", "vector")}
-_SELECT_SUMS = sa.select(tables.sums.c.users, tables.sums.c.vector).where(_PLACE).with_for_update()
-_UPDATE_SUMS = sa.update(tables.sums).where(_PLACE).values(_NEW)
 _MIXED_BLOCKS = 200  # that are mixed in one transaction
 _MIXED_REPORTS = 10_000  # in one block of them
 _TRIES = 8  # of a transaction that others come before with the same tokens
-_INSERT_BLOCK = sa.insert(tables.blocks).inline()
 
 
 class _Known(Exception):
@@ -190,21 +184,17 @@ class Store:
         self, connection: sa.Connection, batches: list[Batch], sums: list[dict[int, Sums]], digests: tuple[Any, Any]
     ) -> None:
         """Write batches and add to the sums of their periods, or raise `_Known` if a digest is there already."""
-        if not self.database.add_digests(connection, *digests):
-            raise _Known
-        writer = self.database.writer_number
+        # always in one order, so that two threads never wait for each other
         pairs = sorted(zip(batches, sums, strict=True), key=lambda pair: (pair[0].campaign.id, pair[0].period))
-        for batch, added in pairs:  # always in one order, so that two threads never wait for each other
-            connection.execute(_INSERT_BLOCK, {"number": new_number(), "mixed": 0} | mixed(batch).columns)
+        blocks = [{"number": new_number(), "mixed": 0} | mixed(batch).columns for batch, _ in pairs]
+        gains: dict[tuple[str, str, int], Gain] = {}
+        for batch, added in pairs:
             for group, more in sorted(added.items()):
-                place = {"campaign_": batch.campaign.id, "period_": batch.period, "group_": group, "writer_": writer}
-                row = connection.execute(_SELECT_SUMS, place).one_or_none()
-                if row is None:  # another thread may be about to make it as well
-                    fresh = {name: place[f"{name}_"] for name in _KEYS} | self.layout(batch.campaign).nothing().stored()
-                    self.database.insert_new(connection, tables.sums, fresh)
-                    row = connection.execute(_SELECT_SUMS, place).one()
-                total = self._load(batch.campaign, row) + more
-                connection.execute(_UPDATE_SUMS, place | {f"{name}_": own for name, own in total.stored().items()})
+                own = batch.campaign.id, batch.period, group
+                total = gains[own].more + more if own in gains else more
+                gains[own] = Gain(batch.campaign, batch.period, group, total)
+        if not self.database.write(connection, *digests, blocks, list(gains.values())):
+            raise _Known
 
     def _load(self, campaign: Campaign, row: Any) -> Sums:
         """Return stored sums."""
@@ -266,7 +256,7 @@ class Store:
             whole = mixed(whole)
             for start in range(0, len(whole), _MIXED_REPORTS):
                 part = whole.take(np.arange(start, min(start + _MIXED_REPORTS, len(whole))))
-                connection.execute(_INSERT_BLOCK, {"number": new_number(), "mixed": 1} | part.columns)
+                connection.execute(INSERT_BLOCK, {"number": new_number(), "mixed": 1} | part.columns)
             numbers = [row.number for row in rows]
             connection.execute(sa.delete(tables.blocks).where(block.number.in_(numbers)))
         return len(rows)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-SCHEMA = 6
+SCHEMA = 7
 
 
 class Digest(sa.types.TypeDecorator[bytes]):
@@ -40,7 +40,7 @@ campaigns = sa.Table(
     sa.Column("life", sa.Text, nullable=False, server_default="{}"),
 )
 # What was accepted: a digest of each token in its period, and of each key that came with one. ``mark`` tells a report
-# that is sent again from another one under the same token or key.
+# that is sent again from another one under the same token or key. PostgreSQL has tables that inherit from it.
 seen = sa.Table(
     "seen",
     metadata,
