@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from tests.collector.postgres import Postgres
 
 from noisette.cli import verbs
 from noisette.collector import Store
+from noisette.collector.campaigns.life import Life, Untimely, taking
 from noisette.collector.storage.backup import backup, restore, verify
 from noisette.collector.storage.store import Refused
 from noisette.survey.campaigns import Campaign
+from noisette.survey.periods import period_at
 
 
 def _run(*words: str, status: int = 0) -> Any:
@@ -36,7 +39,7 @@ def _there_and_back(first: str, second: str, folder: Path) -> None:
     made = backup(first, folder / "backup.db")
     after = entries(campaign, 5, seed=2)
     accept(store, campaign, *after)
-    done = restore(folder / "backup.db", second)
+    done = restore(folder / "backup.db", second, taking)
     other = Store(second)
     assert reconcile(other, campaign) == 30
     assert reconcile(store, campaign) == 35
@@ -48,7 +51,7 @@ def _there_and_back(first: str, second: str, folder: Path) -> None:
     assert [one["action"] for one in other.registry.log()] == ["open-campaign", "backup", "restore"]
     other.registry.add_key("later", "device", b"x" * 32, None, "test")  # numbers of the log go on
     with pytest.raises(ValueError, match="Expected an empty database"):
-        restore(folder / "backup.db", second)
+        restore(folder / "backup.db", second, taking)
     store.close()
     other.close()
 
@@ -60,7 +63,7 @@ def test_a_backup_of_sqlite(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="Choose another name"):
         backup(f"sqlite:///{tmp_path / 'one.db'}", tmp_path / "backup.db")
     with pytest.raises(ValueError, match="is no backup"):
-        restore(tmp_path / "one.db", f"sqlite:///{tmp_path / 'three.db'}")
+        restore(tmp_path / "one.db", f"sqlite:///{tmp_path / 'three.db'}", taking)
 
 
 @pytest.mark.long
@@ -138,3 +141,45 @@ def test_the_command_line_does_what_the_console_does(tmp_path: Path) -> None:
         "delete-campaign",
     ]
     assert [one["who"] for one in log][2] == "ann"
+
+
+def test_late_reports_are_not_known_either(tmp_path: Path) -> None:
+    """A day takes reports for seven more: of each of these some may have come after the backup, and all are named."""
+    store, campaign = Store(f"sqlite:///{tmp_path / 'one.db'}"), Campaign.from_dict(COMMUTE | {"period": "day"})
+    store.register(campaign)
+    store.close()
+    backup(f"sqlite:///{tmp_path / 'one.db'}", tmp_path / "backup.db")
+    done = restore(tmp_path / "backup.db", f"sqlite:///{tmp_path / 'two.db'}", taking)
+    made = datetime.fromisoformat(done["moment"])
+    days = [made - timedelta(days=back) for back in range(7, -1, -1)]
+    assert done["unknown"][:8] == [f"commute/{day:%Y-%m-%d}" for day in days]
+    assert len(done["unknown"]) <= 9  # and tomorrow, where the test runs just before midnight
+
+
+def test_periods_that_took_reports_between_two_moments() -> None:
+    """Against the rule itself: a period is named if and only if its reports are taken at some minute in between."""
+    campaign = Campaign.from_dict(COMMUTE | {"period": "week"})
+    since, until = datetime(2026, 3, 10, 12, tzinfo=UTC), datetime(2026, 3, 15, 23, 55, tzinfo=UTC)
+    lives: list[dict[str, str]] = [
+        {},
+        {"late": "30 days"},
+        {"opens": "2026-03-11"},
+        {"closes": "2026-03-01", "late": "9 days"},
+        {"closes": "2026-03-01", "late": "8 days"},
+        {"opens": "2026-04-01"},
+        {"skew": "4 minutes"},
+    ]
+    weeks = [period_at("week", since + timedelta(days=7 * step)) for step in range(-8, 4)]
+    minutes = [since + timedelta(minutes=step) for step in range(0, int((until - since).total_seconds() // 60) + 1, 5)]
+    for told in lives:
+        wanted = [week for week in weeks if any(_taken(campaign, told, week, now) for now in minutes)]
+        assert list(taking(campaign, told, since, until)) == wanted
+        assert not list(taking(campaign, told | {"state": "closed"}, since, until))
+
+
+def _taken(campaign: Campaign, told: dict[str, str], period: str, now: datetime) -> bool:
+    try:
+        Life.read(told).check(campaign, period, now)
+    except Untimely:
+        return False
+    return True

@@ -350,9 +350,10 @@ def backup(file: Path, database: str, as_json: bool) -> None:
 @_common
 def restore(file: Path, database: str, as_json: bool) -> None:
     """Fill an empty database from a backup, and say of which periods tokens may have been spent since it was made."""
+    from noisette.collector.campaigns.life import taking
     from noisette.collector.storage.backup import restore as fill
 
-    done = fill(file, database)
+    done = fill(file, database, taking)
     rows = [{"table": name, "rows": count} for name, count in done["rows"].items()]
     _told(rows, as_json, moment=done["moment"], unknown=done["unknown"])
 

@@ -7,7 +7,7 @@ mechanism and for which budget is the campaign itself, and never changes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -124,6 +124,32 @@ class Life:
             return False
         ends = self.closes if campaign.period == "once" else span(campaign.period, period)[1]
         return ends is not None and now - ends >= self.late + self.keep
+
+
+def taking(campaign: Campaign, told: Mapping[str, Any], since: datetime, until: datetime) -> Iterator[str]:
+    """Yield the periods of a campaign with such a life that took reports at some time between two moments.
+
+    >>> from types import SimpleNamespace
+    >>> daily, noon = SimpleNamespace(period="day"), datetime(2026, 3, 10, 12, tzinfo=UTC)
+    >>> list(taking(daily, {"late": "2 days"}, noon, noon))
+    ['2026-03-08', '2026-03-09', '2026-03-10']
+    """
+    life = Life.read(told)
+    if told.get("state", "open") != "open":
+        return
+    if campaign.period == "once":
+        yield "once"
+        return
+    moment = since - life.late
+    while True:
+        name = period_at(campaign.period, moment)
+        begins, ends = span(campaign.period, name)
+        moment = ends
+        if max(begins, life.opens or begins) - life.skew > until:
+            return
+        ends = min(ends, life.closes or ends)
+        if max(begins, life.opens or begins) < ends and ends + life.late > since:
+            yield name
 
 
 ALWAYS = Life(late=_LONGEST)  # for whoever reads what was stored long ago

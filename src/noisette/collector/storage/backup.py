@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -94,8 +94,13 @@ def backup(url: str, path: Path) -> dict[str, Any]:
     return {"moment": moment, "file": str(path), "rows": counts}
 
 
-def restore(path: Path, url: str) -> dict[str, Any]:
-    """Fill an empty database from a backup, and tell which periods may have tokens that are not known."""
+def restore(path: Path, url: str, taking: Callable[..., Iterable[str]]) -> dict[str, Any]:
+    """Fill an empty database from a backup, and tell which periods may have tokens that are not known.
+
+    ``taking`` yields the periods of a campaign that took reports between two moments, given the campaign, its life and
+    these. Reports of them may have been acknowledged after the backup was made: they are lost, and their tokens could
+    be spent again.
+    """
     with snapshot(located(f"sqlite:///{path}")) as source:
         query = sa.select(tables.audit.c.moment).where(tables.audit.c.action == _BACKUP)
         moments = list(source.execute(query.order_by(tables.audit.c.number)).scalars())
@@ -105,28 +110,15 @@ def restore(path: Path, url: str) -> dict[str, Any]:
             if target.registry.changes() or target.registry.campaigns():
                 raise ValueError("Expected an empty database to restore to.")
             counts = _copy(source, target)
-            unknown = [f"{name}/{period}" for name, period in _open_at(target, moments[-1])]
+            since, until = datetime.fromisoformat(moments[-1]), datetime.now(UTC)
+            lives = target.registry.campaigns().items()
+            unknown = [f"{name}/{period}" for name, own in lives for period in taking(*own, since, until)]
             told = {"moment": moments[-1], "unknown": unknown}
             with target.writing() as connection:
                 row = {"moment": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "who": "restore"}
                 row |= {"action": "restore", "subject": "database", "detail": json.dumps(told)}
                 connection.execute(sa.insert(tables.audit).values(**row))
     return told | {"rows": counts}
-
-
-def _open_at(store: Store, moment: str) -> Iterator[tuple[str, str]]:
-    """Yield the periods of the current time, and those that were the last when the backup was made.
-
-    Reports of these may have been acknowledged afterwards. They are lost, and their tokens could be spent again; of
-    earlier periods only late reports could have been.
-    """
-    from noisette.survey.periods import period_at
-
-    then = datetime.fromisoformat(moment)
-    for name, (campaign, life) in store.registry.campaigns().items():
-        if life.get("state", "open") == "open":
-            for period in dict.fromkeys([period_at(campaign.period, then), period_at(campaign.period)]):
-                yield name, period
 
 
 def _copy(source: sa.Connection, target: Store) -> dict[str, int]:
