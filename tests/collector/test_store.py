@@ -340,6 +340,24 @@ def test_two_processes_wait_for_no_lock(postgres: Postgres, campaign: Campaign) 
         store.close()
 
 
+def test_a_connection_that_breaks_is_told_as_any_failure(postgres: Postgres, campaign: Campaign) -> None:
+    """Whenever it breaks, before the first statement too: the service answers 503 to what the database raises."""
+    store = Store(postgres.new_database())
+    store.register(campaign)
+    accept(store, campaign, *entries(campaign, 2))
+    for writes_first in (False, True):
+        with store.reading() as other, pytest.raises(sa.exc.OperationalError), store.writing() as connection:  # noqa: PT012
+            pid = connection.connection.driver_connection.info.backend_pid  # type: ignore[union-attr]
+            if writes_first:
+                _write(store, connection, campaign, 1)
+            other.exec_driver_sql(f"SELECT pg_terminate_backend({pid}, 5000)")
+            batches = list(arrived(campaign, *entries(campaign, 1)))
+            store._write(connection, batches, store._sums_of(batches), identities(batches))
+    assert accept(store, campaign, *entries(campaign, 3)) == Accepted(3, 0)
+    assert reconcile(store, campaign) == 5
+    store.close()
+
+
 def test_sqlite_waits_for_the_disk(store: Store, tmp_path: Path) -> None:
     with store.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL

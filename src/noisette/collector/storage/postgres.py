@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -98,15 +98,21 @@ class _Line:
         self._known = self._prepared.setdefault(self.raw, {})
 
     def __enter__(self) -> _Line:
-        if self._wire.transaction_status == TransactionStatus.IDLE:
-            self._checked(self._wire.exec_(b"BEGIN"))
+        try:
+            if self._wire.transaction_status == TransactionStatus.IDLE:
+                self._checked(self._wire.exec_(b"BEGIN"))
+        except psycopg.Error as error:
+            self._told(error)
         return self
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         if isinstance(error, psycopg.Error):
-            if self.raw.closed or self._wire.status == ConnStatus.BAD:
-                self._connection.invalidate()
-            raise sa.exc.OperationalError("writing", None, error) from error
+            self._told(error)
+
+    def _told(self, error: psycopg.Error) -> NoReturn:
+        if self.raw.closed or self._wire.status == ConnStatus.BAD:
+            self._connection.invalidate()
+        raise sa.exc.OperationalError("writing", None, error) from error
 
     def say(self, statement: str, *given: bytes | str | int) -> list[tuple[Any, ...]]:
         """Run a statement, and return its rows as bytes."""
