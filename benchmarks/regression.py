@@ -3,6 +3,7 @@
 NOISETTE_DATA=... python benchmarks/regression.py             every row of the ACS; the promise is two minutes
 NOISETTE_DATA=... python benchmarks/regression.py --small     20,000 of them
 NOISETTE_DATA=... python benchmarks/regression.py --compare   error of gradients beside one report of second moments
+python benchmarks/regression.py --coverage                    how often intervals of 95 % hold the truth, in 2,000 runs
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from experiments.hierarchical.regression_data import ATTRIBUTES, TARGET, design, people
 
-from noisette.regression import Design, OneShot, Training, coding_for
+from noisette import Categorical, Interval
+from noisette.regression import Design, Inference, OneShot, Training, coding_for
 
 PROMISE = 120.0  # seconds, on two cores; this uses one
 CASES = (
@@ -90,14 +92,42 @@ def _least_squares(columns: Design, rows: Any, income: Any, test: Any, truth: An
     return float(np.mean(np.square(columns.encode(test) @ weights - truth)))
 
 
+COVERED = (("linear", 8.0, 6000), ("logistic", 8.0, 12_000))
+TRUTH = {"linear": (-0.3, 0.06, 0.2), "logistic": (-1.0, 0.25, 0.8)}
+
+
+def coverage(runs: int = 2000) -> None:
+    """Print how often intervals of 95 % hold intercept, slope and the effect of a category."""
+    own = Design((Interval(0, 10), Categorical(2)))
+    rng = np.random.default_rng(5)
+    for model, epsilon, users in COVERED:
+        inference = Inference(own, Interval() if model == "linear" else Categorical(2), epsilon)
+        truth, held, blind = np.asarray(TRUTH[model]), np.zeros(3), 0
+        for _ in range(runs):
+            rows = np.column_stack([rng.uniform(0, 10, users), rng.integers(0, 2, users)])
+            score = truth[0] + rows @ truth[1:]
+            noisy = score + rng.uniform(-0.3, 0.3, users)
+            target = noisy if model == "linear" else (rng.random(users) < 1 / (1 + np.exp(-score))).astype(int)
+            found = inference.run(rows, target, rng=rng)
+            low, high = found.interval()
+            held += (low <= truth) & (truth <= high)
+            blind += int(np.isinf(found.std_error[0]))
+        shares = " | ".join(f"{100 * share:.1f}" for share in held / runs)
+        print(f"| {model} | {epsilon:g} | {users:,} | {shares} | {blind} |", flush=True)
+
+
 def main() -> None:
     """Measure all cases and print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", action="append", help="a mechanism; again for another")
     options = parser.parse_args()
+    if options.coverage:
+        coverage()
+        return
     if options.compare:
         compare()
         return

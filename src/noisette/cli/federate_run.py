@@ -89,8 +89,9 @@ def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
         rate=asked["lr"],
     )
     dims = ModelLayout.of(task.start()).dims
-    shape = "box" if asked["adapt_ranges"] or asked["sends"] == "weights" else "ball"
-    mechanism = chosen(asked["mechanism"], dims, shape)
+    mechanism = chosen(
+        asked["mechanism"], dims, "box" if asked["adapt_ranges"] or asked["sends"] == "weights" else "ball"
+    )
     ball = any(shape in _SPREAD for shape in family(mechanism).shapes)
     if ball and asked["adapt_ranges"]:
         raise ValueError(f"{mechanism} has no ranges: leave --adapt-ranges out.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from noisette import _validate
 from noisette.cli._options import parse_column_categories, parse_ranges, split_list
@@ -54,6 +55,8 @@ _ROWS = 30
     help="Graded mechanisms: a level on [-1, 1] and its relative budget; five by default. May be repeated.",
 )
 @click.option("--one-shot", is_flag=True, help="Linear: report second moments once, without rounds.")
+@click.option("--error-bars", is_flag=True, help="Standard errors, intervals and verdicts; for a few columns.")
+@click.option("--plan", "planned", type=int, metavar="USERS", help="Print the error bars to expect; train nothing.")
 @click.option("--ridge", type=float, default=1e-4, show_default=True, help="Weight of the ridge term.")
 @click.option("--batch", type=int, help="Users of a step; from budget and columns by default.")
 @click.option("--step", type=float, help="Step t is STEP / sqrt(t); from the noise by default.")
@@ -76,6 +79,8 @@ def command(
     classes: str,
     levels: tuple[str, ...],
     one_shot: bool,
+    error_bars: bool,
+    planned: int | None,
     ridge: float,
     batch: int | None,
     step: float | None,
@@ -95,7 +100,7 @@ def command(
     from noisette._random import generator
     from noisette._terminal import progress, to_json
     from noisette.aggregation import Table
-    from noisette.regression import BadValue, Design, OneShot, Training, coding_for
+    from noisette.regression import BadValue, Design, Inference, OneShot, Training, coding_for
     from noisette.regression.rows import DesignRows
 
     header = not no_header
@@ -112,7 +117,7 @@ def command(
     elif isinstance(kinds.get(target), Categorical):
         raise ValueError(f"The target of a linear model is a number: give --range {target}=LOW,HIGH. {_PUBLIC}")
     if coding == "auto":
-        coding = "unit" if one_shot else coding_for(_validate.epsilon(epsilon))
+        coding = "unit" if one_shot or error_bars or planned is not None else coding_for(_validate.epsilon(epsilon))
     design = Design(tuple(kinds.get(name, Interval()) for name in chosen), names=tuple(chosen), coding=coding)
     goal: Any = kinds.get(target, Interval())
     options: dict[str, Any] = {"mechanism": mechanism, "ridge": ridge}
@@ -122,7 +127,16 @@ def command(
         raise ValueError(
             "--one-shot is for linear models and has no rounds: leave --batch, --step, --level and --last out."
         )
-    trainer: Any = (OneShot if one_shot else Training)(design, goal, epsilon, **options, **given)
+    if error_bars and (given or one_shot):
+        raise ValueError("--error-bars has no steps: leave --one-shot, --batch, --step, --level and --last out.")
+    if planned is not None:
+        _show_plan(Inference(design, goal, epsilon, mechanism=mechanism).expected(planned), planned, as_json=as_json)
+        return
+    trainer: Any
+    if error_bars:
+        trainer = Inference(design, goal, epsilon, mechanism=mechanism)
+    else:
+        trainer = (OneShot if one_shot else Training)(design, goal, epsilon, **options, **given)
     declared = dict(zip(chosen, design.attributes, strict=True)) | {target: goal}
     source = DesignRows(file, tuple(chosen), target, declared, header)
     started = time.monotonic()
@@ -135,14 +149,20 @@ def command(
                 source.done += len(values)
 
         try:
-            result = trainer.run(stream(), clip=clip, rng=generator(seed))
+            if error_bars:
+                rows, values = map(
+                    np.concatenate, zip(*((rows, values) for rows, values, _ in source.batches()), strict=True)
+                )
+                result = trainer.run(rows, values, clip=clip, rng=generator(seed))
+            else:
+                result = trainer.run(stream(), clip=clip, rng=generator(seed))
         except BadValue as error:
             row = f"{file}, row {source.done + error.row + 1:,}"
             reason = error.text.replace("[row]", row).replace("'target'", repr(target))
             raise ValueError(f"{reason} Use --range or --categories, or --clip. {_PUBLIC}") from None
     seconds = time.monotonic() - started
-    fitted = result.model if one_shot else result
-    protocol = trainer.protocol if one_shot else trainer
+    fitted = result.model if one_shot or error_bars else result
+    protocol = trainer.protocol if one_shot or error_bars else trainer
     slopes, intercept = protocol.coefficients(fitted)
     record = {
         "model": model,
@@ -150,9 +170,11 @@ def command(
         "users": fitted.users,
         "rounds": fitted.rounds,
         "intercept": intercept,
-        "coefficients": [
-            {"name": name, "value": value} for name, value in zip(design.columns[1:], slopes.tolist(), strict=True)
-        ],
+        "coefficients": result.table()[1:]
+        if error_bars
+        else [{"name": name, "value": value} for name, value in zip(design.columns[1:], slopes.tolist(), strict=True)],
+        "intercept_error": result.table()[0] if error_bars else None,
+        "verdict": result.verdict() if error_bars else None,
         "mechanism": trainer.channel.spec(),
         "guarantee": trainer.guarantee.spec(),
         "training": protocol.spec() | {"one_shot": one_shot},
@@ -198,21 +220,41 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
     out = console()
     kind, rounds = record["mechanism"]["mechanism"], record["rounds"]
     kind = record["mechanism"].get("inner", kind)
+    exact = record["verdict"] is not None
     how = "one report of second moments" if record["training"]["one_shot"] else f"{rounds:,} steps"
     out.print(
         f"[bold]{record['model'].capitalize()} model[/] of {literal(record['target'])}: {record['users']:,} users, "
         f"{how}, {kind}"
     )
     out.print(f"Guarantee: {describe(guarantee)}; a record is one row")
-    shown = table("column", ">coefficient")
-    shown.add_row("(intercept)", number(record["intercept"]))
-    for entry in record["coefficients"][:_ROWS]:
-        shown.add_row(literal(entry["name"]), number(entry["value"]))
+    rest = (">standard error", ">95 % from", ">to", "verdict") if exact else ()
+    shown = table("column", ">coefficient", *rest)
+    first = record["intercept_error"] if exact else {"name": "(intercept)", "value": record["intercept"]}
+    for entry in [first, *record["coefficients"][:_ROWS]]:
+        errors = [number(entry[key]) for key in ("std_error", "low", "high")] + [entry["verdict"]] if exact else []
+        shown.add_row(literal(entry["name"]), number(entry["value"]), *errors)
     out.print(shown)
+    if exact:
+        out.print(literal(record["verdict"]))
     if len(record["coefficients"]) > _ROWS:
         out.print(f"... and {len(record['coefficients']) - _ROWS:,} more: --json prints all.", style="dim")
     if record["test"] is not None:
         test = dict(record["test"])
         name, rows, _ = test.pop("file"), test.pop("rows"), test.pop("private")
-        errors = ", ".join(f"{key} {number(value)}" for key, value in test.items())
-        out.print(f"On {rows:,} rows of {literal(name)}, without noise: {errors}")
+        verdict = test.pop("verdict")
+        figures = ", ".join(f"{key} {number(value)}" for key, value in test.items())
+        out.print(f"On {rows:,} rows of {literal(name)}, without noise: {figures}; {verdict}")
+
+
+def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) -> None:
+    """Print what error bars so many users would give."""
+    from noisette._terminal import console, literal, number, table, to_json
+
+    if as_json:
+        click.echo(to_json({"users": users, "coefficients": rows}))
+        return
+    shown = table("column", ">standard error", ">least effect told from zero")
+    for row in rows:
+        shown.add_row(literal(row["name"]), number(row["std_error"]), number(row["told"]))
+    console().print(shown)
+    console().print("Of columns that are spread evenly and independent; found four times in five, at 95 %.")

@@ -1,8 +1,8 @@
 """Private linear and logistic regression in the local model: each user answers once, about her whole record.
 
 `Training` is the protocol of devices and a server that learn by gradients; `OneShot` is the one without rounds, from
-second moments. `PrivateLinearRegression` and `PrivateLogisticRegression` run the first as scikit-learn estimators,
-which need scikit-learn.
+second moments; `Inference` gives coefficients with error bars. `PrivateLinearRegression` and
+`PrivateLogisticRegression` run the first, or with ``error_bars`` the last, as scikit-learn estimators.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noisette.regression.designs import BadValue, Design, coding_for
+from noisette.regression.inference import Coefficients, Inference
 from noisette.regression.moments import OneShot, Solution
 from noisette.regression.training import Model, State, Training
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadValue",
+    "Coefficients",
     "Design",
+    "Inference",
     "Model",
     "OneShot",
     "PrivateLinearRegression",

@@ -16,6 +16,7 @@ from noisette.domains import Categorical, Interval
 from noisette.guarantees import Guarantee
 from noisette.regression.channels import FIVE_LEVELS
 from noisette.regression.designs import Attribute, Design, coding_for
+from noisette.regression.inference import Inference
 from noisette.regression.training import State, Training
 
 try:
@@ -45,6 +46,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         step: float | None = None,
         average: bool = True,
         clip: bool = False,
+        error_bars: bool = False,
         random_state: Rng = None,
     ) -> None:
         self.epsilon = epsilon
@@ -57,6 +59,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self.step = step
         self.average = average
         self.clip = clip
+        self.error_bars = error_bars
         self.random_state = random_state
 
     _state: State
@@ -76,6 +79,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 "Declare each, or one Interval for all of them."
             )
         coding: Any = coding_for(_validate.epsilon(self.epsilon)) if self.coding == "auto" else self.coding
+        coding = "unit" if self.error_bars else coding
         return Training(
             Design(attributes, names=None if names is None else tuple(names), coding=coding),
             self._declared_target(),
@@ -98,7 +102,17 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train from nothing on users, each one row; the rows' order is the order in which they report."""
-        return self._learn(X, y, restart=True)._end()
+        return self._learn_with_errors(X, y) if self.error_bars else self._learn(X, y, restart=True)._end()
+
+    def _learn_with_errors(self, X: Any, y: Any) -> Self:
+        """Let each user report what `Inference` asks for; sets ``coefficients_`` beside what a plain fit does."""
+        rows, target = self._checked(X, y, reset=True)
+        self._begin()
+        own = self.training_
+        inference = Inference(own.design, own.target, own.epsilon, mechanism=self.mechanism)
+        self.coefficients_ = inference.run(rows, target, clip=self.clip, rng=self._source)
+        self._state = State(self.coefficients_.model)
+        return self._publish()
 
     def fit_batches(self, batches: Iterable[tuple[Any, Any]]) -> Self:
         """Train from nothing on a stream of (X, y), in constant memory."""
@@ -112,6 +126,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, X: Any, y: Any, *, restart: bool) -> Self:
         """Let users report to a new model or to the present one."""
+        if self.error_bars:
+            raise ValueError("Error bars need all users at once: call fit, or leave error_bars=True out.")
         rows, target = self._checked(X, y, reset=restart)
         if restart:
             self._begin()
@@ -156,7 +172,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
     Categorical for each, [-1, 1] by default; they are never read off the data. Values outside are an error, or moved
     with ``clip=True``.
     ``bound`` is the largest residual that counts in full, in halves of the target's width; ``levels`` are those of a
-    graded mechanism. See `Training` for the rest.
+    graded mechanism. ``error_bars=True`` fits by `Inference` instead: ``coefficients_`` then has standard errors,
+    intervals and a verdict. See `Training` for the rest.
 
     *Guarantee*: epsilon-LDP for a user's whole record, features and target, in the local model; a row is a user.
     *Utility*: see docs/regression.md. ``random_state`` is for tests: noise from a known seed protects nobody.
@@ -187,6 +204,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         step: float | None = None,
         average: bool = True,
         clip: bool = False,
+        error_bars: bool = False,
         random_state: Rng = None,
     ) -> None:
         super().__init__(
@@ -200,6 +218,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             step=step,
             average=average,
             clip=clip,
+            error_bars=error_bars,
             random_state=random_state,
         )
         self.target = target
@@ -266,6 +285,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
         step: float | None = None,
         average: bool = True,
         clip: bool = False,
+        error_bars: bool = False,
         random_state: Rng = None,
     ) -> None:
         super().__init__(
@@ -279,6 +299,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
             step=step,
             average=average,
             clip=clip,
+            error_bars=error_bars,
             random_state=random_state,
         )
         self.classes = classes

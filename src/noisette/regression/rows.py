@@ -62,9 +62,17 @@ class DesignRows:
         variance = spread / count - mean**2
         common = {"file": str(self.path), "rows": count, "private": False}
         if not numeric:
-            return common | {"accuracy": right / count, "largest_class": max(mean, 1 - mean), "brier": squares / count}
+            accuracy, largest = right / count, max(mean, 1 - mean)
+            # a paired difference of two right answers has a variance of at most 1
+            better = accuracy - largest > 2 * (min(1.0, 2 * (1 - largest)) / count) ** 0.5
+            verdict = "better than always the larger class" if better else "no better than always the larger class"
+            own = {"accuracy": accuracy, "largest_class": largest, "brier": squares / count}
+            return common | own | {"verdict": verdict}
         error = squares / count
-        return common | {"mse": error, "rmse": error**0.5, "r2": 1 - error / variance if variance > 0 else float("nan")}
+        better = error < variance * (1 - 4 / count**0.5)  # beyond what a sample of so many rows explains
+        verdict = "better than always the mean" if better else "no better than always the mean"
+        r2 = 1 - error / variance if variance > 0 else float("nan")
+        return common | {"mse": error, "rmse": error**0.5, "r2": r2, "verdict": verdict}
 
 
 def _is_text(domain: Any) -> bool:

@@ -19,7 +19,7 @@ def _normal(seed: Any, place: int, ends: FloatArray) -> float:
     word = word ^ (word >> np.uint64(31))
     cell = np.int64(word >> np.uint64(48))
     share = float(np.int64(word & np.uint64(0xFFFFFFFFFFFF))) * 2.0**-48
-    return ends[cell] + share * (ends[cell + 1] - ends[cell])
+    return float(ends[cell] + share * (ends[cell + 1] - ends[cell]))
 
 
 def _products(seed: Any, direction: FloatArray, ends: FloatArray, found: FloatArray) -> None:

@@ -1,0 +1,134 @@
+"""Error bars that hold: coverage by simulation, what is expected beforehand, and when nothing can be told."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.special import expit
+
+from noisette import Categorical, Interval
+from noisette.cli import verbs
+from noisette.regression import Design, Inference, PrivateLinearRegression, PrivateLogisticRegression
+
+FALSE_ALARM = 1e-6
+LINEAR = np.asarray([-0.3, 0.06, 0.2])
+LOGISTIC = np.asarray([-1.0, 0.25, 0.8])
+DESIGN = Design((Interval(0, 10), Categorical(2)), names=("a", "b"))
+
+
+def people(count, rng, *, classes=False):
+    rows = np.column_stack([rng.uniform(0, 10, count), rng.integers(0, 2, count)])
+    if classes:
+        return rows, (rng.random(count) < expit(LOGISTIC[0] + rows @ LOGISTIC[1:])).astype(int)
+    return rows, LINEAR[0] + rows @ LINEAR[1:] + rng.uniform(-0.3, 0.3, count)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("target", "truth", "epsilon", "users"),
+    [(Interval(), LINEAR, 4.0, 2500), (Categorical(2), LOGISTIC, 6.0, 5000)],
+)
+def test_intervals_cover(target, truth, epsilon, users):
+    """Three intervals of 95 % in each of 150 runs; `benchmarks/regression.py --coverage` makes more of them.
+
+    Misses are binomial, one in twenty: with 150 runs at most 23 are seen but for a chance of 1e-6 each.
+    """
+    inference, rng, runs = Inference(DESIGN, target, epsilon), np.random.default_rng(5), 150
+    missed, errors = np.zeros(3), []
+    for _ in range(runs):
+        found = inference.run(*people(users, rng, classes=isinstance(target, Categorical)), rng=rng)
+        low, high = found.interval()
+        missed += (low > truth) | (high < truth)
+        errors.append(found.std_error)
+    assert missed.max() <= 23
+    expected = [row["std_error"] for row in inference.expected(users)]
+    assert np.all(np.abs(np.log(np.median(errors, axis=0) / expected)) < 0.6)  # that of other columns than these
+
+
+def test_few_people_are_told_that_nothing_can_be_told():
+    rows, target = people(400, np.random.default_rng(1))
+    found = Inference(DESIGN, Interval(), 0.5).run(rows, target, rng=2)
+    assert np.isinf(found.std_error).all()
+    assert {row["verdict"] for row in found.table()} == {"cannot tell"}
+    assert found.verdict().startswith("cannot tell")
+
+
+def test_the_first_category_is_what_others_are_compared_with():
+    inference = Inference(Design((Categorical(3), Interval()), names=("c", "x")), Categorical(2), 2.0)
+    assert [row["name"] for row in inference.expected(1000)] == ["(intercept)", "c=1", "c=2", "x"]
+    # (0,0), (0,c1), (0,c2), (0,x), (c1,x), (c2,x), (x,x) and four entries of the gradient
+    assert len(inference.pairs) == 11
+
+
+def test_four_times_the_people_halve_the_error():
+    inference = Inference(DESIGN, Interval(0, 50), 1.0)
+    few, many = (np.asarray([row["std_error"] for row in inference.expected(n)]) for n in (1000, 4000))
+    np.testing.assert_allclose(few, 2 * many)
+
+
+def test_the_moments_are_those_of_a_table():
+    """Without noise the step is least squares on the columns that are kept."""
+    rows, target = people(500, np.random.default_rng(3))
+    inference = Inference(DESIGN, Interval(), 2.0)
+    x = DESIGN.encode(rows)[:, inference.kept]
+    joined = np.column_stack([x, -target])
+    means = (joined[:, inference.pairs[:, 0]] * joined[:, inference.pairs[:, 1]]).mean(axis=0)
+    exact = np.linalg.lstsq(x, target, rcond=None)[0]
+    np.testing.assert_allclose(-inference._step(means, 500), exact, atol=1e-10)
+    plain = np.column_stack([np.ones(500), rows])
+    np.testing.assert_allclose(inference._units(exact), np.linalg.lstsq(plain, target, rcond=None)[0], atol=1e-10)
+
+
+@pytest.mark.slow
+def test_the_estimators_have_them():
+    rng = np.random.default_rng(4)
+    rows, target = people(20_000, rng)
+    features = [Interval(0, 10), Categorical(2)]
+    model = PrivateLinearRegression(4.0, features=features, error_bars=True, clip=True, random_state=1).fit(
+        rows, target
+    )
+    assert [row["verdict"] for row in model.coefficients_.table()][1:] == ["above zero", "above zero"]
+    np.testing.assert_allclose(model.coef_[[0, 2]], model.coefficients_.value[1:])
+    assert model.predict(rows[:5]).shape == (5,)
+    with pytest.raises(ValueError, match="call fit"):
+        model.partial_fit(rows, target)
+    rows, classes = people(20_000, rng, classes=True)
+    model = PrivateLogisticRegression(4.0, features=features, error_bars=True, random_state=1).fit(rows, classes)
+    assert model.coefficients_.model.rounds == 3
+    assert model.predict_proba(rows[:5]).shape == (5, 2)
+
+
+@pytest.mark.slow
+def test_the_command_prints_them(tmp_path: Path):
+    rows, target = people(6000, np.random.default_rng(4))
+    file = tmp_path / "people.csv"
+    lines = [f"{a:.6f},{int(b)},{y:.6f}" for (a, b), y in zip(rows, target, strict=True)]
+    file.write_text("\n".join(["a,b,y", *lines]) + "\n")
+    words = ["train", str(file), "--model", "linear", "--target", "y", "-e", "4", "--range", "a=0,10"]
+    words += ["--categories", "b=2", "--clip", "--seed", "1"]
+    run = CliRunner()
+    shown = run.invoke(verbs, [*words, "--error-bars", "--test", str(file)]).output
+    assert "standard error" in shown
+    assert "effects are told from zero at 95 %" in shown
+    assert "better than always the mean" in shown
+    record = json.loads(run.invoke(verbs, [*words, "--error-bars", "--json"], catch_exceptions=False).stdout)
+    assert set(record["coefficients"][0]) == {"name", "value", "std_error", "low", "high", "verdict"}
+    plan = json.loads(run.invoke(verbs, [*words, "--plan", "6000", "--json"]).stdout)
+    seen, expected = record["coefficients"][0]["std_error"], plan["coefficients"][1]["std_error"]
+    assert abs(math.log(seen / expected)) < 0.6
+    assert "least effect" in run.invoke(verbs, [*words, "--plan", "6000"]).output
+    assert "leave --one-shot" in run.invoke(verbs, [*words, "--error-bars", "--one-shot"]).output
+
+
+def test_bad_options():
+    with pytest.raises(ValueError, match="coding='unit'"):
+        Inference(Design((Interval(),), coding="signed"), Interval(), 1.0)
+    with pytest.raises(ValueError, match="at least 240 users"):
+        Inference(DESIGN, Interval(), 1.0).run(*people(100, np.random.default_rng(0)))
+    with pytest.raises(ValueError, match="as many targets"):
+        Inference(DESIGN, Interval(), 1.0).run(people(300, np.random.default_rng(0))[0], np.zeros(2))
