@@ -692,3 +692,20 @@ def test_tensors_of_two_to_a_million_entries_are_taken() -> None:
     for shape in ((1, 1), (1001, 1000)):
         with pytest.raises(ValueError, match="2 to 1,000,000 entries"):
             nz.Tensor("photo", shape, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "wanted"), [(1.0, "hybrid"), (2.0, "piecewise-optimal"), (4.0, "piecewise-optimal")]
+)
+def test_a_number_is_asked_by_what_is_never_far_from_the_best(epsilon: float, wanted: str) -> None:
+    """Of mean populations that are wide, narrow, in the middle or at an end, none is met 16 % worse than need be."""
+    survey = nz.Survey([nz.Number("x", 0, 100)], epsilon=epsilon)
+    assert survey.randomizer.name == wanted
+    places = np.linspace(0, 100, 201)
+    quick = [
+        nz.CATALOGUE[name](epsilon, domain=nz.Interval(0, 100)) for name in ("duchi", "piecewise", "hybrid", wanted)
+    ]
+    for mean in (5.0, 20.0, 50.0):
+        shares = np.exp(-np.abs(places - mean) / 10)
+        errors = [float(np.sqrt(shares @ one.moments(places).variance / shares.sum())) for one in quick]
+        assert errors[-1] <= 1.16 * min(errors)

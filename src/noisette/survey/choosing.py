@@ -15,7 +15,7 @@ from noisette.enhancement.channel import chances_at
 from noisette.mechanisms import by_name, from_spec
 from noisette.mechanisms.build import build, collecting, fits
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.mechanisms.vector.sampled import part_of
+from noisette.mechanisms.vector.sampled import Sampled, part_of
 from noisette.prediction import Plan, combine, compare, plan
 from noisette.prediction.planning import Candidate, handy
 from noisette.survey.coding.items import Direct, Item
@@ -142,7 +142,7 @@ def _plain(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, s
                 f"Expected mechanism={asked!r} to be unbiased: its intervals would not cover the truth. "
                 "Name another one, or auto."
             )
-        spec = bounded(found)[0].spec
+        spec = fairest(bounded(found)).spec
     return from_spec(spec | {"domain": domain.spec()})
 
 
@@ -185,6 +185,46 @@ def bounded(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """
     kept = tuple(one for one in candidates if not by_name(one.mechanism).capabilities.unbounded)
     return kept or tuple(candidates)
+
+
+def fairest(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate that is never far from the best one, whatever people's numbers are like.
+
+    Formula: of each candidate the largest ratio of its variance to the least one's, over populations with beta laws
+    from one end of the range to its middle, wide and narrow; the least of these largest ratios wins. Comparing by the
+    worst value alone prefers a mechanism that is as bad for every population as for the worst one. Frequencies, which
+    do not depend on such laws, keep their order.
+    """
+    curves = [_curve(one) for one in candidates] if len(candidates) > 1 else []
+    if not curves or any(curve is None for curve in curves):
+        return candidates[0]
+    errors = np.asarray(curves) @ _populations().T
+    return candidates[int(np.argmin((errors / errors.min(axis=0)).max(axis=1)))]
+
+
+def _curve(candidate: Candidate) -> Any:
+    """Return the variance of one person's part of an estimate at each place, in squared ranges; None for categories."""
+    mechanism, places = candidate.build(), (np.arange(_PLACES) + 0.5) / _PLACES
+    if isinstance(mechanism, Sampled):  # an entry is reported by some, and counts as much more
+        often, centred = mechanism.dims / mechanism._count, 2 * places - 1
+        return (often * (mechanism.inner_mechanism.moments(centred).variance + centred**2) - centred**2) / 4
+    if not isinstance(mechanism.domain, Interval):
+        return None if not isinstance(mechanism.domain, Box) else np.full(_PLACES, candidate.mse * candidate.reports)
+    width = mechanism.domain.high - mechanism.domain.low
+    return mechanism.moments(mechanism.domain.low + places * width).variance / width**2
+
+
+@lru_cache(maxsize=1)
+def _populations() -> Any:
+    """Return the shares of people at each place, a row for each population; curves are the same at both ends."""
+    places = (np.arange(_PLACES) + 0.5) / _PLACES
+    rows = []
+    for mean in (0.03, 0.1, 0.2, 0.35, 0.5):
+        for size in (2.0, 8.0, 30.0):
+            log = (mean * size - 1) * np.log(places) + ((1 - mean) * size - 1) * np.log1p(-places)
+            mass = np.exp(log - log.max())
+            rows.append(mass / mass.sum())
+    return np.asarray(rows)
 
 
 def blur(mechanism: Any) -> float:
@@ -239,7 +279,7 @@ def whole(question: Question, budget: Allowance, asked: str, report: int | None)
     fitting = bounded([c for c in made.candidates if c.unbiased and c.spec["domain"] == domain.spec()])
     if not fitting:
         raise ValueError(f"Expected mechanism={asked!r} to be unbiased on {domain}. Name another one, or auto.")
-    return fitting[0].build()
+    return fairest(fitting).build()
 
 
 def _selecting(domain: Selection, budget: Allowance) -> Any:
