@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -73,7 +74,9 @@ def collect(cell: Cell, mechanism: Any, why: Evidence, chosen: str = "") -> Outc
     began = time.process_time()
     reports = mechanism.privatize(values, rng=cell.rng(0))
     seconds = (time.process_time() - began) / len(values)
-    return judged(cell, values, reports, _bytes(mechanism, reports), seconds, why, chosen)
+    outcome = judged(cell, values, reports, _bytes(mechanism, reports), seconds, why, chosen)
+    # a bias that cancels in one column by luck is one all the same
+    return outcome if mechanism.capabilities.unbiased else replace(outcome, biased=True)
 
 
 def _bytes(mechanism: Any, reports: Any) -> float:

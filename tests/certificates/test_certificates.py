@@ -195,6 +195,14 @@ def test_what_is_not_certified_yet_says_why(name: str) -> None:
         certify(mechanism)
 
 
+def test_unlike_parts_with_a_delta_are_not_certified_yet() -> None:
+    """A device answers such a survey all the same: nobody has promised it a certificate."""
+    survey = nz.Survey([nz.Number("a", 0, 9), nz.Number("b", 0, 9)], epsilon=1.0, delta=1e-6, mechanism="gaussian")
+    assert not check_promise(survey)
+    with pytest.raises(CertificateError, match="does not add up unlike parts of a record with a delta yet"):
+        certify(survey)
+
+
 def test_a_delta_by_binomial_sums_is_not_certified_yet() -> None:
     with pytest.raises(CertificateError, match=r"adaptive-duchi cannot be certified yet: .* leave delta out"):
         certify(nz.AdaptiveDuchi(epsilon=4.0, dims=20, delta=1e-6))

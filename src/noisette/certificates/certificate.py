@@ -140,7 +140,10 @@ def _proved(given: str) -> tuple[Certificate, Any]:
     fields = json.loads(given) | {"format": noisette_verify.FORMAT, "version": noisette_verify.VERSION}
     fields |= {f"{part}_sha256": noisette_verify.digest(fields[part]) for part in ("spec", "law")}
     proof = noisette_verify.Proof()
-    proof.loss(fields["law"], fields["domain"])
+    try:
+        proof.loss(fields["law"], fields["domain"])
+    except noisette_verify.Refused as reason:
+        raise CertificateError(f"It cannot be certified. {reason}") from None
     fields["theorems"] = sorted(proof.theorems)
     fields["sha256"] = noisette_verify.digest(fields)
     certificate = Certificate(json.dumps(fields, sort_keys=True, indent=1, ensure_ascii=False) + "\n")

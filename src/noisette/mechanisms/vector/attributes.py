@@ -93,6 +93,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
     capabilities: ClassVar[Capabilities] = Capabilities(
         (Attributes,), delta="optional", slow_start=True, composite=True
     )
+    uncertified: ClassVar[str] = "the verifier does not add up unlike parts of a record with a delta yet"
     citation: ClassVar[str] = "duan2024benchmarking"
 
     def __post_init__(self) -> None:
@@ -462,8 +463,12 @@ def _all(table: BoolArray) -> BoolArray:
 
 
 def record_law(parts: Sequence[dict[str, Any] | None], report: int) -> dict[str, Any] | None:
-    """Return the law of some of several answers, drawn without looking at them, or None where a part has none."""
-    return None if None in parts else {"kind": "record", "report": report, "parts": list(parts)}
+    """Return the law of some of several answers, drawn without looking at them.
+
+    None where a part has none, or has Gaussian noise: the verifiers do not add up unlike parts with a delta.
+    """
+    unlike = None in parts or any("sigma" in (part or {}).get("noise", part or {}) for part in parts)
+    return None if unlike else {"kind": "record", "report": report, "parts": list(parts)}
 
 
 def _second_moment(inner: Any) -> float:

@@ -236,7 +236,8 @@ class Together:
     def uncertified(self) -> str:
         """Why there is no certificate, where there is none."""
         lacking = [own.mechanism for own in self.sections if own.mechanism.written_law() is None]
-        return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking)
+        unlike = "the verifier does not add up unlike parts of a record with a delta yet"
+        return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking) or unlike
 
     def predict(self, users: int) -> FloatArray:
         """Return the standard error of each quantity for so many users.
