@@ -248,8 +248,8 @@ def measure(
     rate, sender = count / (time.perf_counter() - started), time.process_time() - sender
     p50, p99 = (float(np.quantile(seconds, share)) * 1000 for share in (0.5, 0.99))
     cpu, *others = ((used(one) - two) / count * 1e6 for one, two in zip(own, spent, strict=True))
-    shares = {"postgres_us": sum(others), "sender_us": sender / count * 1e6}
-    return Run(what, name, count, rate, p50, p99, before, memory(pid), cpu, **shares)
+    each_us = sender / count * 1e6
+    return Run(what, name, count, rate, p50, p99, before, memory(pid), cpu, float(sum(others)), each_us)
 
 
 def packed(campaign: Campaign, count: int, seed: int) -> list[bytes]:

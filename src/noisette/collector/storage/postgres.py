@@ -93,8 +93,10 @@ class _Line:
     _prepared: ClassVar[WeakKeyDictionary[Any, dict[str, bytes]]] = WeakKeyDictionary()
 
     def __init__(self, connection: sa.Connection) -> None:
-        self.raw: Any = connection.connection.driver_connection
-        self._wire, self._connection = self.raw.pgconn, connection
+        driver: Any = connection.connection.driver_connection
+        self.raw = driver
+        self._wire: Any = self.raw.pgconn
+        self._connection = connection
         self._known = self._prepared.setdefault(self.raw, {})
 
     def __enter__(self) -> _Line:
@@ -324,7 +326,8 @@ class PostgresDatabase(Database):
     def find_digests(self, connection: sa.Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
         """Return the marks of those digests that are in the young table or in a run."""
         every = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
-        known, found = self._known, {}
+        known = self._known
+        found: dict[bytes, int] = {}
         suspects = every[self._filter.suspects(every)]
         with _Line(connection) as line:
             for table in ("seen_young", "seen"):
