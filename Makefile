@@ -13,7 +13,7 @@ EXTRAS_check := check
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
-.PHONY: help setup demo check test test-all slowest mutate picture notebooks browser postgres lint format catalogue bench board peers audit-peers docs changelog clean
+.PHONY: help setup demo check test test-all slowest mutate picture notebooks browser postgres npm lint format catalogue bench board peers audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
@@ -27,6 +27,7 @@ help:
 	@echo 'make board   methods by task on real data, beside other libraries; goes on where it stopped'
 	@echo 'make audit-peers   audit other libraries from the outside'
 	@echo 'make docs    build the documentation into site/'
+	@echo 'make npm     test and pack the device for web pages, clients/js'
 	@echo 'make setup   install every extra into $(VENV)'
 
 setup: $(VENV)/.stamp-all
@@ -72,6 +73,10 @@ browser:
 
 postgres:
 	@scripts/postgres.sh >/dev/null
+
+# The device for web pages: its tests in node, and its package.
+npm:
+	cd clients/js && npm test && npm pack
 
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .

@@ -85,4 +85,6 @@ def test_the_wheel_has_what_the_package_reads(built: Path) -> None:
     source = ROOT / "src"
     told = _run("git", "ls-files", "src/noisette", cwd=ROOT).split() if (ROOT / ".git").exists() else []
     wanted = {str((ROOT / name).relative_to(source)) for name in told}
+    told = _run("git", "ls-files", "clients/js/src", cwd=ROOT).split() if told else []
+    wanted |= {f"noisette/collector/web/client/{Path(name).name}" for name in told}
     assert wanted <= set(ZipFile(wheel).namelist())

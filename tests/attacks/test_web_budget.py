@@ -13,7 +13,6 @@ import os
 import random
 import subprocess
 from decimal import Decimal
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,23 @@ import pytest
 from tests.attacks.web_tables import FINE, KINDS, NODE, UNIT, Page, honest, mutated, refused, shown, spent
 
 import noisette as nz
+from noisette.collector.web.pages import CLIENT
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(NODE is None, reason="node, in which the scripts run, is not installed"),
 ]
 
-CHECK = """import { check } from "./noisette.js";
+MORE = """import { extend } from "./laws.js";
+import more from "./laws-more.js";
+extend(more);
+"""
+CHECK = (
+    MORE
+    + """import { check } from "./noisette.js";
 const answer = campaign => { check(campaign, "q"); return true; };
 """
+)
 # tables of each of the sixteen kinds; NOISETTE_FULL=1 asks for 104,000 mutated and 10,400 honest ones in all
 MUTANTS, HONEST = (6_500, 650) if os.environ.get("NOISETTE_FULL") else (325, 25)
 NUMBER, FOUR = {"name": "x", "range": [0.0, 120.0]}, {"name": "x", "categories": ["a", "b", "c", "d"]}
@@ -38,8 +45,7 @@ WINDOW = {"kind": "window", "map": [0.0, 1.0], "first": 0.0, "step": 1.0, "width
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    with as_file(files("noisette.collector.web").joinpath("static")) as scripts:
-        return Page(Path(scripts), tmp_path_factory.mktemp("web"))
+    return Page(Path(str(CLIENT)), tmp_path_factory.mktemp("web"))
 
 
 KNOWN = {
@@ -143,10 +149,13 @@ def test_a_promise_that_is_short_by_one_bit(page: Page) -> None:
     """The epsilon that the page computes is never below the enumerated one, and above it by rounding alone."""
     source = random.Random("bits")
     campaigns = [honest(kind, source) for kind in KINDS if kind != "mixture" for _ in range(50)]
-    script = """import { spends } from "./laws.js";
+    script = (
+        MORE
+        + """import { spends } from "./laws.js";
     const plain = ({ name, levels, ...rest }) =>
       (levels ? { name, range: [levels[0][0], levels.at(-1)[1]] } : { name, ...rest });
     const answer = ({ table, attributes }) => spends(table, attributes.map(plain));"""
+    )
     for one, found in zip(campaigns, page.run(script, campaigns), strict=True):
         exact = spent(one["table"], one["attributes"])
         assert exact <= Decimal(found) <= exact * (1 + Decimal(2) ** -51), one
@@ -247,11 +256,14 @@ def test_rounding_that_mixes_both_parts_of_a_mixture(page: Page) -> None:
     window = WINDOW | {"map": [-(2.0**52), 0.5], "first": 2.0**53, "step": 2.0, "p_window": 0.5}
     pair = {"kind": "two-point", "low": -200.3, "high": 2.0**54}
     mixture = {"kind": "mixture", "share": 0.5, "window": window, "pair": pair}
-    script = """import { readLaw } from "./laws.js";
+    script = (
+        MORE
+        + """import { readLaw } from "./laws.js";
     const answer = ([table, attribute]) => {
       const law = readLaw(table, [attribute]);
       return Array.from({ length: 2000 }, () => law.draw([2 ** 53 + 146]));
     };"""
+    )
     (sent,) = page.run(script, [[mixture, {"name": "x", "range": ends}]])
     allowed = {ends[0] + 2.0 * index for index in range(220)} | {-200.3, (2.0**54 + 200.3) - 200.3}
     assert set(sent) <= allowed
@@ -260,8 +272,11 @@ def test_rounding_that_mixes_both_parts_of_a_mixture(page: Page) -> None:
 
 def test_values_outside_the_question_are_not_drawn_for(page: Page) -> None:
     """A law draws for the inputs that its epsilon is about, and for no others, whoever calls it."""
-    script = """import { readLaw } from "./laws.js";
+    script = (
+        MORE
+        + """import { readLaw } from "./laws.js";
     const answer = ([table, attribute, value]) => { readLaw(table, [attribute]).draw([value]); return true; };"""
+    )
     pair = {"kind": "two-point", "low": -200.0, "high": 320.0}
     hadamard = {"kind": "hadamard", "order": 8, "own": UNIT // 2 + 1}
     wrong = [(pair, NUMBER, value) for value in (-0.1, 120.1, "@NaN", "60", None)]
@@ -273,10 +288,9 @@ def test_values_outside_the_question_are_not_drawn_for(page: Page) -> None:
 
 def test_no_random_number_is_the_collectors_or_the_weak_generators() -> None:
     """Noise comes from the browser's cryptographic generator: without one nothing is drawn, and no seed is read."""
-    scripts = files("noisette.collector.web").joinpath("static")
-    names = ("laws.js", "random.js", "noisette.js")
-    texts = {name: scripts.joinpath(name).read_text(encoding="utf-8") for name in names}
-    assert "Math.random" not in texts["laws.js"] + texts["random.js"]
+    names = ("laws.js", "laws-more.js", "random.js", "noisette.js")
+    texts = {name: CLIENT.joinpath(name).read_text(encoding="utf-8") for name in names}
+    assert "Math.random" not in texts["laws.js"] + texts["laws-more.js"] + texts["random.js"]
     assert texts["noisette.js"].count("Math.random") == 1, "the pause before another attempt, and nothing else"
     assert texts["random.js"].count("crypto.getRandomValues") == 1
 

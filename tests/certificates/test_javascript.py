@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.certificates.test_forger import issued
 
 import noisette_verify
 from noisette.certificates import certify
+from noisette.collector.web.pages import CLIENT
 
 HOST = "https://noisette.test"  # WebCrypto hashes on pages of https alone
 VECTORS = json.loads(Path(noisette_verify.__file__).with_name("vectors.json").read_text(encoding="utf-8"))
@@ -26,12 +26,14 @@ VECTORS = json.loads(Path(noisette_verify.__file__).with_name("vectors.json").re
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
     """A page that has loaded the verifier, and nothing else."""
-    script = files("noisette.collector.web").joinpath("static", "verify.js").read_text(encoding="utf-8")
 
     def serve(route: Route) -> None:
         asked = route.request.url.removeprefix(f"{HOST}/")
-        kind = ("text/javascript", script) if asked == "verify.js" else ("text/html", "<!doctype html><title>t</title>")
-        route.fulfill(content_type=kind[0], body=kind[1])
+        script = CLIENT.joinpath(asked).read_text(encoding="utf-8") if asked.endswith(".js") else None
+        route.fulfill(
+            content_type="text/html" if script is None else "text/javascript",
+            body=script or "<!doctype html><title>t</title>",
+        )
 
     shown = browser.new_context().new_page()
     shown.route("**/*", serve)

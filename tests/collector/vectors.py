@@ -1,12 +1,14 @@
 """Conformance vectors: random words and the reports that Python makes of them, which every other device must make too.
 
-Run as a script it writes conformance.json and conformance_surveys.json anew.
+Run as a script it writes conformance.json, conformance_surveys.json and the vectors of clients/js anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ from noisette.survey.campaigns import Campaign
 
 FILE = Path(__file__).parent / "conformance.json"
 SURVEY_FILE = FILE.with_name("conformance_surveys.json")
+MANY_FILE = Path(__file__).parents[2] / "clients" / "js" / "test" / "vectors.json"
 LAST = 2**64 - 1
+BLOCKS, BLOCK = 4, 25  # of draws for each mechanism, with one digest a block
 
 
 class Script:
@@ -68,7 +72,8 @@ def mechanisms() -> Iterator[tuple[Any, list[Any]]]:
     inner = ("hybrid", "grr", "hybrid", "laplace", "subset-selection", "oue")
     for report in (1, 2, 5, 6):
         yield SampledAttributes(inner, epsilon=4.0, domain=mixed, report=report), [[35.0, 3, 120.0, 0.5, 8, 0]]
-    for epsilon in (0.5, 3.0):
+    levels: dict[str, Any] = {"edges": (-1.0, -0.5, 0.5, 1.0), "epsilons": (1.0, 2.0, 1.0)}
+    for epsilon, budgets in ((0.5, (0.1578, 0.3156, 0.1578)), (3.0, (0.9765, 1.953, 0.9765))):
         for most in (1, 3, 6):
             for name in ("privset", "drawn-option"):
                 domain = Selection(6, most)
@@ -76,8 +81,7 @@ def mechanisms() -> Iterator[tuple[Any, list[Any]]]:
                 yield nz.CATALOGUE[name](epsilon=epsilon, domain=domain), rows
         for texts in (Texts(6), Texts(12, alphabet="abcdefé ")):
             yield nz.CATALOGUE["pem"](epsilon=epsilon, domain=texts), ["a", "bé", "fée d"]
-        levels = {"edges": (-1.0, -0.5, 0.5, 1.0), "epsilons": (1.0, 2.0, 1.0)}
-        yield LevelledResponse(**levels).calibrate(total=epsilon), [-1.0, -0.5, 0.3, 1.0]
+        yield LevelledResponse(levels["edges"], budgets), [-1.0, -0.5, 0.3, 1.0]
     yield OptimalGraded(**levels, rule="max", points=8, objective="average"), [-1.0, -0.5, 0.3, 1.0]
     many = Attributes((3,) * 20, names=tuple(f"q{number}" for number in range(20)))
     yield SampledAttributes("olh", epsilon=2.0, domain=many, report=5), [[number % 3 for number in range(20)]]
@@ -118,6 +122,56 @@ def vectors() -> list[dict[str, Any]]:
         law = {"mechanism": mechanism.name, "epsilon": mechanism.guarantee.epsilon, "table": mechanism.table()}
         law["law_sha256"] = certify(mechanism).law_sha256
         found.append(law | {"attributes": _attributes(mechanism.domain), "draws": draws})
+    return found
+
+
+class Mixed:
+    """Words of splitmix64, which is a few lines in any language; it counts what was used."""
+
+    def __init__(self, seed: int) -> None:
+        self.used, self._state = 0, seed
+        self._half: int | None = None
+        self._source = UserBitGenerator(self._word, 64, next_32=self._word32)
+        self.generator = np.random.Generator(self._source)
+
+    def _word(self, _: Any) -> int:
+        self.used += 1
+        self._state = (self._state + 0x9E3779B97F4A7C15) & LAST
+        word = self._state
+        word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & LAST
+        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & LAST
+        return word ^ (word >> 31)
+
+    _word32 = Script._word32
+
+
+def bits(report: Any) -> str:
+    """Write a report so that only the same bits give the same text: numbers as float64, longer integers in digits."""
+    if isinstance(report, list):
+        return f"[{','.join(map(bits, report))}]"
+    if isinstance(report, int) and abs(report) > 2**53:
+        return str(report)
+    return struct.pack(">d", report + 0.0).hex()  # there is no negative zero
+
+
+def many(blocks: int = BLOCKS) -> list[dict[str, Any]]:
+    """Return mechanisms with the digests of their draws: of block b, draw k has the seed 2^32 place + 2^16 b + k."""
+    found = []
+    for place, (mechanism, inputs) in enumerate(mechanisms()):
+        selects = isinstance(mechanism.domain, Selection)
+        rows = [x if isinstance(x, list) else [x] for x in inputs]
+        digests = []
+        for block in range(blocks):
+            lines = []
+            for draw in range(BLOCK):
+                words = Mixed((place << 32) + (block << 16) + draw)
+                x = np.asarray([inputs[draw % len(inputs)]])
+                report = np.asarray(mechanism.privatize(x, rng=words.generator))[0].tolist()
+                lines.append(f"{bits(report)} {words.used}\n")
+            digests.append(hashlib.sha256("".join(lines).encode()).hexdigest()[:32])
+        law = {"mechanism": mechanism.name, "table": mechanism.table(), "attributes": _attributes(mechanism.domain)}
+        shown = [[[code for code in row if code >= 0]] for row in rows] if selects else rows
+        found.append(law | {"rows": shown, "draws": BLOCK, "digests": digests})
     return found
 
 
@@ -212,3 +266,4 @@ def _written(found: list[dict[str, Any]]) -> str:
 if __name__ == "__main__":
     FILE.write_text(_written(vectors()), encoding="utf-8")
     SURVEY_FILE.write_text(_written(survey_vectors()), encoding="utf-8")
+    MANY_FILE.write_text(_written(many()), encoding="utf-8")

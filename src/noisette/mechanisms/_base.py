@@ -243,7 +243,7 @@ class BaseMechanism(ABC):
     def table(self) -> dict[str, Any] | None:
         """Return the numbers from which a device in another language draws the same reports, None if it cannot.
 
-        The ``kind`` of the table names the steps, which ``collector/web/static/laws.js`` follows draw by draw; chances
+        The ``kind`` of the table names the steps, which ``clients/js/src/laws.js`` follows draw by draw; chances
         are integers or float64 that are used as they are, so that nothing is computed twice.
         """
         return None

@@ -8,10 +8,12 @@ import threading
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from fastapi import FastAPI, Path, Request, Response
+from fastapi import FastAPI, Request, Response
+from fastapi import Path as InPath
 from fastapi.responses import RedirectResponse
 
 from noisette._look import style
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from noisette.collector.web.service import Service
 
 _STATIC = files("noisette.collector.web").joinpath("static")
+_WHEEL = files("noisette.collector.web").joinpath("client")  # clients/js/src, where it was built into a wheel
+CLIENT = _WHEEL if _WHEEL.is_dir() else Path(__file__).resolve().parents[4] / "clients" / "js" / "src"
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -46,7 +50,7 @@ _COMMENTS = re.compile(r"^[ \t]*(//[^\n]*|/\*\*.*?\*/[ \t]*)\n", re.MULTILINE | 
 _EPSILON_ROUNDING = 1 + 1e-9
 _CURVE = 9  # populations at which the plan is drawn
 
-CampaignId = Annotated[str, Path(max_length=63, description="The campaign's id.")]
+CampaignId = Annotated[str, InPath(max_length=63, description="The campaign's id.")]
 
 
 def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
@@ -118,7 +122,7 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
 def static(name: str, request: Request, status: int = 200) -> Response:
     """Return a file of the pages, guarded so that it loads nothing from elsewhere, and compressed where it may be."""
     kind = _TYPES.get(name.rpartition(".")[2])
-    if kind is None or name not in {one.name for one in _STATIC.iterdir()}:
+    if kind is None or name not in _places():
         raise Problem(404, "unknown-page", "There is no such page here.")
     headers = _GUARDS | ({"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {})
     plain, small = _contents(name)
@@ -128,9 +132,15 @@ def static(name: str, request: Request, status: int = 200) -> Response:
 
 
 @cache
+def _places() -> dict[str, Any]:
+    """Return the files of the pages and of the device by name."""
+    return {one.name: one for folder in (CLIENT, _STATIC) for one in folder.iterdir()}
+
+
+@cache
 def _contents(name: str) -> tuple[bytes, bytes]:
     """Return a file as it is, and compressed."""
-    own = _STATIC.joinpath(name).read_text(encoding="utf-8")
+    own = _places()[name].read_text(encoding="utf-8")
     text = (
         f"{style()}{own}" if name.endswith(".css") else _COMMENTS.sub("", own) if name.endswith(".js") else own
     ).encode()

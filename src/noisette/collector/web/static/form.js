@@ -3,9 +3,12 @@
 
 import english from "./words-en.js";
 import { check, Client, row } from "./noisette.js";
-import { encode } from "./laws.js";
+import { encode, extend } from "./laws.js";
+import more from "./laws-more.js";
 import { axis } from "./survey.js";
-import { lawHash } from "./verify.js";
+import { lawHash } from "./spent.js";
+
+extend(more); // a form asks for whatever a survey has
 
 const LANGUAGES = ["en", "de", "fr", "es", "zh"];
 const LIST = 8; // labels that are shown as buttons; more are a list

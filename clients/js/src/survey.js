@@ -144,7 +144,7 @@ export function readSurvey(campaign) {
   }
   const laws = sections.map((own, at) => readLaw(tables[at], own.flatMap(item => item.domains)));
   const report = String(draw.length ? 1 : laws.length), parts = laws.map(one => one.law);
-  const [law, spec] = several ? [{ kind: "record", report, parts }, { parts: laws.map(one => one.spec) }] : [parts[0], laws[0].spec];
+  const [law, spec] = several ? [{ kind: "record", report, parts }, { kind: "record", parts: laws.map(one => one.spec) }] : [parts[0], laws[0].spec];
   const answers = (row, { asked }) => asked.map(name => row[attributes.findIndex(one => one.name === name)]);
   const made = (row, at, words) =>
     laws[at].draw(sections[at].flatMap(item => drawn(item.codes(answers(row, item)), words)), words);

@@ -1,39 +1,26 @@
 // Check a privacy certificate in a web page or in node, as `verifier/noisette_verify.py` does: with integers of any size,
 // rounded to the safe side. It knows kinds of law and no mechanism.
 
+import { below, BITS, bits, check, digest, expBounds, floats, fraction, interval, isObject, largest, LARGEST, LOCAL, logAbove, loss, odds, of, ONE,
+  precise, product, sorted, started, stepsOf, taken, total, UNIT, up, whole } from "./spent.js";
+
+export { lawHash, spent } from "./spent.js";
+
 const FORMAT = "noisette-certificate", VERSION = "1";
-const UNIT = 1n << 53n, FINE = 1n << 61n;
-let BITS = 512n, ONE = 1n << BITS; // a number x is held as x 2^512
-const precise = (size) => { BITS = size, ONE = 1n << size; }; // Gaussian noise of large budgets takes more
 const PI = 3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067n; // cut off
 const TENS = 10n ** 99n;
-const LOCAL = "record,local,any-pair", CENTRAL = "example,central,add-remove";
-const DIGITS = 1200, LARGEST = 4000n, MOST = 1000n, SUMMED = 1n << 10n; // of a number; powers; epsilon; sigma that is summed
+const CENTRAL = "example,central,add-remove";
+const MOST = 1000n, SUMMED = 1n << 10n; // epsilon; sigma that is summed
 const FIELDS = ["domain", "format", "guarantee", "law", "law_sha256", "sha256", "spec", "spec_sha256", "theorems", "version"];
 
-// Of each kind of law: its fields (from a least whole number on; q: any fraction), and its theorems.
+// The kinds of law that no web page draws from.
 const KINDS = {
-  "keep-or-replace": ["size:2 keep:1 other:1", ""],
-  hashed: ["maps:1 response:object", "mixture post-processing"],
-  subset: ["size:2 length:1 own:1", ""],
-  columns: ["order:2 own:1", "sylvester"],
-  cyclic: ["order:2 block:1 own:1 other:1", ""],
-  "meeting-sets": ["items:2 most:1 length:1 meeting:1", ""],
-  "drawn-answers": ["options:1 true:1", "mixture"],
   arcs: ["ring:2 arc:1 own:1", "mixture"],
-  bits: ["size:2 others:1 turned:1", ""],
   "one-hot": ["size:2 step:q noise:object", "composition distance"],
-  "two-point": ["low:q high:q", "rounding"],
-  window: ["first:q step:q width:1 moves:1 inside:1", ""],
   "window-over-all": ["positions:1 width:1 inside:0 outputs:text", "post-processing"],
-  "added-noise": ["origin:q step:q steps:0 noise:object", "distance mixture rounding"],
-  laplace: ["rate:q", ""],
   staircase: ["rate:q width:1 first:1 inside:1", ""],
-  mixture: ["share:0 parts:list", "mixture"],
   halves: ["dims:1 above:1 tie:1 below:1", "mixture"],
   sampled: ["dims:1 report:1 part:object", "composition mixture"],
-  record: ["report:1 parts:list", "composition mixture"],
-  table: ["levels:list outputs:text rows:list", "mixture"],
   gaussian: ["sigma:p", ""],
   coordinates: ["dims:1 report:1 part:object", "composition encoding"],
   "sphere-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
@@ -44,30 +31,7 @@ const KINDS = {
   steps: ["times:1 sampling:p noise:p order:2", "renyi"],
 };
 
-class Refused extends Error {}
-
-const check = (holds, why) => { if (!holds) throw new Refused(`The certificate does not fit: ${why}.`); };
-const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-const up = (top, bottom) => -((-top) / bottom) + (top > 0n && top % bottom !== 0n ? 1n : 0n); // for bottom > 0
-const bits = (value) => BigInt(value.toString(16).length) * 4n;
-const largest = (values) => values.reduce((one, other) => (one > other ? one : other));
-
 // Numbers
-
-/** Numbers on both sides of exp(x), x >= 0: Taylor's series at x / 2^k, squared k times, rounded outward. */
-function expBounds(x, digits = BITS) {
-  check(x <= LARGEST << digits, "a budget is too large");
-  const halvings = bits((x >> digits) + 1n) + 8n, start = x >> halvings;
-  let low = 1n << digits, high = low, termLow = low, termHigh = low;
-  for (let n = 1n; termHigh > 1n; n += 1n) {
-    termLow = termLow * start / (n << digits);
-    termHigh = termHigh * (start + 1n) / (n << digits) + 1n;
-    low += termLow, high += termHigh;
-  }
-  high += 2n;
-  for (let left = halvings; left > 0n; left -= 1n) [low, high] = [low * low >> digits, (high * high >> digits) + 1n];
-  return [low, high];
-}
 
 /** Numbers on both sides of exp(-x), x between two numbers from 0 on. */
 function fallBounds(low, high, digits = BITS) {
@@ -76,9 +40,6 @@ function fallBounds(low, high, digits = BITS) {
   return [least, one * one / expBounds(low > most ? most : low, digits)[0] + 1n];
 }
 
-const whole = (list, least) => list.map((size) => taken({ size }, "list", `size:${least}`)[0]);
-const product = (list) => list.reduce((one, other) => one * other, 1n);
-const total = (list) => list.reduce((one, other) => one + other, 0n);
 const ceil = (top, bottom) => -floor(-top, bottom);
 const floor = (top, bottom) => (top >= 0n ? top / bottom : -((-top + bottom - 1n) / bottom)); // for bottom > 0
 const larger = (one, other) => (one > other ? one : other);
@@ -202,80 +163,7 @@ function sphereTail(dims, gamma) {
   return [low, whole];
 }
 
-/** A number whose exp is certainly at least top / bottom >= 1. */
-function logAbove(top, bottom) {
-  check(bottom > 0n && top > 0n, "a chance leaves nothing over");
-  const ratio = up(top << BITS, bottom), shift = bits(ratio) > 64n ? bits(ratio) - 64n : 0n;
-  const near = Math.log(Number(ratio >> shift)) + (Number(shift) - Number(BITS)) * Math.LN2;
-  check(near < 700, "a ratio is too large");
-  let guess = BigInt(Math.max(0, Math.round(near * 2 ** 50))) << (BITS - 50n);
-  for (let step = 0; step < 4; step += 1) {
-    guess += (ratio << BITS) / expBounds(guess)[0] - ONE;
-    guess = (guess > 0n ? guess : 0n) + (1n << 30n);
-  }
-  check(ratio <= expBounds(guess)[0], "a logarithm could not be enclosed");
-  return guess;
-}
-
-/** The log of the ratio of two weights, the larger by the smaller, rounded up. */
-const odds = (one, other) => (one > other ? logAbove(one, other) : logAbove(other, one));
-
-/** A whole number or a fraction in lowest terms, as [top, bottom]. */
-function fraction(text) {
-  check(typeof text === "string" && text.length <= DIGITS, "a number is no text, or too long");
-  check(/^(0|-?[1-9][0-9]*)(\/[1-9][0-9]*)?$/.test(text), `${text.slice(0, 40)} is no whole number or fraction`);
-  const [top, bottom] = text.split("/").map(BigInt);
-  if (bottom === undefined) return [top, 1n];
-  let [one, other] = [top < 0n ? -top : top, bottom];
-  while (other) [one, other] = [other, one % other];
-  check(one === 1n && bottom > 1n, `${text.slice(0, 40)} is not in lowest terms`);
-  return [top, bottom];
-}
-
-const below = (one, other) => one[0] * other[1] < other[0] * one[1];
-
-/** The float64 that a fraction is, as a device holds it. */
-function float([top, bottom]) {
-  check((bottom & (bottom - 1n)) === 0n && bottom < 1n << 1000n && BigInt(Number(top)) === top, "an end is no float64");
-  return Number(top) / Number(bottom);
-}
-
 // Laws
-
-function taken(raw, what, wanted) {
-  const fields = wanted.split(" ").map((one) => one.split(":"));
-  const found = isObject(raw) ? Object.keys(raw).filter((name) => name !== "kind").sort().join() : "";
-  check(found === fields.map(([name]) => name).sort().join(), `the ${what} has other fields`);
-  return fields.map(([name, kind]) => {
-    const value = raw[name];
-    if (kind === "any") return value;
-    if (kind === "object") return check(isObject(value), `${name} is no object`), value;
-    if (kind === "list") return check(Array.isArray(value), `${name} is no list`), value;
-    if (kind === "text") return check(typeof value === "string", `${name} is no text`), value;
-    const number = fraction(value);
-    if (kind === "p") return check(number[0] > 0n, `${name} is not positive`), number;
-    if (kind === "q") return number;
-    check(number[1] === 1n && number[0] >= BigInt(kind), `${name} is no whole number from ${kind} on`);
-    return number[0];
-  });
-}
-
-function of(domain, kind, wanted) {
-  check(isObject(domain) && domain.kind === kind, `the domain is no ${kind}`);
-  return taken(domain, "domain", wanted);
-}
-
-const categories = (domain) => of(domain, "categorical", "size:2 labels:any")[0];
-const stepsOf = (domain) => of(domain, "lattice", "steps:0")[0];
-
-/** The ends of a domain, as a device holds them. */
-function floats(...ends) {
-  ends.forEach(float);
-  check(below(...ends), "the domain is empty");
-  return ends;
-}
-
-const interval = (domain) => floats(...of(domain, "interval", "low:q high:q"));
 
 /** The dimensions of vectors, and of the sphere of their directions. */
 function sphere(domain) {
@@ -297,24 +185,6 @@ function moved(domain, sigma) {
   return (distance * distance >> BITS) + 1n;
 }
 
-/** What a table of weights gives away, and between which levels. */
-function tableLoss(levels, rows, proof) {
-  check(levels.length === rows.length && rows.length > 0 && rows.every(Array.isArray), "a row has one level");
-  const weights = rows.map((row) => whole(row, 0)), owners = whole(levels, 0).map(Number);
-  check(weights.every((row) => row.length === weights[0].length && total(row) === total(weights[0])), "the rows have other totals");
-  const columns = weights[0].map((_, place) => weights.map((row) => row[place]));
-  check(columns.every((column) => column.every((one) => one > 0n) || column.every((one) => one === 0n)), "a zero stands alone");
-  const size = Math.max(...owners) + 1, kept = columns.filter((column) => column[0] > 0n);
-  check(size <= owners.length && new Set(owners).size === size, "a level has no row");
-  const of = (column, level, pick) => column.filter((_, row) => owners[row] === level).reduce(pick);
-  const most = (a, b) => (a > b ? a : b), least = (a, b) => (a < b ? a : b);
-  proof.matrix = owners.slice(0, size).map((_, i) => owners.slice(0, size).map((__, j) => {
-    const pairs = kept.map((column) => [of(column, i, most), of(column, j, least)]);
-    return logAbove(...pairs.reduce((one, other) => (below(one, other) ? other : one)));
-  }));
-  return largest(proof.matrix.flat());
-}
-
 function box(domain) {
   const [dims, ...ends] = of(domain, "box", "dims:1 low:any high:any");
   check(dims < 1n << 24n, "the box has too many dimensions");
@@ -325,109 +195,37 @@ function box(domain) {
   return dims;
 }
 
-/** How many steps the values of an interval or a grid lie apart once they are on the lattice. */
-function distance(domain, origin, step) {
-  if (domain.kind === "grid") {
-    const [low, high, own] = of(domain, "grid", "low:q high:q step:q");
-    check([0, 1].every((i) => origin[i] === low[i] && step[i] === own[i]) && !below(high, low), "it is another lattice");
-    const top = (high[0] * low[1] - low[0] * high[1]) * own[1], bottom = high[1] * low[1] * own[0];
-    return (2n * top + bottom) / (2n * bottom);
+/** What independent answers of one law give away. */
+function often(times, part, its, proof) {
+  const found = loss(part, its, proof), noise = proof.noise;
+  if (noise !== null && (times > 1n || below([SUMMED, 1n], noise[0]))) { // discrete noise, taken for real noise
+    const [a, b] = noise[0], room = a * a - 4n * b * b;
+    check(room > 0n && times < 1n << 31n, "the noise is too narrow to be taken for real noise");
+    [proof.delta, proof.noise, proof.square] = [null, null, ceil((noise[1] * b) ** 2n << BITS, room)];
+    for (const name of ["smoothing", "gaussian", ...(times > 1n ? ["gaussian-composition"] : [])]) proof.theorems.add(name);
   }
-  const [first, last] = interval(domain).map((end) => (float(end) - float(origin)) / float(step));
-  return BigInt(Math.ceil(last)) - BigInt(Math.floor(first));
+  check(proof.delta === null || times === 1n, "answers with such a delta are not added up");
+  if (proof.square !== null) proof.square *= times;
+  return times * found;
 }
 
-/** An upper limit of the log of the ratio of the chances of any report for any two values. */
-function loss(law, domain, proof) {
-  check(isObject(law) && isObject(domain) && Object.hasOwn(KINDS, law.kind), `a law of kind ${law?.kind} is not known`);
-  const [wanted, cited] = KINDS[law.kind];
-  const own = taken(law, `law of kind ${law.kind}`, wanted);
-  const inner = (part, its) => {
-    const found = loss(part, its, proof);
-    check(proof.delta === null && proof.square === null, "parts with a delta are not added up");
-    return found;
-  };
-  const often = (times, part, its) => { // what independent answers of one law give away
-    const found = loss(part, its, proof), noise = proof.noise;
-    if (noise !== null && (times > 1n || below([SUMMED, 1n], noise[0]))) { // discrete noise, taken for real noise
-      const [a, b] = noise[0], room = a * a - 4n * b * b;
-      check(room > 0n && times < 1n << 31n, "the noise is too narrow to be taken for real noise");
-      [proof.delta, proof.noise, proof.square] = [null, null, ceil((noise[1] * b) ** 2n << BITS, room)];
-      for (const name of ["smoothing", "gaussian", ...(times > 1n ? ["gaussian-composition"] : [])]) proof.theorems.add(name);
-    }
-    check(proof.delta === null || times === 1n, "answers with such a delta are not added up");
-    if (proof.square !== null) proof.square *= times;
-    return times * found;
-  };
-  for (const name of cited.split(" ").filter(Boolean)) proof.theorems.add(name);
-  if (wanted.startsWith("size:")) check(categories(domain) === own[0], "it is about another number of categories");
-  switch (law.kind) {
-    case "keep-or-replace": {
-      const [size, keep, other] = own;
-      check(keep + size * other <= UNIT, "the weights add up to more than 2^53");
-      return odds(keep + other, other);
-    }
-    case "hashed":
-      return inner(own[1], { kind: "categorical", labels: null, size: own[1].size });
-    case "subset":
-      check(own[1] < own[0], "a set leaves nothing over");
-      return odds(own[2] * (own[0] - own[1]), (UNIT - own[2]) * own[1]);
-    case "columns":
-      check((own[0] & (own[0] - 1n)) === 0n && categories(domain) < own[0], "the matrix has too few rows");
-      return odds(own[1], UNIT - own[1]);
-    case "cyclic": {
-      const [order, block, more, other] = own;
-      check(block < order && categories(domain) <= order, "there are too few reports");
-      check(more * block + other * (order - block) <= UNIT, "the weights add up to more than 2^53");
-      return odds(more, other);
-    }
-    case "meeting-sets": {
-      const [items, most, length, meeting] = own, [options, chosen] = of(domain, "selection", "size:1 most:1 labels:any");
-      check(most === chosen && most <= 4096n && items === options + most, "the items are not options and blanks");
-      let [top, bottom] = [1n, 1n];
-      for (let i = 0n; i < most; i += 1n) [top, bottom] = [top * (items - length - i), bottom * (items - i)];
-      check(length <= items - most, "no set is without an own item");
-      return odds(meeting * top, (UNIT - meeting) * (bottom - top));
-    }
-    case "drawn-answers":
-      check(of(domain, "selection", "size:1 most:1 labels:any")[0] === own[0], "the options are not the domain's");
-      return odds(own[1], UNIT - own[1]);
+/** What a law of these kinds gives away. */
+function others(kind, own, domain, proof, inner) {
+  const repeated = (...given) => often(...given, proof);
+  switch (kind) {
     case "arcs": { // a point on no own arc has least where these share nothing
       const [ring, arc, mine] = own, covered = of(domain, "selection", "size:1 most:1 labels:any")[1] * arc, all = 1n << 62n;
       check(covered < ring && covered * mine < all && all <= mine * ring, "the arcs hold too little or too much");
       return odds(mine * (ring - covered), all - covered * mine);
     }
-    case "bits":
-      check(own[1] < FINE && own[2] < FINE, "a chance leaves nothing over");
-      return odds((FINE - own[2]) * (FINE - own[1]), own[2] * own[1]);
     case "one-hot":
       check(own[1][0] === 1n, "0 and 1 are not on the lattice");
       return 2n * inner(own[2], { kind: "lattice", steps: String(own[1][1]) });
-    case "two-point": {
-      const ends = interval(domain), [low, high] = own.map(float);
-      check(below(own[0], ends[0]) && below(ends[1], own[1]), "a report lies inside the domain");
-      const scale = 1 / (high - low), [first, last] = ends.map((end) => BigInt(Math.ceil((float(end) - low) * scale * 2 ** 53)));
-      return largest([odds(first, last), odds(UNIT - first, UNIT - last)]);
-    }
-    case "window": {
-      const [first, step, width, moves, inside] = own, [low, high] = interval(domain);
-      const end = [first[0] * step[1] + step[0] * (width + moves) * first[1], first[1] * step[1]];
-      check(step[0] > 0n && !below(low, first) && !below(end, high), "outputs miss the domain");
-      return odds(inside * moves, (UNIT - inside) * width);
-    }
     case "window-over-all": {
       const [positions, width, inside] = own;
       check(interval(domain) && width <= positions, "the window is wider than all positions");
       return odds(inside * positions + (UNIT - inside) * width, (UNIT - inside) * width);
     }
-    case "added-noise": {
-      const [origin, step, steps, noise] = own;
-      check(step[0] > 0n && steps === distance(domain, origin, step), `values do not lie ${steps} steps apart`);
-      return often(1n, noise, { kind: "lattice", steps: String(steps) });
-    }
-    case "table":
-      domain.kind === "interval" ? interval(domain) : box(domain); // levels are those of numbers
-      return tableLoss(own[0], own[2], proof);
     case "gaussian": {
       const steps = stepsOf(domain);
       proof.noise = [own[0], steps];
@@ -436,12 +234,12 @@ function loss(law, domain, proof) {
     }
     case "coordinates":
       check(own[0] === sphere(domain)[0] && own[1] <= own[0], "the dimensions are not the domain's");
-      return often(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
+      return repeated(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
     case "sphere-cap":
     case "normal-cap": {
-      const [dims, gamma, preferred] = own, most = law.kind === "sphere-cap" ? [1n, 1n] : [40n, 1n];
+      const [dims, gamma, preferred] = own, most = kind === "sphere-cap" ? [1n, 1n] : [40n, 1n];
       check(dims <= sphere(domain)[1] && gamma[0] >= 0n && below(gamma, most) && below(preferred, [1n, 1n]), "it is no cap");
-      const mass = law.kind === "sphere-cap" ? sphereTail(dims, gamma) : [normalTail(fixed(gamma))[0], ONE];
+      const mass = kind === "sphere-cap" ? sphereTail(dims, gamma) : [normalTail(fixed(gamma))[0], ONE];
       check(mass[0] > 0n, "the cap is empty");
       const rest = times(minus([1n, 1n], preferred), mass), other = rest[0] * preferred[1];
       return logAbove(other + preferred[0] * rest[1], other);
@@ -450,13 +248,13 @@ function loss(law, domain, proof) {
       proof.square = moved(domain, own[0]);
       return 0n;
     case "rounds":
-      return often(own[0], own[1], domain);
+      return repeated(own[0], own[1], domain);
     case "entries": {
       const [unit, steps, , , noise] = own, many = whole(own[2], 1), keep = whole(own[3], 0), most = largest(keep);
       const [sizes, ...ends] = of(domain, "tensor", "dims:list low:q high:q"), entries = product(whole(sizes, 1));
       check(floats(...ends) && total(many) === entries && many.length === keep.length && most < UNIT, "it is about other entries");
       check(["element", "record"].includes(unit), "the unit is not known");
-      const found = often(unit === "record" ? entries : 1n, noise, { kind: "lattice", steps: String(steps) });
+      const found = repeated(unit === "record" ? entries : 1n, noise, { kind: "lattice", steps: String(steps) });
       proof.terms = [unit, ...LOCAL.split(",").slice(1)].join();
       check(noise.kind === "laplace" || most === 0n, "such noise does not hide what is kept");
       if (most === 0n) return found;
@@ -475,9 +273,6 @@ function loss(law, domain, proof) {
       proof.delta = (epsilon) => stepsDelta(count, sampling, noise, order, epsilon);
       return 0n;
     }
-    case "laplace":
-      check(own[0][0] > 0n, "the rate is not positive");
-      return up((own[0][0] * stepsOf(domain)) << BITS, own[0][1]);
     case "staircase": {
       const [rate, width, first, inside] = own;
       check(rate[0] > 0n && inside < UNIT && stepsOf(domain) <= width, "values lie farther apart than a stair");
@@ -488,9 +283,6 @@ function loss(law, domain, proof) {
       const logs = [steep, flat].map(([one, other]) => (one > other ? logAbove(one, other) : 0n));
       return largest([up(rate[0] << BITS, rate[1]), ...logs]);
     }
-    case "mixture":
-      check(own[1].length === 2 && own[0] <= UNIT, "a mixture has two parts, and a share of 2^53");
-      return largest(own[1].map((part) => inner(part, domain)));
     case "halves": {
       const [dims, above, tie, less] = own, used = dims % 2n ? [above, less] : [above, tie, less];
       check(dims === box(domain) && largest(used) <= UNIT, "the dimensions are not the domain's");
@@ -498,41 +290,13 @@ function loss(law, domain, proof) {
     }
     case "sampled":
       check(own[0] === box(domain) && own[1] <= own[0], "the dimensions are not the domain's");
-      return often(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
-    default: {
-      const [report, parts] = own, domains = domain.parts;
-      check(["record", "attributes"].includes(domain.kind) && Array.isArray(domains) && parts.length === domains.length && report <= BigInt(parts.length), "each part has one law");
-      const each = parts.map((part, place) => inner(part, domains[place])).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0));
-      return total(each.slice(0, Number(report)));
-    }
+      return repeated(own[1], own[2], { kind: "interval", low: "-1", high: "1" });
+    default:
+      throw new Error(`There is no law of kind ${kind}.`);
   }
 }
 
 // Reading
-
-/** Keys in the order of their code points, as the hash wants them. */
-function sorted(value) {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (!isObject(value)) return check(typeof value !== "number", "a number stands outside of quotes"), value;
-  const order = (a, b) => { // UTF-16 has another order beyond the first 65,536 characters
-    const [one, other] = [[...a], [...b]];
-    for (let i = 0; i < Math.min(one.length, other.length); i += 1) {
-      if (one[i] !== other[i]) return one[i].codePointAt(0) - other[i].codePointAt(0);
-    }
-    return one.length - other.length;
-  };
-  const made = Object.create(null);
-  for (const key of Object.keys(value).sort(order)) {
-    check(!/^[0-9]+$/.test(key), "a key is a number"); // which objects would put first
-    made[key] = sorted(value[key]);
-  }
-  return made;
-}
-
-async function digest(value) {
-  const found = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(value)));
-  return [...new Uint8Array(found)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
 
 function untagged(value) {
   if (Array.isArray(value)) return value.map(untagged);
@@ -565,7 +329,7 @@ async function prove(text) {
   for (const size of [512n, 4096n]) { // the second time with more digits, where the noise seems to tell too much
     try {
       precise(size);
-      [proof, small] = [started(), true];
+      [proof, small] = [started({ kinds: KINDS, loss: others, often, box }), true];
       given = loss(told.law, domain, proof);
       const chance = proof.square === null ? proof.delta : (at) => normalDelta(proof.square, at);
       if (chance === null) break;
@@ -593,22 +357,6 @@ async function prove(text) {
   check(JSON.stringify(told.theorems) === JSON.stringify(theorems), "the proof rests on other theorems");
   return { proved: true, reason: `epsilon ${guarantee.epsilon}, delta ${guarantee.delta}`, theorems };
 }
-
-/** What is gathered while a law is looked at. */
-const started = () => ({ theorems: new Set(), delta: null, square: null, noise: null, matrix: null, terms: LOCAL });
-
-/**
- * The epsilon of a law for a domain, both as a certificate states them, rounded up to a multiple of 2^-128 and given
- * times 2^128; refuses what is no law for this domain, or has a delta. A web page asks this of the law that it draws by.
- */
-export function spent(law, domain) {
-  const proof = started(), found = loss(law, domain, proof);
-  check(proof.delta === null && proof.square === null, "the law has a delta");
-  return up(found, 1n << (BITS - 128n));
-}
-
-/** The hash of a law as certificates have it. */
-export const lawHash = (law) => digest(sorted(law));
 
 /** Tell whether the text of a certificate proves what it promises, and why not. */
 export async function verify(text) {

@@ -1,14 +1,13 @@
 // A device in a web page: it answers campaigns privately, keeps its own budget and its own queue, and needs nothing
 // but the browser. Its reports are those of Python's Client.
 //
-//   import { Client } from "./noisette.js";
+//   import { Client } from "noisette";
 //   const client = await Client.open("https://collector.example", { apiKey: "...", epsilon: 2 });
 //   await client.answer("commute", { minutes: 35, by: "bike" });
 //   await client.send();
 
-import { blind, finish, readModulus } from "./blind.js";
 import { fromBase64, fromHex, fromText, hmac, randomHex, sha256, toBase64, toHex } from "./bytes.js";
-import { encode, known, symbols } from "./laws.js";
+import { encode, extend, known, symbols } from "./laws.js";
 import { axis, readSurvey } from "./survey.js";
 
 const VERSION = 1;
@@ -59,6 +58,9 @@ export function check(campaign, id, sealed = false) {
   }
   return law;
 }
+
+/** Load the laws that most campaigns do without, where this one has one. */
+export const learn = async campaign => { if (!known(campaign?.table)) extend((await import("./laws-more.js")).default); };
 
 function lawOf(campaign) {
   const { id } = campaign;
@@ -145,7 +147,7 @@ export class BudgetExceeded extends Error {}
  * permanent answers are made once and sent again in every period. Whoever clears the storage makes a new device. `code`
  * is the user's enrolment code, for campaigns whose tokens are signed: one for each code and period, unseen. `shuffler`
  * is the way to a collector behind one: { url, client, secret, publicKey }. Without an `apiKey` it is a campaign's own
- * page, which asks under `path`.
+ * page, which asks under `path`. Where there is no localStorage, `storage` is something with its getItem and setItem.
  */
 export class Client {
   #url;
@@ -156,12 +158,15 @@ export class Client {
   #timeout;
   #shuffler;
   #path;
+  #storage;
 
   static async open(url, options) {
     const { apiKey = "", epsilon, code = "", name = "device", shuffler = null } = options;
-    const { attempts = 4, timeout = 10000, path = "campaigns" } = options;
+    const { attempts = 4, timeout = 10000, path = "campaigns", storage = globalThis.localStorage } = options;
     if (!globalThis.crypto?.subtle) throw new Error("Noisette needs a page served over https, or from this machine.");
+    if (!storage) throw new Error("There is no localStorage here: open the client with { storage: ... }.");
     const client = new Client();
+    client.#storage = storage;
     [client.#url, client.#key, client.#place] = [url.replace(/\/$/, ""), apiKey, `noisette:${name}`];
     [client.#code, client.#attempts, client.#timeout, client.#path] = [code, attempts, timeout, path];
     client.#shuffler = shuffler && await (await import("./seal.js")).Shuffler.open(shuffler);
@@ -198,10 +203,10 @@ export class Client {
     if (answer === null || answer.status >= 500) {
       const seen = this.#read().campaigns[id];
       if (seen === undefined) throw new Error(`The collector does not answer, and campaign '${id}' was never seen.`);
-      return { campaign: seen, law: this.#check(seen, id) };
+      return { campaign: seen, law: await this.#check(seen, id) };
     }
     if (!answer.ok) throw new Error(`The collector does not show campaign '${id}': ${(await refusal(answer)).why}`);
-    const campaign = await answer.json(), law = this.#check(campaign, id);
+    const campaign = await answer.json(), law = await this.#check(campaign, id);
     await this.#change(state => {
       // a value outside the range is not reported: a collector that could try one range after the other would learn
       // from the silence where the value is not
@@ -214,7 +219,8 @@ export class Client {
     return { campaign, law };
   }
 
-  #check(campaign, id) {
+  async #check(campaign, id) {
+    await learn(campaign);
     return check(campaign, id, this.#shuffler !== null);
   }
 
@@ -330,6 +336,7 @@ export class Client {
 
   /** The signed token of a period: made once, and shown blinded until the collector has signed it. */
   async #admit(campaign, period) {
+    const { blind, finish, readModulus } = await import("./blind.js");
     const place = `${campaign}\n${period}`, kept = this.#read().tokens[place];
     if (kept?.signature) return { ok: true, by: { token: kept.token, signature: kept.signature } };
     const shown = await this.#insist(this.#request(campaign, `tokens/${encodeURIComponent(period)}`));
@@ -380,7 +387,7 @@ export class Client {
   }
 
   #read() {
-    const stored = localStorage.getItem(this.#place);
+    const stored = this.#storage.getItem(this.#place);
     const fresh = { secret: randomHex(32), spent: 0, campaigns: {}, answers: {}, tokens: {}, queue: [] };
     const state = stored ? { ...fresh, ...JSON.parse(stored) } : fresh;
     for (const name of ["campaigns", "answers", "tokens"]) { // without a prototype: an id may be '__proto__'
@@ -393,10 +400,10 @@ export class Client {
   #change(work) {
     const change = () => {
       const state = this.#read(), result = work(state);
-      localStorage.setItem(this.#place, JSON.stringify(state));
+      this.#storage.setItem(this.#place, JSON.stringify(state));
       return result;
     };
-    return navigator.locks ? navigator.locks.request(this.#place, change) : change();
+    return globalThis.navigator?.locks ? navigator.locks.request(this.#place, change) : change();
   }
 }
 
