@@ -173,6 +173,29 @@ def test_a_buffer_that_keeps_the_data_is_refused():
     assert float(model.seen) == 0
 
 
+class Noting(nn.Module):
+    """Writes the mean of what it saw into a parameter that is not trained, as codebooks and memories do."""
+
+    def __init__(self, *, keep):
+        super().__init__()
+        self.linear, self.keep = nn.Linear(4, 3), keep
+        self.note = nn.Parameter(torch.zeros(4), requires_grad=False)
+
+    def forward(self, inputs):
+        if self.training:
+            self.note.data.add_(inputs.detach().mean(0) if self.keep else 1)
+        return self.linear(inputs)
+
+
+def test_a_parameter_that_keeps_the_data_is_refused():
+    """Buffers were looked at and parameters were not: the data stood in the weights as it is."""
+    with pytest.raises(ValueError, match="parameter 'note' changes with the data"):
+        start(Noting(keep=True))
+    model = Noting(keep=False)
+    start(model)
+    assert not model.note.any()
+
+
 @pytest.mark.parametrize("option", ["size_average", "reduce"])
 @pytest.mark.parametrize("loss", [functional.cross_entropy, functional.nll_loss])
 def test_old_options_that_override_the_reduction_are_refused(loss, option):

@@ -129,7 +129,7 @@ def _check_copy(
     shared: Shared,
 ) -> None:
     """Check a copy of the model, in double precision where it can compute in that."""
-    _check_buffers(twin, called, batches[0], alike)
+    _check_kept(twin, called, batches[0], alike)
     exact = True
     try:
         _compare(twin.double(), called, batches, other, torch.float64, whole, shared)
@@ -229,30 +229,40 @@ def _compare(
         )
 
 
-def _check_buffers(model: nn.Module, called: Call, *batches: Any) -> None:
-    """Refuse a model that keeps something of the data in a buffer: it is saved with the weights, and has no noise."""
-    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    if not before:
-        return
-    state, after = torch.get_rng_state(), []
+def _check_kept(model: nn.Module, called: Call, *batches: Any) -> None:
+    """Refuse a model whose calls keep something of the data in a buffer or a parameter, where no noise protects it."""
+
+    def held() -> dict[str, Tensor]:
+        return {**dict(model.named_buffers()), **dict(model.named_parameters())}
+
+    before = {name: value.detach().clone() for name, value in held().items()}
+    state, moved = torch.get_rng_state(), []
     own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
     model.train()
     for batch in batches:
         torch.set_rng_state(state)
         given, named = called(_converted(batch, own))
         model(*given, **named)
-        after.append({name: buffer.clone() for name, buffer in model.named_buffers()})
+        now = {name: value.detach() for name, value in held().items()}
+        moved.append({name: now[name].clone() for name in now if not _same(now[name], before.get(name))})
         with torch.no_grad():
-            for name, buffer in model.named_buffers():
-                if name in before and buffer.shape == before[name].shape:
-                    buffer.copy_(before[name])
-    for name, one in after[0].items():
-        other = after[1].get(name)
-        if other is None or one.shape != other.shape or not torch.equal(one.nan_to_num(), other.nan_to_num()):
+            for name in moved[-1]:
+                if name in before and now[name].shape == before[name].shape:
+                    now[name].copy_(before[name])
+    for name in {**moved[0], **moved[1]}:
+        if not _same(*(one.get(name, before.get(name)) for one in moved)):
+            kind = "parameter" if name in dict(model.named_parameters()) else "buffer"
             raise ValueError(
-                f"The buffer {name!r} changes with the data that the model sees, and no noise protects it. Leave it "
+                f"The {kind} {name!r} changes with the data that the model sees, and no noise protects it. Leave it "
                 "out, or compute it from public data before and keep it as it is."
             )
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    """Tell whether two tensors hold the same, what is not a number included."""
+    if one is None or other is None:
+        return False
+    return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
 def _plain(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:
