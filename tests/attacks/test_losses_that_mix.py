@@ -179,11 +179,11 @@ class Noting(nn.Module):
     def __init__(self, *, keep):
         super().__init__()
         self.linear, self.keep = nn.Linear(4, 3), keep
-        self.note = nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.note = nn.Parameter(torch.zeros(3), requires_grad=False)
 
     def forward(self, inputs):
         if self.training:
-            self.note.data.add_(inputs.detach().mean(0) if self.keep else 1)
+            self.note.data.add_(inputs.detach().mean() if self.keep else 1)
         return self.linear(inputs)
 
 

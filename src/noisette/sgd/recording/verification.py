@@ -230,12 +230,19 @@ def _compare(
 
 
 def _check_kept(model: nn.Module, called: Call, *batches: Any) -> None:
-    """Refuse a model whose calls keep something of the data in a buffer or a parameter, where no noise protects it."""
+    """Refuse a model whose calls keep something of the data where no noise protects it.
+
+    That is a buffer, or a parameter that is not trained. A trained one that a call changes is found only where some
+    gradient depends on its value.
+    """
 
     def held() -> dict[str, Tensor]:
-        return {**dict(model.named_buffers()), **dict(model.named_parameters())}
+        frozen = {name: value for name, value in model.named_parameters() if not value.requires_grad}
+        return {**dict(model.named_buffers()), **frozen}
 
     before = {name: value.detach().clone() for name, value in held().items()}
+    if not before:
+        return
     state, moved = torch.get_rng_state(), []
     own = next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
     model.train()
