@@ -19,6 +19,8 @@ _NOT_TOLD = (
     "The state of a secret generator is not given out: it tells all noise to come. Where a run must be repeated, in a "
     "test, give rng a seed."
 )
+_USUAL = 1 << 15  # words that are asked for at a time, as a rule
+_ZEROS = memoryview(bytes(8 * _USUAL))  # what is encrypted: the words are the key stream alone
 _living: WeakSet[SecretBits] = WeakSet()
 
 
@@ -40,7 +42,8 @@ class SecretBits(AESCounter):  # type: ignore[misc]
             if self._stream is None:
                 self._stream = _stream()
             if self._stream:
-                self._stream.update_into(bytes(8 * size), made.view(np.uint8).data)
+                zeros = _ZEROS[: 8 * size] if size <= _USUAL else bytes(8 * size)
+                self._stream.update_into(zeros, made.view(np.uint8).data)
         return made[:size] if self._stream else np.asarray(self.random_raw(size), dtype=np.uint64)
 
     @property

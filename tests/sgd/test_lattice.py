@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from noisette.accounting import gdp_epsilon
-from noisette.sgd.noise._lattice import add_exactly, noisy_count, on_lattice, widened
+from noisette.sgd.noise._lattice import add_exactly, make_noisy_means, noisy_count, on_lattice, widened
 
 STEPS = 2**36  # of the finer lattice, on which noise is drawn, in a standard deviation
 
@@ -67,3 +67,16 @@ def test_a_noisy_count_has_the_noise_that_it_promises(reach, multiplier):
     errors = np.array([noisy_count(5 * sigma, reach, multiplier, rng) for _ in range(2000)]) / sigma - 5
     assert abs(errors.mean()) < 5.5 / math.sqrt(2000)
     assert abs(errors.std() - 1) < 5.5 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(3e-3, 256.0), (40.0, 17.3)])
+def test_one_pass_makes_the_same_mean_as_its_steps(size, expected):
+    total = np.random.default_rng(3).normal(size=40_000) * 5 * size
+    white = total / size
+    add_exactly(white, np.random.default_rng(4))
+    on_lattice(white, size / expected)
+    make_noisy_means([total], size, expected, np.random.default_rng(4))
+    # a sum in units of its noise is rounded once more on the long way: a step of 2^36, of which 2^16 are one here
+    assert np.mean(total == white) > 0.999
+    step = 2.0 ** math.floor(math.log2(size / expected)) * 2.0**-20
+    assert np.abs(total - white).max() <= step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath
@@ -77,12 +78,22 @@ def test_reports_lie_half_a_step_off_the_lattice() -> None:
     assert 0.9 < (noise / STEPS).std() < 1.1
 
 
+def added(
+    loop: Callable[..., int], start: np.ndarray, words: np.ndarray, spare: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers with noise that a loop makes, and the draws it leaves open."""
+    table, values = build_table(), start.copy()
+    pending, kept = np.zeros((words.size + 1, 4), dtype=np.uint64), np.empty(words.size + 1)
+    left = loop(values, STEPS, 1 / STEPS, 0.0, words, spare, table.shown, table.alias, pending, kept)
+    return values, pending[:left]
+
+
 def test_the_quick_path_reads_words_as_the_table_says() -> None:
     table = build_table()
     words = np.random.default_rng(5).integers(0, 2**64, 20_000, dtype=np.uint64)
-    values, pending = np.zeros(words.size), np.empty((words.size, 4), dtype=np.uint64)
-    left = add(values, STEPS, 1 / STEPS, words, np.empty(0, dtype=np.uint64), table.shown, table.alias, pending)
-    open_places = set(pending[:left, 0].tolist())
+    values, pending = added(add, np.zeros(words.size), words, np.empty(0, dtype=np.uint64))
+    left = len(pending)
+    open_places = set(pending[:, 0].tolist())
     for place, word in enumerate(words.tolist()):
         column, sign, chance = word >> 32 & 511, word >> 41 & 1, word >> 42
         exact = Fraction(table.thresholds[column], 1 << 247)
@@ -103,14 +114,13 @@ def test_every_tie_reaches_the_slow_path_under_the_code_that_it_knows() -> None:
     assert columns.size > 250
     words = (table.shown[columns].astype(np.uint64) << np.uint64(42)) | columns << np.uint64(32) | np.uint64(12345)
     for loop in (add, add.py_func):
-        values, pending = np.zeros(words.size), np.zeros((words.size, 4), dtype=np.uint64)
-        spare = np.zeros(2 * words.size, dtype=np.uint64)
-        left = loop(values, STEPS, 1 / STEPS, words, spare, table.shown, table.alias, pending)
-        assert left == words.size
+        start = np.linspace(-3, 3, words.size)
+        values, pending = added(loop, start, words, np.zeros(2 * words.size, dtype=np.uint64))
+        assert len(pending) == words.size
         assert pending[:, 0].tolist() == list(range(words.size))
         assert set(pending[:, 1].tolist()) == {_normal._COLUMNS}
         assert not pending[:, 2:].any()
-        assert not values.any()
+        assert np.array_equal(values, start)
     for word, column in zip(words[::16].tolist(), columns[::16].tolist(), strict=True):
         parts = (column, int(table.alias[column]))
         strip = _normal._settle(np.random.default_rng(4), table, word, _normal._COLUMNS, 0, 0) >> 32
@@ -120,16 +130,14 @@ def test_every_tie_reaches_the_slow_path_under_the_code_that_it_knows() -> None:
 @pytest.mark.slow
 def test_machine_code_and_python_draw_the_same_noise() -> None:
     """Every word, wedges tried with spare words included: the same values, and the same draws left open."""
-    table, rng = build_table(), np.random.default_rng(8)
+    rng = np.random.default_rng(8)
     words, spare = (rng.integers(0, 2**64, size, dtype=np.uint64) for size in (30_000, 8_000))
     start = rng.normal(size=words.size)
     found = []
     for loop in (add, add.py_func):
-        values, pending = start.copy(), np.zeros((words.size, 4), dtype=np.uint64)
-        left = loop(values, STEPS, 1 / STEPS, words, spare, table.shown, table.alias, pending)
-        found.append((values, pending[:left]))
-    assert np.array_equal(found[0][0], found[1][0])
-    assert np.array_equal(found[0][1], found[1][1])
+        found.append(added(loop, start, words, spare))
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ divided by its standard deviation, and turned where it is correlated. In real nu
 
 1. x is computed in double precision. What that may add to |x - x'| is less than ``room`` / z; see `clipping` for the
    sums themselves.
-2. Entries are moved within +-2^26, which brings no two of them farther apart, and rounded to multiples of h = 2^-36,
-   which adds at most h to the difference of each: sqrt(d) h in all.
+2. Entries are moved within +-2^26 (by `add_noise`), which brings no two of them farther apart, and rounded to multiples
+   of h = 2^-36, which adds at most h to the difference of each: sqrt(d) h in all.
 3. k steps of h become k + floor(N / h) steps, N a real normal variable of deviation one, drawn exactly
    (`mechanisms.tensor._normal`). That is floor((k h + N) / h), a function of k h + N: as private as real noise.
 
@@ -18,14 +18,14 @@ the expected batch size, round to the public lattice and to the precision of a p
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from noisette._validate import FloatArray
 from noisette.mechanisms._base import power_of_two
-from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise
+from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise, add_noise_to_all
 
-_FARTHEST = 2.0**26  # standard deviations: beyond, an entry leaves the integers of the lattice
 _FINENESS = 2.0**-20  # of the noise: the step of the lattice that is seen
 
 
@@ -42,8 +42,6 @@ def widened(multiplier: float, entries: int, room: float = 0.0) -> float:
 
 def add_exactly(white: FloatArray, rng: np.random.Generator) -> None:
     """Round flat, contiguous float64 numbers to the lattice and add normal noise of deviation one, in place."""
-    np.minimum(white, _FARTHEST, out=white)
-    np.maximum(white, -_FARTHEST, out=white)
     add_noise(white, rng)
 
 
@@ -58,6 +56,12 @@ def on_lattice(noisy: FloatArray, size: float, least: float = 1.0) -> FloatArray
     np.rint(noisy, out=noisy)
     noisy *= step
     return noisy
+
+
+def make_noisy_means(sums: Sequence[FloatArray], size: float, expected: float, rng: np.random.Generator) -> None:
+    """Do as `add_exactly` and `on_lattice` in one pass: add noise of ``size`` and divide by ``expected``, in place."""
+    step = power_of_two(size / expected) * _FINENESS
+    add_noise_to_all(sums, rng, sigma=size, unit=expected * step, step=step)
 
 
 def noisy_count(count: float, reach: float, multiplier: float, rng: np.random.Generator) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -19,11 +18,11 @@ from noisette._random import is_secret
 from noisette._validate import FloatArray
 from noisette.mechanisms.geometric.spherical import share
 from noisette.sgd.clipping import Clip, PerLayer, Sums
-from noisette.sgd.noise._lattice import add_exactly, on_lattice
+from noisette.sgd.noise._lattice import make_noisy_means
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.theory.steps import EntryNoise, Noise, VectorNoise
 
-_BLOCK = 1 << 14  # entries that get noise together, as many as a cache holds
+_BLOCK = 1 << 16  # entries that a core gives noise at a time
 Shapes = Mapping[str, Mapping[str, torch.Size]]  # by layer, then by parameter
 
 
@@ -123,47 +122,35 @@ class Layered(Perturbation):
 def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float, rng: np.random.Generator) -> Sums:
     """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer.
 
-    The memory of the sums is used for it. Entries go through a block that a cache holds, so that each is read and
-    written once; blocks are worked on by several cores where the generator is a secret one, whose order tells nobody
-    anything.
+    The memory of the sums is used for it. Several cores share the work where the generator is a secret one, whose order
+    tells nobody anything.
     """
     released: Sums = {}
-    blocks: list[list[tuple[FloatArray, float]]] = [[]]
-    room = _BLOCK
+    work: list[tuple[float, list[FloatArray]]] = []
+    room = 0
     for layer, entries in sums.items():
         size = scale if isinstance(scale, float) else scale[layer]
-        released[layer] = {}
-        for name, total in entries.items():
-            released[layer][name] = own = total.double().cpu().contiguous()
-            row, start = own.view(-1).numpy(), 0
-            while start < row.size:
-                piece = row[start : start + room]
-                blocks[-1].append((piece, size))
-                start, room = start + piece.size, room - piece.size
-                if not room:
-                    blocks.append([])
+        released[layer] = own = {name: total.double().cpu().contiguous() for name, total in entries.items()}
+        for total in own.values():
+            row = total.numpy().reshape(-1)
+            for start in range(0, row.size, _BLOCK):
+                piece = row[start : start + _BLOCK]
+                if piece.size > room or size != work[-1][0]:
+                    work.append((size, []))
                     room = _BLOCK
-    if is_secret(rng) and torch.get_num_threads() > 1:
-        share(lambda place: _perturb_block(blocks[place], expected, rng), len(blocks), len(blocks) * _BLOCK)
+                work[-1][1].append(piece)
+                room -= piece.size
+
+    def perturb(place: int) -> None:
+        size, rows = work[place]
+        make_noisy_means(rows, size, expected, rng)
+
+    if len(work) > 1 and is_secret(rng) and torch.get_num_threads() > 1:
+        share(perturb, len(work), len(work) * _BLOCK)
     else:
-        for block in blocks:
-            _perturb_block(block, expected, rng)
+        for place in range(len(work)):
+            perturb(place)
     return released
-
-
-def _perturb_block(pieces: Sequence[tuple[FloatArray, float]], expected: float, rng: np.random.Generator) -> None:
-    """Add noise to some rows of sums, each with its standard deviation, and divide by the expected size, in place."""
-    white = np.empty(sum(piece.size for piece, _ in pieces))
-    ends = np.cumsum([0, *(piece.size for piece, _ in pieces)])
-    parts = [white[start:stop] for start, stop in pairwise(ends)]
-    for (piece, size), part in zip(pieces, parts, strict=True):
-        np.multiply(piece, 1 / size, out=part)
-    add_exactly(white, rng)
-    alike = len({size for _, size in pieces}) == 1
-    if alike:
-        on_lattice(white, pieces[0][1] / expected)
-    for (piece, size), part in zip(pieces, parts, strict=True):
-        piece[:] = part if alike else on_lattice(part, size / expected)
 
 
 def full_name(layer: str, own: str) -> str:

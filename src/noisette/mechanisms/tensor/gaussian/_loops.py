@@ -6,67 +6,98 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from noisette._validate import FloatArray
+from noisette.mechanisms._compiled import compiled
+from noisette.mechanisms.tensor.gaussian._normal import FARTHEST
 
 _UNSURE = 2.0**-40  # float64 errs by less than 2^-44 in the comparison of a wedge
+_SPANS = np.array([(2 * strip + 1) / 512 for strip in range(128)])  # half of what z^2 gains in a strip
+_TOPS = np.expm1(_SPANS)
 
 
 def _add(
     values: FloatArray,
     scale: float,
     unit: float,
+    step: float,
     words: npt.NDArray[np.uint64],
     spare: npt.NDArray[np.uint64],
     shown: npt.NDArray[np.int64],
     alias: npt.NDArray[np.int64],
     pending: npt.NDArray[np.uint64],
+    kept: FloatArray,
 ) -> int:
-    """Round ``scale`` times the values to whole numbers, add rounded normal noise, and multiply by ``unit``.
+    """Round ``scale`` times the values to whole numbers, add rounded normal noise, and multiply by ``unit``, in place.
 
-    Returns how many draws are left ``pending``: place, part, two words.
-    Of a word the bits are: 32 the position, 9 the column, 1 the sign, 22 to compare with the threshold.
+    A ``step`` above 0 asks for the product as a whole number of steps. Returns how many draws are left ``pending``:
+    place, part, two words; the values there are as they were. ``pending`` and ``kept`` have a row more than values.
+
+    Of a word the bits are: 32 the position, 9 the column, 1 the sign, 22 to compare with the threshold. All draws are
+    made as if they fell into a rectangle, without a branch that a processor would have to foresee; the 1 in 40 that do
+    not are listed and drawn after that. Sums of whole numbers, here and below, are exact or rounded: a function of the
+    exact sum, which is what is private.
     """
-    left, next_spare = 0, 0
+    count = 0
     for place in range(values.size):
         word = words[place]
-        position = np.int64(word & np.uint64(0xFFFFFFFF))
-        column = np.int64((word >> np.uint64(32)) & np.uint64(511))
-        sign = np.int64((word >> np.uint64(41)) & np.uint64(1))
+        column = (word >> np.uint64(32)) & np.uint64(511)
         chance = np.int64(word >> np.uint64(42))
-        own = np.int64(chance < shown[column])
-        part = alias[column] + own * (column - alias[column])  # no branch: a processor cannot foresee it
-        if part >= 128 or chance == shown[column]:
-            first = second = np.uint64(0)
-            position = np.int64(-1)
-            if chance == shown[column]:
-                part = np.int64(512)
-            elif part < 256:
-                low, high = (part - 128) / 16, (part - 127) / 16
-                top = math.expm1((high * high - low * low) / 2)
-                while position < 0 and next_spare + 1 < spare.size:
-                    first, second = spare[next_spare], spare[next_spare + 1]
-                    next_spare += 2
-                    z = low + np.float64(first >> np.uint64(11)) * 2.0**-57
-                    gap = math.expm1((high * high - z * z) / 2) / top - np.float64(second >> np.uint64(11)) * 2.0**-53
-                    if gap > _UNSURE:
-                        position = np.int64(first >> np.uint64(32))
-                    elif gap > -_UNSURE:
-                        break
-                    else:
-                        first = second = np.uint64(0)
-            if position < 0:
-                pending[left, 0], pending[left, 1], pending[left, 2], pending[left, 3] = place, part, first, second
-                left += 1
-                continue
+        limit, other = shown[column], alias[column]
+        part = other + np.int64(chance < limit) * (np.int64(column) - other)
+        cell = ((part & 127) << 32) + np.int64(word & np.uint64(0xFFFFFFFF))
+        value = values[place]
+        whole = value * scale
+        whole = FARTHEST if whole > FARTHEST else whole
+        whole = np.rint(-FARTHEST if whole < -FARTHEST else whole)
+        made = (whole + (np.float64(cell ^ -np.int64((word >> np.uint64(41)) & np.uint64(1))) + 0.5)) * unit
+        values[place] = np.rint(made) * step if step > 0 else made
+        pending[count, 0] = place
+        kept[count] = value
+        count += np.int64(part >= 128) | np.int64(chance == limit)
+    left, next_spare = 0, 0
+    for which in range(count):
+        place, value = np.int64(pending[which, 0]), kept[which]
+        word = words[place]
+        column = (word >> np.uint64(32)) & np.uint64(511)
+        chance = np.int64(word >> np.uint64(42))
+        part = np.int64(column) if chance < shown[column] else alias[column]
+        first = second = np.uint64(0)
+        position = np.int64(-1)
+        if chance == shown[column]:
+            part = np.int64(512)
+        elif part < 256:
+            low, high = (part - 128) / 16, (part - 127) / 16
+            span, top = _SPANS[part - 128], _TOPS[part - 128]
+            while position < 0 and next_spare + 1 < spare.size:
+                first, second = spare[next_spare], spare[next_spare + 1]
+                next_spare += 2
+                z = low + np.float64(first >> np.uint64(11)) * 2.0**-57
+                height = np.float64(second >> np.uint64(11)) * 2.0**-53
+                under = (high * high - z * z) / 2
+                gap = under / top - height  # expm1 lies above its argument
+                if gap <= _UNSURE:
+                    gap = under / span - height  # and below its chord
+                    if gap >= -_UNSURE:
+                        gap = math.expm1(under) / top - height
+                if gap > _UNSURE:
+                    position = np.int64(first >> np.uint64(32))
+                elif gap > -_UNSURE:
+                    break
+                else:
+                    first = second = np.uint64(0)
+        if position < 0:
+            pending[left, 0], pending[left, 1], pending[left, 2], pending[left, 3] = place, part, first, second
+            values[place] = value
+            left += 1
+            continue
         cell = ((part & 127) << 32) + position
-        noise = cell ^ -sign  # -cell - 1 for a negative one
-        values[place] = (np.int64(np.rint(values[place] * scale)) + noise + 0.5) * unit
+        whole = value * scale
+        whole = FARTHEST if whole > FARTHEST else whole
+        whole = np.rint(-FARTHEST if whole < -FARTHEST else whole)
+        made = (whole + (np.float64(cell ^ -np.int64((word >> np.uint64(41)) & np.uint64(1))) + 0.5)) * unit
+        values[place] = np.rint(made) * step if step > 0 else made
     return left
 
 
-try:
-    add = njit(cache=True, nogil=True)(_add)
-except RuntimeError:  # no directory can be written
-    add = njit(nogil=True)(_add)
+add = compiled(_add)

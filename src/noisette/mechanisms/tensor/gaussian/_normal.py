@@ -10,6 +10,8 @@ within 2^-240 of the stated one.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,6 +30,7 @@ _COLUMNS = 512
 _BITS = 256
 _SHOWN = 22  # bits of a threshold that a word is compared with first
 _BLOCK = 1 << 14
+FARTHEST = 2.0**62  # steps: what is farther from zero is moved there, so that integers of 64 bits hold all
 
 Words = npt.NDArray[np.uint64]
 
@@ -44,22 +47,60 @@ class AliasTable:
 def add_noise(values: FloatArray, rng: np.random.Generator, *, sigma: float = 1.0, unit: float = 1.0) -> None:
     """Round values to the lattice of 2^-36 sigma, add normal noise of that deviation, and divide by ``unit``, in place.
 
-    ``values`` is flat and contiguous, of entries below 2^26 sigma.
+    ``values`` is flat and contiguous; what is more than 2^26 sigma from zero is moved there.
     """
+    add_noise_to_all([values], rng, sigma=sigma, unit=unit)
+
+
+def add_noise_to_all(
+    rows: Sequence[FloatArray], rng: np.random.Generator, *, sigma: float, unit: float, step: float = 0.0
+) -> None:
+    """Do as `add_noise` to some rows; with a ``step`` what was divided is rounded to whole numbers, times that step."""
     from noisette.mechanisms.tensor.gaussian._loops import add
 
-    table, scale, step = build_table(), STEPS / sigma, sigma / STEPS / unit
-    pending = np.empty((min(values.size, _BLOCK), 4), dtype=np.uint64)
-    for start in range(0, values.size, _BLOCK):
-        block = values[start : start + _BLOCK]
-        drawn = _words(rng, block.size + block.size // 4 + 64)
-        words, spare = drawn[: block.size], drawn[block.size :]
-        count = add(block, scale, step, words, spare, table.shown, table.alias, pending)
-        for place, part, first, second in pending[:count].tolist():
-            word = int(words[place])
-            cell = _settle(rng, table, word, part, first, second)
-            noise = -cell - 1 if word >> 41 & 1 else cell
-            block[place] = (round(float(block[place]) * scale) + noise + 0.5) * step
+    table, scale, multiple = build_table(), STEPS / sigma, sigma / STEPS / unit
+    pending, kept = _room()
+    for pieces in _packed(rows):
+        sizes = [piece.size + piece.size // 4 + 64 for piece in pieces]
+        drawn, start = _words(rng, sum(sizes)), 0
+        for piece, size in zip(pieces, sizes, strict=True):
+            words, spare = drawn[start : start + piece.size], drawn[start + piece.size : start + size]
+            start += size
+            count = add(piece, scale, multiple, step, words, spare, table.shown, table.alias, pending, kept)
+            for place, part, first, second in pending[:count].tolist():
+                word = int(words[place])
+                cell = _settle(rng, table, word, part, first, second)
+                noise = -cell - 1 if word >> 41 & 1 else cell
+                whole = round(min(max(float(piece[place]) * scale, -FARTHEST), FARTHEST))
+                made = (whole + noise + 0.5) * multiple
+                piece[place] = round(made) * step if step > 0 else made
+
+
+def _packed(rows: Sequence[FloatArray]) -> Iterator[list[FloatArray]]:
+    """Yield the rows, long ones in pieces and short ones together, as many numbers at a time as a cache holds."""
+    found: list[FloatArray] = []
+    room = _BLOCK
+    for row in rows:
+        for start in range(0, row.size, _BLOCK):
+            piece = row[start : start + _BLOCK] if row.size > _BLOCK else row
+            if piece.size > room:
+                yield found
+                found, room = [], _BLOCK
+            found.append(piece)
+            room -= piece.size
+    if found:
+        yield found
+
+
+_own = threading.local()
+
+
+def _room() -> tuple[Words, FloatArray]:
+    """Return memory of this thread's own for draws that are left open: to ask for it takes as long as to use it."""
+    if not hasattr(_own, "room"):
+        _own.room = np.empty((_BLOCK + 1, 4), dtype=np.uint64), np.empty(_BLOCK + 1)
+    room: tuple[Words, FloatArray] = _own.room
+    return room
 
 
 def _words(rng: np.random.Generator, size: int) -> Words:
