@@ -21,6 +21,7 @@ from noisette.mechanisms._compiled import compiled
 from noisette.mechanisms.geometric.spherical import share
 
 UNIT = 2.0**-53  # rounding of double precision
+_SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 _SPARE = 2.0**-40  # of a squared norm, so that what is lost below `_lost` is added in quadrature
 _BLOCK = 1024  # columns whose sums stay in the nearest cache
 _WIDE = 80  # columns of both factors from which a library's product of matrices is quicker than the loop
@@ -149,6 +150,17 @@ def squares(*tensors: Tensor) -> Tensor:
     return torch.from_numpy(found)
 
 
+def outer_squares(left: Tensor, right: Tensor, *, own: bool) -> Tensor:
+    """Return upper bounds of the squared norms of each example's outer product; with ``own`` of ``left`` beside it."""
+    if not (compilable(left) and compilable(right)):
+        return squares(left) * (squares(right) + float(own)) + _SMALLEST
+    long, wide = squares(left).numpy(), squares(right).numpy()
+    wide += float(own)
+    wide *= long
+    wide += _SMALLEST
+    return torch.from_numpy(wide)
+
+
 def _add_all_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
     """Add the squares of each row, on several cores where there are many."""
     shared(lambda first, last: _squared(rows[first:last], above, beside, out[first:last]), len(rows), rows.size)
@@ -190,7 +202,7 @@ def outer(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
 
     Each product is rounded twice, and the sum of n of them errs as any sum of n does.
     """
-    if int(weights.count_nonzero()) < len(weights):
+    if not bool(weights.all()):
         kept = weights != 0
         left, right, weights = left[kept], right[kept], weights[kept]
     if min(left.shape[1], right.shape[1]) >= _WIDE or not (compilable(left) and compilable(right)):

@@ -231,8 +231,10 @@ class _Inlet:
         recorder = self._recorder
         if recorder is None or recorder.plain or not (model.training and torch.is_grad_enabled()):
             return None
-        found = (leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, Tensor) and leaf.ndim)
-        recorder.given = recorder.size = next((len(tensor) for tensor in found), None)
+        plain = len(given) == 1 and isinstance(given[0], Tensor)  # the usual call; to look through a tree takes longer
+        leaves = given if plain and not named else tree_leaves((given, named))
+        found = (leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim)
+        recorder.given = recorder.size = next((tensor.shape[0] for tensor in found), None)
         if recorder.given != 0:
             return None
         recorder.size = 1

@@ -37,7 +37,6 @@ from noisette.sgd.recording import _kernels, _rows
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
 _FORMED = 1 << 26  # numbers of tied parameters, for all examples, that are formed
-_SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 Gradients = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]  # what went into a layer, and the gradient of what came out
 
@@ -174,11 +173,7 @@ class Outer(Part):
     def squares(self) -> Tensor:
         positions, fan_in, fan_out = *self._inputs.shape[1:], self._outputs.shape[2]
         if self._formed is None and positions == 1:  # the gradient of the bias is that of the output
-            long = _rows.squares(self._inputs)
-            long += float(self._bias is not None)
-            long *= _rows.squares(self._outputs)
-            long += _SMALLEST
-            return long
+            return _rows.outer_squares(self._outputs[:, 0], self._inputs[:, 0], own=self._bias is not None)
         if self._formed is not None or _formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs):
             return self._form().squares()
         squares = _compared_squares(self._inputs, self._outputs)

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _IGNORED = -100  # torch's default
+_NO_TARGET = -(2**40)  # that nobody has
 _KEPT = 64  # outputs of earlier calls of the model, which the loss may have to do with
 _LIKELIHOODS = {function: inspect.signature(function) for function in (functional.cross_entropy, functional.nll_loss)}
 _DEFAULTS = {
@@ -209,18 +210,27 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
             f"{func.__name__} with {setting}=... and reduction='mean' divides by a number that other examples' targets "
             f"decide, so no gradient is one example's own. {_REMEDY}"
         )
-    if averaged:
-        options["reduction"] = "sum"
     classes = entered.shape[min(entered.ndim - 1, 1)] if soft else 1
     count = max(target.numel() // max(classes, 1), 1) if reduction == "mean" else 1
     with torch._C.DisableTorchFunctionSubclass():
-        made = func(**options)
-        if averaged:
-            made = made / count
+        made = _averaged(func, options, count) if averaged else func(**options)
     made.__class__ = ModelOutput  # nobody else holds it, and `as_subclass` would be one more node to differentiate
     if isinstance(entered, ModelOutput):
         made.notes, made.factor = entered.notes, None if entered.factor is None else entered.factor / count
     return made
+
+
+def _averaged(func: Any, options: dict[str, Any], count: int) -> Tensor:
+    """Return the mean over all targets, those that are ignored included, whose losses are 0."""
+    target = options["target"]
+    if target.is_cpu and target.numel():
+        try:  # one function instead of two; a target that is to be ignored is no class, and an error then
+            made: Tensor = func(**{**options, "ignore_index": _NO_TARGET})
+            return made
+        except IndexError:
+            pass
+    total: Tensor = func(**{**options, "reduction": "sum"})
+    return total / count
 
 
 def _options(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
