@@ -297,12 +297,13 @@ class PrivateOptimizer(Optimizer):
         if self.watcher is not None:
             self.watcher.release(self._sums, released, multiplier)
         self._sums = None
-        for layer, name, parameter in self._trained:
-            parameter.grad = released[layer][name].to(parameter)
         noise = self.perturb.noise(self.clip, multiplier, expected)
         if isinstance(self.inner, AdamBC):
             self.inner.noise = noise
         self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
+        del sums
+        for layer, name, parameter in self._trained:
+            parameter.grad = released[layer].pop(name).to(parameter)  # no two of them in both precisions at a time
         if share > 0:
             spread = self.budget.multiplier / math.sqrt(share)
 

@@ -16,10 +16,12 @@ The loss is a sum over all outputs, so that no axis of the output is taken for t
 from __future__ import annotations
 
 import copy
+import ctypes
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -27,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from noisette.sgd.recording.gradients import NotApart, Recorder
+from noisette.sgd.recording.layers import Part
 from noisette.sgd.recording.models import calling_parent
 
 _EXAMPLES = 3
@@ -66,6 +69,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared]:
         called = _call(model, batches[0])
         if called is None or not _runs(model, called, batches[0]):
             return whole, shared
+        _give_back()
         first: NotApart | NotSeparate | None = None
         while True:
             try:
@@ -79,6 +83,8 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared]:
             shared.clear()
             try:
                 _check_copy(model, twin, called, batches, other, alike, whole, shared)
+                del twin
+                _give_back()
                 return whole, shared
             except (NotApart, NotSeparate) as error:
                 first = first or error
@@ -189,15 +195,16 @@ def _compare(
     """Compare recorded gradients with plain ones, and those of single examples with those of batches of one."""
     near = 1e-6 if precision == torch.float64 else 1e-2
     model.train()
+    _give_back()
     batches, other = [_converted(batch, precision) for batch in batches], _converted(other, precision)
     state = torch.get_rng_state()
     plain = _plain(model, called, batches[0], state)
     _recorded(model, called, batches[1], state, whole, shared, 1)  # tells which arguments do not follow the examples
     recorded = _recorded(model, called, batches[0], state, whole, shared)
     # a gradient that is zero but for rounding, as that of a bias before a softmax, is small beside the others
-    small = near**2 * max(float(value.abs().max()) for value in plain.values() if value.numel())
+    small = near**2 * max(_largest(value) for value in plain.values() if value.numel())
     for name, value in plain.items():
-        if not _alike(recorded[name].sum(0), value, near, small):
+        if not _alike(recorded.total(name), value, near, small):
             raise NotSeparate(
                 name.rpartition(".")[0],
                 f"The recorded gradients of {name!r} do not add up to its gradient: it is used outside of its layer, "
@@ -205,23 +212,26 @@ def _compare(
                 "spectral_norm, change it. Call the layer itself, take weight_norm, or leave it out of training by "
                 "requires_grad_(False).",
             )
+    names = list(plain)
+    plain.clear()
+    _give_back()
     exchanged = _recorded(model, called, other, state, whole, shared)
-    still = all(_alike(exchanged[name][:-1], recorded[name][:-1], near, small) for name in plain)
+    still = all(
+        _alike(exchanged.total(name, place), recorded.total(name, place), near, small)
+        for name in names
+        for place in range(_EXAMPLES - 1)
+    )
     for layer in model.modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd):
             layer.eval()
     recorded = _recorded(model, called, batches[0], state, whole, shared)
-    alone = []
-    for batch in batches[1:]:
-        alone.append(_plain(model, called, batch, state))
+    apart = True
+    for place, batch in enumerate(batches[1:]):
+        alone = _plain(model, called, batch, state)
         if not torch.equal(torch.get_rng_state(), state):
-            alone = []  # chance beyond nn.Dropout: one example's share of it is not that of a batch of one
+            apart = True  # chance beyond nn.Dropout: one example's share of it is not that of a batch of one
             break
-    apart = all(
-        _alike(recorded[name][place], gradients[name], near, small)
-        for place, gradients in enumerate(alone)
-        for name in plain
-    )
+        apart = apart and all(_alike(recorded.total(name, place), alone.pop(name), near, small) for name in names)
     if not (still and apart):
         raise ValueError(
             f"One example's gradient changed with the other examples of its batch: {_MIXED} A model that makes its "
@@ -278,11 +288,33 @@ def _plain(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:
     model.zero_grad()
     with torch.enable_grad():
         torch.autograd.backward(_loss(model, *called(batch)))
-    return {
-        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+    made = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     }
+    model.zero_grad()  # which lets go of them
+    return made
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """Recorded gradients of single examples, of which one parameter's is formed at a time: models may be large."""
+
+    parts: dict[str, Part]
+    places: dict[str, tuple[str, str]]  # a parameter's layer and its name there
+    parameters: dict[str, nn.Parameter]
+    examples: int
+
+    def total(self, name: str, example: int | None = None) -> Tensor:
+        """Return the gradient of one example, or of all, as training sums it up."""
+        layer, own = self.places[name]
+        parameter = self.parameters[name]
+        weights = torch.zeros(self.examples, dtype=torch.float64, device=parameter.device)
+        weights[slice(None) if example is None else example] = 1.0
+        with torch.no_grad():
+            found = self.parts[layer].total(weights).get(own) if layer in self.parts else None
+        return torch.zeros_like(parameter, requires_grad=False) if found is None else found
 
 
 def _recorded(
@@ -293,7 +325,7 @@ def _recorded(
     whole: set[str],
     shared: Shared,
     examples: int = _EXAMPLES,
-) -> Flat:
+) -> _Gradients:
     """Return the recorded gradients of single examples, by the parameters' names."""
     torch.set_rng_state(state)
     recorder = Recorder(model, whole)
@@ -310,12 +342,11 @@ def _recorded(
                 f"{_MIXED} Positions of one example belong on the axes behind: (examples, positions, features).",
             )
         parts = recorder.parts(every=False) if any(rows.values()) else {}
-        made = {}
+        places, parameters = {}, {}
         for layer, own, parameter in recorder.parameters():
             name = f"{layer}.{own}" if layer else own
-            each = parts[layer].each().get(own) if layer in parts else None
-            made[name] = parameter.detach().new_zeros(examples, *parameter.shape) if each is None else each
-        return made
+            places[name], parameters[name] = (layer, own), parameter
+        return _Gradients(parts, places, parameters, examples)
     finally:
         recorder.remove()
         model.zero_grad()
@@ -395,8 +426,21 @@ def _alike(mine: Tensor, theirs: Tensor, near: float, small: float) -> bool:
     mine, theirs = mine.double(), theirs.double()
     if not mine.numel():
         return True
-    size = max(float(mine.abs().max()), float(theirs.abs().max()))
-    return not float((mine - theirs).abs().max()) > max(near * size, small)
+    size = max(_largest(mine), _largest(theirs))
+    return not _largest(mine - theirs) > max(near * size, small)
+
+
+def _largest(values: Tensor) -> float:
+    """Return the size of the largest number."""
+    low, high = values.aminmax()
+    return max(-float(low), float(high))
+
+
+def _give_back() -> None:
+    """Let the system have memory that was freed: copies of a model would else stay with the process for good."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:  # glibc's; others do without
+        trim(0)
 
 
 @contextmanager
