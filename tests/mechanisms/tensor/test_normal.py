@@ -140,6 +140,27 @@ def test_machine_code_and_python_draw_the_same_noise() -> None:
         assert np.array_equal(one, other)
 
 
+def test_points_of_a_wedge_are_kept_as_the_density_says() -> None:
+    """The chord and the tangent that decide most of them decide as many digits of the curve would."""
+    table, rng = build_table(), np.random.default_rng(21)
+    columns = [c for c in range(128, 256) if table.shown[c] > 1]  # a chance of 0 chooses their own part, a wedge
+    assert len(columns) > 80
+    kept = 0
+    for column in 3 * columns:
+        spare = rng.integers(0, 2**64, 40, dtype=np.uint64)
+        values, pending = added(add, np.zeros(1), np.array([column << 32], dtype=np.uint64), spare)
+        low, high = (mpmath.mpf(column - 128 + more) / 16 for more in (0, 1))
+        top = mpmath.expm1((high**2 - low**2) / 2)
+        for first, second in spare.reshape(-1, 2).tolist():
+            z = low + mpmath.ldexp(first, -64) / 16
+            if mpmath.ldexp(second, -64) * top < mpmath.expm1((high**2 - z**2) / 2):
+                assert not len(pending)
+                assert values[0] * STEPS - 0.5 == ((column - 128) << 32) + (first >> 32)
+                kept += 1
+                break
+    assert kept > 240
+
+
 @pytest.mark.slow
 def test_ties_wedges_and_the_tail_are_settled_by_their_laws() -> None:
     table, rng = build_table(), np.random.default_rng(3)
