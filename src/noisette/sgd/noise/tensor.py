@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from noisette._validate import FloatArray
+from noisette.mechanisms.tensor.gaussian._normal import add_noise_to_all
 from noisette.mechanisms.tensor.gaussian.calibration import optimal_mode, read_subspace
 from noisette.mechanisms.tensor.gaussian.modes import Mode, dense, multiply, per_mode
 from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
 from noisette.sgd.clipping import Clip, LInf, Sums
-from noisette.sgd.noise._lattice import add_exactly, on_lattice
+from noisette.sgd.noise._lattice import on_lattice
 from noisette.sgd.noise.perturbation import Perturbation, Shapes, full_name
 from noisette.sgd.theory.steps import EntryNoise, Noise, Turn
 
@@ -186,7 +187,7 @@ class TensorPerturbation(Perturbation):
         rows = np.split(white, np.cumsum([noise.size for noise, _, _ in noises])[:-1])
         for (noise, total, scale), row in zip(noises, rows, strict=True):
             noise.whiten(total, scale, row)
-        add_exactly(white, rng)
+        add_noise_to_all(rows, rng, sigma=1.0, unit=1.0)
         made = iter(noise.colour(row, scale / expected) for (noise, _, scale), row in zip(noises, rows, strict=True))
         return {layer: {own: next(made) for own in entries} for layer, entries in self._noises.items()}
 
