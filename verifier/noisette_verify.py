@@ -245,8 +245,8 @@ class Proof:
         loss = self.loss(law, domain)
         if self.noise is not None and (times > 1 or self.noise[0] > SUMMED):  # take discrete noise for real noise
             check(self.noise[0] > 2 and times < 1 << 31, "the noise is too narrow to be taken for real noise")
-            self.delta, self.square = None, Fraction(self.noise[1] ** 2) / (self.noise[0] ** 2 - 4)
-            self.noise = self.theorems.update(["smoothing", "gaussian", *["gaussian-composition"] * (times > 1)])
+            self.theorems.update(["smoothing", "gaussian", *["gaussian-composition"] * (times > 1)])
+            self.square, self.delta, self.noise = Fraction(self.noise[1] ** 2) / (self.noise[0] ** 2 - 4), None, None
         check(self.delta is None or times == 1, "answers with such a delta are not added up by this program")
         self.square = None if self.square is None else times * self.square
         return Fraction(times * loss)
