@@ -220,17 +220,15 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
-def _averaged(func: Any, options: dict[str, Any], count: int) -> Tensor:
+def _averaged(func: Any, options: dict[str, Any], count: int) -> Any:
     """Return the mean over all targets, those that are ignored included, whose losses are 0."""
     target = options["target"]
     if target.is_cpu and target.numel():
         try:  # one function instead of two; a target that is to be ignored is no class, and an error then
-            made: Tensor = func(**{**options, "ignore_index": _NO_TARGET})
-            return made
+            return func(**{**options, "ignore_index": _NO_TARGET})
         except IndexError:
             pass
-    total: Tensor = func(**{**options, "reduction": "sum"})
-    return total / count
+    return func(**{**options, "reduction": "sum"}) / count
 
 
 def _options(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

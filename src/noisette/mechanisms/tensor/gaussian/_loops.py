@@ -38,7 +38,7 @@ def _add(
     not are listed and drawn after that. Sums of whole numbers, here and below, are exact or rounded: a function of the
     exact sum, which is what is private.
     """
-    count = 0
+    count = np.int64(0)
     for place in range(values.size):
         word = words[place]
         column = (word >> np.uint64(32)) & np.uint64(511)
@@ -57,8 +57,8 @@ def _add(
         count += np.int64(part >= 128) | np.int64(chance == limit)
     left, next_spare = 0, 0
     for which in range(count):
-        place, value = np.int64(pending[which, 0]), kept[which]
-        word = words[place]
+        at, value = np.int64(pending[which, 0]), kept[which]
+        word = words[at]
         column = (word >> np.uint64(32)) & np.uint64(511)
         chance = np.int64(word >> np.uint64(42))
         part = np.int64(column) if chance < shown[column] else alias[column]
@@ -87,8 +87,8 @@ def _add(
                 else:
                     first = second = np.uint64(0)
         if position < 0:
-            pending[left, 0], pending[left, 1], pending[left, 2], pending[left, 3] = place, part, first, second
-            values[place] = value
+            pending[left, 0], pending[left, 1], pending[left, 2], pending[left, 3] = at, part, first, second
+            values[at] = value
             left += 1
             continue
         cell = ((part & 127) << 32) + position
@@ -96,7 +96,7 @@ def _add(
         whole = FARTHEST if whole > FARTHEST else whole
         whole = np.rint(-FARTHEST if whole < -FARTHEST else whole)
         made = (whole + (np.float64(cell ^ -np.int64((word >> np.uint64(41)) & np.uint64(1))) + 0.5)) * unit
-        values[place] = np.rint(made) * step if step > 0 else made
+        values[at] = np.rint(made) * step if step > 0 else made
     return left
 
 
