@@ -137,7 +137,8 @@ def _plain(own: tuple[Item, ...], budget: Allowance, asked: str | Mapping[str, s
         if wanted is None and not (isinstance(own[0], Direct) and not own[0].wants_distribution):
             wanted = _fitting(own[0], budget)
         made = plan(users=budget.users, domain=unit, report=report, mechanisms=wanted, **budget.spent)
-        if not (found := handy(made.candidates)):
+        ready = made.candidates if asked != "auto" else _ready(made.candidates)
+        if not (found := handy(ready)):
             raise ValueError(
                 f"Expected mechanism={asked!r} to be unbiased: its intervals would not cover the truth. "
                 "Name another one, or auto."
@@ -175,7 +176,15 @@ def _told_best(unit: Any, budget: Allowance) -> tuple[str, ...]:
 def _unbiased(unit: Any, budget: Allowance) -> tuple[Candidate, ...]:
     """Return the mechanisms for one unit whose averages are unbiased and which are quick to build, best first."""
     made = plan(users=budget.users, domain=unit, **budget.spent).candidates
-    return bounded([one for one in made if one.unbiased and not by_name(one.mechanism).capabilities.slow_start])
+    return bounded([one for one in _ready(made) if one.unbiased])
+
+
+def _ready(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return the candidates that no device waits for, all of which a web page can draw by as well.
+
+    What is left out is `LpOptimal`, taken up to an epsilon of 0.8 otherwise, where it saves at most 5 % of the error.
+    """
+    return tuple(one for one in candidates if not by_name(one.mechanism).capabilities.slow_start)
 
 
 def bounded(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
