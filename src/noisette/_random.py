@@ -61,6 +61,12 @@ def is_secret(rng: np.random.Generator) -> bool:
     return secret is not None and isinstance(rng.bit_generator, secret.SecretBits)
 
 
+def bits64(rng: np.random.Generator, size: int) -> npt.NDArray[np.uint64]:
+    """Draw words of 64 random bits, as fast as the generator has them."""
+    bits: Any = rng.bit_generator
+    return bits.words(size) if is_secret(rng) else rng.integers(0, 2**64, size, dtype=np.uint64)
+
+
 def words(rng: np.random.Generator, high: int, size: int) -> npt.NDArray[np.int64]:
     """Draw integers uniform on 0, ..., high - 1, exactly; high <= 2^62."""
     # numpy's bounded integers are exact, and fastest when the bound is above 2^32 and far below 2^64

@@ -14,12 +14,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from noisette._random import is_secret
+from noisette._random import bits64
 from noisette._validate import FloatArray
 
 STEPS = 2.0**36  # of the lattice in a standard deviation
@@ -62,7 +61,7 @@ def add_noise_to_all(
     pending, kept = _room()
     for pieces in _packed(rows):
         sizes = [piece.size + piece.size // 4 + 64 for piece in pieces]
-        drawn, start = _words(rng, sum(sizes)), 0
+        drawn, start = bits64(rng, sum(sizes)), 0
         for piece, size in zip(pieces, sizes, strict=True):
             words, spare = drawn[start : start + piece.size], drawn[start + piece.size : start + size]
             start += size
@@ -101,11 +100,6 @@ def _room() -> tuple[Words, FloatArray]:
         _own.room = np.empty((_BLOCK + 1, 4), dtype=np.uint64), np.empty(_BLOCK + 1)
     room: tuple[Words, FloatArray] = _own.room
     return room
-
-
-def _words(rng: np.random.Generator, size: int) -> Words:
-    bits: Any = rng.bit_generator
-    return bits.words(size) if is_secret(rng) else rng.integers(0, 2**64, size, dtype=np.uint64)
 
 
 @lru_cache(maxsize=1)
@@ -154,7 +148,7 @@ def _settle(rng: np.random.Generator, table: AliasTable, word: int, part: int, f
 def _integer(rng: np.random.Generator, bits: int) -> int:
     """Draw an integer of so many bits."""
     whole = 0
-    for word in _words(rng, -(-bits // 64)).tolist():
+    for word in bits64(rng, -(-bits // 64)).tolist():
         whole = whole << 64 | word
     return whole >> (-bits % 64)
 
