@@ -68,6 +68,31 @@ def test_the_top_is_found_with_intervals(survey: nz.Survey, reports, tmp_path: P
     assert (wide["high"] > top["high"]).all()
 
 
+@pytest.mark.slow
+def test_texts_are_compared_between_groups_and_arms_of_other_budgets() -> None:
+    """A text that some arm shows is measured in all; who measures had no part in the choice of it."""
+    rng = np.random.default_rng(4)
+    groups, answers = ["n", "s", "nobody"], {"n": ["ab", "ba"], "s": ["ab", "c"]}
+    survey = nz.Survey([nz.Text("t", 3, alphabet="abc")], epsilon=4.0, groups={"region": groups})
+    regions = rng.choice(["n", "s"], 12_000)
+    texts = [answers[region][place] for region, place in zip(regions, rng.integers(0, 2, 12_000), strict=True)]
+    results = survey.estimate(survey.privatize({"t": texts, "region": regions}, rng=5))
+    found = results.compare("region").set_index(["quantity", "a", "b"])
+    assert {quantity for quantity, _, _ in found.index} == {"ab", "ba", "c"}
+    for text, truth in {"ab": 0.0, "ba": -0.5, "c": 0.5}.items():
+        row = found.loc[(text, "n", "s")]
+        assert abs(row["difference"] - truth) < 5.5 * row["std_error"]
+        assert (row["p_value"] < 1e-6) == (truth != 0)
+        assert np.isnan(found.loc[(text, "n", "nobody")]["difference"])
+    assert results.by("region") is results.by("region")  # nothing is searched twice
+    other = nz.Survey([nz.Text("t", 3, alphabet="abc")], epsilon=3.0)
+    arm = other.estimate(other.privatize({"t": texts[:6000]}, rng=6))
+    assert set(results.compare(arm)["quantity"]) == {"ab", "ba", "c"}
+    nothing = survey.estimate([])
+    assert len(nothing.compare("region")) == 0
+    assert nothing["t"].top().attrs["note"] == "No reports yet."
+
+
 def test_halves_add_up_to_the_same_bits(survey: nz.Survey, reports) -> None:  # type: ignore[no-untyped-def]
     frame = answers(200)
     rng = np.random.default_rng(3)
@@ -79,6 +104,7 @@ def test_halves_add_up_to_the_same_bits(survey: nz.Survey, reports) -> None:  # 
 def test_nothing_to_find(survey: nz.Survey) -> None:
     one = survey.estimate(survey.privatize(answers(1), rng=1))
     assert len(one["drink"].top()) == 0
+    assert "1 reports are too few" in one["drink"].top().attrs["note"]
     with pytest.raises(AttributeError, match=r"no mean. Take its top\(\)"):
         _ = one["drink"].mean
     with pytest.raises(AttributeError, match=r"it has top\(\)"):

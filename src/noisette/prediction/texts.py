@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class TextPrediction:
         users = self.users / len(self.mechanism.lengths) * groups
         return np.sqrt((q * (1 - q) + np.asarray(share) * (p * (1 - p) - q * (1 - q))) / users) / (p - q)
 
-    @property
+    @cached_property
     def threshold(self) -> float:
         """Share, as those who check estimate it, below which no text is shown."""
         p, q = self.mechanism.p_own, self.mechanism.p_other
@@ -75,12 +76,13 @@ class TextPrediction:
     def _alone(self, share: float) -> float:
         """Return the chance that a text is shown of which every prefix has just its own share, nothing else known."""
         chance = ndtr((share - self.threshold) / self.std_error(share))
-        for _, groups, candidates in self._steps():
+        for _, groups, candidates in self._steps:
             noise = float(self.std_error(groups=groups))
             level = -noise * float(ndtri(min(self._kept / candidates, 0.5)))
             chance *= ndtr((share - level) / self.std_error(share, groups))
         return float(chance)
 
+    @cached_property
     def _steps(self) -> list[tuple[int, int, int]]:
         """Return the lengths of prefixes, how many groups search at each, and how many candidates they look at."""
         *searching, _, _ = self.mechanism.lengths
@@ -98,7 +100,7 @@ class TextPrediction:
         sizes = (symbols != 0).sum(axis=1)
         chance = ndtr((given - self.threshold) / self.std_error(given))
         whole = np.zeros(len(names), dtype=bool)
-        for length, groups, candidates in self._steps():
+        for length, groups, candidates in self._steps:
             _, place = np.unique(symbols[:, :length], axis=0, return_inverse=True)
             known = np.bincount(place.reshape(-1), given).astype(np.float64)
             level = self._level(known, candidates, groups)

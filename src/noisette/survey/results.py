@@ -29,6 +29,7 @@ from noisette.survey.survey import Survey
 if TYPE_CHECKING:
     import pandas as pd
 
+    from noisette.mechanisms.categorical.search import Found
     from noisette.survey.estimation.weighting import WeightedResults
 
 ALL = "all"  # the group of everybody
@@ -52,6 +53,9 @@ class SurveyAggregate:
         """Sum reports, refusing those that the mechanisms cannot have sent."""
         survey = reports.survey
         return cls(survey, survey.layout.by_cell(reports.rows, reports.cells)) if len(reports) else cls.nothing(survey)
+
+    def __repr__(self) -> str:
+        return f"SurveyAggregate({self.users:,} people, {self.survey!r})"
 
     @property
     def users(self) -> int:
@@ -115,8 +119,8 @@ class Results(Mapping[str, "Answer"]):
         return sum(self.aggregate.cells.values(), start=self.survey.layout.nothing())
 
     @cached_property
-    def _searched(self) -> dict[Any, Any]:
-        """Texts that were found: searching takes seconds."""
+    def _kept(self) -> dict[Any, Any]:
+        """Results within groups, and searches for texts, which can take seconds: done once."""
         return {}
 
     @cached_property
@@ -144,12 +148,14 @@ class Results(Mapping[str, "Answer"]):
         """Return the results within each value of a public group, or of a choice that is asked jointly with numbers."""
         if private := within(self.survey, name):
             return GroupedResults(name, {}, tuple(self._within(private)))
-        found = {}
-        for label, cells in self.survey.members(name).items():
-            own = {cell: sums for cell, sums in self.aggregate.cells.items() if cell in set(cells.tolist())}
-            aggregate = SurveyAggregate(self.survey, own)
-            found[label] = Results(aggregate, self.method, self.level, f"{name}={label}")
-        return GroupedResults(name, found, ())
+        if name not in self._kept:
+            found = {}
+            for label, cells in self.survey.members(name).items():
+                own = {cell: sums for cell, sums in self.aggregate.cells.items() if cell in set(cells.tolist())}
+                aggregate = SurveyAggregate(self.survey, own)
+                found[label] = Results(aggregate, self.method, self.level, f"{name}={label}")
+            self._kept[name] = GroupedResults(name, found, ())
+        return self._kept[name]
 
     def _within(self, private: list[Within]) -> Iterator[tuple[Any, ...]]:
         """Yield rows about the numbers within each label of a private choice."""
@@ -261,7 +267,9 @@ class Results(Mapping[str, "Answer"]):
             for name in self.survey.groups:
                 for one in self.by(name).values():
                     rows += one._rows(level)
-        return _frame(rows)
+        table = _frame(rows)
+        table.attrs["note"] = " ".join([_told(level), *units(self.survey)])
+        return table
 
     def plot(self) -> Any:
         """Return a figure of all questions with 95 % intervals, one row for each; needs plotly."""
@@ -273,8 +281,8 @@ class Results(Mapping[str, "Answer"]):
         from noisette.survey.charts import page
 
         head = f"{self.users:,} reports" + ("" if self.group == ALL else f", {self.group}")
-        note = f"Intervals of {self.level:.0%} hold for each quantity by itself. {self.survey.guarantee}."
-        return page(head, self.table(), note)
+        table = self.table()
+        return page(head, table, f"{table.attrs['note']} {self.survey.guarantee}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,10 +358,14 @@ class Answer:
         own = self.question
         return own.shown(value) if isinstance(own, Number) and own.axis != "number" else value
 
+    def _on_axis(self, value: float) -> Any:
+        """Return a value that somebody may have: a date, a time of day, a whole number where they are whole."""
+        return self.question.shown(value) if isinstance(self.question, Number) else value
+
     @property
     def std_error(self) -> Any:
-        """The standard error of the mean, or of each share."""
-        if self.question.tells == "shares":
+        """The standard error of the mean, or of each share or quantile."""
+        if self._several:
             return self._series(self.estimate.std_error)
         return self._shaped(self.estimate.std_error)
 
@@ -375,7 +387,7 @@ class Answer:
     def shares(self) -> pd.Series:
         """The share of each label, unbiased: a rare one may come out below zero."""
         if self.question.tells != "shares":
-            instead = "a mean" if self.question.tells == "mean" else "top()"
+            instead = "top()" if self.question.tells == "texts" else "quantiles" if self._several else "a mean"
             raise AttributeError(f"{self.question.name!r} is no choice: it has {instead}.")
         return self._series(self.estimate.value)
 
@@ -389,26 +401,47 @@ class Answer:
             raise AttributeError(f"{self.question.name!r} asks for no texts: it has no top().")
         from noisette.survey.coding.texts import top_texts
 
-        level = self.results.level if level is None else level
-        known: dict[Any, Any] = self.results._searched
-        if (self.question.name, texts, level) not in known:
+        return top_texts(self._found(texts), self._level(level))
+
+    def _found(self, texts: int = 20) -> Found:
+        """Return the texts that a search for so many finds."""
+        from noisette.mechanisms.categorical.search import search
+
+        known: dict[Any, Found] = self.results._kept
+        if (self.question.name, texts) not in known:
             section, sums = self.results.sums.about(self.question.name)
-            known[self.question.name, texts, level] = top_texts(section.mechanism, sums, texts, level)
-        return known[self.question.name, texts, level].copy()
+            known[self.question.name, texts] = search(section.mechanism, sums, texts)
+        return known[self.question.name, texts]
+
+    def measured(self, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+        """Return shares and standard errors of texts, by the people who had no part in choosing what is shown."""
+        from noisette.mechanisms.categorical.search import measured
+
+        section, sums = self.results.sums.about(self.question.name)
+        return measured(section.mechanism, sums, texts)
+
+    @property
+    def _several(self) -> bool:
+        """Whether there are several quantities of one unit, by label, rather than a mean."""
+        return self.question.tells == "shares" or isinstance(self.estimate, CdfEstimate)
 
     def _series(self, values: FloatArray) -> pd.Series:
         import pandas as pd
 
-        return pd.Series(values, index=pd.Index(self.question.estimated, name=self.question.name), name="share")
+        what = "share" if self.question.tells == "shares" else "quantile"
+        return pd.Series(values, index=pd.Index(self.question.estimated, name=self.question.name), name=what)
 
     def interval(self, level: float | None = None) -> Any:
-        """Return both ends of the interval of the mean, or a table of those of the shares by label."""
-        low, high = self.estimate.interval(self.results.level if level is None else level)
-        if self.question.tells != "shares":
+        """Return both ends of the interval of the mean, or a table of those of the shares or quantiles."""
+        low, high = self.estimate.interval(self._level(level))
+        if not self._several:
             return self._shown(self._shaped(low)), self._shown(self._shaped(high))
         import pandas as pd
 
-        return pd.DataFrame({"low": self._series(low), "high": self._series(high)})
+        ends = {"low": self._series(low), "high": self._series(high)}
+        return pd.DataFrame(
+            {name: one if self.question.tells == "shares" else one.map(self._on_axis) for name, one in ends.items()}
+        )
 
     @cached_property
     def _shape(self) -> Shape:
@@ -427,8 +460,8 @@ class Answer:
         It is read off the distribution function where quantiles are wanted, else off the smoothed distribution.
         """
         if isinstance(self.estimate, CdfEstimate):
-            return self._shown(self.estimate.quantile(_chance(chance)))
-        return self._shown(float(quantiles(self._shape.edges, self._bins, (_chance(chance),))[0]))
+            return self._on_axis(self.estimate.quantile(_chance(chance)))
+        return self._on_axis(float(quantiles(self._shape.edges, self._bins, (_chance(chance),))[0]))
 
     def quantile_interval(self, chance: float, level: float | None = None) -> tuple[Any, Any]:
         """Return an interval for a quantile that holds with probability ``level`` at least, at any distribution.
@@ -438,10 +471,10 @@ class Answer:
         level = self._level(level)
         if isinstance(self.estimate, CdfEstimate):
             low, high = self.estimate.quantile_interval(_chance(chance), level)
-            return self._shown(low), self._shown(high)
+            return self._on_axis(low), self._on_axis(high)
         low, high = self._shape.quantile_interval(_chance(chance), level)
         value = float(quantiles(self._shape.edges, self._bins, (_chance(chance),))[0])
-        return self._shown(min(low, value)), self._shown(max(high, value))
+        return self._on_axis(min(low, value)), self._on_axis(max(high, value))
 
     def _level(self, level: float | None) -> float:
         level = self.results.level if level is None else level
@@ -466,12 +499,20 @@ class Answer:
         Where want="quantiles" each share has an interval that holds at any distribution. Elsewhere it is a picture,
         smoothed, without an interval, and `attrs` says so.
         """
+        table = self.bars(bins)
+        if isinstance(self.question, Number) and self.question.axis != "number":
+            for end in ("low", "high"):
+                table[end] = [self.question.shown(value) for value in table[end]]
+        return table
+
+    def bars(self, bins: int) -> pd.DataFrame:
+        """Return the same with dates and times of day as numbers."""
         import pandas as pd
 
         count = _validate.integer(bins, "bins", low=1, high=1000)
         if isinstance(self.estimate, CdfEstimate):
             found = self.estimate
-            ends = np.linspace(float(found.edges[0]), float(found.edges[-1]), count + 1)
+            ends = found.bins(count)
             rows = [found.between(a, b, self.results.level) for a, b in pairwise(ends.tolist())]
             share, least, most = zip(*rows, strict=True)
             told = {"share": share, "share_low": least, "share_high": most}
@@ -500,6 +541,18 @@ class Answer:
         from noisette.survey.charts import page
 
         return page(self.question.name, self.table(), "")
+
+
+def _told(level: float) -> str:
+    """Return what the intervals of a table hold for."""
+    return f"Intervals of {level:.0%} hold for each quantity by itself."
+
+
+def units(survey: Survey) -> list[str]:
+    """Return what the numbers of a table mean where they stand for dates or times of day."""
+    words = {"date": "days since 1970-01-01", "time": "seconds since midnight"}
+    dated = [one for one in survey.questions if isinstance(one, Number) and one.axis != "number"]
+    return [f"{one.name} is in {words[one.axis]}." for one in dated]
 
 
 def within(survey: Survey, name: str) -> list[Within]:

@@ -211,6 +211,25 @@ def test_the_support_is_counted_as_by_hand() -> None:
     assert m.domain.text(best.symbols[0]) == "ab"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("longest", "alphabet", "start"), [(6, None, 2), (9, "abc", 0), (4, "ab", 0), (5, LETTERS, 4)])
+def test_few_reports_are_counted_as_many_are(longest: int, alphabet: str | None, start: int) -> None:
+    """Both loops give every word the same support, but for what all words have in common."""
+    m = nz.PrefixExtending(3.0, nz.Texts(longest, alphabet=alphabet))
+    rng = np.random.default_rng(longest)
+    length = next(one for one in m.lengths if one > start)
+    counts = np.bincount(rng.integers(0, m.seeds * m.buckets, 700), minlength=m.seeds * m.buckets)
+    group = searching._Group(m, length, counts.reshape(m.seeds, m.buckets))
+    words = extensions(m.domain, OPEN, start, length)[0]
+    offsets = rng.integers(0, m.buckets, (m.seeds, 3))
+    found = []
+    for excess in (group.excess, group.excess.copy()):  # reports are gone through where nothing was taken off
+        found.append(np.zeros((3, len(words)), dtype=np.float32))
+        searching._add_support(group, (m.domain, OPEN, start, length), excess, offsets, found[-1])
+    assert found[0].sum() == pytest.approx(700 * 3 * len(words) / m.buckets, rel=0.1)
+    assert found[0] - 700 / m.buckets == pytest.approx(found[1], abs=1e-3)
+
+
 @pytest.mark.long
 def test_what_is_frequent_is_found_and_nothing_else_is_shown() -> None:
     rng = np.random.default_rng(5)

@@ -14,10 +14,11 @@ _GROWTH = 1.05  # times as many users make a new search worth its while
 
 def found_texts(sums: Sums, name: str, level: float = 0.95) -> dict[str, Any]:
     """Return the most frequent texts of a question, the users whose reports they are from, and a note."""
+    from noisette.mechanisms.categorical.search import search
     from noisette.survey.coding.texts import top_texts
 
     section, own = sums.about(name)
-    table = top_texts(section.mechanism, own, _SHOWN, level)
+    table = top_texts(search(section.mechanism, own, _SHOWN), level)
     return {"users": sums.users, "rows": table.to_dict("records"), "note": table.attrs["note"]}
 
 

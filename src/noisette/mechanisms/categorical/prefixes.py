@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -58,6 +58,18 @@ class PrefixHash:
         for place in range(min(symbols.shape[-1], int(np.max(lengths)))):
             total += np.where(np.asarray(lengths) > place, self.table(seeds, place, symbols[..., place]), 0)
         return total % self.buckets
+
+    @lru_cache(maxsize=32)  # noqa: B019  # the instance is two numbers
+    def numbers(self, place: int) -> npt.NDArray[np.uint16]:
+        """Return the numbers of all symbols at a place under every seed: a row for each symbol."""
+        return self.table(np.arange(self.seeds), place, np.arange(256)[:, None]).astype(np.uint16)
+
+    def every_bucket(self, symbols: Symbols, start: int) -> IntArray:
+        """Return the bucket of each row of symbols, which begin at a place, under every seed: a row for each seed."""
+        total = np.zeros((len(symbols), self.seeds), dtype=np.int32)
+        for place in range(symbols.shape[1]):
+            total += self.numbers(start + place)[symbols[:, place]]
+        return np.ascontiguousarray((total % np.int32(self.buckets)).T, dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,8 @@ MOST_TEXTS = 1000
 BLOCK = 512  # words whose support is found at a time: their buckets under all maps stay in a core's cache
 _COLLISIONS = 0.1  # of the variance of the noise: above it the support that frequent prefixes lend others is taken off
 _NEGLIGIBLE = 1e-12  # a weight, of a group that nobody is in
+_SPARSE = 0.15  # reports a counter, up to which they are gone through one by one
+_ENOUGH = 4  # counters that are free, for each prefix, from which on their shares can be solved for
 _FREQUENT = 2.0  # deviations of the noise from which a prefix counts as frequent there
 
 
@@ -32,7 +35,8 @@ class Found:
 
     ``checked`` is the share among the users who check, ``shown`` whether it is above ``threshold``, which by chance
     a text that nobody has passes with probability ``ALARM`` at most, all survivors taken together. ``share`` and
-    ``std_error`` come from the users who measure, who had no part in the choice.
+    ``std_error`` come from the ``users`` who measure, who had no part in the choice. ``asked`` is how many texts were
+    asked for, ``reports`` how many people reported.
     """
 
     texts: tuple[str, ...]
@@ -42,6 +46,8 @@ class Found:
     shown: npt.NDArray[np.bool_]
     threshold: float
     users: int
+    asked: int
+    reports: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +82,8 @@ class _Group:
 
     def buckets(self, symbols: Symbols) -> IntArray:
         """Return the bucket of each prefix under each map: a row for each map."""
-        seeds = np.arange(self.mechanism.seeds)[:, None]
         rows = np.pad(symbols, ((0, 0), (0, max(0, self.length - symbols.shape[1]))))[:, : self.length]
-        return self.mechanism.hash.bucket(seeds, rows[None], self.length)
+        return self.mechanism.hash.every_bucket(rows, 0)
 
     def shares(self, symbols: Symbols) -> FloatArray:
         """Return the share of each of a few prefixes, without what collisions of the public maps lend it."""
@@ -114,8 +119,12 @@ def _untangled(own: IntArray, chance: float) -> FloatArray:
     Prefix v has the support of its own users and of those whose prefix u the maps send to the bucket of v: of a known
     part of all maps. Over random maps that part is ``chance``; of these maps it is counted, and solved for.
     """
-    alike = np.asarray([(own == own[:, [column]]).mean(axis=0) for column in range(own.shape[1])])
-    return np.asarray(np.linalg.pinv((alike - chance) / (1 - chance)))
+    alike = len(own) * np.eye(own.shape[1], dtype=np.int64)
+    _loops()[2](own, alike)
+    solved = (alike / len(own) - chance) / (1 - chance)
+    if len(own) * (1 / chance - 1) < _ENOUGH * len(alike):  # so few maps may not tell all prefixes apart
+        return np.asarray(np.linalg.pinv(solved, hermitian=True))
+    return np.linalg.inv(solved)
 
 
 def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Found:
@@ -131,10 +140,8 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     ['yes', 'no']
     """
     kept = SURVIVORS * _validate.integer(texts, "texts", low=1, high=MOST_TEXTS)
-    counters = np.asarray(total).reshape(len(mechanism.lengths), mechanism.seeds, mechanism.buckets)
-    *searching, checking, measuring = (
-        _Group(mechanism, length, counts) for length, counts in zip(mechanism.lengths, counters, strict=True)
-    )
+    *searching, checking, measuring = _groups(mechanism, total)
+    people = {"users": measuring.users, "asked": texts, "reports": int(total.sum())}
     survivors, past = _Prefixes(np.zeros((1, 0), dtype=np.uint8), np.zeros(1, dtype=np.int8)), 0
     for length in sorted({group.length for group in searching}):
         alike = [group.counts for group in searching if group.length == length]
@@ -150,7 +157,7 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     names = tuple(text for text, _ in named if text is not None)
     if not names:
         none = np.zeros(0)
-        return Found((), none, none, none, none > 0, math.inf, measuring.users)
+        return Found((), none, none, none, none > 0, math.inf, **people)
     symbols = np.asarray([row for text, row in named if text is not None])
     order = np.argsort(-_pooled(mechanism.domain, [*searching, checking], symbols)[0], kind="stable")
     symbols = symbols[order]
@@ -158,7 +165,18 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     checked = checking.shares(symbols)
     share, error = measuring.measured(symbols)
     shown = (checked > threshold) & np.isfinite(error)
-    return Found(tuple(names[row] for row in order), share, error, checked, shown, threshold, measuring.users)
+    return Found(tuple(names[row] for row in order), share, error, checked, shown, threshold, **people)
+
+
+def measured(mechanism: PrefixExtending, total: IntArray, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+    """Return shares and standard errors of texts that were not chosen by the users who measure."""
+    return _groups(mechanism, total)[-1].measured(mechanism.domain.symbols(texts))
+
+
+def _groups(mechanism: PrefixExtending, total: IntArray) -> list[_Group]:
+    """Return the counters of all groups: those that search, the one that checks and the one that measures."""
+    counters = np.asarray(total).reshape(len(mechanism.lengths), mechanism.seeds, mechanism.buckets)
+    return [_Group(mechanism, length, counts) for length, counts in zip(mechanism.lengths, counters, strict=True)]
 
 
 def check_level(users: float, kept: int, chance: float) -> float:
@@ -204,17 +222,14 @@ def _extended(domain: Texts, prefixes: _Prefixes, group: _Group, kept: int) -> _
 
 def _best(domain: Texts, prefixes: _Prefixes, group: _Group, excess: FloatArray, kept: int) -> _Prefixes:
     """Return the extensions of prefixes that have most support."""
-    hashes, seeds, start = group.mechanism.hash, np.arange(len(excess))[:, None], prefixes.symbols.shape[1]
-    table = np.concatenate([excess, excess], axis=1).astype(np.float32)  # twice, so that sums need no remainder
-    places = range(start, group.length)
-    numbers = np.stack([hashes.table(seeds, place, np.arange(256)) for place in places]).astype(np.uint16)
-    offsets = hashes.bucket(seeds, prefixes.symbols[None], start)
+    hashes, start = group.mechanism.hash, prefixes.symbols.shape[1]
+    offsets = hashes.every_bucket(prefixes.symbols, 0)
     parts, best = [_Prefixes(np.zeros((0, group.length), dtype=np.uint8), np.zeros(0, dtype=np.int8))], [np.zeros(0)]
     for state in np.unique(prefixes.states).tolist():
         own = np.flatnonzero(prefixes.states == state)
         words, after = extensions(domain, state, start, group.length)
-        support = np.empty((own.size, len(words)), dtype=np.float32)
-        _support()(table, offsets[:, own], numbers, words, group.mechanism.buckets, support)
+        support = np.zeros((own.size, len(words)), dtype=np.float32)
+        _add_support(group, (domain, state, start, group.length), excess, offsets[:, own], support)
         flat = support.reshape(-1)
         rows = np.argpartition(-flat, kept)[:kept] if kept < flat.size else np.arange(flat.size)
         prefix, word = np.divmod(rows, max(len(words), 1))
@@ -224,6 +239,21 @@ def _best(domain: Texts, prefixes: _Prefixes, group: _Group, excess: FloatArray,
     return _Prefixes(
         np.concatenate([one.symbols for one in parts]), np.concatenate([one.states for one in parts])
     ).take(order)
+
+
+def _add_support(group: _Group, step: tuple[Texts, int, int, int], excess: Any, offsets: Any, out: Any) -> None:
+    """Add to ``out`` the support of every prefix, of which the buckets are given, followed by every word of a step."""
+    many, few, _ = _loops()
+    hashes, (start, stop) = group.mechanism.hash, step[2:]
+    if excess is group.excess and group.users <= _SPARSE * excess.size:  # counts do as well: no order changes
+        reports = np.repeat(np.asarray(np.nonzero(group.counts)), group.counts[group.counts > 0], axis=1)
+        (heads, head_of), (tails, tail_of) = _halves(*step)
+        sums = (hashes.every_bucket(heads, start), hashes.every_bucket(tails, start + heads.shape[1]))
+        few(reports, offsets, *sums, hashes.buckets, head_of, tail_of, out)
+        return
+    numbers = np.stack([hashes.numbers(place).T for place in range(start, stop)])
+    twice = np.concatenate([excess, excess], axis=1).astype(np.float32)  # so that sums need no remainder
+    many(twice, offsets, numbers, extensions(*step)[0], hashes.buckets, out)
 
 
 @lru_cache(maxsize=64)
@@ -242,28 +272,85 @@ def extensions(domain: Texts, state: int, start: int, stop: int) -> tuple[Symbol
     return words, states
 
 
+@lru_cache(maxsize=64)
+def _halves(domain: Texts, state: int, start: int, stop: int) -> tuple[tuple[Symbols, IntArray], ...]:
+    """Return the different first halves of all extensions, and which one each has; then the second halves."""
+    words, half = extensions(domain, state, start, stop)[0], (stop - start) // 2
+    found = []
+    for part in (words[:, :half], words[:, half:]):  # of eight symbols at most: a number of 64 bits
+        number = np.pad(part, ((0, 0), (0, 8 - part.shape[1]))).view(np.uint64).reshape(-1)
+        _, first, own = np.unique(number, return_index=True, return_inverse=True)
+        found.append((part[first], own))
+    return tuple(found)
+
+
 @lru_cache(maxsize=1)
-def _support() -> Any:
-    """Return the loop that adds up, under all maps, the counters of every prefix followed by every word."""
+def _loops() -> tuple[Any, Any, Any]:
+    """Return the loops below as machine code."""
     from noisette.mechanisms._compiled import compiled
 
-    def support(table: Any, offsets: Any, numbers: Any, words: Any, buckets: int, out: Any) -> None:
-        maps, places = table.shape[0], words.shape[1]
-        own = np.empty((maps, BLOCK), dtype=np.uint16)
-        for start in range(0, words.shape[0], BLOCK):
-            size = min(BLOCK, words.shape[0] - start)
-            for seed in range(maps):
-                for word in range(size):
-                    total = 0
-                    for place in range(places):
-                        total += numbers[place, seed, words[start + word, place]]
-                    own[seed, word] = total % buckets
-            for prefix in range(out.shape[0]):
-                line = out[prefix, start : start + size]
-                line[:] = 0
-                for seed in range(maps):
-                    row = table[seed, offsets[seed, prefix] :]
-                    for word in range(size):
-                        line[word] += row[own[seed, word]]
+    return compiled(_support_of_many, fastmath=True), compiled(_support_of_few), compiled(_alike)
 
-    return compiled(support, fastmath=True)
+
+def _support_of_many(table: Any, offsets: Any, numbers: Any, words: Any, buckets: int, out: Any) -> None:
+    """Add up, under all maps, the counters of every prefix followed by every word."""
+    maps, places = table.shape[0], words.shape[1]
+    own = np.empty((maps, BLOCK), dtype=np.uint16)
+    for start in range(0, words.shape[0], BLOCK):
+        size = min(BLOCK, words.shape[0] - start)
+        for seed in range(maps):
+            for word in range(size):
+                total = 0
+                for place in range(places):
+                    total += numbers[place, seed, words[start + word, place]]
+                own[seed, word] = total % buckets
+        for prefix in range(out.shape[0]):
+            line = out[prefix, start : start + size]
+            for seed in range(maps):
+                row = table[seed, offsets[seed, prefix] :]
+                for word in range(size):
+                    line[word] += row[own[seed, word]]
+
+
+def _support_of_few(
+    reports: Any, offsets: Any, heads: Any, tails: Any, buckets: int, head_of: Any, tail_of: Any, out: Any
+) -> None:
+    """Add up the same from few reports: ``reports`` has the seed and the bucket of each.
+
+    A word is a head and a tail. Under each map every bucket has a row that tells which tails it holds: a report adds
+    one such row for each head. Rows are of bytes and a multiple of 32, so that a processor adds 32 at a time; they are
+    added to ``out`` before one overflows.
+    """
+    size, many, last = tails.shape[1], heads.shape[1], -1
+    width = -(-size // 32) * 32
+    holds, grid = np.empty((buckets, width), dtype=np.uint8), np.empty((len(out), many, width), dtype=np.uint8)
+    for start in range(0, reports.shape[1], 255):
+        grid[:] = 0
+        for report in range(start, min(start + 255, reports.shape[1])):
+            seed, bucket = reports[0, report], reports[1, report]
+            if seed != last:
+                last = seed
+                holds[:] = 0
+                for tail in range(size):
+                    holds[tails[seed, tail], tail] = 1
+            for prefix in range(len(out)):
+                rest = bucket - offsets[seed, prefix]
+                rest += buckets * (rest < 0)
+                for head in range(many):
+                    own = rest - heads[seed, head]
+                    line, row = grid[prefix, head], holds[own + buckets * (own < 0)]
+                    for tail in range(width):
+                        line[tail] += row[tail]
+        for prefix in range(len(out)):
+            for word in range(out.shape[1]):
+                out[prefix, word] += grid[prefix, head_of[word], tail_of[word]]
+
+
+def _alike(own: Any, out: Any) -> None:
+    """Count the maps that send two prefixes to one bucket."""
+    for row in own:
+        for first in range(len(row)):
+            for second in range(first):
+                same = np.int64(row[first] == row[second])
+                out[first, second] += same
+                out[second, first] += same

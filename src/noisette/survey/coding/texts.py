@@ -18,6 +18,7 @@ from noisette.survey.coding.items import Direct
 if TYPE_CHECKING:
     import pandas as pd
 
+    from noisette.mechanisms.categorical.search import Found
     from noisette.survey.choosing import Allowance
 
 
@@ -67,29 +68,27 @@ class TextItem(Direct):
         return "no text is found" if math.isinf(share) else f"a text of {share:.2%} or more"
 
 
-def top_texts(mechanism: Any, sums: IntArray, texts: int, level: float) -> pd.DataFrame:
-    """Return the most frequent texts that passed search and check, with intervals, most frequent first."""
+def top_texts(found: Found, level: float) -> pd.DataFrame:
+    """Return the texts that passed search and check, with intervals, most frequent first."""
     import pandas as pd
 
-    from noisette.mechanisms.categorical.search import search
-
-    if not 0 < level < 1:
-        raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
-    found = search(mechanism, sums, texts)
-    rows = np.flatnonzero(found.shown)[:texts]
+    rows = np.flatnonzero(found.shown)[: found.asked]
     rows = rows[np.argsort(-found.share[rows], kind="stable")]
     share, error = found.share[rows], found.std_error[rows]
     radius = float(ndtri((1 + level) / 2)) * error
     names = [found.texts[row] for row in rows]
     told = {"text": names, "share": share, "low": share - radius, "high": share + radius, "std_error": error}
     table = pd.DataFrame(told)
-    users = int(sums.sum())
     table.attrs["reports"] = found.users
-    table.attrs["note"] = (
-        f"{users:,} reports. Texts whose share among those who check was below {found.threshold:.2%} are not shown. "
-        f"Each share is measured by {found.users:,} people who had no part in the choice: its {level:.0%} interval "
-        "holds for each text by itself."
-        if users
-        else "No reports yet."
-    )
+    if not found.reports:
+        note = "No reports yet."
+    elif found.threshold > 1:
+        note = f"{found.reports:,} reports are too few: no text would be shown, even if everybody had it."
+    else:
+        note = (
+            f"{found.reports:,} reports. Texts whose share among those who check was below {found.threshold:.2%} are "
+            f"not shown. Each share is measured by {found.users:,} people who had no part in the choice: its "
+            f"{level:.0%} interval holds for each text by itself."
+        )
+    table.attrs["note"] = note
     return table

@@ -34,15 +34,16 @@ def compared(
     """Return the difference of every quantity between every two arms, whose people are not the same."""
     labels = list(arms)
     known = {label: _quantities(one) for label, one in arms.items()}
+    searched = _add_texts(known, arms)
     names = [name for name in known[labels[0]] if all(name in own for own in known.values())]
     pairs = [(a, b) for a in range(len(labels)) for b in range(a + 1, len(labels))]
     if not pairs:
         raise ValueError(f"Expected at least two values of {what} to compare.")
-    if not names:
+    if not names and not searched:
         raise ValueError(f"Expected a quantity that all of {what} estimate, got none.")
     if len(pairs) * len(names) > _MOST_COMPARED:
         raise ValueError(f"Expected at most {_MOST_COMPARED:,} differences. Compare fewer groups or quantities.")
-    found = np.asarray([[known[label][name] for name in names] for label in labels])
+    found = np.asarray([[known[label][name] for name in names] for label in labels]).reshape(len(labels), -1, 2)
     first, second = (np.asarray(side) for side in zip(*pairs, strict=True))
     gap = (found[second, :, 0] - found[first, :, 0]).ravel()
     error = np.hypot(found[first, :, 1], found[second, :, 1]).ravel()
@@ -72,12 +73,31 @@ def compared_within(items: Sequence[Within], results: Results, level: float, cor
     return _table(columns, np.asarray(gaps), np.asarray(errors), level, correct, None, what)
 
 
+def _add_texts(known: Mapping[str, dict[tuple[str, str], tuple[float, float]]], arms: Mapping[str, Results]) -> bool:
+    """Add the shares in every arm of texts that are shown in some arm; tell whether texts were asked for.
+
+    Those who measure had no part in choosing any of them, in no arm.
+    """
+    asked = [name for name, one in next(iter(arms.values())).items() if one.question.tells == "texts"]
+    asked = [
+        name for name in asked if all(name in one and one[name].question.tells == "texts" for one in arms.values())
+    ]
+    for name in asked:
+        shown = [text for one in arms.values() for text in one[name].top()["text"]]
+        texts = list(dict.fromkeys(shown))
+        for label, one in arms.items():
+            if texts:
+                both = zip(*(side.tolist() for side in one[name].measured(texts)), strict=True)
+                known[label].update({(name, text): own for text, own in zip(texts, both, strict=True)})
+    return bool(asked)
+
+
 def _quantities(results: Results) -> dict[tuple[str, str], tuple[float, float]]:
     """Return value and standard error of every quantity whose estimate is normal: of quantiles it is not."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
     for answer in results.values():
         made = answer.estimate
-        if not isinstance(made, CdfEstimate):
+        if not isinstance(made, CdfEstimate) and answer.question.tells != "texts":
             each = zip(answer.question.estimated, made.value.tolist(), made.std_error.tolist(), strict=True)
             found |= {(answer.question.name, quantity): (value, error) for quantity, value, error in each}
     return found
