@@ -53,7 +53,7 @@ def _made(**changes: Any) -> Campaign:
         ({"attributes": [{"name": "a", "range": [0, math.inf]}]}, "inf"),
         ({"attributes": [{"name": "a", "range": [0]}]}, "two numbers"),
         ({"attributes": [{"name": "a", "categories": [True, False]}]}, "put them in quotes"),
-        ({"attributes": [{"name": "a", "categories": ["one"]}]}, "size"),
+        ({"attributes": [{"name": "a", "categories": ["one"]}]}, "at least two categories of 'a'"),
         ({"attributes": [{"name": "a"}]}, "a range, categories or options"),
         ({"attributes": [{"name": "a", "vector": 1, "range": [0, 1]}]}, "vector of a"),
         ({"attributes": [{"name": "a", "vector": 4, "length": 0}]}, "length of a"),

@@ -43,7 +43,7 @@ def test_the_error_of_the_distribution_function(epsilon: float, cells: int, erro
         best = min(made, key=lambda one: one.moments(0).variance[1])
         variance = float(best.moments(0).variance[1])
         levels.append((best, CellShares(1000, np.zeros(size), np.full(size, variance / 1000), 0.0, 0.0)))
-    _, spread = agreed(levels)
+    _, spread = agreed(levels, size)
     found = math.sqrt(np.diag(spread).max() * 1000 * len(levels))
     assert found == pytest.approx(error, rel=0.02)
 
@@ -59,7 +59,7 @@ def test_levels_agree_as_least_squares_says() -> None:
         reports = mechanism.privatize(rng.integers(0, size, 500), rng=rng)
         made = mechanism.aggregate(reports)
         levels.append((mechanism, CellShares.of(mechanism, np.stack([made.count, made.total, made.squares]))))
-    cdf, _ = agreed(levels)
+    cdf, _ = agreed(levels, 16)
 
     def loss(shares: Any) -> float:
         total = 0.0

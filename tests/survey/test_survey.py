@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -710,3 +712,64 @@ def test_a_number_is_asked_by_what_is_never_far_from_the_best(epsilon: float, wa
         shares = np.exp(-np.abs(places - mean) / 10)
         errors = [float(np.sqrt(shares @ one.moments(places).variance / shares.sum())) for one in quick]
         assert errors[-1] <= 1.16 * min(errors)
+
+
+def test_what_is_shown_of_objects_is_short() -> None:
+    survey = nz.Survey([nz.Number("age", 18, 99), nz.Choice("diet", ["none", "vegan"])], epsilon=4.0)
+    reports = survey.privatize({"age": [30, 41], "diet": ["none", "vegan"]}, rng=1)
+    assert repr(survey) == "Survey(age, diet; epsilon=4)"
+    assert repr(reports) == "SurveyReports(2 people, Survey(age, diet; epsilon=4))"
+    assert repr(survey.aggregate(reports)) == "SurveyAggregate(2 people, Survey(age, diet; epsilon=4))"
+    grouped = nz.Survey([nz.Number("age", 18, 99)], epsilon=0.5, groups={"region": ["n", "s"]})
+    assert repr(grouped) == "Survey(age; epsilon=0.5, groups: region)"
+
+
+def test_labels_may_be_an_array_and_mistakes_are_named() -> None:
+    assert nz.Choice("c", np.asarray(["a", "b"])).labels == ("a", "b")
+    assert nz.Choice("c", pd.Series(["a", "b", "a"]).unique()).labels == ("a", "b")
+    for make, words in (
+        (lambda: nz.Choice("c", ["a"]), "at least two categories of 'c', got"),
+        (lambda: nz.Choice("c", ["a", "b", "a"]), "distinct labels as categories of 'c', got 'a' twice"),
+        (lambda: nz.Number("x", 3, 1), "range of 'x' to be finite, low < high, got 3 to 1"),
+        (lambda: nz.Number("x", 0, math.inf), "got 0 to inf"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()
+
+
+def test_dates_are_dates_in_histograms_and_said_in_tables() -> None:
+    survey = nz.Survey(
+        [nz.Number("born", "1950-01-01", "2009-12-31", want="quantiles"), nz.Number("rises", "04:00", "12:00")],
+        epsilon=6.0,
+    )
+    born = pd.to_datetime("1970-01-01") + pd.to_timedelta(np.arange(0, 3000, 3), unit="D")
+    results = survey.estimate(survey.privatize({"born": born, "rises": ["05:00"] * 1000}, rng=1))
+    bars = results["born"].histogram(4)
+    assert bars["low"].iloc[0] == dt.date(1950, 1, 1)
+    assert bars["high"].iloc[-1] == dt.date(2010, 1, 1)
+    assert bars["share"].sum() == pytest.approx(1)
+    assert (
+        results.table().attrs["note"].endswith("born is in days since 1970-01-01. rises is in seconds since midnight.")
+    )
+    ends = results["born"].interval(0.9)
+    assert list(ends.index) == list(results["born"].question.estimated)
+    assert ends.loc["median", "low"] <= results["born"].quantile(0.5) <= ends.loc["median", "high"]
+
+
+def test_whole_numbers_end_with_their_range() -> None:
+    """82 ages are 41 cells of two: nobody is in the 23 cells beyond, and nothing is estimated for them."""
+    survey = nz.Survey([nz.Number("age", 18, 99, want="quantiles", whole=True)], epsilon=1.0)
+    ages = np.random.default_rng(3).integers(18, 100, 3000)
+    answer = survey.estimate(survey.privatize({"age": ages}, rng=1))["age"]
+    for bins in (4, 20, 60):
+        bars = answer.histogram(bins)
+        assert (bars["low"].iloc[0], bars["high"].iloc[-1]) == (18, 100)
+        assert bars["share"].sum() == pytest.approx(1)
+        assert len(bars) == min(bins, 41)
+        assert np.all(bars["low"] % 2 == 0)
+    assert answer.share_between(18, 100) == (1.0, 1.0, 1.0)
+    assert isinstance(answer.quantile_interval(0.5)[0], int)
+    made = nz.Survey([nz.Choice("c", ["a", "b"])], epsilon=1.0)
+    choice = made.estimate(made.privatize({"c": ["a", "b"]}, rng=1))["c"]
+    with pytest.raises(ValueError, match="It is a choice: it has shares"):
+        choice.quantile(0.5)

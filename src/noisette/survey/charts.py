@@ -92,7 +92,7 @@ def _traces(answer: Answer) -> list[Any]:
     """Return bars of a distribution, or points with intervals: of the labels, or of the mean in each group."""
     figures = _plotly()
     if _pictured(answer):
-        bars = answer.histogram(bins=_HELD_BARS if isinstance(answer.estimate, CdfEstimate) else _BARS)
+        bars = answer.bars(bins=_HELD_BARS if isinstance(answer.estimate, CdfEstimate) else _BARS)
         middles, width = (bars["low"] + bars["high"]) / 2, bars["high"] - bars["low"]
         error = None
         if "share_low" in bars:

@@ -70,8 +70,9 @@ class SurveyPlan:
                     question.estimated, question.quantities, question.signals.tolist(), strict=True
                 ):
                     error = found[count][name] if size >= 1 else math.inf
-                    told = survey.answering.foretold(question, quantity, count)
-                    rows.append(Predicted(question.name, told, group, error, verdict(error**2, signal)))
+                    if question.tells == "texts":
+                        quantity = survey.answering.foretold(question, quantity, count)
+                    rows.append(Predicted(question.name, quantity, group, error, verdict(error**2, signal)))
         return cls(survey, users, tuple(rows), sizes)
 
     @property
@@ -115,7 +116,8 @@ class SurveyPlan:
         difference itself, in its unit. Formula: with s the standard error of the difference and z the normal quantiles
         of a two-sided test at level ``alpha``, the power is Phi(d / s - z) + Phi(-d / s - z), and ``users`` is how many
         people, in all groups, give the power asked for. Besides the noise people differ: by ``spread``, the standard
-        deviation of a question's answers, taken to be evenly spread otherwise.
+        deviation of a question's answers, taken to be evenly spread otherwise. Texts are left out: which there are is
+        not known yet.
         """
         import pandas as pd
 
@@ -128,8 +130,8 @@ class SurveyPlan:
         found = {(row.question, row.quantity, row.group): row.std_error for row in self.rows}
         rows = []
         for one in survey.told:
-            if isinstance(differences, Mapping) and one.name not in differences:
-                continue
+            if one.tells == "texts" or (isinstance(differences, Mapping) and one.name not in differences):
+                continue  # which texts there are is not known before
             for quantity, signal in zip(one.estimated, one.signals.tolist(), strict=True):
                 gap = differences[one.name] if isinstance(differences, Mapping) else differences * signal
                 differ = (spread or {}).get(one.name, signal if one.tells == "shares" else signal / math.sqrt(3))

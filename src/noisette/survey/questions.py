@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -284,7 +285,7 @@ class Choice(Question):
     forms: ClassVar[tuple[frozenset[str], ...]] = (frozenset({"name", "categories"}),)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", texts(self.labels, f"categories of {self.name!r}"))
+        object.__setattr__(self, "labels", _labels(self.labels, f"categories of {self.name!r}"))
         super().__post_init__()
         _flag(self.optional, self.name, "optional")
 
@@ -670,11 +671,22 @@ def text(value: Any, what: str) -> str:
     return value
 
 
+def _labels(values: Any, what: str) -> tuple[str, ...]:
+    """Return at least two different texts, or say what is wrong with them."""
+    found = texts(values, what)
+    if len(found) < 2:
+        raise ValueError(f"Expected at least two {what}, got {list(found)}: one answer alone tells nothing.")
+    if len(set(found)) < len(found):
+        raise ValueError(f"Expected distinct labels as {what}, got {Counter(found).most_common(1)[0][0]!r} twice.")
+    return found
+
+
 def texts(values: Any, what: str) -> tuple[str, ...]:
     """Return a list of texts, or say what is wrong with it."""
+    values = values.tolist() if hasattr(values, "tolist") else values  # an array, or a Series of pandas
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
         raise ValueError(
-            f"Expected {what}={values!r} to be texts. YAML reads yes, no and 1 as something else: "
+            f"Expected {what}={values!r:.200} to be texts. YAML reads yes, no and 1 as something else: "
             'put them in quotes, as in ["yes", "no"].'
         )
     return tuple(text(value, f"each of {what}") for value in values)
@@ -700,4 +712,7 @@ def _span(entry: Mapping[str, Any]) -> tuple[Any, Any]:
 
 def _interval(name: str, low: Any, high: Any) -> Interval:
     """Return a public range."""
-    return Interval(*(_validate.number(limit, f"range of {name}") for limit in (low, high)))
+    ends = [_validate.number(limit, f"range of {name}") for limit in (low, high)]
+    if not (math.isfinite(ends[0]) and math.isfinite(ends[1]) and ends[0] < ends[1]):
+        raise ValueError(f"Expected the range of {name!r} to be finite, low < high, got {ends[0]:g} to {ends[1]:g}.")
+    return Interval(*ends)

@@ -47,6 +47,9 @@ class SurveyReports:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        return f"SurveyReports({len(self):,} people, {self.survey!r})"
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SurveyReports):
             return NotImplemented

@@ -45,7 +45,7 @@ T = TypeVar("T")
 Rows = npt.NDArray[Any]  # structured: one row a user, one field a section
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Survey:
     """Questions, and the budget that one person's answers to all of them spend.
 
@@ -157,6 +157,10 @@ class Survey:
         return self.spec() == other.spec() if isinstance(other, Survey) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # equal by content
+
+    def __repr__(self) -> str:
+        groups = f", groups: {', '.join(self.groups)}" if self.groups else ""
+        return f"Survey({', '.join(one.name for one in self.questions)}; epsilon={self.epsilon:g}{groups})"
 
     # --- what answers
 

@@ -28,7 +28,10 @@ _TWO_KINDS = (
     "Reports of this mechanism are of two kinds: they tell the mean and no more. "
     'Ask for want="distribution", or take piecewise, say.'
 )
-_MEAN_ALONE = "It is asked together with other answers, or is optional: its reports tell the mean and no more."
+_MEAN_ALONE = (
+    "It is asked together with other answers, is optional, or its variance is wanted: its reports tell no more. "
+    'Ask for want="quantiles" or "distribution".'
+)
 _NO_REPORTS = "Nothing has been reported yet."
 _NO_INTERVAL = "The reports about {name} give no interval of a quantile that holds: they are counted by level."
 _POINTS = 5  # of a bin of values
@@ -119,7 +122,8 @@ def shape_of(sums: Sums, question: Told) -> Shape | str:
     if question.kind == "graded":
         return _graded(sums, question)
     if question.kind != "number":
-        return "Only the mean of each entry is estimated."
+        told = {"shares": "It is a choice: it has shares.", "texts": "It asks for texts: it has top()."}
+        return told.get(question.tells, "Only the mean of each entry is estimated.")
     number = next((one for one in sums.layout.numbers if one.question.name == question.name), None)
     if number is None:
         return _MEAN_ALONE

@@ -65,6 +65,11 @@ class CellLevels(Item):
             return np.asarray(low + math.ceil(count / size) * np.arange(size + 1.0))
         return np.linspace(low, high, size + 1)
 
+    @property
+    def used(self) -> int:
+        """How many of the finest cells lie in the range."""
+        return int(np.searchsorted(self.edges, self.number.high, side="right" if self.number.whole else "left"))
+
     @cached_property
     def domain(self) -> Any:
         """A cell at each level, of which one is reported."""
@@ -95,15 +100,15 @@ class CellLevels(Item):
             levels.append((inner, CellShares.of(inner, sums[:, start : start + size])))
             start += size
         users = sum(cells.users for _, cells in levels)
-        value, spread = agreed(levels)
+        value, spread = agreed(levels, self.used)
         return (CdfEstimate.of(self.number, self.edges, value, spread, users),)
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
         """Return the errors of the quantiles of numbers that are evenly spread, from expected sums."""
         levels = [(inner, _expected(inner, size)) for inner, size in _inner(mechanism, self.edges.size - 1)]
-        _, spread = agreed(levels)
+        _, spread = agreed(levels, self.used)
         error = np.sqrt(np.maximum(np.diag(spread), 0.0)) * math.sqrt(len(levels) * _PLANNED / users)
-        at = np.asarray(QUANTILES) * (error.size - 1)
+        at = np.asarray(QUANTILES) * self.used
         return np.asarray(np.interp(at, np.arange(error.size), error) * (self.number.high - self.number.low))
 
 
@@ -117,24 +122,26 @@ def _expected(mechanism: Any, size: int) -> CellShares:
     return CellShares.of(mechanism, np.tile([[_PLANNED], [total], [total]], (1, size)))
 
 
-def agreed(levels: list[tuple[Any, CellShares]]) -> tuple[FloatArray, FloatArray]:
+def agreed(levels: list[tuple[Any, CellShares]], used: int) -> tuple[FloatArray, FloatArray]:
     """Return the distribution function at the ends of the cells, and its covariance matrix.
 
     Formula: generalised least squares for the shares of the finest cells, which add up to one, from the estimates of
     all levels; a level weighs by its reports and the variance of an even share. The estimate is linear in the
-    levels', so that its covariance follows from theirs, which is estimated from the counts.
+    levels', so that its covariance follows from theirs, which is estimated from the counts. Nobody is in the cells
+    after the ``used`` ones, which lie beyond the range.
     """
     size = levels[-1][1].value.size
     if min(cells.users for _, cells in levels) < 2:
         return np.linspace(0, 1, size + 1), np.full((size + 1, size + 1), np.inf)
     design = np.concatenate([np.repeat(np.eye(own.value.size), size // own.value.size, axis=1) for _, own in levels])
+    design = design[:, :used]
     weight = np.concatenate(
         [np.full(own.value.size, own.users / _even_variance(inner, own.value.size)) for inner, own in levels]
     )
     normal = np.linalg.inv(design.T @ (weight[:, None] * design))
     reach = normal @ (design.T * weight)
     pull = normal.sum(axis=1) / normal.sum()  # how the sum is made to be one
-    linear = np.tril(np.ones((size, size))) @ (reach - np.outer(pull, reach.sum(axis=0)))
+    linear = np.tril(np.ones((used, used))) @ (reach - np.outer(pull, reach.sum(axis=0)))
     offset = np.cumsum(pull)
     seen = np.concatenate([own.value for _, own in levels])
     covariance = np.zeros((seen.size, seen.size))
@@ -143,10 +150,10 @@ def agreed(levels: list[tuple[Any, CellShares]]) -> tuple[FloatArray, FloatArray
         part = slice(start, start + own.value.size)
         covariance[part, part] = _matrix(own)
         start = part.stop
-    value = np.concatenate([[0.0], linear @ seen + offset])
-    value[-1] = 1.0
+    value = np.ones(size + 1)
+    value[:used] = [0.0, *(linear @ seen + offset)[:-1]]
     spread = np.zeros((size + 1, size + 1))
-    spread[1:-1, 1:-1] = (linear @ covariance @ linear.T)[:-1, :-1]
+    spread[1:used, 1:used] = (linear @ covariance @ linear.T)[:-1, :-1]
     return value, spread
 
 
@@ -234,6 +241,15 @@ class CdfEstimate(Estimate):
         first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, self.edges.size - 2)
         upper = self.edges[last + 1] - (1 if self.whole else 0)
         return self._kept(float(self.edges[first])), self._kept(float(upper))
+
+    def bins(self, count: int) -> FloatArray:
+        """Return the ends of so many bins of the range; bins of whole numbers are made of whole cells."""
+        if not self.whole:
+            return np.linspace(float(self.edges[0]), float(self.edges[-1]), count + 1)
+        beyond = float(self.high) + 1  # type: ignore[arg-type]  # set in `of`
+        cells = int(np.searchsorted(self.edges, beyond))
+        ends = self.edges[np.unique(np.linspace(0, cells, min(count, cells) + 1).round().astype(int))]
+        return np.minimum(ends, beyond)
 
     def between(self, low: float, high: float, level: float) -> tuple[float, float, float]:
         """Return the share of people from one value up to another, which is left out, and an interval that holds.
