@@ -614,7 +614,7 @@ def test_surveys_are_kept_in_files(survey: nz.Survey, every: nz.Survey, tmp_path
         (lambda: nz.Survey([nz.Number("a", 0, 1)], epsilon=1.0, mechanism="square-wave"), "to be unbiased"),
         (lambda: nz.Number("a", 0, 1, want="median"), "want='median' of 'a' to be one of mean, distribution"),
         (lambda: nz.Number("a", 1, 0), "1"),
-        (lambda: nz.Choice("a", ["x"]), "size"),
+        (lambda: nz.Choice("a", ["x"]), "at least two categories"),
         (lambda: nz.Choice("a", ["x", "x"]), "distinct labels"),
         (lambda: nz.Choice("a", [1, 2]), "to be texts"),  # type: ignore[arg-type]
         (lambda: nz.Vector("a", 3), "either low and high or a length"),
