@@ -2,14 +2,17 @@
 
     git clone https://github.com/minilek/private_frequency_oracles /tmp/reference
     python benchmarks/oracles.py --reference /tmp/reference
+    python benchmarks/oracles.py --peers .venv-peers/bin/python      multi-freq-ldpy and pure-ldp, 100 categories
 
-needs g++ and Boost's headers (Debian: g++ libboost-dev). Their code stays where it is: a driver of ours is compiled
-against it in a temporary folder. Times are the CPU seconds of one core, the least of several runs; set-up is apart.
+The first needs g++ and Boost's headers (Debian: g++ libboost-dev). Their code stays where it is: a driver of ours is
+compiled against it in a temporary folder. Times are the CPU seconds of one core, the least of several runs; set-up is
+apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import tempfile
@@ -55,6 +58,35 @@ int main(int, char **given) {
 """
 
 
+PEERS = """
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+import peers
+def seconds(job, repeats):
+    start = time.process_time()
+    job()
+    return time.process_time() - start
+peers.seconds = seconds
+told = json.load(sys.stdin)
+print(json.dumps({**peers.multi_freq(*told), **peers.pure_ldp(*told)}))
+"""
+
+
+def beside(python: str, users: int = 5000, size: int = 100, epsilon: float = 1.0) -> None:
+    """Print how long answering and estimating take a user, by ours and by other libraries, in one run."""
+    codes = np.random.default_rng(1).integers(0, size, users)
+    told = json.dumps([codes.tolist(), size, epsilon, 1])
+    command = [python, "-c", PEERS, str(Path(__file__).parent)]
+    theirs = json.loads(subprocess.run(command, input=told, check=True, capture_output=True, text=True).stdout)
+    many = np.tile(codes, 200)  # so that ours takes long enough to be timed
+    for name in ("grr", "oue", "olh", "subset-selection", "pgr"):
+        made = nz.build(name, nz.Categorical(size), epsilon=epsilon)
+        own = least(lambda made=made: made.aggregate(made.privatize(many)).estimate(), 3) / many.size
+        others = {who: took for who, took in theirs.items() if who.endswith(f" {name}")}
+        shown = "".join(f"; {who} {took * 1e6:,.1f} us, {took / own:,.0f} times" for who, took in others.items())
+        print(f"{name}: {own * 1e6:.3f} us a user{shown}", flush=True)
+
+
 def compiled(reference: Path, folder: Path) -> Path:
     """Compile the driver with their sources, as their Makefile does."""
     (folder / "driver.cc").write_text(DRIVER, encoding="utf-8")
@@ -80,7 +112,10 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--reference", type=Path, help="a clone of minilek/private_frequency_oracles")
     options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--peers", help="a Python that has multi-freq-ldpy and pure-ldp")
     given = options.parse_args()
+    if given.peers:
+        return beside(given.peers)
     print(
         f"{'categories':>11} {'epsilon':>7} {'reports':>10} {'set-up s':>9} {'decode s':>9} {'C++ s':>9} {'times':>6}"
     )
