@@ -13,7 +13,7 @@ from scipy.stats import chi2, norm
 
 import noisette as nz
 from noisette.mechanisms.vector._codebook import Codebook, quantiles, top_sums
-from noisette.mechanisms.vector._hadamard import Projection, transform
+from noisette.mechanisms.vector._hadamard import HadamardRows, transform
 
 FALSE_ALARM = 1e-6
 
@@ -32,7 +32,7 @@ def test_the_transform_is_hadamards_matrix(size):
 
 
 def test_a_projection_is_signs_then_rows_of_the_matrix():
-    projection, vector = Projection(100, 64, rotation=3), unit(100)
+    projection, vector = HadamardRows(100, 64, rotation=3), unit(100)
     assert (projection.padded, projection.width) == (128, 64)
     seeds = np.arange(5)
     found = projection.directions(projection.spectrum(vector), seeds)
@@ -50,7 +50,7 @@ def test_a_projection_is_signs_then_rows_of_the_matrix():
 @pytest.mark.parametrize("dims", [100, 5000])
 def test_every_row_is_chosen_as_often_and_none_twice(dims):
     """Chi-square over the places, which a subset without replacement makes smaller than independent draws would."""
-    projection, users = Projection(dims, 64), 2000
+    projection, users = HadamardRows(dims, 64), 2000
     places = projection.chosen(np.arange(users))
     assert (np.diff(places, axis=1) > 0).all()
     counts = np.bincount(places.reshape(-1), minlength=projection.padded)
@@ -65,7 +65,7 @@ def test_the_mean_length_of_a_projection(dims, rows):
     with mpmath.workdps(40):
         half = mpmath.mpf(rows) / 2, mpmath.mpf(dims) / 2
         wanted = mpmath.sqrt(half[1] / half[0]) * mpmath.gammaprod([half[0] + 0.5, half[1]], [half[0], half[1] + 0.5])
-    assert Projection(dims, rows).length == pytest.approx(float(wanted), rel=1e-12)
+    assert HadamardRows(dims, rows).length == pytest.approx(float(wanted), rel=1e-12)
 
 
 # (d/k)/(C m_k)^2 - 1 over PrivUnit's 1/m_d^2 - 1 at d = 10^6, from the definitions in mpmath: oracles.md, part B

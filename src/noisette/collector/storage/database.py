@@ -43,7 +43,7 @@ def new_number() -> int:
 
 
 @dataclass(frozen=True)
-class Gain:
+class AddedSums:
     """What reports add to the sums of a public group in a period."""
 
     campaign: Campaign
@@ -122,7 +122,12 @@ class Database(ABC):
         """Turn digests of an older schema into the database's type of 16 bytes, where it has one."""
 
     def write(
-        self, connection: sa.Connection, digests: Digests, marks: Marks, blocks: list[dict[str, Any]], gains: list[Gain]
+        self,
+        connection: sa.Connection,
+        digests: Digests,
+        marks: Marks,
+        blocks: list[dict[str, Any]],
+        gains: list[AddedSums],
     ) -> bool:
         """Write blocks of reports, their digests in order of bytes and what they add to the sums.
 

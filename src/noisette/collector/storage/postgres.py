@@ -29,7 +29,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from noisette.collector.storage import tables
-from noisette.collector.storage.database import Database, Gain, Marks
+from noisette.collector.storage.database import AddedSums, Database, Marks
 from noisette.collector.storage.filters import DigestFilter
 from noisette.survey.batches import DIGEST_BYTES, Digests
 
@@ -266,7 +266,12 @@ class PostgresDatabase(Database):
             connection.execute(sa.text(_NEW_YOUNG))
 
     def write(
-        self, connection: sa.Connection, digests: Digests, marks: Marks, blocks: list[dict[str, Any]], gains: list[Gain]
+        self,
+        connection: sa.Connection,
+        digests: Digests,
+        marks: Marks,
+        blocks: list[dict[str, Any]],
+        gains: list[AddedSums],
     ) -> bool:
         """Write all of it: most often six short statements."""
         with _Line(connection) as line:

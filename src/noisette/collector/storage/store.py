@@ -18,7 +18,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from noisette.collector.storage import tables
-from noisette.collector.storage.database import INSERT_BLOCK, Gain, new_number, open_database
+from noisette.collector.storage.database import INSERT_BLOCK, AddedSums, new_number, open_database
 from noisette.collector.storage.migrations import migrate
 from noisette.collector.storage.registry import Registry
 from noisette.survey.batches import Batch, identities, joined, pieces
@@ -187,12 +187,12 @@ class Store:
         # always in one order, so that two threads never wait for each other
         pairs = sorted(zip(batches, sums, strict=True), key=lambda pair: (pair[0].campaign.id, pair[0].period))
         blocks = [{"number": new_number(), "mixed": 0} | mixed(batch).columns for batch, _ in pairs]
-        gains: dict[tuple[str, str, int], Gain] = {}
+        gains: dict[tuple[str, str, int], AddedSums] = {}
         for batch, added in pairs:
             for group, more in sorted(added.items()):
                 own = batch.campaign.id, batch.period, group
                 total = gains[own].more + more if own in gains else more
-                gains[own] = Gain(batch.campaign, batch.period, group, total)
+                gains[own] = AddedSums(batch.campaign, batch.period, group, total)
         if not self.database.write(connection, *digests, blocks, list(gains.values())):
             raise _Known
 

@@ -32,7 +32,7 @@ def hashed(seed: int | IntArray, places: IntArray) -> npt.NDArray[np.uint64]:
 
 
 @dataclass(frozen=True)
-class Projection:
+class HadamardRows:
     """W = sqrt(d/k) S H D from ``dims`` numbers to k = ``rows`` of them, d the next power of two.
 
     H is Hadamard's matrix over sqrt(d), D signs that all users share, named by ``rotation``, and S k rows without

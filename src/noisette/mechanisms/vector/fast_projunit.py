@@ -20,7 +20,7 @@ from noisette.core import Capabilities, Moments, PubliclyDrawn, Readout, Sketche
 from noisette.domains import BoolArray, L2Ball, Sphere
 from noisette.mechanisms._base import coarseness
 from noisette.mechanisms.vector._codebook import Codebook, lattice
-from noisette.mechanisms.vector._hadamard import SEEDS, Projection
+from noisette.mechanisms.vector._hadamard import SEEDS, HadamardRows
 from noisette.mechanisms.vector._vectors import VectorMechanism, row_blocks
 from noisette.mechanisms.vector.privunit import PrivUnit, Shell, outside_ball
 
@@ -116,8 +116,8 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
         return not isinstance(self.domain, Sphere)
 
     @cached_property
-    def _projection(self) -> Projection:
-        return Projection(self.dims + self._lifted, self.rows, self.rotation)
+    def _projection(self) -> HadamardRows:
+        return HadamardRows(self.dims + self._lifted, self.rows, self.rotation)
 
     @cached_property
     def _inner(self) -> PrivUnit | Codebook:
