@@ -306,6 +306,9 @@ def forgeries(certificate: Certificate, chance: random.Random) -> Iterator[tuple
     value = Fraction(law[key])
     if law["kind"] in ("sampled", "record", "coordinates", "rounds"):
         moved = value + 1
+    elif key == "arc":  # longer arcs give away more in proportion to epsilon, however small it is
+        spare = left_over(certificate) / Fraction(fields["guarantee"]["epsilon"])
+        moved = value * (1 + max(16 * spare, Fraction(1, 10 ** chance.randint(1, 2))))
     elif law["kind"] == "two-point":  # the reports come nearer to the domain
         moved = value * (1 - Fraction(1, 10 ** chance.randint(3, 7)))
     else:

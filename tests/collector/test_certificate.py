@@ -32,13 +32,15 @@ def test_the_collector_serves_a_certificate(service: httpx.Client, campaign: Cam
 
 
 def test_a_campaign_that_cannot_be_certified_says_why(store: Store) -> None:
-    terms = {"id": "way", "title": "Way", "epsilon": 4.0, "mechanism": "retain-or-noise", "users": 100}
-    asked = Campaign.from_dict(terms | {"attributes": [{"name": "way", "tensor": [2, 2], "range": [0, 1]}]})
+    """Two numbers with a delta each are not added up by the verifier."""
+    terms = {"id": "way", "title": "Way", "epsilon": 4.0, "delta": 1e-6, "mechanism": "gaussian", "users": 100}
+    numbers = [{"name": "way", "range": [0, 1]}, {"name": "back", "range": [0, 1]}]
+    asked = Campaign.from_dict(terms | {"attributes": numbers})
     app = create_app([asked], store, Keys({role: [key] for role, key in KEYS.items()}))
     with running(app) as url:
         answer = httpx.get(f"{url}/campaigns/way/certificate", headers=auth("device"))
     assert (answer.status_code, answer.json()["reason"]) == (404, "not-certified")
-    assert "cannot be certified yet: the verifier cannot sum the tails" in answer.json()["detail"]
+    assert "cannot be certified yet: the verifier does not add up unlike parts" in answer.json()["detail"]
 
 
 def test_a_device_whose_law_breaks_the_promise_does_not_answer(

@@ -116,14 +116,18 @@ def test_packing_moves_a_report_by_less_than_a_step_far_below_its_noise():
         vector = UPDATE.copy()
         clip.inward(vector, LAYOUT)
         report = channel.whole.privatize(vector, rng=3)
-        arrived = channel.unpack(channel.privatize(UPDATE, rng=3).payload)
+        payload = channel.privatize(UPDATE, rng=3).payload
+        arrived = channel.unpack(payload)
         if channel.support == channel.whole.support:
             assert np.array_equal(arrived, report)
             continue
         step = channel.support.step
-        assert 2**8 <= channel.deviation / step < 2**12
+        finest = 3 if payload.dtype == np.int8 else 8
+        assert 2**finest <= channel.deviation / step < 2**12
         assert np.all(np.abs(arrived - report) < step)
-        assert np.all(channel.whole.support.contains(arrived) | (name == "privunit"))  # its length may change a little
+        assert np.all(
+            channel.whole.support.contains(arrived) | (name in ("privunit", "fast-projunit"))
+        )  # its length may change a little
 
 
 def test_rounding_to_travel_is_unbiased_where_rounding_down_is_not():

@@ -88,7 +88,7 @@ def test_a_shuffled_federation_on_flowers_simulation(tmp_path):
         (["run"], "--target-epsilon"),
         (["-e", "-1", "--plan"], "target_epsilon=-1.0"),
         (["-e", "1", "--mechanism", "grr", "--plan"], "mechanism='grr'"),
-        (["-e", "1", "--adapt-ranges", "--plan"], "no ranges"),
+        (["-e", "1", "--mechanism", "privunit-g", "--adapt-ranges", "--plan"], "no ranges"),
         (["-e", "1", "--model", "central"], "local"),
         (
             ["-e", "1", "--clients", "9", "--clients-per-round", "10", "--plan"],

@@ -30,8 +30,9 @@ def enlarged(mechanism: Any) -> Any:
     return dataclasses.replace(mechanism, domain=wide)
 
 
-# Angles and counts have no unit, and what is estimated from projections is squared.
-_OTHERS = {"angle-gaussian", "angle-noise", "jl", "matrix"}
+# Angles and counts have no unit, what is estimated from projections is squared, and a report by seeded rows has none
+# before it is decoded.
+_OTHERS = {"angle-gaussian", "angle-noise", "fast-projunit", "jl", "matrix"}
 EXAMPLES = {name: cls.example(1.0) for name, cls in sorted(nz.CATALOGUE.items())}
 NAMES = [
     name

@@ -20,7 +20,7 @@ DIMS = 20
 VALUES = [-4.5, -3.0, -2.5, 2.0, 4.5]  # on a range from -5 to 5
 NEAR = ("laplace", "staircase", "piecewise", "hybrid", "square-wave")  # nine digits; others say how many
 TENS = nz.Interval(-5, 5)
-WHOLE = ("adaptive-duchi", "duchi-box", "privunit", "privunit-g")
+WHOLE = ("adaptive-duchi", "duchi-box", "fast-projunit", "privunit", "privunit-g")
 
 PLAN = """states => states.map(state => {
   const mechanisms = noisette.data.laws.map(law => law.name);

@@ -250,7 +250,7 @@ class Inference:
 
         >>> design = Design((Interval(0, 100),), names=("age",))
         >>> [round(Inference(design, Interval(), 2.0).expected(n)[1]["std_error"], 5) for n in (10_000, 40_000)]
-        [0.00137, 0.00068]
+        [0.00145, 0.00072]
         """
         users = _validate.integer(users, "users", low=1)
         owners, categorical = self.design.owners[self.kept], self.design.categorical[self.kept]
