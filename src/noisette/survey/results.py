@@ -155,7 +155,8 @@ class Results(Mapping[str, "Answer"]):
                 aggregate = SurveyAggregate(self.survey, own)
                 found[label] = Results(aggregate, self.method, self.level, f"{name}={label}")
             self._kept[name] = GroupedResults(name, found, ())
-        return self._kept[name]
+        known: GroupedResults = self._kept[name]
+        return known
 
     def _within(self, private: list[Within]) -> Iterator[tuple[Any, ...]]:
         """Yield rows about the numbers within each label of a private choice."""

@@ -100,8 +100,8 @@ def mask_words(size: int, length: int) -> tuple[int, int, int]:
         tries = np.where(gap > 0, gap / max(size - length, 1), -gap / length) * _MASK
         shift = (chance & -chance).bit_length() - 1
         found.append((float(mass @ tries), _SIXTEENTHS.bit_length() - 1 - shift, chance >> shift))
-    tries, bits, chance = min(found, key=lambda one: one[0] + 2 * one[1])
-    return bits, chance, math.ceil(1.25 * tries / _TRIES)
+    expected, bits, chance = min(found, key=lambda one: one[0] + 2 * one[1])
+    return bits, chance, math.ceil(1.25 * expected / _TRIES)
 
 
 def _fill_few(

@@ -124,7 +124,7 @@ def _untangled(own: IntArray, chance: float) -> FloatArray:
     solved = (alike / len(own) - chance) / (1 - chance)
     if len(own) * (1 / chance - 1) < _ENOUGH * len(alike):  # so few maps may not tell all prefixes apart
         return np.asarray(np.linalg.pinv(solved, hermitian=True))
-    return np.linalg.inv(solved)
+    return np.asarray(np.linalg.inv(solved))
 
 
 def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Found:

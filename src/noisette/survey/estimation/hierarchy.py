@@ -249,7 +249,7 @@ class CdfEstimate(Estimate):
         beyond = float(self.high) + 1  # type: ignore[arg-type]  # set in `of`
         cells = int(np.searchsorted(self.edges, beyond))
         ends = self.edges[np.unique(np.linspace(0, cells, min(count, cells) + 1).round().astype(int))]
-        return np.minimum(ends, beyond)
+        return np.asarray(np.minimum(ends, beyond))
 
     def between(self, low: float, high: float, level: float) -> tuple[float, float, float]:
         """Return the share of people from one value up to another, which is left out, and an interval that holds.
