@@ -1,4 +1,4 @@
-"""Write one page for each mechanism of the catalogue, the board and the index of errors while mkdocs builds the site.
+"""Write pages for mechanisms and kinds of questions, the board and the index of errors while mkdocs builds the site.
 
 A page shows what the class itself says (its docstring), what its guarantee states and the exact calculator finds, and
 how its error depends on the budget and on the value. Nothing on it is typed by hand, so nothing can go stale.
@@ -37,22 +37,30 @@ matplotlib.rcParams["svg.hashsalt"] = "noisette"  # the same figure is the same 
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the generated pages where the navigation says `mechanisms/`."""
+    """Put the generated pages where the navigation says `mechanisms/` and `kinds/`."""
     pages: list[Any] = [f"{FOLDER}/index.md"]
     for kind, classes in _by_kind().items():
         pages.append({KINDS.get(kind, kind.capitalize()): [{name: f"{FOLDER}/{name}.md"} for name in classes]})
-    _place(config.nav or [], pages)
+    _place(config.nav or [], f"{FOLDER}/", pages)
+    asked = _beside("kinds.py")
+    titles = [{kind.title: f"{asked['FOLDER']}/{name}.md"} for name, kind in asked["KINDS"].items()]
+    _place(config.nav or [], f"{asked['FOLDER']}/", [f"{asked['FOLDER']}/index.md", *titles])
     return config
 
 
-def _place(entries: list[Any], pages: list[Any]) -> None:
-    """Replace the entry `mechanisms/`, wherever it stands in the navigation."""
+def _place(entries: list[Any], folder: str, pages: list[Any]) -> None:
+    """Replace the entry of a folder, wherever it stands in the navigation."""
     for entry in entries:
         for title, target in entry.items() if isinstance(entry, dict) else ():
-            if target == f"{FOLDER}/":
+            if target == folder:
                 entry[title] = pages
             elif isinstance(target, list):
-                _place(target, pages)
+                _place(target, folder, pages)
+
+
+def _beside(name: str) -> dict[str, Any]:
+    """Run a program beside this one, which writes some of the pages."""
+    return runpy.run_path(str(Path(__file__).with_name(name)))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -61,6 +69,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, cls in nz.CATALOGUE.items():
         files.append(File.generated(config, f"{FOLDER}/{name}.md", content=mechanism_page(name, cls)))
         files.append(File.generated(config, f"{FOLDER}/{name}.svg", content=error_figure(cls)))
+    asked = _beside("kinds.py")
+    for name, _, text in asked["pages"]():
+        files.append(File.generated(config, f"{asked['FOLDER']}/{name}.md", content=text))
     files.append(File.generated(config, BOARD, content=board_page()))
     return files
 
@@ -79,8 +90,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Put the tables of messages into the page of errors, from the source."""
     if page.file.src_uri != "errors.md":
         return markdown
-    tables = runpy.run_path(str(Path(__file__).with_name("errors.py")))["tables"]
-    return markdown.replace("<!-- every message -->", tables())
+    return markdown.replace("<!-- every message -->", _beside("errors.py")["tables"]())
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

@@ -134,6 +134,25 @@ def test_every_mechanism_has_a_page(name: str) -> None:
     assert all(page.count(f"\n| {epsilon:g} |") == 2 for epsilon in hooks["BUDGETS"])
 
 
+@pytest.mark.long
+def test_every_kind_of_question_has_a_page_and_an_example_that_runs() -> None:
+    """Its words, its errors by budget and number of people, the mechanisms that draw; all kinds of the library."""
+    kinds = runpy.run_path(str(ROOT / "docs" / "kinds.py"))
+    asked = {type(question) for kind in kinds["KINDS"].values() for question in kind.make(1.0).questions}
+    assert asked == {nz.Number, nz.Choice, nz.Choices, nz.Text, nz.Vector, nz.Tensor, nz.Graded}
+    for name, title, text in kinds["pages"]():
+        assert text.startswith("# ")
+        if name != "index":
+            assert text.startswith(f"# {title}\n")
+            assert all(text.count(f"\n| {epsilon:g} |") == 2 for epsilon in kinds["BUDGETS"])
+            example = text.partition("```pycon\n")[2].partition("```")[0]
+            told = doctest.DocTestRunner(verbose=False).run(
+                doctest.DocTestParser().get_doctest(example, {}, name, None, 0)
+            )
+            assert told.attempted > 4
+            assert not told.failed
+
+
 def test_every_message_is_in_the_index_of_errors() -> None:
     """The page of errors has the messages of every room, each with what follows its first sentence as the remedy."""
     index = runpy.run_path(str(ROOT / "docs" / "errors.py"))
