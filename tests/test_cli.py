@@ -587,6 +587,7 @@ def _is_writing(process: int, folder: Path) -> bool:
 # plans
 
 
+@pytest.mark.slow
 def test_plan() -> None:
     made = _json("plan", "--users", 10_000, "--epsilon", 1)
     assert set(made) >= {"candidates", "best", "break_even"}

@@ -110,6 +110,7 @@ def test_bibliography_holds_every_citation() -> None:
     assert {cls.citation for cls in nz.CATALOGUE.values()} <= set(entries)
 
 
+@pytest.mark.slow
 def test_bibliography_holds_every_name_and_year() -> None:
     """Whatever a docstring cites by names and year is the one entry with all those names and that year."""
     page = _ascii(ROOT / "docs" / "bibliography.md")
@@ -153,6 +154,7 @@ def test_every_kind_of_question_has_a_page_and_an_example_that_runs() -> None:
             assert not told.failed
 
 
+@pytest.mark.slow
 def test_every_message_is_in_the_index_of_errors() -> None:
     """The page of errors has the messages of every room, each with what follows its first sentence as the remedy."""
     index = runpy.run_path(str(ROOT / "docs" / "errors.py"))

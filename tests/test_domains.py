@@ -62,6 +62,7 @@ def test_diameter_is_the_largest_distance(domain: Any) -> None:
     assert distances.max() >= 0.95 * domain.diameter
 
 
+@pytest.mark.slow
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.floats(0, 1))
 def test_interval_maps_there_and_back(low: float, width: float, share: float) -> None:
     interval = nz.Interval(low, low + width)

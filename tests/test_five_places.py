@@ -211,6 +211,7 @@ def test_the_toys_keep_the_contract(cls: Any) -> None:
     nz.testing.check_mechanism(cls.example(1.0), samples=20_000)
 
 
+@pytest.mark.slow
 def test_plan() -> None:
     found = {one.mechanism for one in plan(users=1000, epsilon=1.0).candidates}
     assert "toy-number" in found
@@ -232,6 +233,7 @@ def _run(*arguments: Any) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -250,6 +252,7 @@ def test_command_line(name: str, options: tuple[str, ...], tmp_path: Path) -> No
     assert _run("audit", name, "-e", 1, "--samples", 20_000, "--json")["verdict"] == "holds"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [

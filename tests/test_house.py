@@ -20,6 +20,7 @@ SOURCE = Path(noisette.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "homes"),
     [
@@ -90,6 +91,7 @@ def test_what_a_mechanism_can_do_is_declared_and_not_guessed() -> None:
     assert guess.search('size = getattr(mechanism.support, "size", None)'), "the search itself is broken"
 
 
+@pytest.mark.slow
 def test_no_paper_is_cited_by_a_private_number() -> None:
     """What is cited has a key in the bibliography; nobody outside knows our numbers of papers."""
     private = re.compile(r"\b(?:[Pp]aper|[Tt]hesis) 00\d\b|\bldptube\.md\b")

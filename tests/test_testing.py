@@ -121,6 +121,7 @@ class OffSupport(nz.Laplace):
         return super()._perturb(x, rng) * (1 + 2.0**-40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

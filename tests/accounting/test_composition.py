@@ -195,6 +195,7 @@ def test_small_deltas_fall_back_on_concentrated_privacy() -> None:
     assert found.epsilon > compose(nz.Laplace(epsilon=0.1), 400, delta=1e-12).epsilon
 
 
+@pytest.mark.slow
 def test_meets_agrees_with_compose() -> None:
     for released in (nz.Duchi(epsilon=0.2), nz.Laplace(epsilon=0.2), nz.Guarantee(0.2), nz.Guarantee(0.2, 1e-9)):
         total = compose(released, 50, delta=DELTA).epsilon

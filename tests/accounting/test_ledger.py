@@ -113,6 +113,7 @@ def test_refusal_shows_the_numbers_and_takes_nothing(ledger: Ledger) -> None:
     assert [receipt.note for receipt in ledger.history("user")] == ["monday", ""]
 
 
+@pytest.mark.slow
 def test_concentrated_accounts_last_longer(path: Path) -> None:
     """A hundred reports of epsilon 0.1 fit a limit of (6, 1e-6), to which only sixty would add up."""
     with Ledger(path) as ledger:
@@ -294,6 +295,7 @@ def test_a_page_overwritten_is_seen(path: Path) -> None:
         Ledger(path)
 
 
+@pytest.mark.slow
 def test_a_truncated_file_is_seen(path: Path) -> None:
     with Ledger(path) as ledger:
         for user in range(300):

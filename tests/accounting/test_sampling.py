@@ -177,6 +177,7 @@ def test_counting_inclusions_is_never_below_the_truth(relation: Any) -> None:
         assert counted(multiplier, delta, 30, sampling_prob, relation) >= law * (1 - 5e-4)
 
 
+@pytest.mark.slow
 def test_sampling_counts_with_very_little_noise() -> None:
     """It was ignored below a multiplier of 0.1: a thousand releases of a hundredth are about ten, not a thousand."""
     for multiplier in (1e-3, 1e-2, 0.09):

@@ -135,6 +135,7 @@ def test_a_blanket_that_is_too_large_is_seen() -> None:
     assert float(wrong.delta(n, epsilon)[0]) < exact <= float(sound.delta(n, epsilon)[0])
 
 
+@pytest.mark.slow
 def test_shares_are_those_of_the_formulas() -> None:
     grown = math.e
     assert [b.share for b in blankets(nz.Duchi(epsilon=1.0))] == pytest.approx([2 / (grown + 1)])
@@ -227,6 +228,7 @@ def test_lattice_and_binomial_sums_agree(n: int) -> None:
             assert by_binomials * (1 - 1e-6) <= by_lattice <= by_binomials * 1.02
 
 
+@pytest.mark.slow
 def test_reference_numbers() -> None:
     """Reference table: n = 1,000, e0 = 1, delta = 1e-6."""
     duchi = nz.Duchi(epsilon=1.0)

@@ -68,6 +68,7 @@ def test_reports_of_tensors_keep_their_shape(tmp_path: Path) -> None:
     assert back.dtype == reports.dtype
 
 
+@pytest.mark.slow
 def test_shards_merge_to_the_same_bits_in_any_order(tmp_path: Path) -> None:
     paths = []
     for seed in range(3):

@@ -28,6 +28,7 @@ def changed(array: np.ndarray, place: int, value: int) -> np.ndarray:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_sums_that_no_reports_have_are_refused(name: str) -> None:
     whole = aggregate(name)

@@ -276,6 +276,7 @@ def test_an_easy_pair_in_witnesses_and_dissect_does_not_hide_a_ratio() -> None:
     assert nz.exact_epsilon(EasyCategories(EPSILON, nz.Categorical(5))) > 1.5 * EPSILON
 
 
+@pytest.mark.slow
 def test_a_bound_on_neighbours_that_is_too_small_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibration and the calculator share `Neighbours.white`; what the search finds does not come from it."""
     honest = Neighbours.white

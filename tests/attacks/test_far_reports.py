@@ -65,6 +65,7 @@ def test_an_honest_report_is_moved_as_rarely_as_stated() -> None:
         assert stats.norm.sf((high - 120) / deviation) * 2 <= STRAY
 
 
+@pytest.mark.slow
 def test_unbounded_mechanisms_declare_it() -> None:
     """A mechanism whose support has no end says so, and no other does."""
     for name, kind in nz.CATALOGUE.items():

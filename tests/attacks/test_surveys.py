@@ -20,6 +20,7 @@ from noisette.survey.coding.sections import Together
 from noisette.survey.draws import PublicDraws
 
 
+@pytest.mark.slow
 def test_shares_of_a_survey_never_add_up_to_more_than_its_budget() -> None:
     """Shares were rounded to the nearest float: 35 % of such splits spent more than epsilon, by one in 2^52."""
     draw = random.Random(1)

@@ -158,6 +158,7 @@ def test_every_mechanism_shows_most_of_its_epsilon(name: str) -> None:
         assert mu is None or 0.8 * mu < audit.mu_lower_bound < mu
 
 
+@pytest.mark.slow
 def test_the_worst_pair_is_found() -> None:
     """Only the last two inputs are told apart by more than chance allows."""
 
@@ -215,6 +216,7 @@ def test_an_atom_is_caught(share: float) -> None:
     assert nz.audit(atom, inputs=(-1.0, 1.0), claimed=1.0, rng=7).verdict == "violated"
 
 
+@pytest.mark.slow
 def test_a_budget_spent_twice_on_unary_encoding_is_caught() -> None:
     """Both the own and another bit differ between two categories; a whole epsilon for each is two in all."""
 

@@ -67,6 +67,7 @@ def test_options_reach_the_mechanism_and_its_domain(arguments: tuple[str, ...], 
     assert found == json.loads(json.dumps(examine(mechanism, samples=2000, rng=3).spec()))
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_the_answer() -> None:
     first, second, other = (answer("piecewise", "-e", 1, "--samples", 2000, "--seed", seed) for seed in (1, 1, 2))
     assert first == second

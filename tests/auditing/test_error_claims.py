@@ -21,6 +21,7 @@ def test_the_case_in_which_the_promise_fails() -> None:
     assert stats.binom.logpmf(0, 4000, found.promised) / np.log(10) < -743
 
 
+@pytest.mark.slow
 def test_the_bound_by_another_integration() -> None:
     """Chernoff's bound at the weight of 95 %, with the soft threshold written out and scipy's quadrature."""
     weight = stats.norm.ppf(0.975) * 0.35

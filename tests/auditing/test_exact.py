@@ -238,6 +238,7 @@ class SmallWindow(nz.Piecewise):
         return self._window.centred_map
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 6, 13])  # the windows of the ends are apart, or overlap
 def test_windows_against_sums(width: int) -> None:
     mechanism = SmallWindow(1.5, width=width)

@@ -19,6 +19,7 @@ def problem(size, seed, unequal=True):
     return truth, truth + s * rng.standard_normal(size), s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "noise"), [(750, 0.002), (200, 1e-5)])
 def test_the_fit_converges_where_hundreds_of_truths_stand_alone(size, noise):
     """A step that leaves atoms out, because others are heavier, takes all chance from their observations."""
@@ -49,6 +50,7 @@ def test_no_atom_could_raise_the_likelihood(size, unequal):
     assert gradient[weights > 1e-3] == pytest.approx(0, abs=0.01 * size)  # no gain where the weight is
 
 
+@pytest.mark.slow
 def test_likelihood_reaches_that_of_an_independent_optimiser():
     _, y, s = problem(60, 2)
     grid = np.linspace(-1, 1, 25)
@@ -101,6 +103,7 @@ def test_folds_do_not_see_their_own_observations():
     assert change.max() > 0.02
 
 
+@pytest.mark.slow
 def test_gathering_in_cells_changes_little():
     """20,000 observations in cells against one by one."""
     _, y, s = problem(20_000, 6)
@@ -141,6 +144,7 @@ def test_nearly_the_bayes_risk_with_unequal_errors():
     assert loss < 0.25 * np.mean((y - truth) ** 2)
 
 
+@pytest.mark.slow
 def test_noise_far_below_the_grid_leaves_values_alone():
     rng = np.random.default_rng(8)
     truth = rng.uniform(-1, 1, 200)

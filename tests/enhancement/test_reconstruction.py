@@ -24,6 +24,7 @@ def square_wave_table(epsilon, bins):
     return np.diff(below, axis=0).reshape(2 * bins, bins, -1).mean(axis=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 9.0])
 def test_square_wave_table_against_its_formula(epsilon):
     found = BinnedChannel.of(nz.SquareWave(epsilon=epsilon), bins=16).matrix
@@ -32,6 +33,7 @@ def test_square_wave_table_against_its_formula(epsilon):
     assert found == pytest.approx(expected, abs=2e-4 * expected.max())
 
 
+@pytest.mark.slow
 def test_a_table_of_a_wrong_width_is_rejected():
     """The twin: one percent more budget changes the table by more than the tolerance above."""
     found = BinnedChannel.of(nz.SquareWave(epsilon=1.01), bins=16).matrix
@@ -187,6 +189,7 @@ def test_every_categorical_mechanism(name):
     assert np.abs(found.probabilities - truth).sum() < 1.5 * np.abs(raw - truth).sum() + 0.02
 
 
+@pytest.mark.slow
 def test_bad_input():
     m = nz.SquareWave(epsilon=1.0)
     with pytest.raises(ValueError, match="either reports or counts"):

@@ -75,6 +75,7 @@ def test_a_category_that_nobody_could_report_gets_what_its_own_attribute_has_lef
         assert np.isfinite(found.std_error[place])
 
 
+@pytest.mark.slow
 def test_a_collection_of_many_attributes_gains():
     """Thirty attributes of four values by the thesis's histogram encoding: the error falls, and is never above raw."""
     rng = np.random.default_rng(4)

@@ -19,6 +19,7 @@ def estimate(values, errors, **options):
     return nz.Estimate(values, errors, np.full(values.size, 1_000), **options)
 
 
+@pytest.mark.slow
 @given(numbers)
 def test_projection_lies_on_the_simplex_and_is_the_nearest_point(values):
     values = np.asarray(values)
@@ -53,6 +54,7 @@ def test_cutting_and_rescaling_is_not_the_projection():
     assert np.sum((scaled - values) ** 2) > np.sum((project(values) - values) ** 2) + 0.001
 
 
+@pytest.mark.slow
 @given(numbers, st.integers(0, 2**31))
 def test_never_farther_from_any_distribution(values, seed):
     values = np.asarray(values)

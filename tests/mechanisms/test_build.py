@@ -14,6 +14,7 @@ from noisette.mechanisms.build import build, collecting, fit, fits, register, re
 UNEQUAL = nz.Box(2, (0.0, 1.0), (1.0, 3.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "domain",
     [
@@ -53,6 +54,7 @@ def test_every_mechanism_fits_something() -> None:
         assert any(fit(name, domain, **options) for domain in places), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [

@@ -49,6 +49,7 @@ def test_others_are_as_close_as_they_say(name: str) -> None:
     assert _miss(found, name, BUDGETS) < 3 * found.error
 
 
+@pytest.mark.slow
 def test_a_wrong_law_is_seen() -> None:
     """The twin: Piecewise with the thesis's misprinted variance is far away, and so is a law of another mechanism."""
     assert _miss(_law("piecewise"), "piecewise-optimal", [4.0]) > 0.01
@@ -77,6 +78,7 @@ def test_budgets_that_take_seconds_have_no_law() -> None:
         found.at(2.0)
 
 
+@pytest.mark.slow
 def test_mechanisms_on_whole_vectors_are_known_at_their_dimensions() -> None:
     found = law("privunit-g", low=0.5, high=4.0, dims=30, most=1000)
     assert found is not None

@@ -167,6 +167,7 @@ def test_boxes_against_scipy() -> None:
         assert model.probability_within(radius) == pytest.approx(truth, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_box_of_equal_correlation() -> None:
     """One common factor: the chance is a one-dimensional integral, in 60 dimensions too."""
     rho, dims, radius = 0.5, 60, 2.5

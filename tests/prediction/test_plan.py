@@ -169,6 +169,7 @@ def test_break_even_of_a_plan() -> None:
     assert always.break_even == ()
 
 
+@pytest.mark.slow
 def test_one_dimension() -> None:
     """A column is a list of values, and each user reports the one dimension there is."""
     made = plan(users=100, epsilon=2.0, values=TENTHS[:, None])
@@ -176,6 +177,7 @@ def test_one_dimension() -> None:
     assert {candidate.report for candidate in made.candidates} == {1}
 
 
+@pytest.mark.slow
 def test_json() -> None:
     made = plan(users=100, dims=4, epsilon=2.0, delta=1e-6)
     told = json.loads(json.dumps(made.to_dict()))
@@ -197,6 +199,7 @@ def test_delta_brings_in_the_gaussian() -> None:
     assert "gaussian" in errors(plan(users=100, epsilon=2.0, delta=1e-6))
 
 
+@pytest.mark.slow
 def test_domains_of_other_widths() -> None:
     narrow = plan(users=100, dims=3, epsilon=2.0, values=TENTHS)
     wide = plan(users=100, dims=3, epsilon=2.0, domain=nz.Interval(-100, 100), values=100 * TENTHS)

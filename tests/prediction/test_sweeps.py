@@ -63,6 +63,7 @@ def test_bad_curves(options: dict[str, Any], message: str) -> None:
         break_even_curve(**given)
 
 
+@pytest.mark.slow
 def test_command_prints_curves_and_targets() -> None:
     common = ("--users", 10_000, "-e", 1, "--values", VALUES, "-m", "piecewise", "-m", "square-wave")
     made = json.loads(run(*common, "--curve", "epsilon=1,4", "--target-mse", 0.001, "--json"))
@@ -107,6 +108,7 @@ def test_command_plans_records(tmp_path: Path) -> None:
     assert "as many --categories as columns" in run("--users", 5, "-e", 2, *known, "--columns", "job", code=2)
 
 
+@pytest.mark.slow
 def test_every_mechanism_for_many_dimensions() -> None:
     """d = 5,000 and every mechanism there is; how long the whole command takes is measured in benchmarks/sizes.py."""
     options = "--users 200000 --dims 5000 --report 50 --epsilon 1 --delta 1e-6 --json"

@@ -84,6 +84,7 @@ def test_power_is_how_often_a_test_sees_it() -> None:
     assert not low <= stats.binom(1200, power(dev.std, effect / 2)).mean() <= high
 
 
+@pytest.mark.slow
 def test_plans_answer_for_every_candidate() -> None:
     made = plan(users=5000, dims=8, epsilon=2.0, values=TENTHS, target_mse=0.001, target_power=0.9, effect=0.1)
     assert made.targets == {"mse": 0.001, "power": 0.9, "effect": 0.1, "significance": 0.05}
@@ -115,6 +116,7 @@ def test_verdicts() -> None:
     assert tiny.to_dict()["signal"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_biased_guess_is_not_worth_collecting() -> None:
     """Square wave at a tiny budget says the middle, whatever the values: its error stays just below the signal."""
     made = plan(users=2000, dims=500, epsilon=0.5)

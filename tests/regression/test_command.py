@@ -49,6 +49,7 @@ def _fails(message: str, *arguments: Any) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_linear(people: Path) -> None:
     record = _json(people, *LINEAR, *DECLARED, "-e", 8, "--seed", 1, "--test", people)
     found = {entry["name"]: entry["value"] for entry in record["coefficients"]}
@@ -62,6 +63,7 @@ def test_linear(people: Path) -> None:
     assert (record["guarantee"]["unit"], record["guarantee"]["model"]) == ("record", "local")
 
 
+@pytest.mark.slow
 def test_logistic(people: Path) -> None:
     record = _json(
         people, "--model=logistic", "--target", "rich", "--classes", "no,yes", "--features", "age,sex,code",
@@ -98,6 +100,7 @@ def test_levels_and_published_steps(people: Path) -> None:
     assert record["training"]["average"] is False
 
 
+@pytest.mark.slow
 def test_one_shot(people: Path) -> None:
     options = ["--model", "linear", "--target", "income", "--features", "age", "--range", "income=0,150000"]
     record = _json(people, *options, "--range", "age=0,100", "-e", 8, "--seed", 1, "--one-shot", "--test", people)
@@ -105,12 +108,14 @@ def test_one_shot(people: Path) -> None:
     assert record["test"]["r2"] > 0.5
 
 
+@pytest.mark.slow
 def test_without_seed_the_noise_is_new(people: Path) -> None:
     first, second = (_json(people, *LINEAR, *DECLARED, "-e", 1) for _ in range(2))
     assert first["seed"] is None
     assert first["intercept"] != second["intercept"]
 
 
+@pytest.mark.slow
 def test_table_for_people(people: Path) -> None:
     result = _run(people, *LINEAR, *DECLARED, "-e", 2, "--seed", 1, "--test", people)
     assert result.exit_code == 0
@@ -128,6 +133,7 @@ def test_help_lists_the_models() -> None:
         assert "--epsilon" in _run("--model", name, "--help").stdout
 
 
+@pytest.mark.slow
 def test_bad_input(people: Path, tmp_path: Path) -> None:
     base = [people, "--model", "linear", "--target", "income", "-e", 1]
     _fails("Unknown model 'tree'. Expected one of linear", people, "--model", "tree")
@@ -151,6 +157,7 @@ def test_bad_input(people: Path, tmp_path: Path) -> None:
     _fails("The target of a linear model is a number", *base, "--features", "age", "--categories", "income=3")
 
 
+@pytest.mark.slow
 def test_the_file_s_own_row_is_named(tmp_path: Path) -> None:
     """Far down, past blocks and batches."""
     path = tmp_path / "long.csv"

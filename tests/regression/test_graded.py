@@ -42,6 +42,7 @@ def test_reported_gradients_are_unbiased(mechanism: str) -> None:
     assert _score(training, training.channel.mean) < limit
 
 
+@pytest.mark.slow
 def test_a_forgotten_sampling_rate_is_seen() -> None:
     training = _training("levelled")
     assert _score(training, lambda gathered: training.channel.mean(gathered) / DESIGN.width) > 6
@@ -153,6 +154,7 @@ def test_sums_merge_in_any_order() -> None:
     assert training.channel.mean(one).tolist() == training.channel.mean(two).tolist()
 
 
+@pytest.mark.slow
 def test_bad_levels_and_reports() -> None:
     with pytest.raises(ValueError, match="overlap"):
         Training(DESIGN, Interval(), 1.0, mechanism="levelled", levels=((-1, 0.5, 1), (0, 1, 2)))
@@ -171,6 +173,7 @@ def test_bad_levels_and_reports() -> None:
         ChosenLevelOptimal((-1.0, 1.0), ((1.0,),)).tally([1e9])
 
 
+@pytest.mark.slow
 def test_five_levels_are_the_paper_s() -> None:
     assert [level[2] for level in FIVE_LEVELS] == [5, 4, 3, 2, 1]
     assert [round(level[0], 9) for level in FIVE_LEVELS] == [-1, -0.6, -0.2, 0.2, 0.6]

@@ -24,6 +24,7 @@ def _solution(matrix: Any, target: Any, ridge: float) -> Any:
     return np.linalg.solve(matrix.T @ matrix / len(matrix) + penalty, matrix.T @ target / len(target))
 
 
+@pytest.mark.slow
 def test_moments_are_complete() -> None:
     """From the exact means of the products come the exact moments: nothing that is left out is needed."""
     rows, target = _people(500)
@@ -44,6 +45,7 @@ def test_radius_is_the_largest_length() -> None:
     assert shot.radius < OneShot(Design((Interval(),) * 4), Interval(), 1.0).radius
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["harmony", "privunit"])
 def test_predicted_error_is_the_error(mechanism: str) -> None:
     """Over 200 collections of 20,000 users; a variance from 200 normal draws is within 45 % but for one in a million.
@@ -97,6 +99,7 @@ def test_approaches_the_ridge_solution(mechanism: str) -> None:
     assert shot.guarantee.epsilon <= 300
 
 
+@pytest.mark.slow
 def test_repair_keeps_the_solution_finite_where_noise_rules() -> None:
     rows, target = _people(300)
     shot = OneShot(DESIGN, Interval(), 0.01)
@@ -109,6 +112,7 @@ def test_repair_keeps_the_solution_finite_where_noise_rules() -> None:
     assert solution.ridge > 1
 
 
+@pytest.mark.slow
 def test_bad_input() -> None:
     with pytest.raises(TypeError, match="classes have no second moments"):
         OneShot(DESIGN, Categorical(2), 1.0)

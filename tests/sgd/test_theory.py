@@ -98,6 +98,7 @@ def test_folded_and_wrapped_angles_are_those_of_an_integral(std: float) -> None:
         assert float(wrapped(angle, std)) == pytest.approx(turned, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_the_quadrature_is_fine_enough() -> None:
     """Without any gradient all directions are alike."""
     turns = normal_turns(np.full(500, 1e-12), np.ones(500))
@@ -187,6 +188,7 @@ def test_noise_of_several_sizes_and_directions_is_predicted() -> None:
     assert abs(turned.direction - straight.direction) > 5 * turned.standard_errors[0]
 
 
+@pytest.mark.slow
 def test_noise_around_another_centre_is_predicted() -> None:
     g = unit(12)
     rng = np.random.default_rng(7)
@@ -234,6 +236,7 @@ def test_the_expected_difference_is_that_of_a_simulation(noise: Any) -> None:
         assert said.item_b != 0  # the thesis calls the noise on angles unbiased; as a gradient it is not
 
 
+@pytest.mark.slow
 def test_the_spread_of_item_b_follows_clipping_and_learning_rate() -> None:
     """Corollary 2 says that neither can lower it. Both do: it is 2 eta s |w* - w|."""
     g, w, best = np.random.default_rng(6).normal(size=(3, 30))

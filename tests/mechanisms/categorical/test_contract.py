@@ -69,6 +69,7 @@ class TestEach:
         assert mechanism.aggregate(mechanism.privatize(codes, rng=1)).estimate().names == ("yes", "no")
         assert build(name).aggregate(build(name).privatize([1], rng=1)).names is None
 
+    @pytest.mark.slow
     def test_frequencies_are_estimated_without_bias(self, name: str) -> None:
         """Every category within its own standard error times a threshold that a sound estimate exceeds once in 10^6."""
         size, users = 40, 100_000

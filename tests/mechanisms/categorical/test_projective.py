@@ -51,6 +51,7 @@ class TestDesigns:
         wrong[design.members[0]], wrong[design.members[0] + 1] = indicator[design.members[:1].repeat(2)]
         assert not np.allclose(np.abs(np.fft.fft(wrong))[1:] ** 2, design.block - design.shared)
 
+    @pytest.mark.slow
     def test_sums_are_those_of_every_shift(self, prime: int, power: int, dims: int) -> None:
         design = Singer(prime, power, dims)
         values = np.random.default_rng(1).integers(0, design.order, 300)

@@ -117,6 +117,7 @@ def test_the_contract_on_longer_lists(cls: Any) -> None:
     nz.testing.check_mechanism(cls(1.0, nz.Selection(12, 3)), samples=40_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [nz.PrivSet, nz.DrawnOption])
 @pytest.mark.parametrize(("size", "most"), [(2, 1), (50, 50), (1000, 3)])
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 30.0, 400.0])

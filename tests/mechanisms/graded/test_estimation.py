@@ -207,6 +207,7 @@ def test_exact_frequencies_are_given_back() -> None:
     assert found.cdf([-1.0, 1.0]) == pytest.approx([0, 1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_likelihood_beats_the_direct_estimate_at_small_budgets() -> None:
     small = nz.LevelledResponse(np.linspace(-1, 1, 6), [0.5, 0.4, 0.3, 0.2, 0.1])
     rng = np.random.default_rng(5)
@@ -219,6 +220,7 @@ def test_likelihood_beats_the_direct_estimate_at_small_budgets() -> None:
     assert gain.mean() > Z * gain.std() / math.sqrt(200)
 
 
+@pytest.mark.slow
 def test_optimal_graded_reports_have_a_likelihood_too(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path))
     mechanism = nz.OptimalGraded(edges=[0, 20, 80, 100], epsilons=[1.0, 3.0, 1.0], rule="max", points=10)

@@ -174,6 +174,7 @@ def test_counts_merge_and_survive_text() -> None:
         )
 
 
+@pytest.mark.slow
 def test_black_box_audit_of_the_pair() -> None:
     mechanism = nz.LevelledResponse(np.linspace(-1, 1, 6), [2.5, 2.0, 1.5, 1.0, 0.5])
     seen = nz.audit(mechanism, inputs=(-1.0, 1.0), samples=100_000, rng=7)

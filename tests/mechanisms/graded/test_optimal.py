@@ -76,6 +76,7 @@ def test_solution_is_the_optimum_of_another_programme(levels: list[int], worst: 
     assert _programme.solve(points, np.asarray(levels), 1.1 * matrix, outputs, weights).value < found.bound * 0.99
 
 
+@pytest.mark.slow
 def test_one_budget_for_all_is_lp_optimal() -> None:
     """At one epsilon the best channel known, of 401 outputs and with a certificate, is met to a percent."""
     mechanism = nz.OptimalGraded(points=np.linspace(-1, 1, 9), matrix=np.full((9, 9), 0.5))
@@ -163,6 +164,7 @@ def test_sixty_four_points() -> None:
 class TestCache:
     """Solutions on disk."""
 
+    @pytest.mark.slow
     def test_a_solution_is_solved_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path))
         first = nz.OptimalGraded(**LEVELS, points=6).support
@@ -196,6 +198,7 @@ class TestCache:
             _ = mechanism.guarantee
 
 
+@pytest.mark.slow
 def test_rounding_refuses_chances_that_break_the_matrix() -> None:
     """The twin of the exact check: one chance a hundredth of a percent too large is caught."""
     mechanism = nz.OptimalGraded(**LEVELS, points=6)
@@ -268,6 +271,7 @@ def test_foreign_reports_and_values() -> None:
     assert mechanism.log_prob(0.123, 0.0) == -math.inf
 
 
+@pytest.mark.slow
 def test_large_budgets_are_met_by_the_table_of_twenty() -> None:
     mechanism = nz.OptimalGraded(edges=[-1, 0, 1], epsilons=[1e3, 1e3], points=6)
     assert mechanism.guarantee.epsilon <= 20

@@ -33,6 +33,7 @@ def summed_delta(sigma: float, steps: int, epsilon: float) -> Any:
         return total / normaliser
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "steps", "epsilon"),
     [

@@ -183,6 +183,7 @@ def test_the_bound_rejects_a_table_that_is_not_optimal() -> None:
     assert worst_variance(nz.LpOptimal(1.0)) < lower_bound(0.9, 3.4, parts=24, rounds=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_the_programme_is_solved(epsilon: float) -> None:
     """Primal and dual value agree, and what the masses give is recomputed here, window by window."""
@@ -224,6 +225,7 @@ def test_small_budgets_have_the_closed_form(epsilon: float) -> None:
     assert math.isclose(outputs[-1], math.exp(t) / math.sinh(t), abs_tol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [9.0, 12.0, 20.0])
 def test_large_budgets_have_equal_variance_near_the_limit(epsilon: float) -> None:
     """1.2221 E^(-2/3) is the limit: minimise over a, in mpmath, the variance of a density 1 / sqrt(a^2 - y^2)."""
@@ -324,6 +326,7 @@ def test_exact_epsilon_and_random_pairs() -> None:
         assert gaps.max() <= nz.exact_epsilon(mechanism) + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-6, 2e-3, 0.5, 1.0, 6.0, 12.0])
 def test_moments_are_sums_over_the_law(epsilon: float) -> None:
     """Over the masses that log_prob states, report by report."""

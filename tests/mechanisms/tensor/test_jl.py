@@ -90,6 +90,7 @@ def test_many_projections_are_symmetric_gaussian_noise() -> None:
     assert deviation == pytest.approx(1 / gaussian_mu(1.0, 1e-5) / math.sqrt(2), rel=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("projections", [2, 5, 40])
 def test_the_law_is_wisharts(projections: int) -> None:
     m = nz.JohnsonLindenstrauss(ROWS, 4.0, 1e-3, projections=projections)
@@ -111,6 +112,7 @@ def test_the_law_is_wisharts(projections: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_fewer_projections_than_columns() -> None:
     m = nz.JohnsonLindenstrauss(nz.TensorBall((6, 4), 1.0, mode=0), 1.0, 1e-4, projections=2)
     x = m.domain.clip(np.random.default_rng(0).normal(size=(6, 4)))
@@ -131,6 +133,7 @@ def test_exact_delta_is_what_was_asked(epsilon: float) -> None:
     assert str(m.guarantee) == f"({epsilon:g}, 0.0001)-DP, unit record, model central, relation add-remove"
 
 
+@pytest.mark.slow
 def test_samples_agree_with_delta() -> None:
     m = nz.JohnsonLindenstrauss(ROWS, 0.5, 0.02, projections=6)
     first, second = m.witnesses()[0]
@@ -202,6 +205,7 @@ class TestToTheLastBit:
             low, high = (float(end) for end in ends(found.within(context, number)))
             assert low - found.error[number] <= found.near[number] <= high + found.error[number]
 
+    @pytest.mark.slow
     def test_decisions_with_more_digits_are_those_of_float64(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where float64 can tell, intervals say the same: here they decide everything, of the same numbers."""
         quick = Roots.draw(np.random.default_rng(3), 300, 5)

@@ -140,6 +140,7 @@ def general_optimum(w: Array) -> float:
     return min(float(minimize(error, start.reshape(-1), method="BFGS", options={"gtol": 1e-9}).fun) for start in starts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["prefix", "range", np.random.default_rng(4).random((6, 4))])
 def test_no_strategy_is_better_says_another_optimiser(workload: Any) -> None:
     mechanism = build(workload, (4,))
@@ -353,6 +354,7 @@ def test_errors_are_as_predicted(workload: Any, dims: tuple[int, ...], options: 
     assert np.all((low_end < mechanism.true_answers(x)) & (mechanism.true_answers(x) < high_end))
 
 
+@pytest.mark.slow
 def test_local_users_add_up_to_frequencies() -> None:
     domain = nz.TensorDomain((8,), 0, 1)
     mechanism = MatrixMechanism(2.0, 1e-6, domain=domain, workload="prefix", relation="any-pair")

@@ -61,6 +61,7 @@ def test_the_law_is_normal() -> None:
     assert histogram_distance(draws, EDGES) < chi2.isf(FALSE_ALARM, EDGES.size - 2)
 
 
+@pytest.mark.slow
 def test_a_law_without_wedges_is_rejected() -> None:
     rng = np.random.default_rng(11)
     weights = np.exp(-(((np.arange(128) + 1) / 16) ** 2) / 2)

@@ -75,6 +75,7 @@ def test_covariances(method: str) -> None:
             _ = release.std
 
 
+@pytest.mark.slow
 def test_gaussian_noise_beats_the_sketch() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (2126, 21))
     domain, truth = nz.TensorDomain(x.shape), x.T @ x / 2126

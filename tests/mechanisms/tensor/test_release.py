@@ -227,6 +227,7 @@ def test_cut_into_slices_a_tensor_has_the_same_law(
     assert abs(np.mean((1.05 * z) ** 2) - 1) > 2 * limit  # the twin: a twentieth too much noise
 
 
+@pytest.mark.slow
 def test_sums_of_slices_are_exact_to_the_places_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """With next to no noise the report is the input, whose whitening and colouring cancel."""
     monkeypatch.setattr(_noise, "SLICES", 500)

@@ -123,6 +123,7 @@ def test_a_record_of_many_entries_is_the_sum_of_its_entries() -> None:
         nz.exact_delta(mechanism, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "levels"), [(0.2, 5), (1.5, 5), (4.0, 2), (4.0, 5), (6.0, 256), (40.0, 64)])
 def test_gaussian_elements_are_as_private_as_stated(epsilon: float, levels: int) -> None:
     mechanism = one_entry(epsilon, 1e-5, noise="gaussian", unit="element", levels=levels)

@@ -223,6 +223,7 @@ def test_the_auditor_finds_no_fault(calibration: str) -> None:
         assert seen.mu_lower_bound > 0.5 * m.mu
 
 
+@pytest.mark.slow
 def test_the_auditor_finds_noise_that_is_too_small() -> None:
     m = nz.TensorGaussian(nz.TensorDomain((2, 2)), 0.9, 1e-3)
     m.__dict__["sigma"] = m.sigma / 4

@@ -23,6 +23,7 @@ def unit(dims, seed=7):
     return vector / np.linalg.norm(vector)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4, 8, 64, 1 << 13])
 def test_the_transform_is_hadamards_matrix(size):
     rows = np.random.default_rng(0).standard_normal((2, size))
@@ -117,6 +118,7 @@ def test_the_contract(mechanism):
     nz.testing.check_mechanism(mechanism, samples=2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 4.0, 8.0, 20.0])
 def test_words_have_exact_weights(epsilon):
     book = Codebook.build(8, 6, epsilon)
@@ -150,6 +152,7 @@ def test_the_sums_of_the_largest_normal_numbers():
     assert top_sums(7, 7) == (pytest.approx(0.0, abs=1e-12), pytest.approx(7.0, rel=1e-12))
 
 
+@pytest.mark.slow
 def test_words_are_normal():
     book = Codebook.build(50, 4, 1.0)
     words = book.words(np.repeat(np.arange(100), 16), np.tile(np.arange(16), 100)).reshape(-1)
@@ -161,6 +164,7 @@ def test_words_are_normal():
 
 
 # d/m_M^2 over PrivUnitG's d/m^2: oracles.md, part B
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "bits", "loss"), [(2.0, 7, 1.015), (4.0, 8, 1.017), (8.0, 11, 1.02), (8.0, 12, 1.009)]
 )

@@ -86,6 +86,7 @@ def test_normal_mean_is_the_largest_of_all_caps(epsilon: float) -> None:
     assert nz.PrivUnitG(epsilon=epsilon, dims=5).cap.mean == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", BUDGETS)
 def test_the_best_cap_ends_where_its_mean_is(epsilon: float) -> None:
     """gamma = m at the optimum; the twin, a cap one percent further out, has a smaller mean."""
@@ -101,6 +102,7 @@ def test_the_best_cap_ends_where_its_mean_is(epsilon: float) -> None:
             assert log_mean < math.log(cap.mean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [2, 3, 5, 1000, 10**6])
 def test_mass_of_a_cap_far_out(dims: int) -> None:
     """ln q in sixty digits, across the switch from the incomplete beta function to the integral against exp(-t)."""
@@ -187,6 +189,7 @@ def test_a_cap_drawn_too_often_is_rejected(cls: type[nz.PrivUnit]) -> None:
         nz.testing.check_mechanism(Eager(epsilon=1.0, dims=4), samples=10_000)
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_wrong_scale_is_rejected(cls: type[nz.PrivUnit]) -> None:
     class Shrunk(cls):
@@ -199,6 +202,7 @@ def test_a_wrong_scale_is_rejected(cls: type[nz.PrivUnit]) -> None:
         nz.testing.check_mechanism(Shrunk(epsilon=6.0, dims=4))
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_likelihood_of_another_cap_is_rejected(cls: type[nz.PrivUnit]) -> None:
     """The density integrates to one over reports without a preferred direction; with another cap's mass it does not."""
@@ -221,6 +225,7 @@ def test_a_likelihood_of_another_cap_is_rejected(cls: type[nz.PrivUnit]) -> None
                 assert abs(np.where(density > 1, 1.1 * density, density).mean() - 1) > error
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_short_vector_mixes_what_its_lifts_would_give(cls: type[nz.PrivUnit]) -> None:
     """The density of a report given x in the ball is the mean of the sphere's over the coordinate that is left out."""
@@ -424,6 +429,7 @@ def test_digits_behind_those_of_float64_count() -> None:
     assert decided(below - 2) is False
 
 
+@pytest.mark.slow
 def test_normal_draws_and_their_digits() -> None:
     """Near values agree with the digits; rare draws, of ties, wedges and the tail, follow the law of their part."""
     rng = np.random.default_rng(11)
@@ -511,6 +517,7 @@ def double_integral(
     return total / cap.mean**3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0])
 def test_third_moment_on_the_sphere(epsilon: float) -> None:
     """In four dimensions T has density sqrt(1 - t^2) and the rest is uniform on [-1, 1] times its length."""
@@ -591,6 +598,7 @@ def test_the_plain_variance_is_no_tail_bound() -> None:
     assert any(log_mgf(cap, 1.0, float(rate)) > cap.base * rate**2 / 2 for rate in rates)
 
 
+@pytest.mark.slow
 @BOTH
 def test_estimate_and_intervals(cls: type[nz.PrivUnit]) -> None:
     size, radius = 40_000, 5.0

@@ -33,6 +33,7 @@ def test_a_biased_choice_would_be_seen() -> None:
     assert stats.chisquare(seen).pvalue < FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_many_dimensions_and_few_reports_stay_small() -> None:
     collection = nz.Sampled("duchi", epsilon=1.0, dims=1_000_000, report=3)
     reports = collection.privatize(np.zeros((2, 1_000_000)), rng=1)
@@ -133,6 +134,7 @@ def test_clip_moves_values_in() -> None:
     assert np.array_equal(clipped.values, collection.privatize(np.ones((10, 2)), rng=1).values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
