@@ -9,9 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from noisette import _validate
+from noisette.accounting import compose
+from noisette.core import EventDeclared, GaussianEvent
 from noisette.guarantees import Guarantee, gaussian_epsilon
 
 _ORDERS = (*range(2, 33), 40, 48, 64, 96, 128, 192, 256)  # of Renyi divergences that are tried
+_NARROWEST = 2.5  # steps of discrete noise that the verifier takes for real noise; it asks for more than 2
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,11 @@ class FederatedRun:
     @property
     def uncertified(self) -> str:
         """Why there is no certificate."""
-        return str(self.mechanism.uncertified)
+        if self.mechanism.written_law() is None:
+            return str(self.mechanism.uncertified)
+        return (
+            f"with a delta the verifier adds up Gaussian noise above {_NARROWEST:g} steps of its lattice only"
+        )
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -131,18 +138,41 @@ class FederatedRun:
             epsilon = float(total)
             return Guarantee(epsilon if Fraction(epsilon) >= total else math.nextafter(epsilon, math.inf))
         delta = self.delta or stated.delta
-        mu = self.mechanism.mu * math.sqrt(self.rounds)
-        return Guarantee(gaussian_epsilon(mu, delta) * (1 + 1e-9) + 1e-12, delta)
+        mu = self._mu
+        if mu is None:  # no Gaussian law: no certificate, and what the accountant says
+            return compose(self.mechanism, times=self.rounds, delta=delta)
+        return Guarantee(gaussian_epsilon(mu * math.sqrt(self.rounds), delta) * (1 + 1e-9) + 1e-12, delta)
+
+    @property
+    def _mu(self) -> float | None:
+        """The mu of one answer, as the verifier has it; None for noise that it does not take for Gaussian."""
+        event = self.mechanism.privacy_event() if isinstance(self.mechanism, EventDeclared) else None
+        return float(event.mu) if isinstance(event, GaussianEvent) else _discrete_mu(self.mechanism.written_law() or {})
 
     def written_law(self) -> dict[str, Any] | None:
         """Return the mechanism's law, and how often it answers."""
         part = self.mechanism.written_law()
-        return None if part is None else {"kind": "rounds", "times": self.rounds, "part": part}
+        if part is None or (self.mechanism.guarantee.delta > 0 and self._mu is None):
+            return None
+        return {"kind": "rounds", "times": self.rounds, "part": part}
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description."""
         own = {"mechanism": self.mechanism.spec(), "rounds": self.rounds, "delta": self.delta}
         return {"run": "federated"} | own | {"domain": self.domain.spec()}
+
+
+def _discrete_mu(law: dict[str, Any]) -> float | None:
+    """Return the mu of discrete Gaussian noise on one number, or on several of them that are answered.
+
+    Noise of variance s^2 is real noise of s^2 - 4 rounded at random, but for a chance of 2^-100 (Peikert 2010,
+    Theorem 3.1).
+    """
+    if law.get("kind") == "sampled":
+        one = _discrete_mu(law["part"])
+        return None if one is None else one * math.sqrt(law["report"])
+    sigma = law.get("noise", {}).get("sigma", 0.0)
+    return law["steps"] / math.sqrt(sigma**2 - 4) if sigma > _NARROWEST else None
 
 
 def run_from_spec(spec: dict[str, Any]) -> TrainingRun | FederatedRun:
