@@ -12,13 +12,13 @@ import subprocess
 import tempfile
 import time
 import warnings
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import noisette as nz
 import noisette_verify
 from noisette.certificates import CertificateError, FederatedRun, TrainingRun, certify
+from noisette.collector.web.pages import CLIENT
 
 BUDGETS = (0.3, 2.0, 12.0)
 SHOWN = 6
@@ -79,7 +79,7 @@ def in_node(made: list[tuple[str, str]]) -> dict[str, float]:
     """Return the seconds of each verdict, the first of each kind with its compilation."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        script = files("noisette.collector.web").joinpath("static", "verify.js").read_text(encoding="utf-8")
+        script = CLIENT.joinpath("verify.js").read_text(encoding="utf-8")
         (folder / "verify.mjs").write_text(script, encoding="utf-8")
         (folder / "run.mjs").write_text(_NODE, encoding="utf-8")
         (folder / "certificates.json").write_text(json.dumps(made), encoding="utf-8")

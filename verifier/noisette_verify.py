@@ -63,6 +63,7 @@ record report:1 parts:list | composition mixture | {report} of the parts of a re
 coordinates dims:1 report:1 part:object | composition encoding | {report} numbers computed from the value are answered.
 sphere-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a direction, often near the own one.
 normal-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a normal vector, often on the own side.
+ranges many:*1 width:*p sigma:*p | encoding gaussian post-processing | Analytic: computed numbers get Gaussian noise.
 normal sigma:p | gaussian post-processing | Analytic: real Gaussian noise on every entry, then rounded.
 entries unit:text steps:1 many:*1 keep:*0 noise:object | composition distance | Entries are kept at times, or get noise.
 rounds times:1 part:object | composition gaussian-composition | The same law answers {times} times, afresh each time.
@@ -260,8 +261,7 @@ class Proof:
             case "subset", (size, length, own):  # C(size-1, length-1) sets hold it, C(size-1, length) do not
                 return odds(own * (size - length), (UNIT - own) * length, length < size, "a set leaves nothing over")
             case "columns", (order, own):
-                fits = order & (order - 1) == 0 and held(domain, CATEGORIES)[0] < order
-                return odds(own, UNIT - own, fits, "the matrix has too few rows")
+                return odds(own, UNIT - own, not order & (order - 1) and held(domain, CATEGORIES)[0] < order, "no rows")
             case "cyclic", (order, block, own, other):
                 fits = own * block + other * (order - block) <= UNIT and block < order >= held(domain, CATEGORIES)[0]
                 return odds(own, other, fits, "the weights are above 2^53, or there are too few reports")
@@ -309,8 +309,7 @@ class Proof:
                 used = (above, tie, below) if dims % 2 == 0 else (above, below)
                 return odds(max(used), min(used), dims == box(domain) and max(used) <= UNIT, "it has other dimensions")
             case ("sampled" | "coordinates") as kind, (dims, report, part):
-                own = box(domain) if kind == "sampled" else sphere(domain)[0]
-                check(report <= dims == own, "the dimensions are not the domain's")
+                check(report <= dims == (box(domain) if kind == "sampled" else sphere(domain)[0]), "wrong dimensions")
                 return self.often(report, part, NUMBER)
             case "record", (report, parts):
                 domains = value_of(domain["parts"] if domain["kind"] in ("record", "attributes") else 0, "list", "it")
@@ -319,9 +318,7 @@ class Proof:
             case "laplace", (rate,):
                 return Fraction(rate * held(domain, LATTICE)[0])
             case "staircase", (rate, width, first, inside):
-                check(
-                    inside < UNIT and held(domain, LATTICE)[0] <= width, "values lie farther apart than a stair is wide"
-                )
+                check(inside < UNIT and held(domain, LATTICE)[0] <= width, "values lie farther apart than a stair")
                 (low, high), top = exp_bounds(-rate), Fraction(inside * width, (UNIT - inside) * first)
                 return max(Fraction(rate), log_above(top / (1 - high)), log_above((1 - low) / top))
             case "gaussian", (sigma,):
@@ -331,6 +328,10 @@ class Proof:
                 check(dims <= sphere(domain)[1] and 0 <= gamma < 40 and preferred < 1, "it is no cap of the domain")
                 mass = sphere_tail(dims, gamma) if kind == "sphere-cap" else normal_tail(gamma)[0]
                 return odds(1 + preferred / ((1 - preferred) * mass), 1, mass > 0, "the cap is empty")
+            case "ranges", (many, width, sigma):  # rounding as in `moved`: to 2^-36 deviations, and float64's
+                check(sum(many) == sphere(domain)[0], "it has other dimensions")
+                far = [one / own * (1 + Fraction(1, 1 << 49)) for one, own in zip(width, sigma, strict=True)]
+                self.square = Fraction(sum(n * (x + Fraction(1, 1 << 36)) ** 2 for n, x in zip(many, far, strict=True)))
             case "normal", (sigma,):
                 self.square = moved(domain, sigma)
             case "rounds", (times, part):
@@ -350,12 +351,12 @@ class Proof:
         return Fraction(0)
 
     def table(self, owners: list[int], rows: list[Any]) -> Fraction:  # and what it tells between levels
-        check(len(owners) == len(rows) > 0 and max(owners) < 64 and len(rows) <= 1 << 12, "a row has one level of 64")
+        size = range(min(len(set(owners)), 64))
+        check(0 < len(owners) == len(rows) <= 1 << 12 and {*owners} == {*size}, "a row has one of up to 64 levels")
         weights = [value_of(row, "*0", "a row") for row in rows]
         check(len({(len(row), sum(row)) for row in weights}) == 1, "the rows do not have one length and one total")
         check(all(min(column) > 0 or max(column) == 0 for column in zip(*weights, strict=True)), "a zero stands alone")
-        size, kept = range(max(owners) + 1), [column for column in zip(*weights, strict=True) if max(column)]
-        check(set(owners) == set(size), "a level has no row")
+        kept = [column for column in zip(*weights, strict=True) if max(column)]
         rows_of = [[place for place, own in enumerate(owners) if own == level] for level in size]
         most, least = ([[pick(c[r] for r in own) for c in kept] for own in rows_of] for pick in (max, min))
         self.matrix = [[log_above(max(map(Fraction, most[i], least[j]))) for j in size] for i in size]
@@ -420,10 +421,9 @@ def box(domain: Any) -> int:
 
 
 def sphere(domain: Any) -> tuple[int, int]:  # dimensions of vectors, and of their directions
-    public = domain.get("kind") == "sphere"
-    dims, _ = held(domain, ("sphere" if public else "l2-ball") + " dims:1 radius:p")
+    dims, _ = held(domain, ("sphere" if domain.get("kind") == "sphere" else "l2-ball") + " dims:1 radius:p")
     check(dims <= 1 << 20, "the domain has too many dimensions")
-    return dims, dims if public else dims + 1
+    return dims, dims + (domain["kind"] == "l2-ball")
 
 
 def moved(domain: Any, sigma: Fraction) -> Fraction:  # square of the deviations by which two values move noise

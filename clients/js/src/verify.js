@@ -26,6 +26,7 @@ const KINDS = {
   "sphere-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
   "normal-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
   normal: ["sigma:p", "gaussian post-processing"],
+  ranges: ["many:list width:list sigma:list", "encoding gaussian post-processing"],
   entries: ["unit:text steps:1 many:list keep:list noise:object", "composition distance"],
   rounds: ["times:1 part:object", "composition gaussian-composition"],
   steps: ["times:1 sampling:p noise:p order:2", "renyi"],
@@ -243,6 +244,17 @@ function others(kind, own, domain, proof, inner) {
       check(mass[0] > 0n, "the cap is empty");
       const rest = times(minus([1n, 1n], preferred), mass), other = rest[0] * preferred[1];
       return logAbove(other + preferred[0] * rest[1], other);
+    }
+    case "ranges": { // rounding as in `moved`
+      const many = whole(own[0], 1), [far, sigma] = own.slice(1).map((list) => list.map(fraction));
+      check(many.length === far.length && many.length === sigma.length && total(many) === sphere(domain)[0], "it has other dimensions");
+      check([...far, ...sigma].every((one) => one[0] > 0n), "a width or a deviation is not positive");
+      proof.square = total(many.map((count, place) => {
+        const apart = fixed(times(far[place], [sigma[place][1], sigma[place][0]]))[1];
+        const most = apart + (apart >> 49n) + (ONE >> 36n) + 1n;
+        return count * ((most * most >> BITS) + 1n);
+      }));
+      return 0n;
     }
     case "normal":
       proof.square = moved(domain, own[0]);
