@@ -28,6 +28,7 @@ _SHORT_REPORT = 64  # numbers of a report about several options, above which a s
 _NEARLY_BEST = 1.1  # variance in units of the least, up to which it is
 _POINTS = 16  # of the table of a graded mechanism, few enough to be solved on a device within a second
 _WAVES, _PLACES = 4, 64  # of a distribution whose shape is wanted; points at which reports are looked at
+_PLACED = (np.arange(_PLACES) + 0.5) / _PLACES  # them, in shares of the range
 
 
 @dataclass(frozen=True)
@@ -207,30 +208,37 @@ def fairest(candidates: Sequence[Candidate]) -> Candidate:
     curves = [_curve(one) for one in candidates] if len(candidates) > 1 else []
     if not curves or any(curve is None for curve in curves):
         return candidates[0]
-    errors = np.asarray(curves) @ _populations().T
-    return candidates[int(np.argmin((errors / errors.min(axis=0)).max(axis=1)))]
+    people, errors = _populations(), []
+    for curve, times in curves:
+        # where one person in so many reports an entry, those who do may differ from the others
+        errors.append(times * (people @ curve) + (times - 1) * (people @ _PLACED**2 - (people @ _PLACED) ** 2))
+    found = np.asarray(errors)
+    return candidates[int(np.argmin((found / found.min(axis=0)).max(axis=1)))]
 
 
 def _curve(candidate: Candidate) -> Any:
-    """Return the variance of one person's part of an estimate at each place, in squared ranges; None for categories."""
-    mechanism, places = candidate.build(), (np.arange(_PLACES) + 0.5) / _PLACES
-    if isinstance(mechanism, Sampled):  # an entry is reported by some, and counts as much more
-        often, centred = mechanism.dims / mechanism._count, 2 * places - 1
-        return (often * (mechanism.inner_mechanism.moments(centred).variance + centred**2) - centred**2) / 4
+    """Return the variance of a report at each place, in squared ranges, and how many people one speaks for.
+
+    None for categories.
+    """
+    mechanism = candidate.build()
+    if isinstance(mechanism, Sampled):
+        inner = mechanism.inner_mechanism.moments(2 * _PLACED - 1).variance / 4
+        return inner, mechanism.dims / mechanism._count
     if not isinstance(mechanism.domain, Interval):
-        return None if not isinstance(mechanism.domain, Box) else np.full(_PLACES, candidate.mse * candidate.reports)
+        flat = np.full(_PLACES, candidate.mse * candidate.reports)
+        return None if not isinstance(mechanism.domain, Box) else (flat, 1.0)
     width = mechanism.domain.high - mechanism.domain.low
-    return mechanism.moments(mechanism.domain.low + places * width).variance / width**2
+    return mechanism.moments(mechanism.domain.low + _PLACED * width).variance / width**2, 1.0
 
 
 @lru_cache(maxsize=1)
 def _populations() -> Any:
     """Return the shares of people at each place, a row for each population; curves are the same at both ends."""
-    places = (np.arange(_PLACES) + 0.5) / _PLACES
     rows = []
     for mean in (0.03, 0.1, 0.2, 0.35, 0.5):
         for size in (2.0, 8.0, 30.0):
-            log = (mean * size - 1) * np.log(places) + ((1 - mean) * size - 1) * np.log1p(-places)
+            log = (mean * size - 1) * np.log(_PLACED) + ((1 - mean) * size - 1) * np.log1p(-_PLACED)
             mass = np.exp(log - log.max())
             rows.append(mass / mass.sum())
     return np.asarray(rows)
@@ -243,11 +251,10 @@ def blur(mechanism: Any) -> float:
     which one report tells the wave's size, the inverse of its Fisher information.
     """
     domain: Any = mechanism.domain
-    places = (np.arange(_PLACES) + 0.5) / _PLACES
-    chances = chances_at(mechanism, domain.low + places * (domain.high - domain.low), bins=BINS)
+    chances = chances_at(mechanism, domain.low + _PLACED * (domain.high - domain.low), bins=BINS)
     even = chances.mean(axis=1)
     seen = even > 0
-    waves = np.cos(np.pi * np.arange(1, _WAVES + 1) * places[:, None])
+    waves = np.cos(np.pi * np.arange(1, _WAVES + 1) * _PLACED[:, None])
     information = ((chances[seen] @ waves / _PLACES) ** 2 / even[seen, None]).sum(axis=0)
     with np.errstate(divide="ignore"):
         return float((1 / information).sum())
@@ -284,11 +291,21 @@ def whole(question: Question, budget: Allowance, asked: str, report: int | None)
     wanted = None if asked == "auto" else [asked]
     low, high = (float(limit) for limit in (domain.low, domain.high))  # type: ignore[arg-type]  # one for all entries
     one = Interval(low, high)
-    made = plan(users=budget.users, dims=domain.dims, domain=one, report=report, mechanisms=wanted, **budget.spent)
-    fitting = bounded([c for c in made.candidates if c.unbiased and c.spec["domain"] == domain.spec()])
+    asked_for: dict[str, Any] = {"users": budget.users, "dims": domain.dims, "domain": one, "mechanisms": wanted}
+    made = plan(**asked_for, report=report, **budget.spent).candidates
+    fitting = bounded([c for c in made if c.unbiased and c.spec["domain"] == domain.spec()])
     if not fitting:
         raise ValueError(f"Expected mechanism={asked!r} to be unbiased on {domain}. Name another one, or auto.")
+    most = max((c.spec.get("report") or 0 for c in fitting), default=0)
+    if asked == "auto" and report is None:  # the plan's number of entries is best for the widest population
+        fewer = [plan(**asked_for, report=count, **budget.spent).candidates for count in _fewer(most)]
+        fitting += bounded([c for own in fewer for c in own if c.unbiased and c.spec.get("report")])
     return fairest(fitting).build()
+
+
+def _fewer(most: int) -> list[int]:
+    """Return numbers of entries below one: 1, 2, 4 and so on."""
+    return [1 << power for power in range(most.bit_length()) if 1 << power < most]
 
 
 def _selecting(domain: Selection, budget: Allowance) -> Any:
