@@ -125,9 +125,7 @@ class FederatedRun:
         """Why there is no certificate."""
         if self.mechanism.written_law() is None:
             return str(self.mechanism.uncertified)
-        return (
-            f"with a delta the verifier adds up Gaussian noise above {_NARROWEST:g} steps of its lattice only"
-        )
+        return f"with a delta the verifier adds up Gaussian noise above {_NARROWEST:g} steps of its lattice only"
 
     @cached_property
     def guarantee(self) -> Guarantee:
