@@ -1,0 +1,151 @@
+"""The last look before a release: every step on a clean clone, and the page that says what was seen.
+
+python scripts/release_check.py                 all steps, in a clone of the last commit; writes docs/release-check.md
+python scripts/release_check.py --only wheel    some steps; prints them and writes nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "release-check.md"
+_PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider --tier=all"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is looked at, the command for it, and how much of what it prints is kept."""
+
+    name: str
+    title: str
+    command: str
+    lines: int = 1
+    matching: str = ""  # only lines in which this is found
+
+
+STEPS = (
+    Step("demo", "The first README command, set-up included", "make demo", 1, r"truth|report:|✓|Report"),
+    Step("check", "The core's tests", "make check", 1, r"passed"),
+    Step("test", "The second README command, set-up included", "make test", 1, r"passed"),
+    Step(
+        "wheel",
+        "Wheel and sdist in an empty environment: the README's example and the demo",
+        f"{_PYTEST} tests/test_packages.py",
+        1,
+        r"passed",
+    ),
+    Step(
+        "npm", "The npm package: its tests in node, and its size", "make npm", 4, r"tests|pass|fail|package size|tgz$"
+    ),
+    Step(
+        "docs",
+        "The documentation, strictly",
+        "NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet && find site -name '*.html' | wc -l",
+    ),
+    Step(
+        "form",
+        "The form on a screen of 390 pixels",
+        f"{_PYTEST} tests/collector/test_form.py",
+        1,
+        r"passed",
+    ),
+    Step(
+        "console",
+        "A campaign from the empty console to closed, in a browser",
+        f"{_PYTEST} tests/collector/test_console.py",
+        1,
+        r"passed",
+    ),
+    Step(
+        "train",
+        "A training run, and its certificate",
+        ".venv/bin/noisette train --model softmax --data mnist --epsilon 3 --epochs 1 --certificate run.json",
+        12,
+    ),
+    Step(
+        "verify",
+        "That certificate, by the verifier alone",
+        ".venv/bin/python -I verifier/noisette_verify.py run.json",
+        6,
+    ),
+    Step(
+        "federation",
+        "A federation on Flower's simulation",
+        ".venv/bin/noisette federate run -e 8 --clients 40 --per-client 200 --rounds 2",
+        16,
+    ),
+)
+
+
+def look(step: Step, clone: Path) -> tuple[str, bool]:
+    """Do one step; return its part of the page and whether it went well."""
+    hidden = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment = {**kept, "COLUMNS": "100", "FLWR_TELEMETRY_ENABLED": "0", "NO_COLOR": "1"}
+    start = time.monotonic()
+    done = subprocess.run(
+        ["bash", "-c", step.command],
+        cwd=clone,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    took = time.monotonic() - start
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", done.stdout).replace(str(clone), ".")
+    told = [line.rstrip() for line in plain.splitlines() if line.strip() and re.search(step.matching, line)]
+    seen = "\n".join(told[-step.lines :])
+    verdict = "" if done.returncode == 0 else f" **It failed, with exit status {done.returncode}.**"
+    if done.returncode:
+        print(done.stdout[-4000:], file=sys.stderr)
+    return (
+        f"## {step.title}\n\n```console\n$ {step.command}\n{seen}\n```\n\n{took:,.0f} s.{verdict}\n",
+        done.returncode == 0,
+    )
+
+
+def main() -> int:
+    """Clone, look at everything in turn, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=[step.name for step in STEPS])
+    parser.add_argument("--note", default="", help="what else the machine did")
+    options = parser.parse_args()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    steps = [step for step in STEPS if options.only is None or step.name in options.only]
+    parts, fine = [], True
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "noisette"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        for step in steps:
+            print(f"{step.name} ...", flush=True)
+            part, well = look(step, clone)
+            fine &= well
+            parts.append(part)
+            print(part, flush=True)
+    if options.only is None:
+        head = (
+            f"# The last look at {version}\n\n"
+            f"What was done with a clean clone of {commit} on {time.strftime('%Y-%m-%d')}, and what was seen. "
+            f"Written by `python scripts/release_check.py`. {options.note}".rstrip()
+        )
+        PAGE.write_text("\n".join([head + "\n", *parts]), encoding="utf-8")
+    return not fine
+
+
+if __name__ == "__main__":
+    sys.exit(main())
