@@ -18,14 +18,12 @@ from noisette.mechanisms._base import TableMechanism
 from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrReplace
 from noisette.mechanisms.scalar.duchi import TwoPoint
 
-SIZES = [(1.0, 20_000), *(pytest.param(other, 100_000, marks=pytest.mark.long) for other in (0.2, 5.0))]
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "samples"), SIZES)
+@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(other, marks=pytest.mark.long) for other in (0.2, 5.0))])
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
-def test_catalogue(name: str, epsilon: float, samples: int) -> None:
-    nz.testing.check_mechanism(nz.CATALOGUE[name].example(epsilon), samples=samples)
+def test_catalogue(name: str, epsilon: float) -> None:
+    nz.testing.check_mechanism(nz.CATALOGUE[name].example(epsilon), samples=20_000)
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ def loaded(name: str, full: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     scale, axes = features.sizes(known), features.directions(known, kept if full else 100)
     made = []
     for part, images, labels, few in (
-        ("train", data.train, data.train_labels, 200),
-        ("test", data.test, data.test_labels, 100),
+        ("train", data.train, data.train_labels, 60),
+        ("test", data.test, data.test_labels, 30),
     ):
         count = len(images) if full else few
         raw = features.features(kind, images[:count], keep=f"{name}-{part}" if full else "")

@@ -382,18 +382,18 @@ def _compete(path: Path, rounds: int, results: multiprocessing.queues.Queue[tupl
 
 @pytest.mark.long
 def test_many_processes_at_once_spend_the_limit_exactly(path: Path) -> None:
-    """Six processes make the same file and want 150 shares of a hundred."""
+    """Four processes make the same file and want 160 shares of a hundred."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    workers = [context.Process(target=_compete, args=(path, 25, results)) for _ in range(6)]
+    workers = [context.Process(target=_compete, args=(path, 40, results)) for _ in range(4)]
     for worker in workers:
         worker.start()
     counts = [results.get(timeout=600) for _ in workers]
     for worker in workers:
         worker.join()
-    assert [worker.exitcode for worker in workers] == [0] * 6
+    assert [worker.exitcode for worker in workers] == [0] * 4
     assert sum(taken for taken, _ in counts) == 100
-    assert sum(refused for _, refused in counts) == 50
+    assert sum(refused for _, refused in counts) == 60
     with Ledger(path) as ledger:
         ledger.verify()
         assert ledger.balance("campaign").left["epsilon"] == 0
@@ -437,14 +437,14 @@ def _run(code: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 @pytest.mark.long
 def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: Path) -> None:
-    """Processes that spend as fast as they can are killed at random moments, three rounds of two at once."""
+    """Processes that spend as fast as they can are killed at random moments, twice two at once."""
     releases = tmp_path / "released"
     releases.touch()
     rng = np.random.default_rng(7)
     kills = 0
     with Ledger(path) as ledger:
         ledger.open_account("device", 1000.0)
-        for _ in range(3):
+        for _ in range(2):
             spenders = [_run(SPENDER, path, releases) for _ in range(2)]
             for spender in spenders:
                 assert spender.stdout is not None
@@ -462,7 +462,7 @@ def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: P
             debits, out = ledger.balance("device").debits, releases.stat().st_size
             assert out <= debits <= out + kills, "a debit may be lost for each kill, a release never"
         ledger.verify()
-        assert out >= 15, "they did release"
+        assert out >= 10, "they did release"
         assert ledger.balance("device").epsilon == Decimal("0.001") * debits
 
 

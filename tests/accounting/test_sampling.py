@@ -101,7 +101,7 @@ def one_delta(epsilon: FloatArray, m: float, q: float, way: str) -> FloatArray:
 
 def composed_delta(epsilon: float, m: float, q: float, way: str, releases: int) -> float:
     """Return delta of two or three releases by quadrature: the mean of delta_1(epsilon - losses of the others)."""
-    y, width = np.linspace(-11.0, 11.0 + m, 4000 if releases == 2 else 1500, retstep=True)  # trapezia: ends vanish
+    y, width = np.linspace(-11.0, 11.0 + m, 4000 if releases == 2 else 800, retstep=True)  # trapezia: ends vanish
     first = np.exp(-(y**2) / 2) / math.sqrt(2 * math.pi)
     ratio = 1 - q + q * np.exp(m * y - m * m / 2)
     mass, loss = (first * ratio, np.log(ratio)) if way == "remove" else (first, -np.log(ratio))

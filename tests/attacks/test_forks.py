@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from noisette import _random
-from noisette.regression import PrivateLinearRegression
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of forks beside threads
 
@@ -141,6 +140,8 @@ def test_workers_that_are_given_one_generator(method):
 
 def test_a_regression_that_is_stored_while_it_learns():
     """Two copies of a half-trained model ask the next users with noise of their own; the seeded twin repeats it."""
+    from noisette.regression import PrivateLinearRegression  # here: spawned workers import this file
+
     rows = np.random.default_rng(1).uniform(-1, 1, (60, 2))
 
     def halves(seed):

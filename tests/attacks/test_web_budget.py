@@ -38,7 +38,7 @@ const answer = campaign => { check(campaign, "q"); return true; };
 """
 )
 # tables of each of the sixteen kinds; NOISETTE_FULL=1 asks for 104,000 mutated and 10,400 honest ones in all
-MUTANTS, HONEST = (6_500, 650) if os.environ.get("NOISETTE_FULL") else (325, 25)
+MUTANTS, HONEST = (6_500, 650) if os.environ.get("NOISETTE_FULL") else (150, 20)
 NUMBER, FOUR = {"name": "x", "range": [0.0, 120.0]}, {"name": "x", "categories": ["a", "b", "c", "d"]}
 WINDOW = {"kind": "window", "map": [0.0, 1.0], "first": 0.0, "step": 1.0, "width": 100, "moves": 120}
 

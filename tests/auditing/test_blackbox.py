@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def laplace(x: float, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mechanism", [nz.Duchi(1.0), nz.Laplace(3.0), GRR, nz.Piecewise(2.0)], ids=lambda m: m.name)
+@pytest.mark.parametrize("mechanism", [nz.Laplace(3.0), GRR], ids=lambda m: m.name)  # numbers, and reports that recur
 def test_the_bound_is_above_the_truth_no_more_often_than_stated(mechanism: Any) -> None:
     """At confidence 0.9 a tenth of all bounds may be too high; more than the limit are so one time in a million."""
     repeats, rate = 120, 0.1
@@ -75,8 +75,10 @@ def test_an_event_tested_on_the_samples_that_chose_it_would_fail() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1.0, 3.0])
-@pytest.mark.parametrize("cls", [nz.GeneralizedRandomizedResponse, nz.Duchi, nz.Piecewise, nz.Laplace])
+@pytest.mark.parametrize(
+    ("cls", "epsilon"),
+    [(nz.GeneralizedRandomizedResponse, 3.0), (nz.Duchi, 1.0), (nz.Piecewise, 3.0), (nz.Laplace, 1.0)],
+)
 def test_a_million_samples_come_near_the_exact_epsilon(cls: type[Any], epsilon: float) -> None:
     mechanism = cls.example(epsilon)
     audit = nz.audit(mechanism, samples=1_000_000, rng=7)
@@ -120,14 +122,14 @@ def plain_laplace(epsilon: float) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epsilon", [1.0, 3.0])
-@pytest.mark.parametrize("build", [plain_response, plain_duchi, plain_piecewise, plain_laplace])
+@pytest.mark.parametrize(  # the other four of the eight are above, as mechanisms
+    ("build", "epsilon"), [(plain_response, 1.0), (plain_duchi, 3.0), (plain_piecewise, 1.0), (plain_laplace, 3.0)]
+)
 def test_a_million_samples_of_any_function_come_near_too(build: Any, epsilon: float) -> None:
     function, inputs = build(epsilon)
     audit = nz.audit(function, inputs=inputs, claimed=epsilon, samples=1_000_000, rng=7)
     assert 0.95 * epsilon <= audit.lower_bound <= epsilon
-    assert audit.verdict == "holds"
-    assert nz.audit(function, inputs=inputs, claimed=0.9 * epsilon, samples=1_000_000, rng=7).verdict == "violated"
+    assert (audit.verdict, replace(audit, claimed=0.9 * epsilon).verdict) == ("holds", "violated")
 
 
 @pytest.mark.slow
@@ -200,7 +202,7 @@ def test_noise_of_half_the_scale_is_caught() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
-@pytest.mark.parametrize("dims", [2, pytest.param(4, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("dims", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_ties_in_both_halves_are_caught(dims: int) -> None:
     audit = nz.audit(nz.DuchiBox(0.5, dims, as_published=True), samples=200_000, rng=7)
     assert (audit.claimed, audit.verdict) == (0.5, "violated")

@@ -70,7 +70,7 @@ def test_all_reports_are_summed_over_but_the_maps_of_a_wheel() -> None:
     "epsilon",
     [
         *(pytest.param(e, marks=pytest.mark.slow) for e in (1e-6, 12.0)),
-        *(pytest.param(e, marks=pytest.mark.long) for e in (1e-3, 0.5, 4.0)),
+        *(pytest.param(e, marks=pytest.mark.long) for e in (0.5, 4.0)),
         1.0,
     ],
 )
@@ -167,7 +167,7 @@ def _ends(domain: Any) -> tuple[float, float]:
 @pytest.mark.long
 @pytest.mark.parametrize("mechanism", ADDITIVE, ids=lambda m: f"{m.name}-{m.epsilon}-{m.domain.low}")
 def test_additive_noise_against_sums(mechanism: Any) -> None:
-    agree(mechanism, lattice_laws(mechanism, admissible(mechanism), 3000))
+    agree(mechanism, lattice_laws(mechanism, admissible(mechanism), 800))
 
 
 @pytest.mark.slow

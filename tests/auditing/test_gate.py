@@ -18,7 +18,7 @@ from noisette.auditing.claims import Finding, examine, form_of, forms, published
 from noisette.mechanisms.scalar._additive import LaplaceNoise
 
 CONFIDENCE = 1 - 1e-6
-EPSILONS = (2.0, *(pytest.param(other, marks=pytest.mark.long) for other in (0.5, 9.0)))
+EPSILONS = (2.0, pytest.param(9.0, marks=pytest.mark.long))  # test_blackbox looks at all of them at 0.7
 SAMPLES = 50_000
 
 

@@ -35,30 +35,30 @@ def test_measures_agree_with_two_normal_laws(mu):
 
 @pytest.mark.long
 def test_intervals_cover():
-    """A thousand times 95 %: below 923 or above 973 with probability 1e-4 each at most."""
+    """Four hundred times 95 %, or a little less or more: a false alarm in a million at most on either side."""
     rng = np.random.default_rng(2)
     truth = norm.cdf(1 / math.sqrt(2))
     covered = 0
-    for _ in range(1000):
+    for _ in range(400):
         rate = evaluate(rng.normal(1, 1, 60), rng.normal(0, 1, 60), rng=rng).auc
         covered += rate.low <= truth <= rate.high
-    assert binom.ppf(FALSE_ALARM, 1000, 0.94) <= covered <= binom.ppf(1 - FALSE_ALARM, 1000, 0.965)
+    assert binom.ppf(FALSE_ALARM, 400, 0.94) <= covered <= binom.ppf(1 - FALSE_ALARM, 400, 0.965)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_bound_stays_below_the_truth_and_comes_near(epsilon):
     """Randomised response: scores are 0 or 1, the truth is known."""
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))
     rng = np.random.default_rng(3)
     above, bounds = 0, []
-    for _ in range(200):
+    for _ in range(100):
         members = (rng.random(4000) < keep).astype(float)
         others = (rng.random(4000) > keep).astype(float)
         bound = evaluate(members, others, rng=rng).epsilon
         above += bound > epsilon
         bounds.append(bound)
-    assert above <= binom.ppf(1 - FALSE_ALARM, 200, 0.05)
+    assert above <= binom.ppf(1 - FALSE_ALARM, 100, 0.05)
     assert np.median(bounds) > 0.75 * epsilon
 
 
@@ -76,11 +76,11 @@ def test_one_run_agrees_with_the_exact_tail_of_randomised_response():
 def test_one_run_never_shows_more_than_there_is():
     epsilon, rng, above = 1.0, np.random.default_rng(4), 0
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))
-    for _ in range(400):
+    for _ in range(150):
         inside = rng.random(500) < 0.5
         scores = np.where(rng.random(500) < keep, inside, ~inside) + rng.normal(0, 1e-3, 500)
         above += one_run(scores, inside) > epsilon
-    assert above <= binom.ppf(1 - FALSE_ALARM, 400, 0.05)
+    assert above <= binom.ppf(1 - FALSE_ALARM, 150, 0.05)
 
 
 def test_one_run_would_show_twice_the_noise_missing():

@@ -11,6 +11,7 @@ from scipy.special import betaincinv, ndtr, ndtri, ndtri_exp
 from noisette._validate import FloatArray
 
 _SHARES = 800  # ways to share the risk between two limits that are looked at
+_ROUGH_SHARES = 40  # of them to compare weights by
 _WEIGHTS = (0.5, 0.3, 0.15, 0.7, 0.85)
 
 
@@ -26,7 +27,14 @@ def rate_above(hits: Any, size: int, share: Any) -> FloatArray:
 
 
 def lower_bounds(
-    hits: int, others: int, size: int, *, delta: float, confidence: float, weight: float = 0.5
+    hits: int,
+    others: int,
+    size: int,
+    *,
+    delta: float,
+    confidence: float,
+    weight: float = 0.5,
+    shares: int = _SHARES,
 ) -> tuple[float, float]:
     """Return lower bounds on epsilon and on mu from an event's count under each of two inputs.
 
@@ -35,11 +43,12 @@ def lower_bounds(
     least uniform, so w ln U + (1 - w) ln V >= -t with probability ``confidence`` for a t that two exponential variables
     give (Fisher 1932, with weights). The bounds are the least values over all rates for which that is so: U = u gives
     the lower limit of p at share u, and V what is left for the upper limit of q. The weight w of the first rate must
-    not depend on the counts. A limit of each rate at half of the risk would cost up to 1.4 times as much.
+    not depend on the counts. A limit of each rate at half of the risk would cost up to 1.4 times as much. The more
+    ``shares`` are looked at, the larger the bounds; they hold with any number.
     """
     limit = _exponential_limit(weight, 1 - confidence)
     farthest = float(-ndtri_exp(-limit / weight))
-    share = np.concatenate([ndtr(-np.linspace(farthest, -6.0, _SHARES)), [1.0]])
+    share = np.concatenate([ndtr(-np.linspace(farthest, -6.0, shares)), [1.0]])
     rest = np.exp(np.minimum(-(limit + weight * np.log(share)) / (1 - weight), 0.0))
     # between two shares both limits rise with u: the lower one of p and the upper one of q bound what is between
     low, high = rate_below(hits, size, share[:-1]), rate_above(others, size, rest[1:])
@@ -67,10 +76,8 @@ def _exponential_limit(weight: float, risk: float) -> float:
 def best_weight(rates: tuple[float, float], size: int, *, delta: float, confidence: float, quantity: int) -> float:
     """Return the weight with which `lower_bounds` promises most, of epsilon (0) or mu (1), if these are the rates."""
     hits, others = (round(rate * size) for rate in rates)
-    return max(
-        _WEIGHTS,
-        key=lambda w: lower_bounds(hits, others, size, delta=delta, confidence=confidence, weight=w)[quantity],
-    )
+    given: dict[str, Any] = {"delta": delta, "confidence": confidence, "shares": _ROUGH_SHARES}
+    return max(_WEIGHTS, key=lambda w: lower_bounds(hits, others, size, weight=w, **given)[quantity])
 
 
 def promised_bounds(
