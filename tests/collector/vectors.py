@@ -85,6 +85,9 @@ def mechanisms() -> Iterator[tuple[Any, list[Any]]]:
     yield OptimalGraded(**levels, rule="max", points=8, objective="average"), [-1.0, -0.5, 0.3, 1.0]
     many = Attributes((3,) * 20, names=tuple(f"q{number}" for number in range(20)))
     yield SampledAttributes("olh", epsilon=2.0, domain=many, report=5), [[number % 3 for number in range(20)]]
+    for epsilon, size, most in ((0.5, 300, 3), (4.0, 70, 1)):
+        rows = [[-1] * most, [size - 1] + [-1] * (most - 1), list(range(most))]
+        yield nz.Wheel(epsilon=epsilon, domain=Selection(size, most)), rows
 
 
 def scripts(mechanism: Any) -> Iterator[list[int]]:
@@ -154,14 +157,14 @@ def bits(report: Any) -> str:
     return struct.pack(">d", report + 0.0).hex()  # there is no negative zero
 
 
-def many(blocks: int = BLOCKS) -> list[dict[str, Any]]:
+def many(blocks: range = range(BLOCKS)) -> list[dict[str, Any]]:
     """Return mechanisms with the digests of their draws: of block b, draw k has the seed 2^32 place + 2^16 b + k."""
     found = []
     for place, (mechanism, inputs) in enumerate(mechanisms()):
         selects = isinstance(mechanism.domain, Selection)
         rows = [x if isinstance(x, list) else [x] for x in inputs]
         digests = []
-        for block in range(blocks):
+        for block in blocks:
             lines = []
             for draw in range(BLOCK):
                 words = Mixed((place << 32) + (block << 16) + draw)

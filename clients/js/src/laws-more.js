@@ -3,6 +3,7 @@
 
 const MOST_LEVELS = 2 ** 10;
 const LONGEST = 2 ** 25; // sequence from which a difference set is read
+const RING = 2 ** 31 - 1, DRAWS = 1n << 62n; // points on which options lie, and what decides on one
 
 export default ({ accepted, ends, fields, fitting, list, MOST, part, real, subsets, symbols, UNIT, whole, written }) => {
   /** Return numbers that rise from one end of a range to the other. */
@@ -72,6 +73,50 @@ export default ({ accepted, ends, fields, fitting, list, MOST, part, real, subse
         draw: (words, rows) => {
           const drawn = rows.map(() => Number(words.below(BigInt(options)))), lies = words.units(rows.length).map(unit => unit >= truth);
           return rows.map((chosen, at) => 2 * drawn[at] + (chosen.includes(drawn[at]) !== lies[at] ? 1 : 0));
+        },
+      };
+    },
+    arcs: (table, domain) => { // the map onto the ring is drawn before what was chosen is looked at
+      const [ring, arc, own] = fields(table, "kind", "ring", "arc", "own").slice(1), { options, most } = choosing(domain);
+      whole(ring, "ring", RING, RING);
+      whole(arc, "arc", 1, RING - 1);
+      whole(own, "own", 1, UNIT - 1);
+      const place = (map, option) =>
+        Number(map.reduce((sum, one) => (sum * BigInt(option) + BigInt(one)) % BigInt(RING), 0n));
+      const near = (sent, option) => (sent.at(-1) - place(sent.slice(0, -1), option) + RING) % RING < arc;
+      const pieces = (map, chosen) => { // arcs in order: their beginning, what they cover before the next, the gap to it
+        const starts = chosen.map(option => place(map, option)).sort((a, b) => a - b);
+        return starts.map((start, at) => {
+          const gap = (starts[at + 1] ?? starts[0] + RING) - start;
+          return [start, Math.min(gap, arc), gap];
+        });
+      };
+      const covered = parts => parts.reduce((sum, [, length]) => sum + length, 0);
+      const outside = length => Math.log((2 ** 62 - length * own) / (RING - length));
+      return {
+        law: written("arcs", { ring, arc, own }),
+        width: most + 3,
+        weigh: (sent, chosen) => { // true and false stand for the selections that the report points at, and for all others
+          if (typeof chosen === "boolean" ? chosen : chosen.some(option => near(sent, option))) return Math.log(own);
+          return outside(chosen ? covered(pieces(sent.slice(0, -1), chosen)) : most * arc);
+        },
+        about: sent => ({
+          options: Array.from({ length: options }, (_, at) => at).filter(at => near(sent, at)), yes: true, blank: false,
+        }),
+        draw: (words, rows) => {
+          const maps = rows.map(() => Array.from({ length: most + 2 }, () => Number(words.below(BigInt(RING)))));
+          const draws = rows.map(() => words.below(DRAWS)), parts = rows.map((chosen, at) => pieces(maps[at], chosen));
+          const left = parts.map(one => Number(words.below(BigInt(RING - covered(one)))));
+          return rows.map((_, at) => {
+            const inside = draws[at] < BigInt(covered(parts[at])) * BigInt(own);
+            let index = inside ? Number(draws[at] / BigInt(own)) : left[at], point = index;
+            for (const [start, length, gap] of parts[at]) {
+              const room = inside ? length : gap - length;
+              if (index >= 0 && index < room) point = (start + (inside ? 0 : length) + index) % RING;
+              index -= room;
+            }
+            return [...maps[at], point];
+          });
         },
       };
     },

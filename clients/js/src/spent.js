@@ -17,6 +17,7 @@ const KINDS = {
   cyclic: ["order:2 block:1 own:1 other:1", ""],
   "meeting-sets": ["items:2 most:1 length:1 meeting:1", ""],
   "drawn-answers": ["options:1 true:1", "mixture"],
+  arcs: ["ring:2 arc:1 own:1", "mixture"],
   bits: ["size:2 others:1 turned:1", ""],
   "two-point": ["low:q high:q", "rounding"],
   window: ["first:q step:q width:1 moves:1 inside:1", ""],
@@ -206,6 +207,11 @@ export function loss(law, domain, proof) {
     case "drawn-answers":
       check(of(domain, "selection", "size:1 most:1 labels:any")[0] === own[0], "the options are not the domain's");
       return odds(own[1], UNIT - own[1]);
+    case "arcs": { // a point on no own arc has least where these share nothing
+      const [ring, arc, mine] = own, covered = of(domain, "selection", "size:1 most:1 labels:any")[1] * arc, all = 1n << 62n;
+      check(covered < ring && covered * mine < all && all <= mine * ring, "the arcs hold too little or too much");
+      return odds(mine * (ring - covered), all - covered * mine);
+    }
     case "bits":
       check(own[1] < FINE && own[2] < FINE, "a chance leaves nothing over");
       return odds((FINE - own[2]) * (FINE - own[1]), own[2] * own[1]);

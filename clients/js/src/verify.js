@@ -15,7 +15,6 @@ const FIELDS = ["domain", "format", "guarantee", "law", "law_sha256", "sha256", 
 
 // The kinds of law that no web page draws from.
 const KINDS = {
-  arcs: ["ring:2 arc:1 own:1", "mixture"],
   "one-hot": ["size:2 step:q noise:object", "composition distance"],
   "window-over-all": ["positions:1 width:1 inside:0 outputs:text", "post-processing"],
   staircase: ["rate:q width:1 first:1 inside:1", ""],
@@ -214,11 +213,6 @@ function often(times, part, its, proof) {
 function others(kind, own, domain, proof, inner) {
   const repeated = (...given) => often(...given, proof);
   switch (kind) {
-    case "arcs": { // a point on no own arc has least where these share nothing
-      const [ring, arc, mine] = own, covered = of(domain, "selection", "size:1 most:1 labels:any")[1] * arc, all = 1n << 62n;
-      check(covered < ring && covered * mine < all && all <= mine * ring, "the arcs hold too little or too much");
-      return odds(mine * (ring - covered), all - covered * mine);
-    }
     case "one-hot":
       check(own[1][0] === 1n, "0 and 1 are not on the lattice");
       return 2n * inner(own[2], { kind: "lattice", steps: String(own[1][1]) });

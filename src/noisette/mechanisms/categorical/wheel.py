@@ -145,6 +145,10 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
         """Return the ring, the length of an arc, and the draws of a point on an own one."""
         return {"kind": "arcs", "ring": RING, "arc": self._law.arc, "own": self._law.own}
 
+    def table(self) -> dict[str, Any] | None:
+        """Return the same numbers, unless a web page would round one of them."""
+        return self.written_law() if self._law.own < 1 << 53 else None
+
     @property
     def coefficients(self) -> int:
         """Number of coefficients of a map."""

@@ -239,7 +239,7 @@ function alternatives(question, own) {
 function sorts({ options: several, most }, { about, buckets }) {
   if (!several) return [t("pointed", { buckets: number(buckets) }), t("other_texts")];
   const labels = listed(several, about.options), fewer = about.blank ? t("fewer_than", { most: number(most) }) : "";
-  const any = about.options.length ? t("with_any", { labels }) : "", none = t("with_none", { labels });
+  const any = about.options.length || !fewer ? t("with_any", { labels }) : "", none = t("with_none", { labels });
   if (!about.yes) return [none, any];
   return [[any, fewer].filter(Boolean).join(` ${t("or")} `), t("all_others")];
 }
@@ -254,9 +254,10 @@ function evidence(part, name, own) {
   const found = alternatives(question, mine).map(value => ({ value, weight: combined(value) }));
   const most = Math.max(...found.map(one => one.weight)), sorted = typeof found[0].value === "boolean" && sorts(question, part);
   const told = value => (sorted ? sorted[value ? 0 : 1] : label(question, value));
-  const isOwn = ({ value, weight }) => (sorted ? mine !== undefined && Math.abs(weight - combined(mine)) < 1e-9 : value === mine);
-  const bars = found.map(one => {
-    const share = Math.exp(one.weight - most), bar = html("i", {}), yours = isOwn(one);
+  const off = sorted && mine !== undefined ? found.map(one => Math.abs(one.weight - combined(mine))) : [];
+  const isOwn = ({ value }, at) => (sorted ? off[at] === Math.min(...off) : value === mine);
+  const bars = found.map((one, at) => {
+    const share = Math.exp(one.weight - most), bar = html("i", {}), yours = isOwn(one, at);
     bar.style.width = `${100 * share}%`;
     return html("li", yours ? { class: "own" } : {}, html("span", {}, told(one.value) + (yours ? ` (${t("yours")})` : "")),
       html("div", {}, bar), html("em", {}, number(share, 2)));
