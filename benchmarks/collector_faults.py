@@ -57,7 +57,6 @@ def study(what: str, url: str, server: Postgres | None, kills: int) -> dict[str,
         process = collector(Path(folder), url)
         try:
             for number in range(kills):
-                load.refill(300)
                 kill: Callable[[], Any] = process.stop if server is None else server.crash
                 load.until_killed(process.start(), kill, least=clock.choice((1, 300, 3000)))
                 process.stop()
@@ -68,10 +67,6 @@ def study(what: str, url: str, server: Postgres | None, kills: int) -> dict[str,
                 print(time.strftime("%H:%M:%S"), what, f"kill {number + 1}:", counts, flush=True)
                 if not counts.exact:
                     raise RuntimeError(f"{what}: the counts do not agree after kill {number + 1}")
-                for queue in load.unsent:  # those at the head are sent again; the others never were
-                    gone = {one["key"] for batch in queue[1:] for one in batch}
-                    load.sent -= gone
-                    del queue[1:]
             address = process.start()
             for queue in load.unsent:
                 load.send(address, queue, Event())

@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -34,6 +35,7 @@ from noisette._files import posix_module
 
 resource = posix_module("resource", "A service (collector, shuffler)")
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE = 10  # seconds that requests have to end once a service is told to stop
 _OTHERS = 256  # open files that are no connections: databases, logs
 _PIPELINED = 16  # requests of one connection that wait for the one before
@@ -135,17 +137,25 @@ def run_workers(count: int, work: Callable[[], None], log: logging.Logger) -> No
         nonlocal ending
         ending = True
         for child in children:
-            os.kill(child, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(child, signal.SIGTERM)
 
     def start() -> None:
-        child = os.fork()
-        if child:
+        # A signal that comes meanwhile waits until the child is known here, and until it would end the child there.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        if not ending:
+            child = os.fork()
+            if not child:
+                become_worker()
             children.add(child)
-            return
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+    def become_worker() -> None:
         status = 1
         try:
+            for number in _ENDING:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
             work()
             status = 0
         except BaseException:
@@ -153,7 +163,7 @@ def run_workers(count: int, work: Callable[[], None], log: logging.Logger) -> No
         finally:
             os._exit(status)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING:
         signal.signal(number, end)
     for _ in range(count):
         start()
@@ -163,8 +173,7 @@ def run_workers(count: int, work: Callable[[], None], log: logging.Logger) -> No
         if not ending:
             log.error("worker ended", extra={"told": {"status": os.waitstatus_to_exitcode(status)}})
             time.sleep(1)  # one that cannot start does not keep the machine busy
-            if not ending:
-                start()
+            start()
 
 
 def server(app: FastAPI, *, tls: Tls | None = None, limits: Limits = LIMITS) -> uvicorn.Server:

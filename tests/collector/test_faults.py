@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -38,13 +41,10 @@ def test_killed_under_load(server: Process, database: str, campaign: Campaign) -
     """Acknowledged is stored, stored is in the sums, and retries count nothing twice: exactly, after every kill."""
     load = Load(campaign, threads=3)
     for _ in range(2):
-        load.refill(400)
         load.until_killed(server.start(), server.stop)
         assert load.reconcile(database).exact
-    for queue in load.unsent:  # what was under way at the last kill is sent again
-        del queue[5:]
     url = server.start()
-    for queue in load.unsent:
+    for queue in load.unsent:  # what was under way at the last kill is sent again
         load.send(url, queue, Event())
     found = load.reconcile(database)
     assert found.exact
@@ -145,9 +145,35 @@ def test_the_command_line_shows_the_plan_and_what_is_wrong(tmp_path: Path) -> No
 
 
 def _workers(parent: int) -> list[int]:
-    """Return the processes that a parent has and that run."""
-    found = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii").split()
-    return [int(child) for child in found if Path(f"/proc/{child}/cmdline").read_bytes()]
+    """Return the processes that a parent has and that run; one that was killed is gone at any moment."""
+    found = []
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii").split():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += [int(child)] if Path(f"/proc/{child}/cmdline").read_bytes() else []
+    return found
+
+
+EARLY = """
+import logging, os, signal, time
+from noisette._service import run_workers
+
+def fork(real=os.fork):
+    child = real()
+    if not child:  # the service is told to end before this worker is known to it, or ready for a signal itself
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(0.5)
+    return child
+
+os.fork = fork
+run_workers(2, lambda: time.sleep(100), logging.getLogger("workers"))
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_even_while_they_start() -> None:
+    began = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", EARLY], check=False).returncode == 0
+    assert time.monotonic() - began < 100, "a worker was not told to end, and slept to its own end"
 
 
 @pytest.mark.long
@@ -164,10 +190,8 @@ def test_several_workers_lose_and_double_nothing(
     url = process.start()
     try:
         for _ in range(3):
-            load.refill(60)
             until(lambda: len(_workers(process.pid)) == 2)
             load.until_killed(url, lambda: os.kill(_workers(process.pid)[0], signal.SIGKILL), least=100)
-        load.refill(5)
         until(lambda: httpx.get(f"{url}/ready", timeout=60).status_code == 200)
     finally:
         code, _ = process.stop(signal.SIGTERM)
