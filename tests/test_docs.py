@@ -4,16 +4,16 @@ import doctest
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import noisette as nz
+from noisette.cli import verbs
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -81,17 +81,17 @@ def test_the_documentation_begins_as_the_readme_does() -> None:
 
 
 @pytest.mark.long
-def test_commands_of_the_readme(tmp_path: Path) -> None:
+def test_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The console lines run one after the other, on a table of the kind they name."""
     rows = np.random.default_rng(1).uniform(-1, 1, (500, 8)).round(6)
     lines = [",".join(f"q{column}" for column in range(8)), *(",".join(map(str, row)) for row in rows)]
     (tmp_path / "people.csv").write_text("\n".join(lines), encoding="utf-8")
     commands = re.findall(r"^\$ noisette (.*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(commands) >= 4
+    monkeypatch.chdir(tmp_path)
     for command in commands:
-        run = [sys.executable, "-c", "from noisette.cli import main; main()", *shlex.split(command)]
-        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"noisette {command}: {done.stderr}"
+        done = CliRunner().invoke(verbs, shlex.split(command))
+        assert done.exit_code == 0, f"noisette {command}: {done.output}"
         assert done.stdout
 
 
