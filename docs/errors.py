@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "noisette"
@@ -46,6 +47,7 @@ def _value(part: ast.expr) -> str:
     return "NAME" if inner == "name" else "…"
 
 
+@cache
 def messages() -> dict[str, dict[str, str]]:
     """Return for each room its messages, and the error that each belongs to."""
     found: dict[str, dict[str, str]] = {room: {} for room in ROOMS}

@@ -39,7 +39,8 @@ asked = {"id": "q", "epsilon": 1.0, "users": 100, "attributes": [{"name": "x", "
 key = "a-key-for-the-devices"
 app = create_app([Campaign.from_dict(asked)], Store("sqlite:///pages.db"), Keys({"device": [key]}))
 client = TestClient(app, headers={"Authorization": f"Bearer {key}"})
-waiting = ["/", "/dashboard", "/console", "/c/q", "/c/worker.js", "/c/q/table", "/c/q/certificate", "/campaigns/q/table"]
+waiting = ["/", "/dashboard", "/console", "/c/q", "/c/worker.js", "/c/q/table", "/c/q/certificate"]
+waiting += ["/campaigns/q/table"]
 waiting += [f"/static/words-{one}.js" for one in ("de", "en", "es", "fr", "zh")]
 seen = set()
 while waiting:

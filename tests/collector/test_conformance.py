@@ -127,9 +127,7 @@ def test_the_vectors_are_what_python_does(stored: Any) -> None:
     _alike(vectors(), stored)
 
 
-@pytest.mark.parametrize(
-    "blocks", [range(1), pytest.param(range(1, BLOCKS), marks=pytest.mark.long)], ids=["1", "more"]
-)
+@pytest.mark.parametrize("blocks", [range(1), pytest.param(range(1, BLOCKS), marks=pytest.mark.long)], ids=str)
 def test_the_many_vectors_are_what_python_does(blocks: range) -> None:
     """clients/js makes the bits of 10,500 draws of which Python made these digests; node's tests compare them."""
     many_stored = json.loads(MANY_FILE.read_text(encoding="utf-8"))
