@@ -170,7 +170,7 @@ def test_noise_of_several_sizes_and_directions_is_predicted() -> None:
     draws = rng.standard_normal((8000, 40)) * np.sqrt(variances)
     laws = {
         "apart": (EntryNoise(variances), draws),
-        "turned": (EntryNoise(variances, Turn(basis.T.__matmul__, basis.__matmul__)), draws @ basis.T),
+        "turned": (EntryNoise(variances, Turn(basis.__rmatmul__, basis.T.__rmatmul__)), draws @ basis.T),
         "not turned": (EntryNoise(variances, Turn(np.copy, np.copy)), draws),
     }
     for law, noise in laws.values():

@@ -64,10 +64,10 @@ class _Noise:
         return any(turn is not None for _, turn in self._axes)
 
     def turned(self, gradient: FloatArray, *, back: bool) -> FloatArray:
-        """Return a gradient, as one row, in the basis of `spectrum`, or back from there."""
-        shaped = gradient.reshape([mode.size for mode in self.modes])
+        """Return gradients, each a row, in the basis of `spectrum`, or back from there."""
+        shaped = gradient.reshape([*gradient.shape[:-1], *(mode.size for mode in self.modes)])
         turns = [turn.T if back and turn is not None else turn for _, turn in self._axes]
-        return dense(shaped, turns).reshape(-1)
+        return dense(shaped, turns).reshape(gradient.shape)
 
     def whiten(self, total: Tensor, scale: float, out: FloatArray) -> None:
         """Write a sum, in units of noise of this scale and uncorrelated, to a row."""
@@ -201,8 +201,8 @@ class TensorPerturbation(Perturbation):
 
         def turned(gradient: FloatArray, back: bool) -> FloatArray:
             ends = np.cumsum([noise.size for noise, _ in noises])[:-1]
-            parts = zip(np.split(gradient, ends), noises, strict=True)
-            return np.concatenate([noise.turned(part, back=back) for part, (noise, _) in parts])
+            parts = zip(np.split(gradient, ends, axis=-1), noises, strict=True)
+            return np.concatenate([noise.turned(part, back=back) for part, (noise, _) in parts], axis=-1)
 
         variances = np.concatenate([scale * noise.spectrum for noise, scale in noises])
         if not any(noise.correlated for noise, _ in noises):

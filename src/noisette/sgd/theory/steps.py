@@ -68,7 +68,7 @@ class VectorNoise:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """An orthogonal map of vectors, and the way back."""
+    """An orthogonal map of vectors, one or many along the last axis, and the way back."""
 
     there: Callable[[FloatArray], FloatArray]
     back: Callable[[FloatArray], FloatArray]
@@ -110,7 +110,7 @@ class EntryNoise:
         found = []
         for _ in range(blocks):
             drawn = stds * rng.standard_normal((_BLOCK, gradient.size))
-            found.append(measured(gradient + np.stack([turn.back(row) for row in drawn]), gradient))
+            found.append(measured(gradient + turn.back(drawn), gradient))
         errors = [one.standard_errors[0] for one in found if one.standard_errors is not None]
         return math.fsum(one.direction for one in found) / blocks, math.hypot(*errors) / blocks
 
