@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
@@ -153,8 +154,12 @@ def make_private(
     whole, shared = check_gradients(model, private_loader)
     recorder = Recorder(model, whole)
     recorder.shared = shared
+
+    def look(given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        recorder.verified = check_call(model, given, named, private_loader.given, whole, shared)
+
     try:
-        recorder.unverified = lambda given, named: check_call(model, given, named, private_loader.given, whole, shared)
+        recorder.verified, recorder.verify = False, torch.compiler.disable(look)  # to trace it would take long
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,

@@ -261,8 +261,8 @@ class _Outlet:
         recorder = self._recorder
         if recorder is None or recorder.plain or not (model.training and torch.is_grad_enabled()):
             return None
-        if recorder.unverified is not None and recorder.unverified(given, named):
-            recorder.unverified = None
+        if not recorder.verified:
+            recorder.verify(given, named)
         if recorder.given == 0:
             output = tree_map(lambda leaf: leaf[:0] if isinstance(leaf, Tensor) and leaf.ndim else leaf, output)
         return traced(output, recorder.notes)
@@ -272,6 +272,10 @@ class _Outlet:
 
     def __reduce__(self) -> Any:
         return _Outlet, ()
+
+
+def _nothing_to_see(given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Look at a call where nobody asked for it."""
 
 
 class Recorder:
@@ -300,7 +304,8 @@ class Recorder:
         self.given: int | None = None  # examples that the model was last called with in training
         self.size: int | None = None  # and that its layers see
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
-        self.unverified: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None  # looks at a first call
+        self.verified = True  # whether there is no more to look at
+        self.verify: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # looks at a first call
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
         self.layers: dict[str, nn.Module] = {}
