@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 
 import numpy as np
 import pytest
@@ -315,7 +316,7 @@ def mixed(tmp_path, *, nodes, minimum, **terms):
         "target_epsilon": 1e3,
         "mixer": Simulated(minimum=4),
     }
-    return federate(tmp_path, nodes=nodes, minimum=minimum, **shuffled, **terms)
+    return federate(tmp_path, nodes=nodes, minimum=minimum, **(shuffled | terms))
 
 
 def test_mixed_reports_come_without_senders(tmp_path):
@@ -326,6 +327,17 @@ def test_mixed_reports_come_without_senders(tmp_path):
     assert lines.shuffled.epsilon <= lines.local.epsilon
     with strategy.mixer.process.receipt._database.transaction() as connection:  # what was read is not kept
         assert connection.execute("SELECT count(*) FROM packets").fetchone() == (0,)
+
+
+def test_a_seed_and_what_it_projects_are_mixed_as_one_packet(tmp_path):
+    """At so large a budget little is added to the update, all of whose length a direction has."""
+    terms = {"mechanism": "fast-projunit", "clip": Length(0.2), "target_epsilon": 1e3}
+    strategy, _, result = mixed(tmp_path, nodes=5, minimum=4, rounds=1, **terms)
+    run = strategy.run
+    packets = run.terms.channel(run.layout).packets(64)
+    assert (packets.blocks, packets.kind) == (1, "int8")
+    assert [(entry["counted"], entry["released"]) for entry in run.rounds] == [(5, True)]
+    assert np.linalg.norm(flat(result.arrays) - 0.2 / math.sqrt(DIMS)) < 0.05
 
 
 def test_fewer_reports_than_the_shuffler_mixes_are_not_released(tmp_path):

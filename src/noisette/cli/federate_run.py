@@ -90,10 +90,7 @@ def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     )
     dims = ModelLayout.of(task.start()).dims
     mechanism = chosen(
-        asked["mechanism"],
-        dims,
-        "box" if asked["adapt_ranges"] or asked["sends"] == "weights" else "ball",
-        mixed=asked["model"] == "shuffled",
+        asked["mechanism"], dims, "box" if asked["adapt_ranges"] or asked["sends"] == "weights" else "ball"
     )
     ball = any(shape in _SPREAD for shape in family(mechanism).shapes)
     if ball and asked["adapt_ranges"]:

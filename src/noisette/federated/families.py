@@ -105,10 +105,8 @@ class Family:
         return Claim(stated.epsilon, stated.delta, source=CATALOGUE[self.name].citation)
 
 
-def chosen(name: str, dims: int, shape: Shape, *, mixed: bool = False) -> str:
+def chosen(name: str, dims: int, shape: Shape) -> str:
     """Return the mechanism that "auto" stands for: the least error in the fewest bytes; any other name is itself.
-
-    Reports that are ``mixed`` by a shuffler travel in packets of numbers alike, which seeds of a projection are not.
 
     >>> chosen("auto", 2_048, "ball"), chosen("auto", 7_000_000, "ball"), chosen("laplace", 4, "box")
     ('privunit', 'fast-projunit', 'laplace')
@@ -117,7 +115,7 @@ def chosen(name: str, dims: int, shape: Shape, *, mixed: bool = False) -> str:
         return name
     if shape == "box":
         return "duchi-box"
-    return "privunit" if dims <= _SHORT_UPDATE or mixed else "fast-projunit"
+    return "privunit" if dims <= _SHORT_UPDATE else "fast-projunit"
 
 
 def names() -> list[str]:

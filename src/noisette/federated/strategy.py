@@ -196,9 +196,7 @@ class PrivateFedAvg(FedAvg):
         run = secrets.token_hex(8) if stored is None else stored.terms.run
         # locally the number of clients counts only for what a shuffler would add
         clients = self.minimum if self.mixer is not None else max(self.minimum, self.clients_per_round or 0)
-        mechanism = chosen(
-            self.mechanism, layout.dims, self.asked_terms["clip"].shape, mixed=self.asked_terms["model"] == "shuffled"
-        )
+        mechanism = chosen(self.mechanism, layout.dims, self.asked_terms["clip"].shape)
         terms = Terms.for_target(
             run, mechanism, layout, rounds=rounds, clients=clients, **self.target, **self.asked_terms
         )

@@ -15,6 +15,7 @@ KINDS: dict[str, np.dtype[Any]] = {
     "float64": np.dtype("<f8"),
     "int32": np.dtype("<i4"),
     "int16": np.dtype("<i2"),
+    "int8": np.dtype("i1"),
     "bit": np.dtype("u1"),
 }
 
@@ -26,7 +27,7 @@ class PacketLayout:
     All clients use the same partition, so that packets of one block are alike but for their values. The values of a
     block stay together: whoever opens a packet knows that they come from one client. Every packet has the same size;
     the last block is filled up with zeros, which are cut off again. ``kind`` is how a number travels: as "float64", as
-    "int32" or "int16", or as a "bit", of which a byte holds eight.
+    "int32", "int16" or "int8", or as a "bit", of which a byte holds eight.
 
     >>> layout = PacketLayout(dims=5, batch=2)
     >>> layout.blocks, layout.packet_bytes
