@@ -329,7 +329,7 @@ class Proof:
                 mass = sphere_tail(dims, gamma) if kind == "sphere-cap" else normal_tail(gamma)[0]
                 return odds(1 + preferred / ((1 - preferred) * mass), 1, mass > 0, "the cap is empty")
             case "ranges", (many, width, sigma):  # rounding as in `moved`: to 2^-36 deviations, and float64's
-                check(sum(many) == sphere(domain)[0], "it has other dimensions")
+                check(sum(many) == sphere(domain)[0] and len(many) < 9, "it has other dimensions")
                 far = [one / own * (1 + Fraction(1, 1 << 49)) for one, own in zip(width, sigma, strict=True)]
                 self.square = Fraction(sum(n * (x + Fraction(1, 1 << 36)) ** 2 for n, x in zip(many, far, strict=True)))
             case "normal", (sigma,):

@@ -61,6 +61,15 @@ BOMBS: dict[str, Any] = {
         {"kind": "sphere-cap", "dims": "1048577", "gamma": f"1/{DIGITS}", "preferred": f"1/{DIGITS}"},
         {"kind": "l2-ball", "dims": "1048576", "radius": "1"},
     ),
+    "a sum of many long fractions": (
+        {
+            "kind": "ranges",
+            "many": ["1"] * 1500,
+            "width": [f"{DIGITS}/{10**1090 + 3 * place + 1}" for place in range(1500)],
+            "sigma": [f"{10**1090 + 7 * place + 3}" for place in range(1500)],
+        },
+        {"kind": "l2-ball", "dims": "1500", "radius": "1"},
+    ),
     "a huge box": (
         {"kind": "sampled", "dims": DIGITS, "report": "1", "part": {"kind": "laplace", "rate": "1"}},
         {"kind": "box", "dims": DIGITS, "low": "0", "high": "1"},

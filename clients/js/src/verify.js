@@ -241,7 +241,7 @@ function others(kind, own, domain, proof, inner) {
     }
     case "ranges": { // rounding as in `moved`
       const many = whole(own[0], 1), [far, sigma] = own.slice(1).map((list) => list.map(fraction));
-      check(many.length === far.length && many.length === sigma.length && total(many) === sphere(domain)[0], "it has other dimensions");
+      check(many.length < 9 && many.length === far.length && many.length === sigma.length && total(many) === sphere(domain)[0], "it has other dimensions");
       check([...far, ...sigma].every((one) => one[0] > 0n), "a width or a deviation is not positive");
       proof.square = total(many.map((count, place) => {
         const apart = fixed(times(far[place], [sigma[place][1], sigma[place][0]]))[1];
