@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ with suppress(ModuleNotFoundError):
 
     _default = inspect.signature(httpx.get).parameters["timeout"].default
     _default.connect = _default.read = _default.write = _default.pool = _PATIENCE
+    # To read all authorities takes longer than most requests of a test, and httpx.get does so each time: once will do.
+    httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

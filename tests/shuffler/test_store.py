@@ -275,7 +275,7 @@ def test_the_order_is_uniform() -> None:
     False alarm 1e-6: chi-square with 23 degrees of freedom. The keys come from the operating system, so the draws
     differ from run to run and the rate holds over runs.
     """
-    layout, runs = PacketLayout(1, 1), 2400
+    layout, runs = PacketLayout(1, 1), 960
     key = ServerKey.generate()
     found = Round("run", 1, 1)
     posts = [Frame(found, [(0, key.public.seal(layout.split([c])[0], found.label(0)))]).encode() for c in range(4)]
