@@ -282,7 +282,8 @@ def distributions(
     for dimension in range(dims):
         own = edges if inner is mechanism else _in_own_range(edges, mechanism.domain, dimension)
         if counts[dimension].any():
-            found.append((own, reconstruct(inner, counts=counts[dimension], bins=FILE_BINS).probabilities))
+            made = expectation_maximization(channel.matrix, counts[dimension], smoothing=True)  # as reconstruct does
+            found.append((own, made.probabilities))
         else:
             found.append((own, np.full(edges.size - 1, np.nan)))
     return found
