@@ -99,7 +99,7 @@ def test_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_links_lead_somewhere(path: Path) -> None:
     """Relative links of a page name files of this repository, or pages that the documentation generates."""
     targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
-    made = ("mechanisms/", "the-board.html")
+    made = ("kinds/", "mechanisms/", "the-board.html")
     missing = [t for t in targets if not (path.parent / t).exists() and not t.startswith(made)]
     assert not missing
 
