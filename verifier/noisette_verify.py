@@ -21,7 +21,7 @@ Pair = tuple[Fraction, Fraction]  # on both sides of a number
 FORMAT, VERSION = "noisette-certificate", "1"
 UNIT, FINE = 1 << 53, 1 << 61  # draws of which a chance counts how many
 BITS, ONE, SUMMED = 640, 1 << 640, 1 << 10  # of every enclosure; the sigma up to which noise is summed
-LONGEST, MOST_DIGITS, MOST_BUDGET = 1 << 22, 1200, 1 << 20  # bytes of a file, digits of a number, epsilon
+LONGEST, MOST_DIGITS, MOST_BUDGET, MOST_WORK = 1 << 22, 1200, 1 << 20, 3000  # bytes, digits, epsilon, milliseconds
 PI = "3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067"  # cut off
 THEOREMS = {
     "mixture": "A mixture whose shares do not depend on the value tells no more than the worst of its parts.",
@@ -170,8 +170,6 @@ def gaussian_sum(sigma: Fraction, first: int) -> Pair:  # of f(k) = exp(-k^2 / (
 
 
 def gaussian_delta(sigma: Fraction, steps: int, epsilon: Fraction) -> Fraction:  # at least that of discrete noise
-    if steps == 0:
-        return Fraction(0)
     first = math.ceil(epsilon * sigma**2 / steps - Fraction(steps, 2))  # from here on f(k) >= exp(epsilon) f(k + steps)
     all_of = [1 + 2 * end for end in gaussian_sum(sigma, 1)]
     growth, far = exp_bounds(epsilon)[0], gaussian_sum(sigma, first + steps)[0]
@@ -222,7 +220,7 @@ class Proof:
         self.square: Fraction | None = None  # of the deviations by which the mean of real Gaussian noise moves
         self.matrix: list[list[Fraction]] | None = None  # between levels of a table
         self.noise: tuple[Fraction, int] | None = None  # discrete Gaussian: sigma, and the steps that it hides
-        self.terms = LOCAL
+        self.terms, self.work = LOCAL, 0
 
     def fields(self, law: Any, domain: Any) -> tuple[str, list[Any]]:  # its kind and values, noted
         kind = str(law.get("kind")) if isinstance(law, dict) else "none"
@@ -230,6 +228,9 @@ class Proof:
         if not isinstance(domain, dict) or found is None or " " in kind:  # a kind's name ends before its fields
             raise Refused(f"The certificate does not fit: no law of kind {kind[:40]!r} is known, or no domain.")
         values = taken(law, f"law of kind {kind}", found[1])
+        dear = values[0] >> 9 if kind == "sphere-cap" else values[1] >> 8 if kind == "meeting-sets" else 0
+        self.work += 1 + dear + sum(len(one) for one in values if isinstance(one, list)) // 2
+        check(self.work <= MOST_WORK, "it has so many parts that it would take too long")
         line = found[3].format(**dict(zip(re.findall(r"(\w+):", found[1]), values, strict=True)))
         self.lines += [line] if line not in self.lines else []
         self.theorems.update(found[2].split())
@@ -278,8 +279,7 @@ class Proof:
                 fits = covered < ring and covered * own < 1 << 62 <= own * ring
                 return odds(own * (ring - covered), (1 << 62) - covered * own, fits, "the arcs hold too little or much")
             case "bits", (size, others, turned):
-                fits = max(others, turned) < FINE
-                return odds((FINE - turned) * (FINE - others), turned * others, fits, "a chance leaves nothing over")
+                return odds((FINE - turned) * (FINE - others), turned * others, max(others, turned) < FINE, "no law")
             case "one-hot", (_, step, noise):
                 check((1 / step).denominator == 1, "0 and 1 are not on the lattice")
                 return 2 * self.pure(noise, {"kind": "lattice", "steps": str(1 / step)})
@@ -351,8 +351,8 @@ class Proof:
         return Fraction(0)
 
     def table(self, owners: list[int], rows: list[Any]) -> Fraction:  # and what it tells between levels
-        size = range(min(len(set(owners)), 64))
-        check(0 < len(owners) == len(rows) <= 1 << 12 and {*owners} == {*size}, "a row has one of up to 64 levels")
+        size, self.work = range(min(len({*owners}), 64)), self.work + len({*owners}) ** 2 * (1 + len(rows[0]) // 512)
+        check(self.work <= MOST_WORK and len(owners) == len(rows) and {*owners} == {*size}, "it has too many levels")
         weights = [value_of(row, "*0", "a row") for row in rows]
         check(len({(len(row), sum(row)) for row in weights}) == 1, "the rows do not have one length and one total")
         check(all(min(column) > 0 or max(column) == 0 for column in zip(*weights, strict=True)), "a zero stands alone")

@@ -42,6 +42,12 @@ def refused(text: str | bytes) -> str:
     return verdict.reason
 
 
+def mixtures(depth: int) -> Any:
+    """Return a law of 2^depth parts."""
+    one = {"kind": "keep-or-replace", "size": "2", "keep": "3", "other": "1"}
+    return {"kind": "mixture", "share": "1", "parts": [mixtures(depth - 1)] * 2} if depth else one
+
+
 GRR = nz.GeneralizedRandomizedResponse(epsilon=1.0, domain=nz.Categorical(5))
 DIGITS = "7" * 1100
 BOMBS: dict[str, Any] = {
@@ -70,6 +76,32 @@ BOMBS: dict[str, Any] = {
         },
         {"kind": "l2-ball", "dims": "1500", "radius": "1"},
     ),
+    "a record of many parts": (
+        {
+            "kind": "record",
+            "report": "1",
+            "parts": [{"kind": "keep-or-replace", "size": "2", "keep": "3", "other": "1"}] * 9000,
+        },
+        {"kind": "record", "parts": [{"kind": "categorical", "size": "2", "labels": None}] * 9000},
+    ),
+    "a record of caps": (
+        {
+            "kind": "record",
+            "report": "1",
+            "parts": [{"kind": "sphere-cap", "dims": "1048577", "gamma": "1/9999", "preferred": "1/7"}] * 400,
+        },
+        {"kind": "record", "parts": [{"kind": "l2-ball", "dims": "1048576", "radius": "1"}] * 400},
+    ),
+    "a wide table of many levels": (
+        {
+            "kind": "table",
+            "levels": [str(level) for level in range(64)],
+            "outputs": "o",
+            "rows": [[str(place + 1) for place in range(4000)]] * 64,
+        },
+        {"kind": "interval", "low": "0", "high": "1"},
+    ),
+    "a tree of mixtures": (mixtures(13), {"kind": "categorical", "size": "2", "labels": None}),
     "a huge box": (
         {"kind": "sampled", "dims": DIGITS, "report": "1", "part": {"kind": "laplace", "rate": "1"}},
         {"kind": "box", "dims": DIGITS, "low": "0", "high": "1"},

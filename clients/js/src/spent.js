@@ -140,7 +140,8 @@ function tableLoss(levels, rows, proof) {
   const columns = weights[0].map((_, place) => weights.map((row) => row[place]));
   check(columns.every((column) => column.every((one) => one > 0n) || column.every((one) => one === 0n)), "a zero stands alone");
   const size = Math.max(...owners) + 1, kept = columns.filter((column) => column[0] > 0n);
-  check(size <= owners.length && new Set(owners).size === size, "a level has no row");
+  check(size <= 64 && new Set(owners).size === size, "a row has one of 64 levels");
+  work(proof, size ** 2 * (1 + Math.floor(columns.length / 512)));
   const of = (column, level, pick) => column.filter((_, row) => owners[row] === level).reduce(pick);
   const most = (a, b) => (a > b ? a : b), least = (a, b) => (a < b ? a : b);
   proof.matrix = owners.slice(0, size).map((_, i) => owners.slice(0, size).map((__, j) => {
@@ -162,12 +163,20 @@ function distance(domain, origin, step) {
   return BigInt(Math.ceil(last)) - BigInt(Math.floor(first));
 }
 
+/** Count work, in milliseconds or so, and refuse what would take too long. */
+function work(proof, more) {
+  proof.work += more;
+  check(proof.work <= 3000, "it has so many parts that it would take too long");
+}
+
 /** An upper limit of the log of the ratio of the chances of any report for any two values. */
 export function loss(law, domain, proof) {
   const kinds = Object.hasOwn(KINDS, Object(law).kind) ? KINDS : proof.more.kinds;
   check(isObject(law) && isObject(domain) && Object.hasOwn(kinds, law.kind), `a law of kind ${law?.kind} is not known`);
   const [wanted, cited] = kinds[law.kind];
   const own = taken(law, `law of kind ${law.kind}`, wanted);
+  const dear = law.kind === "sphere-cap" ? own[0] >> 9n : law.kind === "meeting-sets" ? own[1] >> 8n : 0n;
+  work(proof, 1 + Number(dear) + Math.floor(own.reduce((sum, one) => sum + (Array.isArray(one) ? one.length : 0), 0) / 2));
   const inner = (part, its) => {
     const found = loss(part, its, proof);
     check(proof.delta === null && proof.square === null, "parts with a delta are not added up");
@@ -253,7 +262,7 @@ export function loss(law, domain, proof) {
 }
 
 /** What is gathered while a law is looked at; `more` has further kinds of law, and what these give away. */
-export const started = (more = { kinds: {} }) => ({ theorems: new Set(), delta: null, square: null, noise: null, matrix: null, terms: LOCAL, more });
+export const started = (more = { kinds: {} }) => ({ theorems: new Set(), delta: null, square: null, noise: null, matrix: null, terms: LOCAL, work: 0, more });
 
 /** Keys in the order of their code points, as the hash wants them. */
 export function sorted(value) {

@@ -111,7 +111,6 @@ function gaussianSum(sigma, first) {
 
 /** At least the delta of discrete Gaussian noise between values so many steps apart. */
 function gaussianDelta(sigma, steps, epsilon) {
-  if (steps === 0n) return 0n;
   const [a, b] = times(sigma, sigma), first = ceil(2n * epsilon[0] * a - steps * steps * epsilon[1] * b, 2n * epsilon[1] * b * steps);
   const all = gaussianSum(sigma, 1n).map((end) => ONE + 2n * end);
   const growth = expBounds(fixed(epsilon)[0])[0], far = larger(0n, gaussianSum(sigma, first + steps)[0]), less = growth * far >> BITS;
