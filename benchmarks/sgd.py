@@ -7,7 +7,8 @@ python benchmarks/sgd.py --models cnn lenet       some models; keeps and writes 
 python benchmarks/sgd.py --small                  what the tests run: one model, few steps; keeps and writes nothing
 
 Every job does the same: forward and backward pass of one batch, gradients of each example clipped to norm 1, noise, and
-a step of SGD. Opacus runs in each of its modes and counts with its fastest, or with the one that takes least memory.
+a step of SGD. Batches are drawn before the clock starts, by all alike. Opacus runs in each of its modes and counts with
+its fastest, or with the one that takes least memory.
 Jobs take turns, medians are compared; a mode of Opacus that takes twice as long as another in its first steps is left
 out. Memory is what a model, a batch and three steps add at the peak to a process of their own that has trained on two
 examples before.
@@ -21,14 +22,14 @@ import statistics
 import subprocess
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from opacus import PrivacyEngine
-from opacus.layers import DPLSTM
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -37,7 +38,7 @@ from noisette import sgd
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
 from sgd_before import CLOCKS, compare
-from sgd_memory import large_step, peak_of
+from sgd_memory import import_all, large_step, peak_of
 from sgd_models import MODELS, Last, mlp
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
@@ -47,15 +48,25 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 OPACUS = ("hooks", "functorch", "ew", "ghost")
 
 
-def job_of(name: str, way: str, batch: int | None = None) -> Callable[[], None] | None:
+@dataclass(frozen=True)
+class Job:
+    """A step, and what comes before it and is not timed."""
+
+    step: Callable[[], Any]
+    prepare: Callable[[], Any] = lambda: None
+
+    def __call__(self) -> None:
+        self.prepare()
+        self.step()
+
+
+def job_of(name: str, way: str, batch: int | None = None) -> Job | None:
     """Build a model, a batch and a step: plain, ours, or a mode of Opacus."""
     build, draw, usual = MODELS[name]
     return step_of(build, draw, batch or usual, way)
 
 
-def step_of(
-    build: Callable[[], nn.Module], draw: Callable[[int], Tensor], batch: int, way: str
-) -> Callable[[], None] | None:
+def step_of(build: Callable[[], nn.Module], draw: Callable[[int], Tensor], batch: int, way: str) -> Job | None:
     """Do as `job_of` for any model and any batch."""
     torch.manual_seed(1)
     inputs, targets = draw(batch), torch.randint(0, 2, (batch,))
@@ -67,7 +78,7 @@ def step_of(
 def memory(name: str, threads: int, repeats: int) -> dict[str, int]:
     """Return the bytes that a step adds at its peak, the median of some processes, in every way that trains it."""
 
-    def build(way: str, batch: int | None = None) -> Callable[[], None] | None:
+    def build(way: str, batch: int | None = None) -> Job | None:
         torch.set_num_threads(threads)
         return job_of(name, way, batch)
 
@@ -80,7 +91,7 @@ def memory(name: str, threads: int, repeats: int) -> dict[str, int]:
     return made
 
 
-def speed(build: Callable[[str], Callable[[], None] | None], repeats: int, clock: str) -> dict[str, float]:
+def speed(build: Callable[[str], Job | None], repeats: int, clock: str) -> dict[str, float]:
     """Return the seconds of a step in every way, in turn; modes of Opacus that are far behind are left out."""
     made = {way: build(way) for way in ("plain", "ours", *OPACUS)}
     jobs = {way: job for way, job in made.items() if job is not None}
@@ -100,7 +111,7 @@ def curves(repeats: int, clock: str) -> dict[str, dict[str, dict[str, float]]]:
     return {"batch": batches, "parameters": sizes}
 
 
-def in_turn(jobs: dict[str, Callable[[], None]], repeats: int, clock: str) -> dict[str, float]:
+def in_turn(jobs: dict[str, Job], repeats: int, clock: str) -> dict[str, float]:
     """Run jobs in turn and return the median seconds of each."""
     now = CLOCKS[clock]
     times: dict[str, list[float]] = {key: [] for key in jobs}
@@ -108,8 +119,9 @@ def in_turn(jobs: dict[str, Callable[[], None]], repeats: int, clock: str) -> di
         job()
     for _ in range(repeats):
         for key, job in jobs.items():
+            job.prepare()
             start = now()
-            job()
+            job.step()
             times[key].append(now() - start)
     return {key: statistics.median(values) for key, values in times.items()}
 
@@ -135,19 +147,19 @@ def conversion(repeats: int, clock: str) -> dict[str, float]:
     made, made_torch = to_spherical(vector), to_spherical(tensor)
     rows = vector.reshape(1000, 1000)
     made_rows = to_spherical(rows)
-    jobs: dict[str, Callable[[], Any]] = {
-        "copy": vector.copy,
-        "to_spherical, numpy": lambda: to_spherical(vector),
-        "from_spherical, numpy": lambda: from_spherical(*made),
-        "to_spherical, torch": lambda: to_spherical(tensor),
-        "from_spherical, torch": lambda: from_spherical(*made_torch),
-        "to_spherical, 1,000 vectors": lambda: to_spherical(rows),
-        "from_spherical, 1,000 vectors": lambda: from_spherical(*made_rows),
+    jobs = {
+        "copy": Job(vector.copy),
+        "to_spherical, numpy": Job(lambda: to_spherical(vector)),
+        "from_spherical, numpy": Job(lambda: from_spherical(*made)),
+        "to_spherical, torch": Job(lambda: to_spherical(tensor)),
+        "from_spherical, torch": Job(lambda: from_spherical(*made_torch)),
+        "to_spherical, 1,000 vectors": Job(lambda: to_spherical(rows)),
+        "from_spherical, 1,000 vectors": Job(lambda: from_spherical(*made_rows)),
     }
     return in_turn(jobs, repeats, clock)
 
 
-def plain(model: nn.Module, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+def plain(model: nn.Module, inputs: Tensor, targets: Tensor) -> Job:
     """Return a step of SGD."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
@@ -156,13 +168,11 @@ def plain(model: nn.Module, inputs: Tensor, targets: Tensor) -> Callable[[], Non
         functional.cross_entropy(model(inputs), targets).backward()
         optimizer.step()
 
-    return step
+    return Job(step)
 
 
-def ours(
-    model: nn.Module, inputs: Tensor, targets: Tensor, perturb: str | sgd.Perturbation = "gaussian"
-) -> Callable[[], None]:
-    """Return a private step of ours."""
+def ours(model: nn.Module, inputs: Tensor, targets: Tensor, perturb: str | sgd.Perturbation = "gaussian") -> Job:
+    """Return a private step of ours; the loader, which draws every example, gives the batch that the step is on."""
     model = sgd.with_open_recurrence(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loader = DataLoader(TensorDataset(inputs, targets), batch_size=len(inputs))
@@ -173,11 +183,15 @@ def ours(
         functional.cross_entropy(model(inputs), targets).backward()
         private.optimizer.step()
 
-    return step
+    batches = chain.from_iterable(repeat(private.loader))
+    return Job(step, lambda: next(batches))
 
 
-def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: Tensor) -> Callable[[], None] | None:
+def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: Tensor) -> Job | None:
     """Return a private step of Opacus in one of its modes, None where the mode does not take the model."""
+    from opacus import PrivacyEngine
+    from opacus.layers import DPLSTM
+
     model = build()
     if isinstance(model, Last):
         model = Last(DPLSTM(32, 32, batch_first=True, bidirectional=True))
@@ -202,7 +216,7 @@ def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: T
     except Exception as error:  # a mode that cannot train this model is no competitor
         print(f"opacus {mode} does not train this model: {type(error).__name__}: {str(error)[:90]}")
         return None
-    return step
+    return Job(step)
 
 
 def best_of(times: dict[str, float]) -> str:
@@ -375,7 +389,9 @@ def main() -> None:
     parts = options.parts or [part for part in PARTS if part != "before" or options.before is not None]
     if options.small and not options.parts:
         parts = ["memory", "speed", "geometry"]
-    sgd.Budget.for_target(3.0, 1e-5, steps=10, sampling_prob=0.5)  # imports what the first run would
+    import_all()
+    import opacus  # noqa: F401
+
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     for part in parts:
         found = measured(part, names, options)

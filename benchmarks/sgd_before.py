@@ -16,9 +16,9 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import torch
 
@@ -29,7 +29,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 TURN = 0.1  # seconds of steps in a turn, so that what a clock and a switch cost is little
 
 
-def jobs(threads: int, names: Sequence[str]) -> dict[str, Callable[[], None]]:
+def jobs(threads: int, names: Sequence[str]) -> dict[str, Any]:
     """Return a private step of some models of `sgd_models.py`."""
     import sgd as benchmark
 
@@ -47,10 +47,13 @@ def work(threads: int, clock: str, names: Sequence[str]) -> None:
     print(noisette.__file__, *made, flush=True)
     for line in sys.stdin:
         name, steps = line.split()
-        start = now()
+        spent = 0.0
         for _ in range(int(steps)):
-            made[name]()
-        print((now() - start) / int(steps), flush=True)
+            made[name].prepare()
+            start = now()
+            made[name].step()
+            spent += now() - start
+        print(spent / int(steps), flush=True)
 
 
 class Worker:
@@ -84,9 +87,7 @@ class Worker:
 
     def end(self) -> None:
         """Let the process end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
 
 
 def compare(checkout: Path, *, threads: int, repeats: int, clock: str, names: Sequence[str] = tuple(MODELS)) -> str:

@@ -1,7 +1,7 @@
 """Peak memory of private training, each job in a process of its own.
 
 python benchmarks/sgd_memory.py                      one step at B = 16,384 of the CNN, and its peak
-python benchmarks/sgd_memory.py --physical 16384     the same in one piece
+python benchmarks/sgd_memory.py --physical 1024 16384     and the same in one piece
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ctypes
 import gc
 import multiprocessing
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,12 @@ def _resident(what: str) -> int:
     return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
 
 
+def import_all() -> None:
+    """Import what a private run imports late, so that the processes that are measured need not, one after another."""
+    sgd.Budget.for_target(3.0, 1e-5, steps=10, sampling_prob=0.5)
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # imports a good deal of torch
+
+
 def large_step(batch: int, physical: int, examples: int) -> Callable[[], None]:
     """Return one private step of the CNN on a Poisson sample of ``batch`` expected images."""
     torch.manual_seed(1)
@@ -100,18 +107,20 @@ def large_step(batch: int, physical: int, examples: int) -> Callable[[], None]:
 
 
 def main() -> None:
-    """Make one step and print the peak."""
+    """Make one step of each kind and print its peak."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=16_384)
-    parser.add_argument("--physical", type=int, default=1024)
+    parser.add_argument("--physical", type=int, nargs="+", default=[1024], help="examples in a piece; a run for each")
     parser.add_argument("--examples", type=int, default=60_000)
     options = parser.parse_args()
-    found = peak_of(lambda: large_step(options.batch, options.physical, options.examples), steps=1)
-    assert found is not None
-    print(
-        f"B = {options.batch:,} in pieces of {options.physical:,}: peak {found[1] / 2**30:.2f} GiB resident, "
-        f"of which the step {found[0] / 2**30:.2f} GiB"
-    )
+    import_all()
+    for physical in options.physical:
+        found = peak_of(partial(large_step, options.batch, physical, options.examples), steps=1)
+        assert found is not None
+        print(
+            f"B = {options.batch:,} in pieces of {physical:,}: peak {found[1] / 2**30:.2f} GiB resident, "
+            f"of which the step {found[0] / 2**30:.2f} GiB"
+        )
 
 
 if __name__ == "__main__":
