@@ -26,7 +26,7 @@ def obtained(read: object, runs: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mu", [1, 2, 4])
+@pytest.mark.parametrize("mu", [2, 4])  # one is the mechanism itself, see below
 def test_hiera_without_clipping(mu: int) -> None:
     errors = obtained(lambda a, rng: float(hiera(a, reuse=mu, clip=False, rng=rng).value[0]), 1500, mu)
     predicted = nz.deviation(Reused(FIVE, mu), users=4000, values=VALUES)
@@ -54,10 +54,10 @@ def test_more_reuse_never_helps() -> None:
 
 @pytest.mark.long
 def test_maximum_likelihood() -> None:
-    errors = obtained(lambda a, _: maximum_likelihood(a).mean, 400, 9)
-    bias, std = simulated(FIVE, lambda a: maximum_likelihood(a).mean, users=4000, values=VALUES, draws=400)
-    assert std / errors.std() == pytest.approx(1, abs=Z * math.sqrt(1 / 400))
-    assert abs(bias - errors.mean()) < Z * std * math.sqrt(2 / 400)
+    errors = obtained(lambda a, _: maximum_likelihood(a).mean, 250, 9)
+    bias, std = simulated(FIVE, lambda a: maximum_likelihood(a).mean, users=4000, values=VALUES, draws=250)
+    assert std / errors.std() == pytest.approx(1, abs=Z * math.sqrt(1 / 250))
+    assert abs(bias - errors.mean()) < Z * std * math.sqrt(2 / 250)
 
 
 @pytest.mark.slow
