@@ -170,3 +170,20 @@ def test_a_question_that_changes_under_its_id(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="another attributes than before"):
         show(70.0, 80.0)
     device.close()
+
+
+def test_a_program_that_changes_its_folder_is_still_the_same_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was answered is on the disk: looked for elsewhere, it would be drawn a second time, or not at all."""
+    monkeypatch.chdir(tmp_path)
+    device = Device("state", epsilon=1.5, delta=0.0)
+    told = _shown([NUMBER], nz.Laplace(epsilon=1.0).spec())
+    campaign = Campaign.from_wire(told)
+    device.remember(campaign, json.dumps(told))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    new = [device.answer(campaign, {"x": 0.5}, group=None, clip=False, rng=None) for _ in range(2)]
+    device.close()
+    assert new == [True, False]
+    assert not list((tmp_path / "elsewhere").iterdir())

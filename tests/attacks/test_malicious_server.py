@@ -559,3 +559,40 @@ def test_an_app_that_takes_longer_at_one_pixel(tmp_path):
     release.set()
     assert min(began.values()) >= 0.5  # the quick one is held back
     assert max(began.values()) < 500  # the slow one is not waited for
+
+
+@pytest.mark.parametrize("named_by", ["the app", "the node"])
+def test_an_app_that_changes_its_folder_does_not_begin_a_new_budget(tmp_path, monkeypatch, named_by):
+    """Libraries of experiments change the folder of the process: a ledger named by a relative path stays where it was.
+
+    It was looked for in the new folder, was not there, and every run had the whole budget.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def wandering(message, context):
+        (tmp_path / f"run {client.calls}").mkdir()
+        monkeypatch.chdir(tmp_path / f"run {client.calls}")
+        return answer(message, filled(0.25))
+
+    client = Client(tmp_path, wandering)
+    client.mod = LocalPrivacy(2.5, 1e-3, ledger="own.db" if named_by == "the app" else "other.db")
+    client.context.node_config = {} if named_by == "the app" else {"ledger": "own.db"}
+    replies = [client.ask(request(terms(run=f"run {number}"), 1)) for number in range(3)]
+    assert [reply.has_error() for reply in replies] == [False, True, True]
+    assert [path.parent for path in tmp_path.rglob("*.db")] == [tmp_path]
+
+
+def test_a_ledger_stays_where_it_is_when_the_folder_changes(tmp_path, monkeypatch):
+    """Every thread opens the file for itself, and so does a fork."""
+    monkeypatch.chdir(tmp_path)
+    with Ledger("budget.db") as ledger:
+        ledger.open_account("user", 1.0)
+        ledger.debit("user", 0.7)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        left = []
+        thread = threading.Thread(target=lambda: left.append(ledger.balance("user").left["epsilon"]))
+        thread.start()
+        thread.join()
+    assert [float(one) for one in left] == [0.3]
+    assert not list((tmp_path / "elsewhere").iterdir())

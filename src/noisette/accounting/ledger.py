@@ -119,7 +119,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, timeout: float = 30.0) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # threads and forks open it too, wherever the process is by then
         self._timeout = float(timeout)
         self._local = threading.local()
         if str(path) == ":memory:":

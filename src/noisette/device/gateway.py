@@ -82,7 +82,7 @@ class Gateway:
         attempts: int = 6,
         timeout: float = 60.0,
     ) -> None:
-        home = Path(state)
+        home = Path(state).absolute()
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = home / "reports.db"
         self._attempts = attempts

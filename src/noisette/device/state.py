@@ -83,7 +83,7 @@ class Device:
     """The state of one device, in a folder of its own; every change is on the disk when a method returns."""
 
     def __init__(self, folder: str | os.PathLike[str], *, epsilon: float, delta: float) -> None:
-        home = Path(folder)
+        home = Path(folder).absolute()  # the process may go elsewhere, and its memory must not be left behind
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._ledger = Ledger(home / "budget.db")
         self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")

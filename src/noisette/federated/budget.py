@@ -44,6 +44,8 @@ class NodeBudget:
     minimum_set: int = 1
 
     def __post_init__(self) -> None:
+        # an app may change the folder of the process, and a new ledger there would have the whole budget
+        object.__setattr__(self, "ledger", Path(self.ledger).absolute())
         _validate.epsilon(self.epsilon)
         _validate.delta(self.delta)
         if self.model not in ("local", "shuffled"):
@@ -60,7 +62,7 @@ class NodeBudget:
         promise = terms.promise(layout, model=self.model, clients=self.minimum_set)
         if not math.isfinite(promise.epsilon):
             raise ValueError("These terms promise nothing that a budget could hold: no finite epsilon is true of them.")
-        ledger = _opened(Path(self.ledger).absolute())
+        ledger = _opened(Path(self.ledger))
         relation: Relation = "replace" if self.model == "shuffled" else "any-pair"
         ledger.open_account(account, self.epsilon, self.delta, model=self.model, relation=relation)
         ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ class LocalPrivacy:
         placement: Placement = "whole-update",
         shuffler: Callable[[Context], Any] | None = None,
     ) -> None:
-        self.budget = NodeBudget(ledger, epsilon, delta, model, minimum_set)
+        self.budget, self._home = NodeBudget(ledger, epsilon, delta, model, minimum_set), Path.cwd()
         self.account = account
         self.public_metrics = public_metrics if callable(public_metrics) else _public(public_metrics or {})
         self.deadline = None if deadline is None else _validate.positive(deadline, "deadline")
@@ -240,6 +241,8 @@ class LocalPrivacy:
             for key in ("epsilon", "delta"):
                 if key in own:
                     own[key] = min(_validate.number(own[key], f"{key} of the node"), getattr(self.budget, key))
+            if "ledger" in own:
+                own["ledger"] = self._home / str(own["ledger"])
             return replace(self.budget, **own) if own else self.budget
 
     def _account(self, context: Context) -> str:

@@ -90,7 +90,7 @@ class DistributedPrivacy:
 
     def __init__(self, plan: DistributedPlan, *, ledger: str | os.PathLike[str], colluding: int) -> None:
         self.plan = plan
-        self.ledger = Path(ledger).absolute()
+        self.ledger, self._home = Path(ledger).absolute(), Path.cwd()
         self.colluding = _validate.integer(colluding, "colluding", low=0)
 
     def __call__(self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
@@ -197,7 +197,7 @@ class DistributedPrivacy:
         own: dict[str, Any] = dict(context.node_config)
         epsilon = _validate.number(own.get("epsilon", self.plan.epsilon), "epsilon of the node")
         delta = _validate.number(own.get("delta", self.plan.delta), "delta of the node")
-        return Path(str(own.get("ledger", self.ledger))).absolute(), epsilon, delta
+        return self._home / str(own.get("ledger", self.ledger)), epsilon, delta
 
     @staticmethod
     def _names(context: Context) -> tuple[str, str]:
