@@ -128,7 +128,10 @@ BOMBS: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(BOMBS))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.long) if n.startswith(("a record", "a tree")) else n for n in sorted(BOMBS)],
+)
 def test_what_would_take_for_ever_is_refused_soon(name: str) -> None:
     law, domain = BOMBS[name]
     refused(forged(GRR, law, domain))

@@ -10,6 +10,8 @@ import pytest
 import noisette as nz
 from noisette.mechanisms.vector.sampled import Sampled
 
+pytestmark = pytest.mark.slow
+
 DIMS, USERS = 12, 4000
 
 
@@ -41,7 +43,6 @@ def test_no_other_number_of_entries_is_far_better(kind: str, epsilon: float) -> 
     assert predicted(own, rows) <= 1.3 * min(predicted(other, rows) for other in others)
 
 
-@pytest.mark.slow
 def test_the_error_is_that_of_the_entries_that_were_asked() -> None:
     """The formula that the choice rests on, against 40 collections.
 
