@@ -130,7 +130,8 @@ def test_a_few_releases_against_quadrature(multiplier: float, sampling_prob: flo
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("multiplier", "releases", "sampling_prob"), [(1.0, 1000, 0.01), (0.7, 50, 0.2), (4.0, 200, 0.5)]
+    ("multiplier", "releases", "sampling_prob"),
+    [(1.0, 1000, 0.01), (4.0, 200, 0.5)],  # few in many sums, and many in few
 )
 def test_many_releases_beside_other_accountants(multiplier: float, releases: int, sampling_prob: float) -> None:
     """A finer lattice of dp-accounting's, where its transforms have digits enough; Renyi divergences everywhere."""
@@ -156,14 +157,14 @@ def test_the_former_way_was_far_too_high_for_a_thousand() -> None:
 def test_replacing_is_composed_too() -> None:
     """Between adding or removing once and twice; beside dp-accounting's own law of a replaced example."""
     neighbours = dp_accounting.NeighboringRelation.REPLACE_ONE
-    for multiplier, sampling_prob in ((1.0, 0.1), (2.0, 0.3)):
-        one = from_gaussian_mechanism(
-            multiplier, value_discretization_interval=1e-4, sampling_prob=sampling_prob, neighboring_relation=neighbours
-        )
-        options: dict[str, Any] = {"releases": 20, "sampling_prob": sampling_prob}
-        found = sampled_gaussian(multiplier, 1e-6, relation="replace", **options).epsilon
-        assert found == pytest.approx(float(one.self_compose(20).get_epsilon_for_delta(1e-6)), rel=1e-3)
-        assert found > sampled_gaussian(multiplier, 1e-6, **options).epsilon
+    multiplier = 2.0
+    options: dict[str, Any] = {"releases": 20, "sampling_prob": 0.3}
+    one = from_gaussian_mechanism(
+        multiplier, value_discretization_interval=1e-4, sampling_prob=0.3, neighboring_relation=neighbours
+    )
+    found = sampled_gaussian(multiplier, 1e-6, relation="replace", **options).epsilon
+    assert found == pytest.approx(float(one.self_compose(20).get_epsilon_for_delta(1e-6)), rel=1e-3)
+    assert found > sampled_gaussian(multiplier, 1e-6, **options).epsilon
 
 
 @pytest.mark.slow
