@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from scipy.stats import chi2
 
 import noisette as nz
 from noisette.prediction import Plan, best_report, break_even, compare, deviation, plan, report_rules
+from noisette.prediction.planning import handy
 
 TENTHS = np.arange(1, 11) / 10
 
@@ -304,3 +307,21 @@ def test_five_thousand_dimensions_whatever_is_known() -> None:
     for options in ({}, {"distribution": "poisson"}, {"values": table}):
         found = plan(users=200_000, dims=5000, epsilon=1.0, delta=1e-6, **options)
         assert len(found.candidates) >= 12, options
+
+
+@pytest.mark.parametrize(
+    ("rows", "taken"),
+    [
+        # error, bulky, unbiased
+        ([(1.0, True, True), (1.06, False, True), (3.0, False, True)], [1.06, 3.0]),
+        ([(1.0, True, True), (1.10, False, True)], [1.0, 1.10]),  # short reports cost too much
+        ([(1.0, True, True), (2.0, True, True)], [1.0, 2.0]),
+        ([(0.5, False, False), (1.0, True, True), (1.06, False, True)], [1.06]),  # a biased one is no measure
+        ([(0.5, False, False)], []),
+    ],
+)
+def test_short_reports_are_taken_where_they_cost_little(
+    rows: list[tuple[float, bool, bool]], taken: list[float]
+) -> None:
+    offered: Any = [SimpleNamespace(mse=mse, bulky=bulky, unbiased=unbiased) for mse, bulky, unbiased in rows]
+    assert [one.mse for one in handy(offered)] == taken
