@@ -230,7 +230,7 @@ class Proof:
         values = taken(law, f"law of kind {kind}", found[1])
         dear = values[0] >> 9 if kind == "sphere-cap" else values[1] >> 8 if kind == "meeting-sets" else 0
         self.work += 1 + dear + sum(len(one) for one in values if isinstance(one, list)) // 2
-        check(self.work <= MOST_WORK, "it has so many parts that it would take too long")
+        check(self.work <= MOST_WORK, "it has too many parts")
         line = found[3].format(**dict(zip(re.findall(r"(\w+):", found[1]), values, strict=True)))
         self.lines += [line] if line not in self.lines else []
         self.theorems.update(found[2].split())

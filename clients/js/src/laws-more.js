@@ -5,7 +5,14 @@ const MOST_LEVELS = 2 ** 10;
 const LONGEST = 2 ** 25; // sequence from which a difference set is read
 const RING = 2 ** 31 - 1, DRAWS = 1n << 62n; // points on which options lie, and what decides on one
 
-export default ({ accepted, ends, fields, fitting, list, MOST, part, real, subsets, symbols, UNIT, whole, written }) => {
+export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, part, real, subsets, symbols, UNIT, whole, written }) => {
+  // What arcs give away: a point on no own arc has least where these share nothing. The verifier knows them by itself.
+  further.kinds.arcs = ["ring:2 arc:1 own:1", "mixture"];
+  further.loss = (_, [ring, arc, own], { most }) => {
+    const covered = BigInt(most) * arc, inside = own * (ring - covered), outside = DRAWS - covered * own;
+    if (outside <= 0n || outside > inside) throw new Error("Expected arcs that hold neither too little nor too much.");
+    return odds(inside, outside);
+  };
   /** Return numbers that rise from one end of a range to the other. */
   const rising = (numbers, low, high) => {
     const found = list(numbers, "edges").map(one => real(one, "edge"));

@@ -8,7 +8,7 @@
 // choices, of texts and of graded numbers are in laws-more.js, which is loaded where a campaign has one.
 
 import { discreteLaplace, exact, roundUp, Words } from "./random.js";
-import { spent } from "./spent.js";
+import { further, odds, spent } from "./spent.js";
 
 const UNIT = 2 ** 53; // weights of what one uniform number decides add up to this
 const FINE = 1n << 61n; // and those of bits to this
@@ -506,4 +506,4 @@ export const known = table =>
 
 /** Take in further kinds of tables: laws-more.js has them. */
 export const extend = more =>
-  Object.assign(KINDS, more({ accepted, ends, fields, fitting, list, MOST, part, real, subsets, symbols, UNIT, whole, written }));
+  Object.assign(KINDS, more({ accepted, ends, fields, fitting, further, list, MOST, odds, part, real, subsets, symbols, UNIT, whole, written }));

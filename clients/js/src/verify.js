@@ -2,7 +2,7 @@
 // rounded to the safe side. It knows kinds of law and no mechanism.
 
 import { below, BITS, bits, check, digest, expBounds, floats, fraction, interval, isObject, largest, LARGEST, LOCAL, logAbove, loss, odds, of, ONE,
-  precise, product, sorted, started, stepsOf, taken, total, UNIT, up, whole } from "./spent.js";
+  precise, product, sorted, started, stepsOf, taken, total, UNIT, up, whole, work } from "./spent.js";
 
 export { lawHash, spent } from "./spent.js";
 
@@ -15,6 +15,7 @@ const FIELDS = ["domain", "format", "guarantee", "law", "law_sha256", "sha256", 
 
 // The kinds of law that no web page draws from.
 const KINDS = {
+  arcs: ["ring:2 arc:1 own:1", "mixture"],
   "one-hot": ["size:2 step:q noise:object", "composition distance"],
   "window-over-all": ["positions:1 width:1 inside:0 outputs:text", "post-processing"],
   staircase: ["rate:q width:1 first:1 inside:1", ""],
@@ -212,6 +213,11 @@ function often(times, part, its, proof) {
 function others(kind, own, domain, proof, inner) {
   const repeated = (...given) => often(...given, proof);
   switch (kind) {
+    case "arcs": { // a point on no own arc has least where these share nothing
+      const [ring, arc, mine] = own, covered = of(domain, "selection", "size:1 most:1 labels:any")[1] * arc, all = 1n << 62n;
+      check(covered < ring && covered * mine < all && all <= mine * ring, "the arcs hold too little or too much");
+      return odds(mine * (ring - covered), all - covered * mine);
+    }
     case "one-hot":
       check(own[1][0] === 1n, "0 and 1 are not on the lattice");
       return 2n * inner(own[2], { kind: "lattice", steps: String(own[1][1]) });
@@ -232,6 +238,7 @@ function others(kind, own, domain, proof, inner) {
     case "sphere-cap":
     case "normal-cap": {
       const [dims, gamma, preferred] = own, most = kind === "sphere-cap" ? [1n, 1n] : [40n, 1n];
+      work(proof, kind === "sphere-cap" ? Number(dims >> 9n) : 0);
       check(dims <= sphere(domain)[1] && gamma[0] >= 0n && below(gamma, most) && below(preferred, [1n, 1n]), "it is no cap");
       const mass = kind === "sphere-cap" ? sphereTail(dims, gamma) : [normalTail(fixed(gamma))[0], ONE];
       check(mass[0] > 0n, "the cap is empty");
