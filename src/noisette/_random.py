@@ -40,7 +40,8 @@ def generator(rng: Rng = None) -> np.random.Generator:
     """Return the generator that ``rng`` stands for.
 
     ``None`` is AES in counter mode keyed by the operating system, which no fork, copy or pickle repeats; an int is a
-    reproducible PCG64 for tests; a Generator is used as it is.
+    reproducible PCG64 for tests, the one of ``numpy.random.default_rng``, so that simulated people need another seed; a
+    Generator is used as it is.
     """
     if rng is None:
         from noisette._secret import SecretBits
@@ -98,18 +99,22 @@ def geometric(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
         return _split_geometric(rng, rate, size)
     # U uniform on (0, 1) has P(U <= a^k) = a^k, so floor(-ln U / rate) is geometric
     uniform = rng.random(size)
-    with np.errstate(divide="ignore"):
-        below = np.log(uniform)
-        below *= -1 / rate
-        slack = np.divide(ULP / rate, uniform)  # U lies up to one ulp above its 53 bits
-    error = below * _LOG_ERROR
-    slack += error
-    above = np.floor(np.add(below, error, out=error), out=error)
-    with np.errstate(invalid="ignore"):  # U below 2^-53 gives inf - inf, which is settled exactly
-        below -= slack
-    result = np.floor(below, out=below)
-    unsure = np.flatnonzero(above != result)
-    for index in unsure.tolist():
+    result = np.empty(size)
+    unsure: list[int] = []
+    for start in range(0, size, _BLOCK):
+        part = uniform[start : start + _BLOCK]
+        with np.errstate(divide="ignore"):
+            below = np.log(part, out=result[start : start + _BLOCK])
+            below *= -1 / rate
+            slack = np.divide(ULP / rate, part)  # U lies up to one ulp above its 53 bits
+        error = below * _LOG_ERROR
+        slack += error
+        above = np.floor(np.add(below, error, out=error), out=error)
+        with np.errstate(invalid="ignore"):  # U below 2^-53 gives inf - inf, which is settled exactly
+            below -= slack
+        np.floor(below, out=below)
+        unsure += (start + np.flatnonzero(above != below)).tolist()
+    for index in unsure:
         result[index] = _exact_geometric(rng, rate, uniform[index])
     return result
 
@@ -117,15 +122,17 @@ def geometric(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
 def discrete_laplace(rng: np.random.Generator, rate: float, size: int) -> FloatArray:
     """Draw integers k with probability proportional to exp(-rate |k|), as float64."""
     result = geometric(rng, rate, size)
-    result += 1
     p_zero = float(np.tanh(rate / 2))
     uniform = rng.random(size)
-    sign = (uniform >= p_zero).view(np.int8) - 2 * (uniform >= (1 + p_zero) / 2).view(np.int8)
-    for index in _near(uniform, p_zero, (1 + p_zero) / 2):
-        bits = _Bits(rng, uniform[index])
-        zero = bits.below(lambda mp: mp.tanh(mp.mpf(rate) / 2))
-        sign[index] = 0 if zero else 1 if bits.below(lambda mp: (1 + mp.tanh(mp.mpf(rate) / 2)) / 2) else -1
-    result *= sign
+    for start in range(0, size, _BLOCK):
+        part, own = uniform[start : start + _BLOCK], result[start : start + _BLOCK]
+        own += 1
+        sign = (part >= p_zero).view(np.int8) - 2 * (part >= (1 + p_zero) / 2).view(np.int8)
+        for index in _near(part, p_zero, (1 + p_zero) / 2):
+            bits = _Bits(rng, part[index])
+            zero = bits.below(lambda mp: mp.tanh(mp.mpf(rate) / 2))
+            sign[index] = 0 if zero else 1 if bits.below(lambda mp: (1 + mp.tanh(mp.mpf(rate) / 2)) / 2) else -1
+        own *= sign
     return result
 
 
