@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+_SHOWN_LABELS = 8  # in a message
 
 
 def positive(value: float, name: str, *, remedy: str = "") -> float:
@@ -130,6 +132,16 @@ def number(value: float, name: str) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def few(labels: Sequence[str], *, quoted: bool = False) -> str:
+    """Return the first labels for a message: there may be millions.
+
+    >>> few("abcdefghij"), few(["no", "yes"], quoted=True)
+    ('a, b, c, d, e, f, g, h, ...', "'no', 'yes'")
+    """
+    shown = map(repr, labels[:_SHOWN_LABELS]) if quoted else labels[:_SHOWN_LABELS]
+    return ", ".join(shown) + (", ..." if len(labels) > _SHOWN_LABELS else "")
 
 
 def _join(message: str, remedy: str) -> str:

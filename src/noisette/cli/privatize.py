@@ -11,6 +11,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.cli._options import build, build_record, parse_column_categories, parse_levels, parse_ranges, split_list
 from noisette.cli._survey import only_survey, privatize_survey, required
@@ -211,7 +212,7 @@ class _Source:
         known = np.asarray([codes.get(name, -1) for name in names.tolist()], dtype=np.int64)[inverse]
         if known.min() < 0:
             row = int(np.argmin(known))
-            few = ", ".join(labels[:8]) + (", ..." if len(labels) > 8 else "")
+            few = _validate.few(labels)
             raise ValueError(
                 f"{self._place(row, column)}: {str(values[row])!r} is not among the categories {few}. "
                 "Add it to --categories, or map it to one such as 'other' first."

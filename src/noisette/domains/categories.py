@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,7 +31,7 @@ class Categorical(Described):
         if self.labels is not None:
             labels = tuple(map(str, self.labels))
             if len(set(labels)) != len(labels):
-                raise ValueError(f"Expected distinct labels, got {labels}.")
+                raise ValueError(f"Expected distinct labels, got {Counter(labels).most_common(1)[0][0]!r} twice.")
             if self.size not in (0, len(labels)):
                 raise ValueError(f"Expected size={self.size} to equal the number of labels, {len(labels)}.")
             object.__setattr__(self, "labels", labels)
@@ -69,7 +70,8 @@ class Categorical(Described):
         names, inverse = np.unique(np.asarray(values).astype(str), return_inverse=True)
         unknown = [name for name in names.tolist() if name not in codes]
         if unknown:
-            raise ValueError(f"Unknown category {unknown[0]!r}; expected one of {list(self.labels)}.")
+            few = _validate.few(self.labels, quoted=True)
+            raise ValueError(f"Unknown category {unknown[0]!r}; expected one of [{few}].")
         return np.asarray([codes[name] for name in names.tolist()], dtype=np.int64)[inverse]
 
 

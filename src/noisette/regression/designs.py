@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from noisette import domains
+from noisette import _validate, domains
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Categorical, Interval
 
@@ -229,7 +229,7 @@ class Design:
             row = int(np.argmin(known))
             labels = self.columns[1:]
             own = [label for label, owner in zip(labels, self.owners[1:].tolist(), strict=True) if owner == place]
-            few = ", ".join(label.partition("=")[2] for label in own[:8]) + (", ..." if len(own) > 8 else "")
+            few = _validate.few([label.partition("=")[2] for label in own])
             raise BadValue(
                 f"{column.tolist()[row]!r} in [row] is not among the categories of {self._name(place)}: {few}. "
                 "Declare it, or map it to a category such as 'other' first.",

@@ -327,9 +327,13 @@ class Choice(Question):
         """Return the code of one person's label."""
         if self.optional and value is None:
             return np.asarray(len(self.labels))
-        if not isinstance(value, str) or value not in self.labels:
-            raise ValueError(f"Expected {self.name}={value!r} to be one of {', '.join(self.labels)}.")
-        return np.asarray(self.labels.index(value))
+        if not isinstance(value, str) or value not in self._places:
+            raise ValueError(f"Expected {self.name}={value!r} to be one of {_validate.few(self.labels)}.")
+        return np.asarray(self._places[value])
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {label: place for place, label in enumerate(self.labels)}
 
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return the codes of a column of labels."""
@@ -409,7 +413,7 @@ class Choices(Question):
         if not isinstance(chosen, list | tuple) or not all(isinstance(label, str) for label in chosen):
             raise ValueError(f"Expected {self.name}={value!r:.80} to be a list of labels, empty for none.")
         if unknown := [label for label in chosen if label not in self.labels]:
-            raise ValueError(f"Expected {self.name}: {unknown[0]!r} to be one of {', '.join(self.labels)}.")
+            raise ValueError(f"Expected {self.name}: {unknown[0]!r} to be one of {_validate.few(self.labels)}.")
         try:
             return np.asarray(self.domain.encode([chosen])[0])
         except ValueError as error:

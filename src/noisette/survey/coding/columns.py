@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text
 from noisette.domains import BoolArray
@@ -106,7 +107,7 @@ class Columns:
             found = self._places(name, labels)
         if found.size and found.min() < 0:
             row = int(np.argmin(found))
-            few = ", ".join(map(repr, labels[:_SHOWN])) + (", ..." if len(labels) > _SHOWN else "")
+            few = _validate.few(labels, quoted=True)
             bad = column[row].as_py()
             raise ValueError(
                 f"{self.place(row, name)}: {bad!r} is not among the labels {few}. "
@@ -139,7 +140,7 @@ class Columns:
         if codes.size and codes.min() < 0:
             at = int(np.argmin(codes))
             bad = chosen[int(np.flatnonzero(some)[at])].as_py()
-            few = ", ".join(map(repr, labels[:_SHOWN])) + (", ..." if len(labels) > _SHOWN else "")
+            few = _validate.few(labels, quoted=True)
             raise ValueError(f"{self.place(int(owner[at]), name)}: {bad!r} is not among the options {few}.")
         many = np.bincount(owner, minlength=self.rows)
         if many.max() > most:
