@@ -18,7 +18,7 @@ from noisette._validate import FloatArray
 from noisette.cells import log_above
 from noisette.domains import Interval
 
-_TIES = 1e-11  # of a log ratio; those nearer to the largest are compared as fractions
+TIES = 1e-11  # of a log ratio; those nearer to the largest, or to what is allowed, are compared as fractions
 Matrix = tuple[tuple[float, ...], ...]
 
 BUDGETS = (1e-7, 1e6)
@@ -185,7 +185,7 @@ class Laws:
     def ratio_above(self, pairs: Iterable[tuple[int, int]]) -> float:
         """Return the largest log ratio of the first law's chances to the second's over these pairs, rounded up."""
         found = [(self._logs[i] - self._logs[j], i, j) for i, j in pairs]
-        limit = max(float(gap.max()) for gap, _, _ in found) - _TIES
+        limit = max(float(gap.max()) for gap, _, _ in found) - TIES
         near = ((i, j, c) for gap, i, j in found for c in np.flatnonzero(gap >= limit).tolist())
         return log_above(max(self.masses[i][c] / self.masses[j][c] for i, j, c in near))
 
