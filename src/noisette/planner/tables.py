@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.polynomial import chebyshev
 from noisette._validate import FloatArray
 from noisette.domains import Interval
 from noisette.guarantees import Guarantee
+from noisette.mechanisms import CATALOGUE
 from noisette.prediction.offers import Offer, Setting, compared
 from noisette.prediction.responses import respond
 
@@ -105,14 +106,23 @@ def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Int
     """
     sampled = _offer(name, 2)
     samples = sampled is not None and sampled.samples
-    source = _AnyBudget(name, 1 if samples else dims)
-    offer = _offer(name, source.dims, domain=domain)
-    if offer is None or not source.is_quadratic(math.sqrt(low * high)):
+    offer = _offer(name, 1 if samples else dims, domain=domain)
+    if offer is None:
         return None
-    effort = ROUGH if offer.fixed else COSTLY if source.dims > 1 else CLOSE
-    ranges = source.quick_ranges(max(low / most, LEAST) if samples else low, high)
+    least = max(low / most, LEAST) if samples else low
+    return _fitted(CATALOGUE[name], (least, low, high), None if samples else dims, offer.fixed)
+
+
+@lru_cache(maxsize=256)
+def _fitted(cls: Any, budgets: tuple[float, float, float], dims: int | None, fixed: bool) -> LawTable | None:
+    """Return the law of a mechanism from the least budget of a report on: the pages of a process share it."""
+    source, (least, low, high) = _AnyBudget(cls.name, dims or 1), budgets
+    if not source.is_quadratic(math.sqrt(low * high)):
+        return None
+    effort = ROUGH if fixed else COSTLY if source.dims > 1 else CLOSE
+    ranges = source.quick_ranges(least, high)
     panels = tuple(panel for ends in ranges for part in _cut(*ends) for panel in fit(source.moments, *part, effort))
-    return LawTable(name, source.build(1.0).guarantee, panels, None if samples else dims, offer.fixed)
+    return LawTable(cls.name, source.build(1.0).guarantee, panels, dims, fixed)
 
 
 def others(names: Iterable[str], *, dims: int, delta: float, domain: Interval = _CANONICAL) -> list[str]:
