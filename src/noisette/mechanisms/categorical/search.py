@@ -27,6 +27,7 @@ _NEGLIGIBLE = 1e-12  # a weight, of a group that nobody is in
 _SPARSE = 0.15  # reports a counter, up to which they are gone through one by one
 _ENOUGH = 4  # counters that are free, for each prefix, from which on their shares can be solved for
 _FREQUENT = 2.0  # deviations of the noise from which a prefix counts as frequent there
+_BLOCK = 1 << 12  # counters that are gone through together
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +97,12 @@ class _Group:
         own = self.buckets(symbols)
         solved = _untangled(own, self.chance)
         sums, squares = np.zeros(len(solved)), np.zeros(len(solved))
-        for seed, row in enumerate(self.counts):
-            says = solved @ (own[seed][:, None] == np.flatnonzero(row)) - solved.sum(axis=1)[:, None] * self.chance
-            sums += says @ row[row > 0]
-            squares += says**2 @ row[row > 0]
+        seeds, buckets = np.nonzero(self.counts)
+        for start in range(0, seeds.size, _BLOCK):
+            part = seeds[start : start + _BLOCK], buckets[start : start + _BLOCK]
+            says = (own[part[0]] == part[1][:, None]) @ solved.T - self.chance * solved.sum(axis=1)
+            sums += self.counts[part] @ says
+            squares += self.counts[part] @ says**2
         if self.users < 2:
             return np.full(len(solved), np.nan), np.full(len(solved), np.inf)
         variance = (squares / self.users - (sums / self.users) ** 2) / (self.users - 1)
