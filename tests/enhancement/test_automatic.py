@@ -1,4 +1,4 @@
-"""The default's two promises, measured over 200 seeds: never 2 % above raw, never above the best of HDR4ME."""
+"""The default's two promises, measured over many seeds: never 2 % above raw, never above the best of HDR4ME."""
 
 import sys
 from dataclasses import replace
@@ -68,8 +68,11 @@ def test_few_dimensions_with_unequal_noise_are_never_hurt(size, kind, noise):
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "unequal"), [("dense", False), ("ladder", False), ("ladder", True), ("normal", True)])
 def test_thirty_dimensions_are_never_hurt(kind, unequal):
-    """Where the rule changes, at the truths that were the hardest of some three hundred arrangements."""
-    raw, auto = ratio(kind, 30, 0.02, unequal=unequal).mean(axis=0)
+    """Where the rule changes, at the truths that were the hardest of some three hundred arrangements.
+
+    Over 60 seeds the ratio has a standard error of 0.3 to 0.4 %, with unequal noise of 2 %, where it is near 0.93.
+    """
+    raw, auto = ratio(kind, 30, 0.02, unequal=unequal, seeds=60).mean(axis=0)
     assert auto <= 1.02 * raw
 
 
@@ -107,22 +110,25 @@ def thesis_data(name):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("data", "mechanism", "epsilon"),
+    ("data", "mechanism", "epsilon", "seeds"),
     [
-        ("gaussian", "laplace", 0.1),
-        ("gaussian", "piecewise", 0.8),
-        ("gaussian", "laplace", 1.6),
-        ("gaussian", "laplace", 3.2),
-        ("poisson", "piecewise", 0.8),
-        ("uniform", "laplace", 0.4),
+        ("gaussian", "laplace", 0.1, 20),
+        ("gaussian", "piecewise", 0.8, SEEDS),
+        ("gaussian", "laplace", 1.6, SEEDS),
+        ("gaussian", "laplace", 3.2, 20),
+        ("poisson", "piecewise", 0.8, 20),
+        ("uniform", "laplace", 0.4, 20),
     ],
 )
-def test_settings_of_the_thesis(data, mechanism, epsilon):
-    """Figure 4.6: below the best of HDR4ME, which is named by hindsight, and below raw."""
+def test_settings_of_the_thesis(data, mechanism, epsilon, seeds):
+    """Figure 4.6: below the best of HDR4ME, which is named by hindsight, and below raw.
+
+    By 10 standard errors or more over 20 seeds, but for the two settings that are nearly level.
+    """
     truth, users = thesis_data(data)
     s = thesis_noise(mechanism, epsilon, truth.size, users, truth)
     rows = []
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         y = truth + s * np.random.default_rng(seed).standard_normal(truth.size)
         raw = nz.Estimate(y, s, np.full(truth.size, users), low=-1.0, high=1.0)
         rows.append([np.mean((v - truth) ** 2) for v in (y, *(nz.enhance(raw, m).value for m in (*HDR4ME, "auto")))])
@@ -206,7 +212,7 @@ def test_falls_back_when_the_estimated_risk_says_so():
 
 
 @pytest.mark.long
-def test_where_nothing_is_to_be_gained_nothing_is_risked():
+def test_where_nothing_is_to_be_gained_nothing_is_risked(monkeypatch):
     """Poisson data and square wave at epsilon = 1,000: HDR4ME* keeps the raw estimate, and so does the projection.
 
     The twin is what was averaged over: it loses by following the noise.
@@ -214,12 +220,19 @@ def test_where_nothing_is_to_be_gained_nothing_is_risked():
     truth, users = thesis_data("poisson")
     s = np.full(truth.size, 0.0013)
     ours, averaged, raw = [], [], []
+
+    def average(problem, work=automatic._average):
+        found = work(problem)
+        averaged.append(np.sum((found.value - truth) ** 2))
+        return found
+
+    monkeypatch.setattr(automatic, "_average", average)
     for seed in range(12):
         y = truth + s * np.random.default_rng(seed).standard_normal(truth.size)
         found = nz.enhance(nz.Estimate(y, s, np.full(truth.size, users), low=-1.0, high=1.0))
         assert found.method == "auto: box"
-        for losses, value in ((ours, found.value), (averaged, bayes(y, s).value), (raw, y)):
-            losses.append(np.sum((value - truth) ** 2))
+        ours.append(np.sum((found.value - truth) ** 2))
+        raw.append(np.sum((y - truth) ** 2))
     assert np.all(np.asarray(ours) <= raw)
     assert np.mean(averaged) > np.mean(raw)
 

@@ -35,9 +35,9 @@ def test_unknown_target():
 @pytest.mark.long
 @pytest.mark.parametrize("target", ["grand-mean", "zero"])
 @pytest.mark.parametrize("noise", ["equal", "spread", "one-huge", "tied"])
-@pytest.mark.parametrize("size", [4, 6, 12])
+@pytest.mark.parametrize("size", [4, 12])
 def test_james_stein_is_never_above_raw(size, noise, target):
-    """Mean loss less raw loss over 1,000 draws, not above zero by 4.9 standard errors, at several truths."""
+    """Mean loss less raw loss over 500 draws, not above zero by 4.9 standard errors, at several truths."""
     rng = np.random.default_rng(size)
     s = {
         "equal": np.full(size, 0.5),
@@ -48,7 +48,7 @@ def test_james_stein_is_never_above_raw(size, noise, target):
     for scale in (0.0, 0.5, 1.5, 4.0):
         truth = scale * s if noise == "tied" else scale * 0.5 * rng.choice([-1.0, 1.0], size)
         gaps = []
-        for _ in range(1_000):
+        for _ in range(500):
             y = truth + s * rng.standard_normal(size)
             gaps.append(np.sum((james_stein(y, s, target=target).value - truth) ** 2 - (y - truth) ** 2))
         gaps = np.asarray(gaps)
@@ -72,7 +72,7 @@ def test_shrinking_each_by_its_bayes_weight_alone_is_above_raw():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.2, 5.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_weights_maximise_the_guaranteed_gain(seed, spread):
     """(sum b - 2 max b)^2 / sum b^2 (s^2 + g) / s^4 over b = s^2 a >= 0, by a general optimiser."""
     rng = np.random.default_rng(seed)
@@ -83,7 +83,7 @@ def test_weights_maximise_the_guaranteed_gain(seed, spread):
         return (np.sum(b) - 2 * np.max(b)) ** 2 / np.sum(b**2 * cost) if np.sum(b) > 2 * np.max(b) else 0.0
 
     found = gain(variance * _pull(variance, spread))
-    for start in range(6):
+    for start in range(4):
         guess = np.random.default_rng(start).uniform(0.5, 1.0, 7)
         other = minimize(lambda b: -gain(np.abs(b)), guess, method="Nelder-Mead", options={"maxfev": 20_000})
         assert found >= -other.fun * (1 - 1e-6)

@@ -198,9 +198,7 @@ def test_histogram_law_is_a_product_of_laplace_laws(epsilon: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 1000, pytest.param(1_000_000, marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    "epsilon", [1e-6, 1.0, 1000.0, *(pytest.param(e, marks=pytest.mark.long) for e in (1e-3, 30.0))]
-)
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1000.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_extremes_stay_sound(name: str, epsilon: float, size: int) -> None:
     """Never a probability of 0 or 1, never an overflow, never more than epsilon."""
