@@ -26,8 +26,8 @@ def _score(training: Training, mean: Any) -> float:
     model = Model(*(np.full(DESIGN.width, 0.3) for _ in range(2)))
     exact = training.gradients(model, DESIGN.encode(rows), target).mean(axis=0)
     means = []
-    for seed in range(300):
-        reports = training.report(model, np.repeat(rows, 200, axis=0), np.repeat(target, 200), rng=seed)
+    for seed in range(120):
+        reports = training.report(model, np.repeat(rows, 500, axis=0), np.repeat(target, 500), rng=seed)
         means.append(mean(training.channel.gather(reports)))
     error = np.std(means, axis=0, ddof=1) / np.sqrt(len(means))
     return float(np.abs((np.mean(means, axis=0) - exact) / error).max())
@@ -36,9 +36,9 @@ def _score(training: Training, mean: Any) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", GRADED)
 def test_reported_gradients_are_unbiased(mechanism: str) -> None:
-    """False alarm 1e-6: the largest of five z-scores, nearly normal over 300 means of 400 reports."""
+    """False alarm 1e-6: the largest of five z-scores, nearly normal over 120 means of 1,000 reports."""
     training = _training(mechanism)
-    limit = float(-ndtri(1e-6 / 2 / DESIGN.width)) * 1.1  # Student's t with 299 degrees is wider by less than a tenth
+    limit = float(-ndtri(1e-6 / 2 / DESIGN.width)) * 1.1  # Student's t with 119 degrees is wider by less than a tenth
     assert _score(training, training.channel.mean) < limit
 
 

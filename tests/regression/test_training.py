@@ -33,8 +33,8 @@ def _deviation(training: Training, channel: Any, seed: int) -> float:
     model = Model(*(np.random.default_rng(seed).normal(0, 0.4, DESIGN.width) for _ in range(2)))
     exact = training.gradients(model, DESIGN.encode(rows), training.encode_target(target)).mean(axis=0)
     means = []
-    for batch in range(400):
-        reports = training.report(model, np.repeat(rows, 100, axis=0), np.repeat(target, 100), rng=1000 * seed + batch)
+    for batch in range(150):
+        reports = training.report(model, np.repeat(rows, 250, axis=0), np.repeat(target, 250), rng=1000 * seed + batch)
         means.append(channel.mean(training.channel.gather(reports)))
     error = np.std(means, axis=0, ddof=1) / np.sqrt(len(means))
     return float(np.abs((np.mean(means, axis=0) - exact) / error).max())
@@ -43,9 +43,9 @@ def _deviation(training: Training, channel: Any, seed: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_reported_gradients_are_unbiased(mechanism: str) -> None:
-    """False alarm 1e-6 for each mechanism: the largest of six z-scores, nearly normal over 400 means of 300 reports."""
+    """False alarm 1e-6 for each mechanism: the largest of six z-scores, nearly normal over 150 means of 750 reports."""
     training = Training(DESIGN, TARGET, 1.5, mechanism=mechanism)
-    limit = float(-ndtri(1e-6 / 2 / DESIGN.width)) * 1.1  # Student's t with 399 degrees is wider by less than a tenth
+    limit = float(-ndtri(1e-6 / 2 / DESIGN.width)) * 1.1  # Student's t with 149 degrees is wider by less than a tenth
     assert _deviation(training, training.channel, seed=1) < limit
 
 
@@ -63,10 +63,10 @@ def test_a_forgotten_sampling_rate_is_seen() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["harmony", "hybrid", "duchi-box", "privunit", "privunit-g"])
 def test_stated_noise_is_the_noise(name: str) -> None:
-    """Of vectors near zero, within what 20,000 users tell; harmony's is that of its worst entries, which zero is."""
+    """Of vectors near zero, within what 1,500 users tell; harmony's is that of its worst entries, which zero is."""
     channel = channel_of(name, 1.0, dims=6, bound=0.5, radius=0.5 * np.sqrt(4), report=1 if name == "hybrid" else None)
     vectors = np.zeros((1, 6))
-    errors = [channel.mean(channel.gather(channel.privatize(vectors, vectors, rng=seed))) for seed in range(4000)]
+    errors = [channel.mean(channel.gather(channel.privatize(vectors, vectors, rng=seed))) for seed in range(1500)]
     squares = np.square(errors).sum(axis=1)
     measured, error = squares.mean(), squares.std() / np.sqrt(len(squares))
     low = 0.8 if name == "hybrid" else 1.0  # whose worst second moment is at the ends, not at zero
