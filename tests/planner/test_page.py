@@ -148,14 +148,14 @@ def _compare(shown: Page, states: list[dict[str, Any]], domain: nz.Interval, who
 @pytest.mark.long
 def test_numbers_of_one_value_are_those_of_python(show: Any, one: Path) -> None:
     populations = ["worst", "uniform", "gaussian", "poisson", "beta"]
-    states = _states([1, 2, 7, 40, 300], populations, 15, 3)
-    assert _compare(show(one), states, nz.Interval(), 1) > 150
+    states = _states([1, 2, 7, 40, 300], populations, 8, 3)
+    assert _compare(show(one), states, nz.Interval(), 1) > 80
 
 
 @pytest.mark.long
 def test_numbers_on_another_range_are_those_of_python(show: Any, many: Path) -> None:
-    states = _states([DIMS, DIMS, 1, 3, 5000], ["own", "worst", "gaussian"], 9, 4)
-    assert _compare(show(many), states, TENS, DIMS) > 70
+    states = _states([DIMS, DIMS, 1, 3, 5000], ["own", "worst", "gaussian"], 6, 4)
+    assert _compare(show(many), states, TENS, DIMS) > 40
 
 
 def test_a_range_without_middle_at_zero_has_no_balls(show: Any, tmp_path: Path) -> None:

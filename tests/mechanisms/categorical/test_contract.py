@@ -28,7 +28,7 @@ class TestEach:
     @pytest.mark.slow
     def test_passes_the_common_checks(self, name: str) -> None:
         for epsilon in (0.3, 4.0):
-            nz.testing.check_mechanism(build(name, epsilon), samples=20_000, rng=5)
+            nz.testing.check_mechanism(build(name, epsilon), samples=10_000, rng=5)
 
     def test_shapes_follow_the_input(self, name: str) -> None:
         mechanism = build(name)

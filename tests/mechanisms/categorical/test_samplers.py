@@ -155,10 +155,10 @@ class TestIndependentBits:
         assert not fits(counts, wrong**ones * (1 - wrong) ** (8 - ones))
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("size", [1, 3, 8, 13])
+    @pytest.mark.parametrize("size", [1, 8, 13])
     def test_any_length_is_filled(self, size: int) -> None:
         bits, rng = IndependentBits(round(0.3 * 2**61)), np.random.default_rng(size)
-        out, scratch = np.empty((20_000, size), dtype=np.uint8), np.empty(size // 8 + 1, dtype=np.intp)
+        out, scratch = np.empty((10_000, size), dtype=np.uint8), np.empty(size // 8 + 1, dtype=np.intp)
         for row in out:
             bits.fill(row, scratch, rng)
         ones = out.sum(axis=1)

@@ -161,10 +161,9 @@ def test_figures_of_the_spec_for_large_budgets_leave_out_the_rounding() -> None:
     ("epsilon", "reach", "parts", "rounds", "gap"),
     [
         (0.5, 5.2, 24, 3, 3e-4),
-        (1.0, 3.1, 24, 3, 3e-4),
         (2.0, 2.0, 24, 3, 3e-4),
         (4.0, 1.4, 24, 3, 1.1e-3),
-        pytest.param(6.0, 1.2, 40, 4, 1.1e-3, marks=pytest.mark.long),
+        (6.0, 1.2, 40, 4, 1.1e-3),
     ],
 )
 def test_no_mechanism_has_a_lower_worst_case(epsilon: float, reach: float, parts: int, rounds: int, gap: float) -> None:
@@ -419,7 +418,7 @@ def test_reports_have_the_stated_moments(epsilon: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "low", "high"), [(2e-3, 0, 100), (0.5, 5, 5.1), (6.0, -1e9, 1e9), (10.0, -1, 1)])
 def test_conforms(epsilon: float, low: float, high: float) -> None:
-    nz.testing.check_mechanism(nz.LpOptimal(epsilon, domain=nz.Interval(low, high)))
+    nz.testing.check_mechanism(nz.LpOptimal(epsilon, domain=nz.Interval(low, high)), samples=20_000)
 
 
 def test_a_wrong_sampler_does_not_conform() -> None:
