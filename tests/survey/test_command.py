@@ -121,3 +121,25 @@ def test_a_survey_reads_a_campaign(folder: Path) -> None:
     assert dict(survey.groups) == {"town": ("north", "south")}
     assert survey == Campaign.read(path).survey
     assert survey.plan().users == 100
+
+
+def test_groups_are_compared(folder: Path) -> None:
+    """The table of `compare`; what is no survey's has no groups."""
+    _run("privatize", "people.csv", "--survey", "survey.yaml", "-o", "reports.parquet", "--seed", 1)
+    told = _json("estimate", "reports.parquet", "--compare", "region")
+    expected = nz.Survey.read("survey.yaml").estimate("reports.parquet").compare("region")
+    assert [row["difference"] for row in told["differences"]] == pytest.approx(expected["difference"].tolist())
+    assert told["note"] == expected.attrs["note"]
+    assert "south - north" in " ".join(_run("estimate", "reports.parquet", "--compare", "region").stdout.split())
+    assert "No public group 'town'" in _run("estimate", "reports.parquet", "--compare", "town", code=1).stderr
+    Path("x.csv").write_text("x\n0.5\n0.1\n", encoding="utf-8")
+    _run("privatize", "x.csv", "-m", "laplace", "-e", 1, "--range", "0,1", "-o", "x.parquet")
+    assert "report files of a survey" in _run("estimate", "x.parquet", "--compare", "region", code=2).stderr
+
+
+@pytest.mark.slow
+def test_texts_that_are_found_have_names(folder: Path) -> None:
+    nz.Survey([nz.Text("t", 3, alphabet="abc")], epsilon=4.0).save("texts.yaml")
+    Path("t.csv").write_text("\n".join(["t", *["ab", "c"] * 2000]), encoding="utf-8")
+    _run("privatize", "t.csv", "--survey", "texts.yaml", "-o", "t.parquet", "--seed", 1)
+    assert {row["name"] for row in _json("estimate", "t.parquet")["dimensions"]} == {"t=ab", "t=c"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,10 @@ def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed
     out.print(f"Next: noisette estimate {literal(output)}", style="dim")
 
 
-def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: bool, as_json: bool) -> None:
-    """Print what files of reports of one survey say."""
+def estimate_survey(
+    files: Sequence[str], method: str, level: float, *, shape: bool, as_json: bool, compare: str | None = None
+) -> None:
+    """Print what files of reports of one survey say, or how it differs between the values of a group."""
     from noisette._terminal import console, describe, literal, number, table, to_json
     from noisette.survey.reports import ReportsFile
 
@@ -93,6 +95,9 @@ def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: b
     if len(set(map(_place, files))) < len(files):
         raise ValueError("A file is given twice: its users would count twice. Name each file once.")
     results = asked.estimate(list(files), enhance=method, level=level)
+    if compare is not None:
+        _show_differences(results, compare, level, as_json=as_json)
+        return
     names = dict(zip(_pairs(asked), (name for one in asked.told for name in one.quantities), strict=True))
     rows = results.table().to_dict("records")
     if as_json:
@@ -101,7 +106,7 @@ def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: b
             "guarantee": asked.guarantee.spec(),
             "level": level,
             "enhance": method,
-            "dimensions": [{"name": names[row["question"], row["quantity"]]} | row for row in rows],
+            "dimensions": [{"name": _name(names, row["question"], row["quantity"])} | row for row in rows],
         }
         click.echo(to_json(told | ({"distributions": _distributions(results)} if shape else {})))
         return
@@ -124,6 +129,35 @@ def estimate_survey(files: Sequence[str], method: str, level: float, *, shape: b
         out.print(literal(f"{name}, quantiles {ends}"))
         out.print(literal(found["note"]), style="dim")
     out.print("An interval holds for its quantity by itself, not for all together.", style="dim")
+
+
+def _name(names: Mapping[tuple[str, str], str], question: str, quantity: str) -> str:
+    """Return what a quantity is called; a text that was found is named as a label is."""
+    return names.get((question, quantity), f"{question}={quantity}")
+
+
+def _show_differences(results: Any, group: str, level: float, *, as_json: bool) -> None:
+    """Print the differences between the values of a group, with their test."""
+    from noisette._terminal import console, describe, literal, number, table, to_json
+
+    found = results.compare(group, level=level)
+    note, rows = found.attrs["note"], found.to_dict("records")
+    guarantee = results.survey.guarantee
+    if as_json:
+        told = {"users": results.users, "guarantee": guarantee.spec(), "level": level, "note": note}
+        click.echo(to_json(told | {"differences": rows}))
+        return
+    out = console()
+    out.print(f"[bold]{results.users:,} reports[/], compared by {literal(group)}")
+    out.print(f"Guarantee: {describe(guarantee)}")
+    shown = table("question", "quantity", "b - a", ">difference", f">{level:.4g} from", ">to", ">adjusted p")
+    for row in rows[:_ROWS]:
+        cells = (literal(cell) for cell in (row["question"], row["quantity"], f"{row['b']} - {row['a']}"))
+        numbers = (number(row[key], row["std_error"]) for key in ("difference", "low", "high"))
+        shown.add_row(*cells, *numbers, f"{row['adjusted']:.2g}")
+    out.print(shown)
+    _more(out, len(rows))
+    out.print(literal(note), style="dim")
 
 
 def _distributions(results: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 @click.option("--ray", metavar="ADDRESS", help="Sum on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local.")
 @click.option("--enhance", "method", default="none", metavar="METHOD", help="Free post-processing, e.g. auto.")
 @click.option("--distribution", "shape", is_flag=True, help="Reconstruct how the true numbers are distributed.")
+@click.option("--compare", metavar="GROUP", help="Of a survey: the differences between a group's values, tested.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every dimension.")
 def estimate(
@@ -31,6 +32,7 @@ def estimate(
     ray: str | None,
     method: str,
     shape: bool,
+    compare: str | None,
     level: float,
     as_json: bool,
 ) -> None:
@@ -51,8 +53,10 @@ def estimate(
     if campaign is None and ray is None and _of_survey(files):
         from noisette.cli._survey import estimate_survey
 
-        estimate_survey(files, method, level, shape=shape, as_json=as_json)
+        estimate_survey(files, method, level, shape=shape, as_json=as_json, compare=compare)
         return
+    if compare is not None:
+        raise ValueError("--compare needs report files of a survey, which know the groups of their people.")
     found: Distributions = ()
     if campaign is not None:
         aggregates = aggregate_campaign(files, campaign, period, ray)
