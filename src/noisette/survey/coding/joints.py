@@ -21,7 +21,7 @@ from noisette.core import Aggregate, Estimate
 from noisette.domains import Attributes, Categorical, Interval
 from noisette.mechanisms.categorical._base import CountingMechanism
 from noisette.survey.coding.items import Answers, Item, Told
-from noisette.survey.estimation.ratios import BoundedEstimate, CellShares
+from noisette.survey.estimation.ratios import CellShares, CorrelationEstimate
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
@@ -383,26 +383,30 @@ class Correlated(Item):
     def _told(self, cells: CellShares, squares: FloatArray, errors: FloatArray, count: int) -> tuple[Estimate, ...]:
         """Return the estimates from the cells, and the mean squares with their variances.
 
-        Formula: with c = E[uv] - E[u]E[v] and s_u = E[u^2] - E[u]^2, the correlation is c / sqrt(s_u s_v); errors by
-        the delta method. Where a variance s is not three standard errors above zero there is no correlation.
+        Formula: with c = E[uv] - E[u]E[v] and s_u = E[u^2] - E[u]^2, of which the noise of the products is taken off,
+        the correlation is c / sqrt(s_u s_v); errors by the delta method. Where a variance s is not three standard
+        errors above zero no correlation is told, but its interval is, see `CorrelationEstimate`.
         """
         above, right = np.asarray([-1.0, -1, 1, 1]), np.asarray([-1.0, 1, -1, 1])
         u, v, uv = cells.sums(_rows(above, right, above * right))
-        spread = squares - np.asarray([u, v]) ** 2
+        own = cells.covariance(_rows(above, right), _rows(above, right))
+        both = float(cells.covariance(above, right))
+        spread = squares - np.asarray([u, v]) ** 2 + own
+        covariance = uv - u * v + both
         half = [(one.domain.high - one.domain.low) / 2 for one in (self.first, self.second)]
         middle = [(one.domain.high + one.domain.low) / 2 for one in (self.first, self.second)]
-        covariance = uv - u * v
-        slope = above * right - v * above - u * right
+        slopes = _rows(above * right - v * above - u * right, -2 * u * above, -2 * v * right)
+        first, second = np.repeat(slopes, 3, axis=0), np.tile(slopes, (3, 1))
+        matrix = cells.covariance(first, second).reshape(3, 3) + np.diag([0.0, *errors])
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = math.sqrt(spread[0] * spread[1]) if np.all(spread > 0) else math.nan
             correlation = covariance / scale
-            bend = slope / scale + correlation * (u * above / spread[0] + v * right / spread[1])
-            cell_part, covariance_error = cells.covariance(_rows(bend, slope), _rows(bend, slope))
-            variance = cell_part + np.sum((correlation / (2 * spread)) ** 2 * errors)
-            own = cells.covariance(_rows(above, right), _rows(above, right))
-            unclear = np.any(spread <= _CLEAR * np.sqrt(errors + 4 * np.asarray([u, v]) ** 2 * own))
+            bend = np.asarray([1 / scale, *(-correlation / (2 * spread))])
+            variance = bend @ matrix @ bend
+            unclear = np.any(spread <= _CLEAR * np.sqrt(np.diag(matrix)[1:]))
         if unclear or not math.isfinite(variance):
             correlation, variance = math.nan, math.inf
+        moments = np.asarray([covariance, *spread])
         size = half[0] * half[1]
         found: list[Estimate] = []
         for one in self.questions:
@@ -412,9 +416,10 @@ class Correlated(Item):
                     found.append(cells.linear(weights, one.quantities, number.low, number.high))
             if one.name not in (self.first.name, self.second.name):
                 value = np.asarray([correlation, covariance * size])
-                error = np.sqrt(np.maximum([variance, covariance_error * size**2], 0.0))
-                counts = np.asarray([count, cells.users])
-                found.append(BoundedEstimate(value, error, counts, [-1.0, -size], [1.0, size], names=one.quantities))  # type: ignore[arg-type]
+                error = np.sqrt(np.maximum([variance, matrix[0, 0] * size**2], 0.0))
+                counts, ends = np.asarray([count, cells.users]), np.asarray([1.0, size])
+                told: dict[str, Any] = {"names": one.quantities, "moments": moments, "spread": matrix}
+                found.append(CorrelationEstimate(value, error, counts, -ends, ends, **told))
         return tuple(found)
 
 

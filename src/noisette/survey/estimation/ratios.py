@@ -12,6 +12,8 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 
 _NOTHING = np.zeros(0)
+_CORRELATIONS = np.linspace(-1, 1, 401)  # that are tried for an interval
+_STEPS_AROUND = np.linspace(-4.5, 4.5, 46)  # standard errors around the estimate of a variance that are tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +128,46 @@ class BoundedEstimate(Estimate):
         return (
             np.where(unknown, bottom, np.clip(np.where(unknown, 0, low), bottom, top)),
             np.where(unknown, top, np.clip(np.where(unknown, 0, high), bottom, top)),
+        )
+
+
+@dataclass(frozen=True)
+class CorrelationEstimate(BoundedEstimate):
+    """The correlation of two numbers, and other quantities after it; its interval is a set that a test does not reject.
+
+    Formula: the estimates of covariance c and variances s, t are normal with a known covariance matrix. A correlation r
+    is kept if some variances s', t' > 0 have a point (r sqrt(s' t'), s', t') whose squared distance from the estimates,
+    in units of that matrix, is at most the square of the normal quantile. Where the variances are told well from zero
+    that is about the delta method's interval; where they are not, it still leaves out the correlations that the
+    covariance contradicts.
+    """
+
+    moments: FloatArray = field(default_factory=lambda: _NOTHING)  # c, s, t
+    spread: FloatArray = field(default_factory=lambda: _NOTHING)
+
+    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
+        """Return the ends; all of the range where nothing is known."""
+        low, high = super().interval(level, method=method)
+        if np.isfinite(self.spread).all():
+            kept = _CORRELATIONS[self._distances() <= float(ndtri((1 + level) / 2)) ** 2]
+            low[0], high[0] = (kept.min(), kept.max()) if kept.size else (-1.0, 1.0)
+        return low, high
+
+    def _distances(self) -> FloatArray:
+        """Return the least squared distance of each correlation, over variances around those that were estimated."""
+        error = np.sqrt(np.maximum(np.diag(self.spread), 1e-300))
+        near = np.maximum(self.moments[1:, None] + error[1:, None] * _STEPS_AROUND, 0.0)
+        first, second = np.meshgrid(*near, indexing="ij")
+        gaps = np.stack([first.ravel() - self.moments[1], second.ravel() - self.moments[2]])
+        inverse = np.linalg.pinv(self.spread)
+        fixed = np.einsum("ik,ij,jk->k", gaps, inverse[1:, 1:], gaps)
+        linear = 2 * inverse[0, 1:] @ gaps
+        root = np.sqrt(first * second).ravel()
+        return np.asarray(
+            [
+                np.min(fixed + gap * (linear + inverse[0, 0] * gap))
+                for gap in (r * root - self.moments[0] for r in _CORRELATIONS)
+            ]
         )
 
 
