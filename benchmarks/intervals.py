@@ -286,6 +286,74 @@ def _no_difference() -> Looked:
     return Looked(survey, 5000, look, {"p-value above 0.05": 0.0})
 
 
+def _difference_of_quantiles(whole: bool = False) -> Looked:
+    """Quantiles of one public group less those of another: of a smooth number, or of a score from 0 to 9."""
+    asked = nz.Number("x", 0, 9 if whole else 1, want="quantiles", whole=whole)
+    survey = nz.Survey([asked], epsilon=2.0, groups={"region": ["north", "south"]})
+
+    def drawn(own: np.random.Generator, south: Any) -> Any:
+        x = np.where(south, own.beta(3, 4, south.size), own.beta(2, 5, south.size))
+        return np.floor(10 * x) if whole else x
+
+    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+        south = rng.random(6000) > 0.4
+        results = _grouped(rng, survey, 6000, lambda own, people: {"x": drawn(own, south)}, south.astype(np.uint16))
+        table = results.compare("region", correct="none").iloc[[0, 2, 3]]
+        return list(table[["difference", "std_error", "low", "high"]].itertuples(index=False, name=None))
+
+    many = [np.sort(drawn(np.random.default_rng(99), np.full(2_000_000, south))) for south in (False, True)]
+    truth = {
+        f"quantile {q:g}": float(np.subtract(*(one[int(q * one.size)] for one in many[::-1])))
+        for q in (0.05, 0.5, 0.75)
+    }
+    return Looked(survey, 6000, look, truth)
+
+
+def _difference_of_texts() -> Looked:
+    """A text that both groups use, and one that is frequent in one of them alone: both are measured in both."""
+    words = np.asarray(["ab", "ba", *(a + b for a in "cdef" for b in "cdef")])
+    shares = np.asarray([[0.4, 0.3, *[0.3 / 16] * 16], [0.3, 0.05, *[0.65 / 16] * 16]])
+    survey = nz.Survey([nz.Text("t", longest=2, alphabet="abcdef")], epsilon=3.0, groups={"region": ["north", "south"]})
+
+    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+        south = rng.random(6000) > 0.5
+        places = np.where(south, rng.choice(18, 6000, p=shares[1]), rng.choice(18, 6000, p=shares[0]))
+        people = {"t": words[places], "region": np.where(south, "south", "north")}
+        table = survey.estimate(survey.privatize(people, rng=rng)).compare("region", correct="none")
+        table = table.set_index("quantity")[["difference", "std_error", "low", "high"]]
+        return [
+            tuple(map(float, table.loc[word])) if word in table.index else (math.nan,) * 4  # type: ignore[misc]
+            for word in words[:2]
+        ]
+
+    return Looked(survey, 6000, look, {"share of ab where found": -0.1, "share of ba where found": -0.25})
+
+
+def _daily() -> Looked:
+    """Two groups that differ, looked at on five days: an interval counts as holding if it holds on every day."""
+    survey = nz.Survey([nz.Choice("c", ["a", "b"])], epsilon=2.0, groups={"region": ["north", "south"]})
+    days = [0.2, 0.4, 0.6, 0.8, 1.0]
+
+    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+        from noisette.survey.results import SurveyAggregate
+
+        told, row = SurveyAggregate.nothing(survey), (math.nan,) * 4
+        for day in range(len(days)):
+            south = rng.random(1000) > 0.4
+
+            def answers(own: np.random.Generator, people: int, south: Any = south) -> dict[str, Any]:
+                return {"c": (own.random(people) < np.where(south, 0.5, 0.3)).astype(int)}
+
+            told += _grouped(rng, survey, 1000, answers, south.astype(np.uint16)).aggregate
+            table = told.results().compare("region", correct="none", looks=days[: day + 1])
+            row = tuple(float(table[name].iloc[1]) for name in ("difference", "std_error", "low", "high"))
+            if not row[2] <= 0.2 <= row[3]:
+                break
+        return [row]  # type: ignore[list-item]
+
+    return Looked(survey, 5000, look, {"c=b, on every day": 0.2})
+
+
 def _texts() -> Looked:
     """Texts that nobody listed: the two that are frequent enough to be found nearly always."""
     words = ["ab", "ba", *(a + b for a in "cdef" for b in "cdef")]
@@ -330,6 +398,10 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "difference of groups": _difference,
     "difference of arms at epsilon 1 and 2": lambda: _difference((1.0, 2.0)),
     "test of no difference": _no_difference,
+    "difference of quantiles": _difference_of_quantiles,
+    "difference of quantiles, a score": lambda: _difference_of_quantiles(whole=True),
+    "difference of texts": _difference_of_texts,
+    "difference looked at daily": _daily,
     "texts": _texts,
 }
 

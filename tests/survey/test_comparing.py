@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from scipy.stats import binom, norm
+from scipy.stats import binom, chi2, norm
 
 import noisette as nz
-from noisette.survey.estimation.comparing import benjamini_hochberg, boundaries, repeated_p_value, spent
+from noisette.survey.estimation.comparing import (
+    QuantileDifference,
+    _radius,
+    benjamini_hochberg,
+    boundaries,
+    repeated_p_value,
+    spent,
+)
 
 FALSE_ALARM = 1e-6
 YES = nz.Choice("c", ["yes", "no"])
@@ -71,6 +78,74 @@ def test_private_groups_have_the_error_of_the_specification() -> None:
         sums = np.tile([[10**8], [round(1e8 * (mechanism.p_own + 3 * mechanism.p_other) / 4)]], (1, 4))
         _, error = item.differences(mechanism, np.concatenate([sums, sums[1:]]))
         assert error[0, 1] ** 2 * 1e8 == pytest.approx(variance, rel=0.01)
+
+
+# --- quantiles
+
+
+def _quantiles(x: Any, groups: list[str], **asked: Any) -> nz.Results:
+    question = nz.Number("x", **({"low": 0, "high": 1, "want": "quantiles"} | asked))
+    survey = nz.Survey([question], epsilon=4.0, groups={"g": ["s", "t", "u"]})
+    return survey.estimate(survey.privatize({"x": x, "g": groups}, rng=3))
+
+
+def test_a_difference_of_quantiles_is_that_of_cells_which_are_not_rejected_together() -> None:
+    """The interval by a loop over pairs of cells, and the p-value as the level at which it reaches zero."""
+    rng = np.random.default_rng(2)
+    groups = ["s"] * 3000 + ["t"] * 3000
+    results = _quantiles(np.concatenate([rng.beta(2, 5, 3000), rng.beta(3, 4, 3000)]), groups)
+    one, two = (results.by("g")[label]["x"].estimate for label in "st")
+    table = results.compare("g", correct="none")
+    table = table[(table["a"] == "s") & (table["b"] == "t")].set_index("quantity")
+    assert list(table.index) == ["quantile 0.05", "quantile 0.25", "median", "quantile 0.75", "quantile 0.95"]
+    limit = _radius(0.05)
+
+    def far(made: Any, chance: float, cell: int) -> float:
+        ends = [(made.cdf[cell] - chance, made.error[cell]), (chance - made.cdf[cell + 1], made.error[cell + 1])]
+        return max(0.0, *(gap / error if error else math.copysign(math.inf, gap) for gap, error in ends))
+
+    for quantity, chance in (("median", 0.5), ("quantile 0.95", 0.95)):
+        kept = [
+            (b - a - 1, b - a + 1)
+            for a in range(64)
+            for b in range(64)
+            if far(one, chance, a) ** 2 + far(two, chance, b) ** 2 <= limit**2
+        ]
+        row = table.loc[quantity]
+        assert row["low"] == pytest.approx(min(low for low, _ in kept) / 64)
+        assert row["high"] == pytest.approx(max(high for _, high in kept) / 64)
+        assert row["difference"] == pytest.approx(two.quantile(chance) - one.quantile(chance))
+        own = QuantileDifference.of(one, two, chance)
+        assert own.interval(row["p_value"] * 1.001, ())[0] > 0
+        assert own.interval(row["p_value"] * 0.999, ())[0] <= 0
+        # at the second of two looks: two intervals, each at half the error
+        level = 1 - 2 * norm.sf(boundaries((0.5, 1.0), 0.025)[-1])
+        (low_a, high_a), (low_b, high_b) = (made.quantile_interval(chance, level) for made in (one, two))
+        assert own.interval(0.05, (0.5, 1.0)) == pytest.approx((low_b - high_a, high_b - low_a))
+
+
+def test_the_chance_of_missing_a_difference_of_quantiles() -> None:
+    """Two one-sided normal scores are beyond the radius with half of alpha, a quarter of the time both count; the twin
+    is the radius of one score, which is too small."""
+    for alpha in (0.3, 0.05, 1e-6):
+        square = _radius(alpha) ** 2
+        assert chi2.sf(square, 1) + chi2.sf(square, 2) / 2 == pytest.approx(alpha, rel=1e-9)
+    scores = np.maximum(np.random.default_rng(1).normal(size=(2, 1_000_000)), 0)
+    beyond = np.hypot(*scores)
+    low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 1_000_000, 0.025)
+    assert low <= np.sum(beyond > _radius(0.05)) <= high
+    assert np.sum(beyond > norm.isf(0.025)) > high
+
+
+def test_quantiles_that_are_sure_or_unknown() -> None:
+    """Everybody has one value: the cells are those of it, and no p-value is below one; a group without people says
+    nothing."""
+    results = _quantiles([3] * 4000, ["s", "t"] * 2000, low=0, high=9, whole=True)
+    table = results.compare("g").set_index(["quantity", "a", "b"])
+    row = table.loc[("median", "s", "t")]
+    assert (row["difference"], row["low"], row["high"], row["p_value"]) == (0.0, 0.0, 0.0, 1.0)
+    assert np.isnan(table.loc[("median", "s", "u")]["low"])
+    assert len(table) == 15
 
 
 # --- before collecting

@@ -313,7 +313,7 @@ def test_the_plan_s_errors_are_those_of_the_estimates() -> None:
     """
     survey = nz.Survey([nz.Number("x", 0, 10), nz.Choice("c", ["a", "b"])], epsilon=2.0)
     people = {"x": [0, 10] * 250, "c": ["a", "b"] * 250}
-    runs = 300
+    runs = 150
     found = np.stack([survey.estimate(survey.privatize(people, rng=seed)).table()["value"] for seed in range(runs)])
     squares = ((found - [5, 0.5, 0.5]) ** 2).sum(axis=0)
     low, high = chi2.ppf([FALSE_ALARM / 6, 1 - FALSE_ALARM / 6], runs)
@@ -465,13 +465,13 @@ def test_distributions(survey: nz.Survey) -> None:
 def test_the_interval_of_a_quantile_holds() -> None:
     """Two narrow hills with nothing between them: the smoothed distribution is off, the interval holds every time.
 
-    It is for 95 %; if it were exactly that, 30 of 30 would be a chance of 0.2, and less than 25 one of 1e-3. The twin:
-    the intervals that resampled counts of the same reports give miss the median more often than not.
+    It is for 95 % at least, whatever the distribution; of 12 collections one may miss. The twin: the intervals that
+    resampled counts of the same reports give miss the median more often than not.
     """
     survey = nz.Survey([nz.Number("x", 0, 1, want="distribution")], epsilon=1.0)
     rng = np.random.default_rng(2)
     held, scattered = 0, 0
-    for seed in range(30):
+    for seed in range(12):
         hills = np.where(rng.random(20_000) < 0.5, rng.normal(0.25, 0.05, 20_000), rng.normal(0.7, 0.1, 20_000))
         x = np.clip(hills, 0, 1)
         answer = survey.estimate(survey.privatize({"x": x}, rng=seed))["x"]
@@ -484,8 +484,8 @@ def test_the_interval_of_a_quantile_holds() -> None:
         below = np.stack([np.cumsum(one)[: round(0.41 * 32)][-1] for one in again])
         truth = np.mean(x <= round(0.41 * 32) / 32)
         scattered += np.quantile(below, 0.025) <= truth <= np.quantile(below, 0.975)
-    assert held >= 29
-    assert scattered < 25
+    assert held >= 11
+    assert scattered < 10
 
 
 def test_groups_and_their_differences(survey: nz.Survey) -> None:
@@ -525,13 +525,13 @@ def test_where_nothing_differs_the_test_seldom_says_so() -> None:
     rng = np.random.default_rng(4)
     seen = {0.0: 0, 0.1: 0}
     for moved in seen:
-        for seed in range(150):
+        for seed in range(60):
             groups = rng.choice(["one", "two"], 2000)
             x = rng.uniform(0, 0.9, 2000) + moved * (groups == "two")
             people = {"x": x, "c": rng.choice(["a", "b"], 2000), "g": groups}
             found = survey.estimate(survey.privatize(people, rng=seed)).compare("g")
             seen[moved] += found["p_value"][0] < 0.05
-    low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 150, 0.05)
+    low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 60, 0.05)
     assert low <= seen[0.0] <= high
     assert seen[0.1] > high
 

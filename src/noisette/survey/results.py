@@ -219,7 +219,8 @@ class Results(Mapping[str, "Answer"]):
         0.05 is a difference, at a chance of 0.05 for a false alarm anywhere in the table; ``correct`` may be "bh"
         (Benjamini and Hochberg) or "none". To look while answers still come, give ``looks``: the shares of the
         planned people that had answered at each look so far: p-values and intervals then hold at all looks together.
-        `attrs` says so too.
+        `attrs` says so too. Quantiles, whose estimates are not normal, have intervals and p-values of their own, which
+        hold whatever the distributions are.
         """
         level = self.level if level is None else level
         if isinstance(what, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.survey.estimation.hierarchy import CdfEstimate
+from noisette.survey.estimation.hierarchy import QUANTILES, CdfEstimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,19 @@ def compared(
         "a": np.repeat([labels[a] for a, _ in pairs], len(names)),
         "b": np.repeat([labels[b] for _, b in pairs], len(names)),
     }
-    return _table(columns, gap, error, level, correct, looks, what)
+    asked = {one.name: one.estimated for one in arms[labels[0]].survey.told}
+    estimates = {
+        name: [one[name].estimate for one in arms.values()] for name in dict.fromkeys(name for name, _ in names)
+    }
+    quantiles = {}
+    for place, (question, quantity) in enumerate(names):
+        made = [one for one in estimates[question] if isinstance(one, CdfEstimate)]
+        if len(made) == len(arms):
+            chance = QUANTILES[asked[question].index(quantity)]
+            rows = range(place, gap.size, len(names))
+            for row, (a, b) in zip(rows, pairs, strict=True):
+                quantiles[row] = QuantileDifference.of(made[a], made[b], chance)
+    return _table(columns, gap, error, level, correct, looks, what, quantiles)
 
 
 def compared_within(items: Sequence[Within], results: Results, level: float, correct: str) -> pd.DataFrame:
@@ -93,14 +106,73 @@ def _add_texts(known: Mapping[str, dict[tuple[str, str], tuple[float, float]]], 
 
 
 def _quantities(results: Results) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return value and standard error of every quantity whose estimate is normal: of quantiles it is not."""
+    """Return value and standard error of every quantity."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
     for answer in results.values():
         made = answer.estimate
-        if not isinstance(made, CdfEstimate) and answer.question.tells != "texts":
+        if answer.question.tells != "texts":
             each = zip(answer.question.estimated, made.value.tolist(), made.std_error.tolist(), strict=True)
             found |= {(answer.question.name, quantity): (value, error) for quantity, value, error in each}
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileDifference:
+    """The difference of one quantile between two groups: for each pair of cells, how far off it is and what it says.
+
+    Formula: a quantile is in the cell from s to t where F(s) < chance <= F(t); z is by how many standard errors the
+    worse of the two is violated by what was seen, 0 where none is. A pair of cells, one in each group, is kept where
+    z_a^2 + z_b^2 <= x, and the interval reaches from the least difference of kept pairs to the largest. It is too low
+    only if F_a seems too small at the upper end of the true cell, or F_b too large at the lower end of its own, by
+    squares that exceed x together; too high likewise. Each has a probability of P(chi^2_1 > x) / 2 + P(chi^2_2 > x) / 4
+    at most, whatever the distributions, which is (1 - level) / 2 at the x that is taken. At several looks both z are
+    held below the boundary of half the error each instead.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    scores: tuple[FloatArray, FloatArray]
+
+    @classmethod
+    def of(cls, first: CdfEstimate, second: CdfEstimate, chance: float) -> QuantileDifference:
+        """Return all pairs of cells."""
+        (low_a, high_a, a), (low_b, high_b, b) = (one.quantile_cells(chance) for one in (first, second))
+        return cls(low_b - high_a[:, None], high_b - low_a[:, None], (a[:, None], b))
+
+    def interval(self, alpha: float, times: tuple[float, ...]) -> tuple[float, float]:
+        """Return the ends of all differences that are kept."""
+        kept = self._far(times) <= (boundaries(times, alpha / 2)[-1] if times else _radius(alpha))
+        return float(self.low[kept].min()), float(self.high[kept].max())
+
+    def p_value(self, times: tuple[float, ...]) -> float:
+        """Return the least alpha whose interval leaves out zero."""
+        far = self._far(times)
+        least = max(far[self.high >= 0].min(initial=np.inf), far[self.low <= 0].min(initial=np.inf))
+        chance = 2 * float(repeated_p_value(np.asarray(least), times)) if times else _beyond_radius(float(least))
+        return min(chance, 1.0)
+
+    def _far(self, times: tuple[float, ...]) -> FloatArray:
+        a, b = self.scores
+        return np.asarray(np.maximum(a, b) if times else np.hypot(a, b))
+
+
+def _beyond_radius(radius: float) -> float:
+    """Return the chance that an interval of a difference of quantiles misses it at most."""
+    return float(2 * ndtr(-radius)) + math.exp(-(radius**2) / 2) / 2
+
+
+@lru_cache(maxsize=256)
+def _radius(alpha: float) -> float:
+    """Return the radius that is exceeded with this chance.
+
+    >>> round(_radius(0.05), 3), round(_beyond_radius(_radius(1e-9)) * 1e9, 6)
+    (2.354, 1.0)
+    """
+    low, high = 0.0, 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _beyond_radius(middle) > alpha else (low, middle)
+    return high
 
 
 def _table(
@@ -111,6 +183,7 @@ def _table(
     correct: str,
     looks: Sequence[float] | None,
     what: str,
+    quantiles: Mapping[int, QuantileDifference] | None = None,
 ) -> pd.DataFrame:
     """Return differences with intervals, p-values, and p-values corrected for all of them."""
     import pandas as pd
@@ -122,6 +195,8 @@ def _table(
     with np.errstate(invalid="ignore", divide="ignore"):
         score = np.abs(gap / error)
     known = np.isfinite(score)
+    intervals = {row: own for row, own in (quantiles or {}).items() if np.isfinite(gap[row])}
+    known[list(intervals)] = True  # where one value is told for sure, a quantile has no standard error
     tests = max(1, int(known.sum())) if correct != "none" else 1
     times = () if looks is None else _looks(looks)
     if times:
@@ -130,8 +205,12 @@ def _table(
     else:
         chance = np.where(known, 2 * ndtr(-np.where(known, score, 0.0)), np.nan)
         radius = float(ndtri(1 - (1 - level) / (2 * tests))) * error
+    low, high = gap - radius, gap + radius
+    for row, own in intervals.items():
+        low[row], high[row] = own.interval((1 - level) / tests, times)
+        chance[row] = own.p_value(times)
     adjusted = holm(chance) if correct == "holm" else benjamini_hochberg(chance) if correct == "bh" else chance
-    told = {"difference": gap, "std_error": error, "low": gap - radius, "high": gap + radius}
+    told = {"difference": gap, "std_error": error, "low": low, "high": high}
     table = pd.DataFrame({**columns, **told, "p_value": chance, "adjusted": adjusted})
     together = "hold for each difference by itself" if correct == "none" else "hold together (Bonferroni)"
     rule = {

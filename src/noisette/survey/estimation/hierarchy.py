@@ -242,6 +242,14 @@ class CdfEstimate(Estimate):
         upper = self.edges[last + 1] - (1 if self.whole else 0)
         return self._kept(float(self.edges[first])), self._kept(float(upper))
 
+    def quantile_cells(self, chance: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the ends of all cells, and by how many standard errors what was seen speaks against each of them."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            above, below = (self.cdf[:-1] - chance) / self.error[:-1], (chance - self.cdf[1:]) / self.error[1:]
+        last = self.edges[1:] - (1 if self.whole else 0)
+        low, high = (np.clip(ends, self.low, self.high) for ends in (self.edges[:-1], last))
+        return low, high, np.maximum(np.maximum(above, below), 0.0)
+
     def bins(self, count: int) -> FloatArray:
         """Return the ends of so many bins of the range; bins of whole numbers are made of whole cells."""
         if not self.whole:
