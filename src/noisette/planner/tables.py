@@ -110,7 +110,8 @@ def law(name: str, *, low: float, high: float, dims: int, most: int, domain: Int
     if offer is None:
         return None
     least = max(low / most, LEAST) if samples else low
-    return _fitted(CATALOGUE[name], (least, low, high), None if samples else dims, offer.fixed)
+    cls: Any = CATALOGUE[name]
+    return _fitted(cls, (least, low, high), None if samples else dims, offer.fixed)
 
 
 @lru_cache(maxsize=256)
