@@ -1,11 +1,21 @@
 """What the tests of a paper's experiments share; a module names its paper as PAPER."""
 
 import json
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 from experiments import frame
+from noisette import datasets
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pictures_are_read_once():
+    """Decoding CIFAR-10 takes five seconds of a core, and most papers have it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "images", lru_cache(datasets.images))
+        yield
 
 
 def read(paper):
