@@ -138,10 +138,10 @@ def few(labels: Sequence[str], *, quoted: bool = False) -> str:
     """Return the first labels for a message: there may be millions.
 
     >>> few("abcdefghij"), few(["no", "yes"], quoted=True)
-    ('a, b, c, d, e, f, g, h, ...', "'no', 'yes'")
+    ('a, b, c, d, e, f, g, h and 2 more', "'no', 'yes'")
     """
-    shown = map(repr, labels[:_SHOWN_LABELS]) if quoted else labels[:_SHOWN_LABELS]
-    return ", ".join(shown) + (", ..." if len(labels) > _SHOWN_LABELS else "")
+    shown, rest = labels[:_SHOWN_LABELS], len(labels) - _SHOWN_LABELS
+    return ", ".join(map(repr, shown) if quoted else shown) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def _join(message: str, remedy: str) -> str:

@@ -129,3 +129,18 @@ def test_intervals_cover(most: int, epsilon: float) -> None:
         low, high = mechanism.aggregate(mechanism.privatize(rows, rng=rng)).estimate().interval(0.95)
         inside += (low <= truth) & (truth <= high)
     assert np.all(inside / 150 > 0.95 - 4.9 * np.sqrt(0.95 * 0.05 / 150))
+
+
+def test_a_message_names_a_few_of_many_labels() -> None:
+    labels = [f"label {place}" for place in range(10_000)]
+    one, several = (
+        nz.Survey([kind("q", labels)], epsilon=1.0, mechanism=name)
+        for kind, name in ((nz.Choice, "grr"), (nz.Choices, "drawn-option"))
+    )
+    for asked, answer in ((one, "pizza"), (several, ["pizza"])):
+        with pytest.raises(ValueError, match=r"to be one of label 0, .* label 7 and 9,992 more"):
+            asked.answer({"q": answer})
+    with pytest.raises(ValueError, match=r"'pizza'; expected one of .* and 9,992 more"):
+        nz.Categorical(labels=labels).encode(["pizza"])
+    with pytest.raises(ValueError, match="distinct labels, got 'label 3' twice"):
+        nz.Categorical(labels=[*labels, "label 3"])

@@ -71,7 +71,7 @@ class Categorical(Described):
         unknown = [name for name in names.tolist() if name not in codes]
         if unknown:
             few = _validate.few(self.labels, quoted=True)
-            raise ValueError(f"Unknown category {unknown[0]!r}; expected one of [{few}].")
+            raise ValueError(f"Unknown category {unknown[0]!r}; expected one of {few}.")
         return np.asarray([codes[name] for name in names.tolist()], dtype=np.int64)[inverse]
 
 
