@@ -34,7 +34,7 @@ from noisette.collector.web.pages import CLIENT
 RECORD = Path(__file__).with_suffix(".json")
 LONGEST = 100_000  # characters that a page is asked to read
 _NODE = """
-import { verify } from "./verify.mjs";
+import { verify } from "./verify.js";
 import fs from "fs";
 const texts = JSON.parse(fs.readFileSync("certificates.json"));
 const found = [];
@@ -52,8 +52,9 @@ def in_node(texts: list[str]) -> list[bool]:
     """Return the same as the verifier of web pages says it."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        script = CLIENT.joinpath("verify.js").read_text(encoding="utf-8")
-        (folder / "verify.mjs").write_text(script, encoding="utf-8")
+        (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+        for name in ("verify.js", "spent.js"):
+            (folder / name).write_text(CLIENT.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
         (folder / "run.mjs").write_text(_NODE, encoding="utf-8")
         (folder / "certificates.json").write_text(json.dumps(texts), encoding="utf-8")
         done = subprocess.run(["node", "run.mjs"], cwd=folder, capture_output=True, text=True, check=True)

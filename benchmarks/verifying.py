@@ -23,7 +23,7 @@ from noisette.collector.web.pages import CLIENT
 BUDGETS = (0.3, 2.0, 12.0)
 SHOWN = 6
 _NODE = """
-import { verify } from "./verify.mjs";
+import { verify } from "./verify.js";
 import fs from "fs";
 const found = {};
 for (const [name, text] of JSON.parse(fs.readFileSync("certificates.json"))) {
@@ -79,8 +79,9 @@ def in_node(made: list[tuple[str, str]]) -> dict[str, float]:
     """Return the seconds of each verdict, the first of each kind with its compilation."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        script = CLIENT.joinpath("verify.js").read_text(encoding="utf-8")
-        (folder / "verify.mjs").write_text(script, encoding="utf-8")
+        (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+        for name in ("verify.js", "spent.js"):
+            (folder / name).write_text(CLIENT.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
         (folder / "run.mjs").write_text(_NODE, encoding="utf-8")
         (folder / "certificates.json").write_text(json.dumps(made), encoding="utf-8")
         done = subprocess.run(["node", "run.mjs"], cwd=folder, capture_output=True, text=True, check=True)
