@@ -159,7 +159,7 @@ def make_private(
         recorder.verified = check_call(model, given, named, private_loader.given, whole, shared)
 
     try:
-        recorder.verified, recorder.verify = False, torch.compiler.disable(look)  # to trace it would take long
+        recorder.verified, recorder.verify = False, torch.compiler.disable(look)  # type: ignore[no-untyped-call]  # slow to trace
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,
