@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from noisette.regression.designs import BadValue, Design, coding_for
 from noisette.regression.inference import Coefficients, Inference
 from noisette.regression.moments import OneShot, Solution
+from noisette.regression.pairs import ClassPairs
 from noisette.regression.training import Model, State, Training
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadValue",
+    "ClassPairs",
     "Coefficients",
     "Design",
     "Inference",

@@ -17,6 +17,7 @@ from noisette.guarantees import Guarantee
 from noisette.regression.channels import FIVE_LEVELS
 from noisette.regression.designs import Attribute, Design, coding_for
 from noisette.regression.inference import Inference
+from noisette.regression.pairs import PAIRS, ClassPairs
 from noisette.regression.training import State, Training
 
 try:
@@ -79,12 +80,12 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 "Declare each, or one Interval for all of them."
             )
         coding: Any = coding_for(_validate.epsilon(self.epsilon)) if self.coding == "auto" else self.coding
-        coding = "unit" if self.error_bars else coding
+        coding = "unit" if self.error_bars or self.mechanism == PAIRS else coding
         return Training(
             Design(attributes, names=None if names is None else tuple(names), coding=coding),
             self._declared_target(),
             self.epsilon,
-            mechanism=self.mechanism,
+            mechanism="auto" if self.mechanism == PAIRS else self.mechanism,
             ridge=self.ridge,
             batch=self.batch,
             step=self.step,
@@ -102,13 +103,19 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train from nothing on users, each one row; the rows' order is the order in which they report."""
-        return self._learn_with_errors(X, y) if self.error_bars else self._learn(X, y, restart=True)._end()
+        if self.error_bars or self.mechanism == PAIRS:
+            return self._learn_at_once(X, y)
+        return self._learn(X, y, restart=True)._end()
 
-    def _learn_with_errors(self, X: Any, y: Any) -> Self:
-        """Let each user report what `Inference` asks for; sets ``coefficients_`` beside what a plain fit does."""
+    def _learn_at_once(self, X: Any, y: Any) -> Self:
+        """Let each user report what `ClassPairs` or `Inference` asks for, which sets ``coefficients_`` as well."""
         rows, target = self._checked(X, y, reset=True)
         self._begin()
         own = self.training_
+        if not self.error_bars:
+            pairs = ClassPairs(own.design, own.epsilon)
+            self._state = State(pairs.run(rows, target, clip=self.clip, rng=self._source))
+            return self._publish()
         inference = Inference(own.design, own.target, own.epsilon, mechanism=self.mechanism)
         self.coefficients_ = inference.run(rows, target, clip=self.clip, rng=self._source)
         self._state = State(self.coefficients_.model)
@@ -128,6 +135,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """Let users report to a new model or to the present one."""
         if self.error_bars:
             raise ValueError("Error bars need all users at once: call fit, or leave error_bars=True out.")
+        if self.mechanism == PAIRS:
+            raise ValueError("mechanism='pairs' needs all users at once: call fit, or leave it out.")
         rows, target = self._checked(X, y, reset=restart)
         if restart:
             self._begin()
@@ -235,6 +244,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         return self._learn(X, y, restart=not hasattr(self, "_state"))
 
     def _declared_target(self) -> Interval:
+        if self.mechanism == PAIRS:
+            raise ValueError("mechanism='pairs' is for two classes: take PrivateLogisticRegression, or leave it out.")
         if self.target is None:
             return Interval()
         if not isinstance(self.target, Interval):
@@ -258,6 +269,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):  # type: 
 
     ``classes`` declares both classes, the second one the one whose probability is modelled; they are never read off the
     data. The rest is as for PrivateLinearRegression; a logistic gradient is bounded by itself, so nothing is clipped.
+    ``mechanism="pairs"`` asks each user for one attribute and her class instead of a gradient: see `ClassPairs`.
 
     *Guarantee*: epsilon-LDP for a user's whole record, features and class, in the local model; a row is a user.
     *Utility*: see docs/regression.md. ``random_state`` is for tests: noise from a known seed protects nobody.
