@@ -59,7 +59,7 @@ def simulated(tmp_path, *terms):
 @pytest.mark.needs_data
 def test_a_federation_on_flowers_simulation_within_its_target(tmp_path):
     terms = ["-e", "50", "--clients", "6", "--per-client", "60", "--rounds", "2", "--clip", "0.5", "--enhance", "none"]
-    record, _ = simulated(tmp_path, *terms, "--ledger", tmp_path / "budget.db")
+    record, _ = simulated(tmp_path, *terms, "--workers", "1", "--ledger", tmp_path / "budget.db")
     assert [entry["round"] for entry in record["curve"]] == [0, 1, 2]
     assert [entry["counted"] for entry in record["rounds"]] == [6, 6]
     assert record["guarantee"]["local"]["epsilon"] <= 50
