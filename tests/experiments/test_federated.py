@@ -10,6 +10,7 @@ from experiments.federated import headline, ldpfl, ldpvec
 from experiments.federated.ldpvec.descent import Descent, descend
 from experiments.federated.ldpvec.studies import numbers, published_epsilon
 from experiments.federated.simulation import clients, gradients_of
+from experiments.geodp import features as wavelets
 from torch import nn
 
 import noisette as nz
@@ -140,10 +141,27 @@ def test_gradients_of_many_clients_are_those_of_each():
 
 def test_features_look_at_one_image_only():
     images = np.random.default_rng(1).integers(0, 256, (7, 28, 28)).astype(np.uint8)
-    found = headline.features(images, 7, 8)
+    found = headline.Histograms(7, 8)(images)
     assert found.shape == (7, 128)
     assert np.linalg.norm(found, axis=1) == pytest.approx(1)
-    assert headline.features(images[3:4], 7, 8)[0] == pytest.approx(found[3])
+    assert headline.Histograms(7, 8)(images[3:4])[0] == pytest.approx(found[3])
+
+
+@pytest.mark.long
+def test_wavelets_of_an_image_look_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directions and deviations come from dead leaves: along each, these vary by one."""
+    monkeypatch.setattr(headline, "_LEAVES", 64)
+    headline._dead_leaves.cache_clear()
+    images = np.random.default_rng(1).integers(0, 256, (5, 12, 12)).astype(np.uint8)
+    found = headline.Scattered(20, 1.0)(images)
+    assert found.shape == (5, 20)
+    assert headline.Scattered(20, 1.0)(images[3:4])[0] == pytest.approx(found[3], rel=1e-3)
+    scale, centre, axes, spread = headline._dead_leaves(12, 20)
+    leaves = wavelets.prepared(wavelets.leaves("scattering", 1, 12, 64).flatten(1), scale)
+    known = ((leaves - centre) @ axes).numpy()
+    assert (known / spread).std(0, ddof=1) == pytest.approx(np.ones(20), rel=1e-4)
+    assert headline.Scattered(20, 0.0)(images) / spread == pytest.approx(found, rel=1e-4)
+    headline._dead_leaves.cache_clear()
 
 
 def test_the_budget_behind_a_shuffler_is_the_largest_that_holds():
