@@ -89,9 +89,9 @@ STEPS = (
 
 def look(step: Step, clone: Path) -> tuple[str, bool]:
     """Do one step; return its part of the page and whether it went well."""
-    hidden = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+    hidden = ("COLUMNS", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
-    environment = {**kept, "COLUMNS": "100", "FLWR_TELEMETRY_ENABLED": "0", "NO_COLOR": "1"}
+    environment = {**kept, "FLWR_TELEMETRY_ENABLED": "0"}
     start = time.monotonic()
     done = subprocess.run(
         ["bash", "-c", step.command],
@@ -127,7 +127,12 @@ def main() -> int:
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
     steps = [step for step in STEPS if options.only is None or step.name in options.only]
-    parts, fine = [], True
+    head = (
+        f"# The last look at {version}\n\n"
+        f"What was done with a clean clone of {commit} on {time.strftime('%Y-%m-%d')}, and what was seen. "
+        f"Written by `python scripts/release_check.py`. {options.note}".rstrip()
+    )
+    parts, fine = [head + "\n"], True
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "noisette"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
@@ -137,13 +142,8 @@ def main() -> int:
             fine &= well
             parts.append(part)
             print(part, flush=True)
-    if options.only is None:
-        head = (
-            f"# The last look at {version}\n\n"
-            f"What was done with a clean clone of {commit} on {time.strftime('%Y-%m-%d')}, and what was seen. "
-            f"Written by `python scripts/release_check.py`. {options.note}".rstrip()
-        )
-        PAGE.write_text("\n".join([head + "\n", *parts]), encoding="utf-8")
+            if options.only is None:
+                PAGE.write_text("\n".join(parts), encoding="utf-8")
     return not fine
 
 

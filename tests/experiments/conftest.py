@@ -9,13 +9,13 @@ import pytest
 from experiments import frame
 from noisette import datasets
 
+_read_once = lru_cache(datasets.images)
 
-@pytest.fixture(scope="session", autouse=True)
-def pictures_are_read_once():
-    """Decoding CIFAR-10 takes five seconds of a core, and most papers have it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "images", lru_cache(datasets.images))
-        yield
+
+@pytest.fixture(autouse=True)
+def pictures_are_read_once(monkeypatch):
+    """Decoding CIFAR-10 takes five seconds of a core, and most papers have it; other tests read for themselves."""
+    monkeypatch.setattr(datasets, "images", _read_once)
 
 
 def read(paper):
