@@ -533,7 +533,7 @@ def _program(*arguments: Any) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_program(people: Path, tmp_path: Path) -> None:
     output = tmp_path / "r.parquet"
     good = _program("privatize", people, "-m", "hybrid", "-e", 2, "--columns", "score", "-o", output)

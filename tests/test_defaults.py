@@ -56,7 +56,7 @@ def defaults() -> dict[str, str]:
     return {name: ", ".join(sorted(values)) for name, values in sorted(found.items())}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_defaults_are_the_ones_in_the_table() -> None:
     promised, now = json.loads(TABLE.read_text(encoding="utf-8")), defaults()
     changed = {

@@ -204,6 +204,7 @@ def _outcome(campaign: Campaign, *, tells: bool) -> Outcome:
     return Outcome(campaign, devices, 1, Reported(1000, [told], 1.0), told, told, clean=True)
 
 
+@pytest.mark.long
 def test_story_fits_a_terminal_and_keep_keeps(tmp_path: Path) -> None:
     """With --keep the dashboard is there until Ctrl-C, and not after it."""
     command = [*NOISETTE, "demo", "--users", "1000", "-e", "1", "--keep", "-o", "r.html"]

@@ -62,7 +62,7 @@ def _work(text: str) -> set[str]:
     return set(re.findall(r"[A-Z][A-Za-z-]+|\d{4}", text))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
 def test_examples(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -143,6 +143,7 @@ def test_every_mechanism_has_a_page(hooks: Any, name: str) -> None:
     assert all(page.count(f"\n| {epsilon:g} |") == 2 for epsilon in hooks["BUDGETS"])
 
 
+@pytest.mark.long
 def test_every_message_is_in_the_index_of_errors() -> None:
     """The page of errors has the messages of every room, each with what follows its first sentence as the remedy."""
     index = runpy.run_path(str(ROOT / "docs" / "errors.py"))

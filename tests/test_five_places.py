@@ -205,7 +205,7 @@ def catalogue() -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("cls", TOYS)
 def test_the_toys_keep_the_contract(cls: Any) -> None:
     nz.testing.check_mechanism(cls.example(1.0), samples=20_000)

@@ -67,7 +67,7 @@ def test_a_loaded_extra_would_be_seen() -> None:
     assert "mpmath" in _loaded("import mpmath") & LAZY
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_core_does_not_wait_for_scipy() -> None:
     """Importing scipy.special takes twice as long as numpy: it is imported when a special function is called."""
     assert _loaded("from noisette import CATALOGUE") & LAZY == {"numpy"}

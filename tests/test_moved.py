@@ -39,6 +39,7 @@ def test_a_name_of_a_module_that_became_a_package_is_found() -> None:
         _ = gaussian.Nothing
 
 
+@pytest.mark.long
 @pytest.mark.needs("httpx", "sqlalchemy")
 def test_the_clients_are_found_where_they_were() -> None:
     code = """

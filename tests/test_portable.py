@@ -42,6 +42,7 @@ def run(code: str, folder: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", whole], cwd=str(folder), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_the_library_works_without_posix(tmp_path):
     done = run(
         """
@@ -75,6 +76,7 @@ def test_the_library_works_without_posix(tmp_path):
     assert done.stdout.endswith("all of it\n"), done.stderr[-2000:]
 
 
+@pytest.mark.long
 @pytest.mark.needs("fastapi", "uvicorn", "sqlalchemy")
 def test_a_service_says_what_it_needs(tmp_path):
     done = run("from noisette.cli import main; sys.argv = ['noisette', 'serve']; main()", tmp_path)

@@ -106,7 +106,7 @@ def test_the_design_s_own_lines() -> None:
     nz.LevelledResponse(edges=[-1, -0.6, 0, 1], epsilons=[3.0, 2.0, 1.0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_star_import_works_in_a_fresh_interpreter() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from noisette import *; print(Duchi)"], capture_output=True, text=True

@@ -79,7 +79,7 @@ def chi_square(draws: np.ndarray, sigma: float) -> float:
     return float(stats.chisquare(observed, np.append(mass, 1 - mass.sum()) * draws.size).pvalue)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_draws_from_the_tail_follow_the_law() -> None:
     """With strips up to half a sigma most draws come from the tail; the twin has a sigma 4 % off."""
     law = _strips.strips(6.0, 0.5)

@@ -19,7 +19,7 @@ from noisette.mechanisms.categorical._base import CountingMechanism, KeepOrRepla
 from noisette.mechanisms.scalar.duchi import TwoPoint
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(other, marks=pytest.mark.long) for other in (0.2, 5.0))])
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_catalogue(name: str, epsilon: float) -> None:

@@ -50,6 +50,7 @@ def _run(project: Path, *options: str) -> str:
     return subprocess.run([*command, *options], cwd=project, capture_output=True, text=True, check=False).stdout
 
 
+@pytest.mark.long
 def test_check_is_the_core_without_any_extra(project: Path) -> None:
     told = _run(project, "--tier=check")
     assert "1 passed, 4 skipped, 2 deselected" in told

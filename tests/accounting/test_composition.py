@@ -145,7 +145,7 @@ def test_distribution_agrees_with_normal_noise_in_closed_form() -> None:
     assert alone * (1 - 1e-6) <= mixed <= alone * 1.002
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_reports_cost_less_than_their_sum() -> None:
     """Laplace: between the normal limit, whose mean and variance are known, and concentrated privacy."""
     e0, times = 0.01, 10**6

@@ -74,7 +74,7 @@ def _largest_delta(own: float, epsilon: float) -> float:
     return (math.exp(own) - math.exp(epsilon)) / (1 + math.exp(own))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_curve_is_above_the_auditors_exact_sum_and_close_to_it(name: str, epsilon: float) -> None:

@@ -466,7 +466,7 @@ def test_kill_9_never_leaves_a_release_without_its_debit(path: Path, tmp_path: P
         assert ledger.balance("device").epsilon == Decimal("0.001") * debits
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_between_debit_and_release_the_budget_is_gone(path: Path) -> None:
     code = """
         import os, signal, sys
@@ -485,7 +485,7 @@ def test_killed_between_debit_and_release_the_budget_is_gone(path: Path) -> None
         ledger.verify()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_ledger_that_debits_afterwards_would_be_caught(path: Path, tmp_path: Path) -> None:
     """The twin: release first, debit then, and a kill between the two leaves a release that nobody counts."""
     code = """

@@ -191,7 +191,7 @@ def _rises(values: list[float]) -> bool:
     return all(math.isfinite(v) and v >= 0 for v in values) and bool(np.all(np.diff(values) >= -1e-9 * max(values)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_it_is_monotone_in_every_argument(relation: Any) -> None:
     def found(multiplier: float = 0.9, delta: float = 1e-6, releases: int = 100, sampling_prob: float = 0.05) -> float:
@@ -220,7 +220,7 @@ def test_extremes_are_sensible() -> None:
         sampled_gaussian(1.0, 1e-301, sampling_prob=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "delta", "releases", "sampling_prob"),
     [

@@ -278,7 +278,7 @@ def test_a_million_bags_by_the_central_limit_theorem() -> None:
     assert np.trapezoid(-np.expm1(-beyond) * density, beyond) == pytest.approx(DELTA, rel=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", PURE)
 def test_every_pure_mechanism_is_amplified(name: str) -> None:
     mechanism = nz.CATALOGUE[name].example(1.0)

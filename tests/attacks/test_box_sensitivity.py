@@ -151,6 +151,7 @@ def test_attack_by_flipping_signs_of_larger_tensors(shape: tuple[int, ...]) -> N
             assert known == pytest.approx(m.sensitivity[0], rel=1e-6)
 
 
+@pytest.mark.long
 def test_attack_on_the_last_bits() -> None:
     """In exact fractions, with the very whiteners that are used: rounding never takes the bound below the truth."""
     rng = np.random.default_rng(4)

@@ -294,14 +294,14 @@ CAUGHT = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("mechanism", "samples", "message"), CAUGHT)
 def test_a_broken_mechanism_is_caught(mechanism: Any, samples: int, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_mechanism(mechanism, samples=samples)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sound",
     [

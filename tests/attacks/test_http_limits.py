@@ -112,6 +112,7 @@ def test_headers_after_a_body_count_as_well(url: str) -> None:
         assert _cut_off(client, first, b"X-After: " + b"b" * 500 + b"\r\n", 100_000)
 
 
+@pytest.mark.long
 def test_a_slow_body_is_given_up_and_a_steady_one_is_not() -> None:
     """The steady one sends 40,000 bytes a second where 100 are asked, for longer than it has to begin."""
     with served(replace(BRIEF, slowest=100, body_seconds=600.0)) as url:
@@ -154,6 +155,7 @@ def test_bodies_together_are_bounded_and_small_ones_go_on() -> None:
     assert _service._held == 0  # all is given back
 
 
+@pytest.mark.long
 def test_who_is_refused_may_not_go_on_to_send(url: str) -> None:
     with dialled(url) as client:
         client.sendall(head("/closed", length=1 << 30))
@@ -189,6 +191,7 @@ def test_a_flood_of_requests_on_one_connection_is_cut(url: str) -> None:
     assert "HTTP/1.1 400" in said
 
 
+@pytest.mark.long
 def test_an_idle_connection_is_used_again_and_then_ended(url: str) -> None:
     with dialled(url) as client:
         for _ in range(2):

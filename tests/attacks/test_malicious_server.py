@@ -184,6 +184,7 @@ def test_reading_an_image_pixel_by_pixel_through_overflow(tmp_path):
         assert len({repr(one) for one in client.said[1:]}) == 1
 
 
+@pytest.mark.long
 def test_reading_an_image_with_a_budget_for_every_pixel(tmp_path):
     """The same where each request is paid for: all that comes back are reports, of one type and length."""
 

@@ -390,6 +390,7 @@ def test_a_run_is_seeded_on_the_way_to_a_release():
         start(rng=nz._random.generator(None))
 
 
+@pytest.mark.long
 def test_delta_is_far_above_one_over_the_number_of_examples():
     for delta in (1 / 40, 0.5):
         with pytest.warns(nz.PrivacyWarning, match=r"not below 1/40, one over the number of examples"):

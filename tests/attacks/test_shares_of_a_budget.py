@@ -32,6 +32,7 @@ def test_attack_shares_a_little_above_one() -> None:
         nz.SampledAttributes("grr", 1.0, domain=nz.Attributes((2, 5)), shares=(0.5, 0.6))
 
 
+@pytest.mark.long
 def test_attack_with_thousands_of_random_splits() -> None:
     """No split, even or not, of any budget adds up to more than the budget, in exact arithmetic."""
     rng = np.random.default_rng(1)

@@ -36,7 +36,7 @@ def test_shares_of_a_survey_never_add_up_to_more_than_its_budget() -> None:
             assert spent <= Fraction(stated) <= Fraction(getattr(budget, name))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_survey_that_is_split_in_three() -> None:
     """2.2 three times is more than 6.6: the survey stated, and spent, 6.6000000000000005."""
     asked = [nz.Number("age", 0, 10), nz.Vector("week", 3, 0, 1), nz.Choices("has", ["car", "bike", "bus"], most=2)]
@@ -125,7 +125,7 @@ def _logs(survey: nz.Survey, rows: Any, answer: dict[str, Any]) -> Any:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", WHOLE)
 def test_everything_that_leaves_for_all_pairs_of_answers(name: str) -> None:
     """The joint law of the whole row: chances add up to one, no pair tells more than epsilon, samples follow it."""
@@ -164,7 +164,7 @@ def test_what_a_signature_draws_tells_nothing(name: str) -> None:
         assert all(one == drawn[0] for one in drawn)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_answer_that_is_none_is_refused_before_anything_is_drawn() -> None:
     """Nothing leaves a device about a value outside of the question; whether it was none or another is not told."""
 

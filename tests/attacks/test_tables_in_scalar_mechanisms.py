@@ -73,6 +73,7 @@ def test_attack_more_axes_than_people(name: str) -> None:
             assert rng.untouched
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_one_value_and_one_axis_of_people_are_taken(name: str) -> None:
     """The twin: what the contract promises works, however it is handed over, and costs one report a person."""

@@ -137,6 +137,7 @@ def test_mutated_tables(page: Page, kind: str) -> None:
     assert dear > MUTANTS * 0.015, "what is taken spends most of what is promised"
 
 
+@pytest.mark.long
 def test_honest_campaigns_are_answered(page: Page) -> None:
     """Of many campaigns that Python's mechanisms make none is refused: the check leaves no room above the promise."""
     source = random.Random("honest")
@@ -145,6 +146,7 @@ def test_honest_campaigns_are_answered(page: Page) -> None:
     assert [(one, answer) for one, answer in zip(campaigns, answers, strict=True) if refused(answer)] == []
 
 
+@pytest.mark.long
 def test_a_promise_that_is_short_by_one_bit(page: Page) -> None:
     """The epsilon that the page computes is never below the enumerated one, and above it by rounding alone."""
     source = random.Random("bits")

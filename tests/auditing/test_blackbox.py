@@ -52,7 +52,7 @@ def test_mu_is_above_the_truth_no_more_often_than_stated() -> None:
     assert np.mean([audit.mu_lower_bound for audit in audits]) > 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_event_tested_on_the_samples_that_chose_it_would_fail() -> None:
     """The twin: without fresh samples the first test sees far too many bounds above the truth."""
     repeats, rate, size = 120, 0.1, 600
@@ -200,7 +200,7 @@ def test_noise_of_half_the_scale_is_caught() -> None:
     assert audit.lower_bound == pytest.approx(2.0, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::noisette.PrivacyWarning")
 @pytest.mark.parametrize("dims", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_ties_in_both_halves_are_caught(dims: int) -> None:

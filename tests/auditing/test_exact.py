@@ -66,6 +66,7 @@ def test_all_reports_are_summed_over_but_the_maps_of_a_wheel() -> None:
     assert [name for name in nz.CATALOGUE if not summed(nz.CATALOGUE[name].example(1.0))] == ["wheel"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "epsilon",
     [

@@ -35,7 +35,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize(("cls", "published"), FORMS)
 def test_the_catalogue_is_as_private_as_it_says(cls: type[Any], published: bool, epsilon: float) -> None:

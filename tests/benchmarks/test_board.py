@@ -157,7 +157,7 @@ def test_the_committed_results_cover_what_was_asked() -> None:
     assert len(near) == told["auto_cells"] - told["auto_near"]  # each cell where auto is farther is listed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_sorts_and_fits_a_phone(browser: Any, tmp_path: Path) -> None:
     made = tmp_path / "board.html"
     made.write_text(page.page(), encoding="utf-8")

@@ -146,6 +146,7 @@ def gives_away(certificate: Certificate) -> Fraction:
     return verifier.Proof().loss(certificate.fields["law"], certificate.fields["domain"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*CERTIFIED, *RUNS, *CAPS])
 @pytest.mark.parametrize(
     "epsilon",
@@ -443,7 +444,7 @@ FORGED = sorted(set(CERTIFIED) - {"scdf", "piecewise", "piecewise-optimal", "dis
 FORGED += [*RUNS, *CAPS]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", FORGED)
 def test_forgeries_are_refused(name: str) -> None:
     forged_until(name, 40, seed=7)
@@ -700,7 +701,7 @@ def test_the_vectors_are_as_they_say() -> None:
     assert kinds == set(re.findall(r"^([a-z-]+) [a-z_]+:", verifier.KINDS, re.MULTILINE))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_certificates_follow_the_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
@@ -728,7 +729,7 @@ def survey(**options: Any) -> Any:
     return nz.Survey(questions, epsilon=4.0, groups={"région": ["nord", "süd"]}, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_survey_is_certified_whole(tmp_path: Path) -> None:
     asked = survey()
     certificate = nz.certify(asked)

@@ -127,7 +127,7 @@ BOMBS: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.long) if n.startswith(("a record", "a tree")) else n for n in sorted(BOMBS)],

@@ -67,7 +67,7 @@ def refused(page: Page, name: str, count: int) -> None:
         assert found["proved"] is False, (name, done)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_forgeries_are_refused_in_a_page(page: Page) -> None:
     for name in FORGED:
         refused(page, name, 10)
@@ -104,7 +104,7 @@ def test_one_unit_past_the_bound_is_refused_in_a_page(page: Page) -> None:
         assert verdicts(page, [text])[0]["proved"] is proved
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("count", [150, pytest.param(5 * MANY, marks=pytest.mark.long)])
 def test_a_malicious_issuer_hears_the_same_from_both(page: Page, count: int) -> None:
     made = issued(random.Random(37), count)

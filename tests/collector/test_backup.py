@@ -156,6 +156,7 @@ def test_late_reports_are_not_known_either(tmp_path: Path) -> None:
     assert len(done["unknown"]) <= 9  # and tomorrow, where the test runs just before midnight
 
 
+@pytest.mark.long
 def test_periods_that_took_reports_between_two_moments() -> None:
     """Against the rule itself: a period is named if and only if its reports are taken at some minute in between."""
     campaign = Campaign.from_dict(COMMUTE | {"period": "week"})

@@ -153,6 +153,7 @@ def test_an_answer_that_was_lost_counts_once(
     assert store.periods(campaign) == {"once": 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", ["cut", "broken"])
 def test_the_queue_survives_without_a_collector(
     device: Callable[..., Client], campaign: Campaign, store: Store, wire: Wire, trouble: str
@@ -272,6 +273,7 @@ def test_both_clients_share_a_folder(service: httpx.Client, tmp_path: Path, camp
     assert store.periods(campaign) == {"once": 1}
 
 
+@pytest.mark.long
 def test_many_devices_at_once(service: httpx.Client, tmp_path: Path, campaign: Campaign, store: Store) -> None:
     """The loop turns while a device waits, and answers of one device at the same time are one answer."""
 

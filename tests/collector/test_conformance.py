@@ -123,10 +123,12 @@ def _alike(found: Any, stored: Any) -> None:
             assert own == other
 
 
+@pytest.mark.long
 def test_the_vectors_are_what_python_does(stored: Any) -> None:
     _alike(vectors(), stored)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blocks", [range(1), pytest.param(range(1, BLOCKS), marks=pytest.mark.long)], ids=str)
 def test_the_many_vectors_are_what_python_does(blocks: range) -> None:
     """clients/js makes the bits of 10,500 draws of which Python made these digests; node's tests compare them."""
@@ -144,6 +146,7 @@ def test_a_browser_draws_the_same_reports(replayed: Any, stored: Any) -> None:
             assert made["used"] == len(draw["words"]), (law["mechanism"], draw)
 
 
+@pytest.mark.long
 def test_other_words_give_other_reports(page: Page, stored: Any) -> None:
     """The twin: with their words exchanged, vectors of every mechanism fail."""
     changed = copy.deepcopy(stored)
@@ -160,6 +163,7 @@ def test_other_words_give_other_reports(page: Page, stored: Any) -> None:
     assert failed == {law["mechanism"] for law in stored}
 
 
+@pytest.mark.long
 def test_a_browser_answers_every_kind_of_question_as_python_does(page: Page) -> None:
     """Codings, sections and draws are the same, and the law is the very one that the certificate of the survey has."""
     stored = json.loads(SURVEY_FILE.read_text(encoding="utf-8"))

@@ -33,6 +33,7 @@ def empty(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield url, key
 
 
+@pytest.mark.long
 def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], browser: Browser) -> None:
     url, key = empty
     context: Any = browser.new_context(viewport={"width": 390, "height": 800})
@@ -127,6 +128,7 @@ def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], brows
     assert said == []
 
 
+@pytest.mark.long
 def test_the_link_works_once(empty: tuple[str, str]) -> None:
     url, key = empty
     given = {"Authorization": f"Bearer {key}"}

@@ -108,6 +108,7 @@ def show(browser: Browser, site: Site) -> Iterator[Any]:
     assert not [text for text in said if "401" not in text and "403" not in text]
 
 
+@pytest.mark.long
 def test_the_key_opens_it_and_is_forgotten(show: Any) -> None:
     page = show(key=None)
     expect(page.locator("#campaigns")).to_be_hidden()
@@ -130,6 +131,7 @@ def test_the_key_opens_it_and_is_forgotten(show: Any) -> None:
     )
 
 
+@pytest.mark.long
 def test_it_follows_what_arrives(show: Any, site: Site) -> None:
     page = show()
     users = page.locator("#head dd").first
@@ -150,6 +152,7 @@ def test_it_follows_what_arrives(show: Any, site: Site) -> None:
     expect(users).to_contain_text("1,100", timeout=120_000)
 
 
+@pytest.mark.long
 def test_numbers_are_those_of_the_service(show: Any, site: Site) -> None:
     page = show()
     query = {"params": {"period": YESTERDAY}, "headers": auth("analyst")}
@@ -170,6 +173,7 @@ def test_numbers_are_those_of_the_service(show: Any, site: Site) -> None:
     expect(page.locator("#estimates .hint").first).to_contain_text("after")
 
 
+@pytest.mark.long
 def test_budget_audit_and_refusals(show: Any, site: Site) -> None:
     for body in (b"x", json.dumps({"version": 1}).encode()):
         httpx.post(f"{site.url}/campaigns/commute/reports", content=body, headers=auth("device"))
@@ -187,6 +191,7 @@ def test_budget_audit_and_refusals(show: Any, site: Site) -> None:
     expect(page.locator("#errors .hint")).to_contain_text("nothing to estimate from yet")
 
 
+@pytest.mark.long
 def test_names_are_inert(show: Any) -> None:
     page = show()
     expect(page.locator("#head h2")).to_have_text(COMMUTE["title"])
@@ -195,6 +200,7 @@ def test_names_are_inert(show: Any) -> None:
     expect(page.locator(".rows .name").nth(3)).to_have_text(EVIL)
 
 
+@pytest.mark.long
 def test_it_fits_a_phone(show: Any) -> None:
     page = show(viewport={"width": 320, "height": 800}, has_touch=True, is_mobile=True)
 
@@ -210,6 +216,7 @@ def test_it_fits_a_phone(show: Any) -> None:
     fits()
 
 
+@pytest.mark.long
 def test_everyone_can_read_it(show: Any) -> None:
     page = show()
     for scheme in ("light", "dark"):
@@ -224,6 +231,7 @@ def test_everyone_can_read_it(show: Any) -> None:
     assert page.evaluate(duration) == "0s"
 
 
+@pytest.mark.long
 def test_the_keyboard_is_enough(show: Any) -> None:
     page = show()
     page.locator("#campaigns li button").nth(1).focus()
@@ -251,6 +259,7 @@ def test_pages_are_guarded(site: Site) -> None:
     assert found.status_code == 422
 
 
+@pytest.mark.long
 def test_what_is_known_has_an_address_and_a_file(show: Any, site: Site) -> None:
     page = show()
     expect(page.locator("#known li")).to_have_count(2)
@@ -273,6 +282,7 @@ def test_what_is_known_has_an_address_and_a_file(show: Any, site: Site) -> None:
     expect(page.locator("#head h2")).to_have_text("Screen time")
 
 
+@pytest.mark.long
 def test_made_up_reports_and_the_share_of_liars_are_shown(show: Any, site: Site) -> None:
     """What the service says about liars is on the page; that it says so is tested elsewhere."""
     failed = [{"about": "by=bike", "test": "supported too rarely"}]
@@ -300,6 +310,7 @@ def test_the_certificate_is_verified_in_the_browser(show: Any, site: Site) -> No
     assert served.json()["law_sha256"][:16] in str(page.locator("#proof").text_content())
 
 
+@pytest.mark.long
 def test_a_forged_certificate_is_refused_in_the_browser(show: Any, site: Site) -> None:
     served = httpx.get(f"{site.url}/campaigns/commute/certificate", headers=auth("analyst"), timeout=60).text
     page = show()

@@ -54,6 +54,7 @@ def kept(folder: Path) -> dict[str, Any]:
     return body | written(*signed)
 
 
+@pytest.mark.long
 def test_a_report_follows_and_another_one_is_refused(tmp_path: Path, store: Store) -> None:
     campaigns = [Campaign.from_dict(TEXT), Campaign.from_dict(MIXED)]
     with running(create_app(campaigns, store, known_keys())) as url:

@@ -83,6 +83,7 @@ def test_graded_numbers(mechanism: str) -> None:
     assert told["quantiles"][0]["value"] < 50 < told["quantiles"][-1]["value"]
 
 
+@pytest.mark.long
 def test_vectors_and_tensors() -> None:
     attributes = [
         {"name": "v", "vector": 3, "range": [-1, 1]},

@@ -169,7 +169,7 @@ run_workers(2, lambda: time.sleep(100), logging.getLogger("workers"))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_end_even_while_they_start() -> None:
     began = time.monotonic()
     assert subprocess.run([sys.executable, "-c", EARLY], check=False).returncode == 0

@@ -162,6 +162,7 @@ def serious(page: Page) -> list[str]:
     return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")]
 
 
+@pytest.mark.long
 def test_what_is_shown_is_what_leaves(place: Place) -> None:
     page = place.open()
     expect(page.locator("h1")).to_have_text("How people get to work")
@@ -192,6 +193,7 @@ def test_what_is_shown_is_what_leaves(place: Place) -> None:
     assert place.has("commute", json.loads(shown)["report"])
 
 
+@pytest.mark.long
 def test_whatever_a_survey_asks_is_answered_here(place: Place) -> None:
     page = place.open("/c/rich")
     page.get_by_role("button", name="Make my report").click()
@@ -255,6 +257,7 @@ def test_wrong_answers_are_told_and_cost_nothing(place: Place) -> None:
     assert page.locator("#report").count() == 0
 
 
+@pytest.mark.long
 def test_the_keyboard_is_enough(place: Place) -> None:
     page = place.open()
     page.locator("#language").focus()
@@ -271,6 +274,7 @@ def test_the_keyboard_is_enough(place: Place) -> None:
     assert place.users() == 1
 
 
+@pytest.mark.long
 def test_everyone_can_read_it(place: Place) -> None:
     page = place.open()
 
@@ -287,6 +291,7 @@ def test_everyone_can_read_it(place: Place) -> None:
     look()
 
 
+@pytest.mark.long
 def test_without_a_network_it_waits(place: Place) -> None:
     page = place.open(offline=True)
     page.evaluate("navigator.serviceWorker.ready")
@@ -303,6 +308,7 @@ def test_without_a_network_it_waits(place: Place) -> None:
     assert place.users() == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("locale", "button"), [("de-AT", "Meinen Bericht erstellen"), ("zh-CN", "生成我的报告")])
 def test_it_speaks_several_languages(place: Place, locale: str, button: str) -> None:
     page = place.open(locale=locale)
@@ -327,11 +333,13 @@ def test_a_text_that_a_language_lacks_is_english(place: Place) -> None:
     expect(page.locator("#promise h2")).to_have_text("Qué ocurre con sus respuestas")
 
 
+@pytest.mark.long
 def test_every_language_has_every_text(page: Page) -> None:
     load = "async one => Object.keys((await import(`/static/words-${one}.js`)).default).sort().join()"
     assert len({page.evaluate(load, one) for one in ("en", "de", "fr", "es", "zh")}) == 1
 
 
+@pytest.mark.long
 def test_it_weighs_little(place: Place) -> None:
     page = place.open(offline=True)
     page.evaluate("navigator.serviceWorker.ready")  # it loads all languages
@@ -345,6 +353,7 @@ def test_it_weighs_little(place: Place) -> None:
     assert 10_000 < total <= 60_000
 
 
+@pytest.mark.long
 def test_a_law_that_breaks_its_promise_is_not_answered(place: Place) -> None:
     def cheaper(route: Route) -> None:
         found = route.fetch().json()
@@ -522,6 +531,7 @@ MANY = """async ([campaign, values, count]) => {
 }"""
 
 
+@pytest.mark.long
 def test_what_is_coded_first_is_estimated(page: Page) -> None:
     for name, asked in SURVEYS.items():
         campaign = Campaign.from_dict({"id": "one", "epsilon": 3.0, "users": 1000} | asked)

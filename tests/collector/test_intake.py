@@ -69,6 +69,7 @@ def test_any_field(changes: dict[str, Any], place: int) -> None:
     _outcome(campaign, json.dumps(sound | changes).encode())
 
 
+@pytest.mark.long
 @settings(max_examples=300)
 @given(report=st.lists(st.lists(NUMBERS, max_size=3), max_size=2) | st.lists(NUMBERS, max_size=5) | NUMBERS)
 def test_any_numbers(report: Any) -> None:

@@ -223,7 +223,7 @@ def test_a_file_of_keys_is_read_again(live: httpx.Client, tmp_path: Path) -> Non
     assert live.get("/campaigns/commute", headers=new).status_code == 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_process_sees_a_change(live: httpx.Client, store: Store) -> None:
     Roster(store).change("commute", {"title": "Elsewhere"}, "command line")
     until(lambda: live.get("/campaigns/commute", headers=auth("analyst")).json()["title"] == "Elsewhere")

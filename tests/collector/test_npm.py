@@ -58,6 +58,7 @@ def url(store: Store, shop: tuple[str, dict[str, str]]) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.long
 def test_node_runs_the_tests(url: str) -> None:
     told = os.environ | {"NOISETTE_URL": url, "NOISETTE_KEY": KEYS["device"]}
     tests = sorted(str(one) for one in (PACKAGE / "test").glob("*.test.js"))

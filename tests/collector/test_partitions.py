@@ -73,6 +73,7 @@ def _first(url: str) -> BlockPartition:
     return partition
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("users", [1, 100, 10**6])
 @pytest.mark.parametrize(("name", "period"), PERIODS)
 def test_the_bits_of_the_collectors_own_sums(url: str, name: str, period: str, users: int) -> None:

@@ -191,6 +191,7 @@ def test_bad_options(command: Callable[..., Result], table: Path, monkeypatch: p
     assert "--key-file" in result.stderr
 
 
+@pytest.mark.long
 def test_groups_vectors_and_several_parts(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOISETTE_KEY", KEYS["device"])
     asked = COMMUTE | {

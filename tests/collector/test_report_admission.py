@@ -93,6 +93,7 @@ def test_codes_admit_each_user_once(
         assert store.periods(campaign) == {"once": 4}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", [COMMUTE, GROUPED], ids=["open", "blind"])
 def test_sealed_for_the_shuffler(
     report: Callable[..., Result], written: Callable[[str, Any], str], tmp_path: Path, asked: dict[str, Any]

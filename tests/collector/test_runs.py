@@ -64,6 +64,7 @@ def test_the_filter_forgets_nothing() -> None:
     assert not DigestFilter().suspects(drawn(10)).any()
 
 
+@pytest.mark.long
 def test_what_was_seen_stays_known_in_every_run(two: tuple[Store, Store], campaign: Campaign) -> None:
     """By the process that wrote it, by another one, and by one that has just begun: with its filter and without."""
     one, other = two

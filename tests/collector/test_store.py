@@ -250,6 +250,7 @@ def _old_database(url: str, campaign: Campaign, sent: list[dict[str, Any]]) -> N
     database.close()
 
 
+@pytest.mark.long
 def test_a_database_of_the_first_version_is_brought_along(
     url: str, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:

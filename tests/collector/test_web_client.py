@@ -62,6 +62,7 @@ def stored(collector: tuple[str, Store]) -> Callable[[], dict[str, int]]:
     return lambda: {name: count - before[name] for name, count in now().items() if count > before[name]}
 
 
+@pytest.mark.long
 def test_one_answer_however_often_it_is_asked(shop: Shop, stored: Stored) -> None:
     shop.open()
     assert shop.answer()
@@ -74,6 +75,7 @@ def test_one_answer_however_often_it_is_asked(shop: Shop, stored: Stored) -> Non
     assert stored() == {"commute": 1}
 
 
+@pytest.mark.long
 def test_tabs_at_the_same_time_are_one_device(shop: Shop, stored: Stored) -> None:
     shop.open()
     other = Shop(shop.page.context.new_page(), shop.url, shop.site)
@@ -83,6 +85,7 @@ def test_tabs_at_the_same_time_are_one_device(shop: Shop, stored: Stored) -> Non
     assert stored() == {"commute": 1}
 
 
+@pytest.mark.long
 def test_an_answer_that_was_lost_counts_once(shop: Shop, stored: Stored) -> None:
     posted: list[str] = []
     shop.open()
@@ -96,6 +99,7 @@ def test_an_answer_that_was_lost_counts_once(shop: Shop, stored: Stored) -> None
     assert stored() == {"commute": 1}
 
 
+@pytest.mark.long
 def test_without_a_collector_it_queues(shop: Shop, stored: Stored) -> None:
     shop.open()
     shop.page.evaluate("client.campaign('commute')")
@@ -109,6 +113,7 @@ def test_without_a_collector_it_queues(shop: Shop, stored: Stored) -> None:
     assert stored() == {"commute": 1}
 
 
+@pytest.mark.long
 def test_what_the_budget_does_not_allow(shop: Shop) -> None:
     shop.open(epsilon=1.9)
     with pytest.raises(Error, match=r"has epsilon=1\.9 left, campaign 'commute' costs 2"):
@@ -118,6 +123,7 @@ def test_what_the_budget_does_not_allow(shop: Shop) -> None:
         shop.open(epsilon=5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "left"), [("daily", 2), ("fresh", 0)])
 def test_over_the_days(shop: Shop, name: str, left: float) -> None:
     """A permanent answer is the same every day and is paid once; fresh ones are paid daily until nothing is left."""
@@ -142,6 +148,7 @@ def test_over_the_days(shop: Shop, name: str, left: float) -> None:
     assert shop.send() == {"sent": 3 if name == "daily" else 2, "refused": 0, "waiting": 0}
 
 
+@pytest.mark.long
 def test_periods_are_those_of_python(shop: Shop) -> None:
     shop.open()
     shop.page.evaluate(
@@ -202,6 +209,7 @@ def test_a_table_that_spends_too_much_is_refused(shop: Shop) -> None:
     assert shop.left == 2
 
 
+@pytest.mark.long
 def test_a_question_that_changes_is_not_answered(shop: Shop) -> None:
     """A collector that tries one range after the other, to learn from the silence where the value is not, gets none."""
     shop.open(epsilon=100.0)
@@ -229,6 +237,7 @@ def test_a_question_that_changes_is_not_answered(shop: Shop) -> None:
     assert shop.answer("daily", {"minutes": 35})
 
 
+@pytest.mark.long
 def test_what_the_collector_refuses_is_told(shop: Shop) -> None:
     shop.open(key=KEYS["analyst"])
     shop.answer()
@@ -239,6 +248,7 @@ def test_what_the_collector_refuses_is_told(shop: Shop) -> None:
     assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
 
 
+@pytest.mark.long
 def test_other_sites_are_not_let_in(shop: Shop, sites: list[str]) -> None:
     shop.site = sites[1]
     shop.open()
@@ -246,6 +256,7 @@ def test_other_sites_are_not_let_in(shop: Shop, sites: list[str]) -> None:
         shop.answer()
 
 
+@pytest.mark.long
 def test_a_code_answers_once(shop: Shop, stored: Stored) -> None:
     """The token is signed unseen: the same blinded one however often an answer is lost, and one for each code."""
     asked: list[str] = []
@@ -271,6 +282,7 @@ def test_a_code_answers_once(shop: Shop, stored: Stored) -> None:
     assert stored() == {"admitted": 1}
 
 
+@pytest.mark.long
 def test_codes_that_admit_nobody(shop: Shop) -> None:
     shop.open(code=new_code(SECRET, 8))
     shop.answer("admitted", {"minutes": 35})
@@ -283,6 +295,7 @@ def test_codes_that_admit_nobody(shop: Shop) -> None:
         assert said in shop.page.evaluate("client.refusals")[0][2]
 
 
+@pytest.mark.long
 def test_a_collector_that_would_mark_users_is_found_out(shop: Shop) -> None:
     """Another key for this user, or a signature of something else: the page stops, and the report stays."""
     shop.open(code=new_code(SECRET, 9))

@@ -95,6 +95,7 @@ def test_pages_and_devices_are_mixed(browser: Browser, tmp_path: Path, sites: li
     store.close()
 
 
+@pytest.mark.long
 def test_an_answer_of_the_shuffler_that_was_lost(shop: Shop, both: Both, campaign: Campaign) -> None:
     """What the shuffler has is not sent twice, in whatever post it comes; nothing of it can be read on the way."""
     posted: list[str] = []
@@ -116,6 +117,7 @@ def test_an_answer_of_the_shuffler_that_was_lost(shop: Shop, both: Both, campaig
     until(lambda: both.store.periods(campaign) == {"once": 2})
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_told_before_anything_is_spent(shop: Shop, both: Both) -> None:
     good = through(both, "device-0")
     shop.open()
@@ -134,6 +136,7 @@ def test_what_is_wrong_is_told_before_anything_is_spent(shop: Shop, both: Both) 
     assert shop.left == 2
 
 
+@pytest.mark.long
 def test_a_secret_that_the_shuffler_does_not_know(shop: Shop, both: Both) -> None:
     shop.open(shuffler=through(both, "device-0") | {"secret": new_secret()})
     shop.answer()
@@ -144,6 +147,7 @@ def test_a_secret_that_the_shuffler_does_not_know(shop: Shop, both: Both) -> Non
     assert shop.send() == {"sent": 1, "refused": 0, "waiting": 0}
 
 
+@pytest.mark.long
 def test_pages_of_other_sites_do_not_reach_the_shuffler(shop: Shop, both: Both, sites: list[str]) -> None:
     shop.site = sites[1]
     shop.page.route(

@@ -66,7 +66,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhooks, "_PAUSES", (0.0, 0.01, 0.01, 0.01))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_call_for_each_event_once(tmp_path: Path, hasty: None) -> None:
     receiver = Receiver(busy=2)
     database = f"sqlite:///{tmp_path / 'r.db'}"
@@ -119,7 +119,7 @@ def test_redirects_are_not_followed(hasty: None) -> None:
     assert reached == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_liars_are_told_of(tmp_path: Path, hasty: None) -> None:
     receiver = Receiver(busy=0)
     campaign = Campaign.from_dict(

@@ -41,6 +41,7 @@ def _device(url: str, state: Path, blocked: list[str]) -> subprocess.CompletedPr
     return subprocess.run([sys.executable, "-c", CODE, told], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_a_device_answers_without_what_a_collector_needs(tmp_path: Path) -> None:
     campaign = Campaign.from_dict(COMMUTE)
     store = Store(f"sqlite:///{tmp_path / 'reports.db'}")

@@ -180,7 +180,7 @@ def test_many_dimensions_in_linear_memory(noise):
     assert np.mean((result.value - truth) ** 2) < (1.0 if noise == "small" else 0.2) * np.mean(s**2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_answers_to_many_are_those_to_few():
     """Sorted, in blocks, with atoms merged and dropped, against every atom of the distribution for every value."""
     rng = np.random.default_rng(10)

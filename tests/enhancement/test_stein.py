@@ -45,7 +45,7 @@ def test_slope_holds_with_unequal_errors(name):
     assert RULES[name](y, s).slope == pytest.approx(numeric_slope(RULES[name], y, s), abs=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("name", [name for name in RULES if name != "simplex"])
 def test_risk_is_unbiased(name, unequal):

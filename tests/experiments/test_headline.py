@@ -203,6 +203,7 @@ def test_prepared_features_have_norm_one():
     assert torch.allclose(made[0] ** 2 / raw[0], (made[0, 0] ** 2 / raw[0, 0]).expand(12), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_directions_are_orthonormal_and_hold_most_of_what_varies():
     known = features.leaves("scattering", 1, 28, 40)
     axes = features.directions(known, 300)

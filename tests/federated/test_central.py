@@ -100,7 +100,7 @@ def test_plans_that_cannot_be_kept(wrong, message):
         CentralPlan(**({"epsilon": 1.0, "delta": 1e-6, "rounds": 9, "clients": 10, "clients_per_round": 2} | wrong))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_clients_are_sampled_with_their_chance_in_rounds_far_apart():
     plan = CentralPlan(epsilon=2.0, delta=1e-6, rounds=400, clients=1000, clients_per_round=100, bands=4)
     rng, taken = np.random.default_rng(7), {client: [] for client in range(1000)}

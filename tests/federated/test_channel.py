@@ -40,7 +40,7 @@ def worst_score(estimates, truth, deviation):
     return score.max(), -ndtri(FALSE_ALARM / (2 * DIMS * len(CASES)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "clip", "budget"), CASES)
 def test_estimates_are_unbiased_and_noise_is_as_stated(name, clip, budget):
     channel = Channel(name, LAYOUT, clip, **{family(name).price: budget})

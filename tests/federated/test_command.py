@@ -18,7 +18,7 @@ def federate(*args):
     return CliRunner().invoke(verbs, ["federate", *args])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_a_plan_shows_the_budget_and_three_lines():
     done = federate(
@@ -82,6 +82,7 @@ def test_a_shuffled_federation_on_flowers_simulation(tmp_path):
     assert "reports of 12 clients a round mixed" in lines[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("args", "words"),
     [

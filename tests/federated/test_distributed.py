@@ -198,10 +198,12 @@ class TestFlower:
         strategy = self.run(plan, self.app(plan, tmp_path), rounds=1, tamper=tamper)
         assert strategy.weights == pytest.approx(np.full(15, 0.05), abs=0.02)
 
+    @pytest.mark.long
     def test_no_more_rounds_than_were_paid_for(self, plan, tmp_path):
         strategy = self.run(plan, self.app(plan, tmp_path), rounds=3)
         assert strategy.weights == pytest.approx(np.full(15, 0.1), abs=0.02)  # the third moved nothing
 
+    @pytest.mark.long
     def test_weaker_aggregations_are_refused(self, plan, tmp_path):
         from flwr.server.workflow import DefaultWorkflow
 

@@ -134,7 +134,7 @@ def test_calibration_meets_the_local_target_and_hardly_more(name, clip, dims):
     assert target * 0.99 < epsilon <= target
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "clip", "dims"), [("adaptive-duchi", BOX, 1), CASES[5]])
 def test_calibration_meets_the_shuffled_target(name, clip, dims):
     terms = {"rounds": 1, "clients": 2000}
@@ -202,7 +202,7 @@ RUNS = [
 SIZE = {"rounds": 2, "clients": 60}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "clip", "unit", "model", "batch"), RUNS)
 def test_every_calibration_meets_its_target_in_the_accountants_eyes(name, clip, unit, model, batch):
     """By every way to a budget: `calibrate`, the terms of a run, and what a client computes from them."""

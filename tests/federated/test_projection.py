@@ -14,6 +14,7 @@ LAYOUT = ModelLayout.of(np.zeros(3000))
 UPDATE = np.random.default_rng(7).standard_normal(3000) / math.sqrt(3000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "clip", "size"),
     [({}, Norm(1.0), 1028), ({"rows": 128}, Length(2.0), 132), ({"bits": 9}, Norm(1.0), 6)],

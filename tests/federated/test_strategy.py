@@ -89,6 +89,7 @@ def with_layers(strategy, values):
     return strategy._record(vector)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mechanism", "clip"),
     [
@@ -244,6 +245,7 @@ def test_k_of_n_clients_take_part_equally_often_and_no_more_than_promised(tmp_pa
     assert all(entry["asked"] == 3 for entry in strategy.run.rounds)
 
 
+@pytest.mark.long
 def test_ranges_follow_the_noisy_model_and_reach_the_clients(tmp_path):
     strategy, _, _ = federate(
         tmp_path,

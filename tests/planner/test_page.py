@@ -158,6 +158,7 @@ def test_numbers_on_another_range_are_those_of_python(show: Any, many: Path) -> 
     assert _compare(show(many), states, TENS, DIMS) > 40
 
 
+@pytest.mark.long
 def test_a_range_without_middle_at_zero_has_no_balls(show: Any, tmp_path: Path) -> None:
     """Mechanisms on an L2 ball need a range that is centred: plan leaves them out, and so does the page."""
     path = tmp_path / "ages.html"
@@ -181,6 +182,7 @@ def test_a_wrong_number_is_seen(show: Any, one: Path) -> None:
         _compare(shown, _states([1], ["uniform"], 1, 3), nz.Interval(), 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("population", ["gaussian", "worst"])
 def test_people_needed_are_those_of_the_plan(show: Any, one: Path, population: str) -> None:
     shown, wanted = show(one), 0.05**2
@@ -198,6 +200,7 @@ def test_people_needed_are_those_of_the_plan(show: Any, one: Path, population: s
     assert len(found) >= 8
 
 
+@pytest.mark.long
 def test_the_verdict_follows_the_plan_and_what_is_wanted(show: Any, one: Path) -> None:
     """A few people, some and many, for each thing that may be known; ± is half of a 95 % interval."""
     shown, seen, names = show(one), set(), ["laplace", "hybrid"]
@@ -218,6 +221,7 @@ def test_the_verdict_follows_the_plan_and_what_is_wanted(show: Any, one: Path) -
     assert seen == {"worth collecting", "not enough for what you want", "not worth collecting"}
 
 
+@pytest.mark.long
 def test_mechanisms_that_are_as_good_are_folded_away(show: Any, one: Path) -> None:
     shown = show(one)
     away = shown.locator("#errors tbody tr[data-twin]")
@@ -233,6 +237,7 @@ def test_mechanisms_that_are_as_good_are_folded_away(show: Any, one: Path) -> No
     expect(away.first).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_table_shows_the_plan(show: Any, one: Path) -> None:
     shown, made = show(one), plan(users=20_000, epsilon=1.0)
     expect(shown.locator("#errors tbody tr.best")).to_have_attribute("data-mechanism", made.best.mechanism)
@@ -282,6 +287,7 @@ def test_sliders_boxes_and_keys_change_the_plan(show: Any, many: Path) -> None:
     assert shown.locator(f"#errors tr[data-mechanism={first}]").count() == 0
 
 
+@pytest.mark.long
 def test_the_command_it_prints_gives_the_same_plan(show: Any, one: Path) -> None:
     shown = show(one)
     shown.locator("#population").select_option("uniform")
@@ -293,6 +299,7 @@ def test_the_command_it_prints_gives_the_same_plan(show: Any, one: Path) -> None
     assert "--target-mse" in words, "the error that is wanted is part of it"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("box", "value"), [("users", "0"), ("users", "2.5"), ("epsilon", "50"), ("target", "-1")])
 def test_what_cannot_be_is_marked_and_changes_nothing(show: Any, one: Path, box: str, value: str) -> None:
     shown = show(one)
@@ -304,6 +311,7 @@ def test_what_cannot_be_is_marked_and_changes_nothing(show: Any, one: Path, box:
     assert shown.locator("#results").inner_text() == before
 
 
+@pytest.mark.long
 def test_no_mechanism_no_plan(show: Any, one: Path) -> None:
     shown = show(one)
     for box in shown.locator("#mechanisms input").all():
@@ -311,6 +319,7 @@ def test_no_mechanism_no_plan(show: Any, one: Path) -> None:
     expect(shown.locator("#verdict-title")).to_have_text("Choose at least one mechanism")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [390, 320, 768, 920])
 def test_it_fits_a_phone(show: Any, many: Path, width: int) -> None:
     shown = show(many, width=width, height=844)
@@ -325,6 +334,7 @@ def test_it_fits_a_phone(show: Any, many: Path, width: int) -> None:
     assert not small
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_word_can_be_read(show: Any, many: Path, scheme: str) -> None:
     """Contrast of at least 4.5 to 1, in both schemes, and a name for every control."""
@@ -360,6 +370,7 @@ def test_what_is_left_out_is_named(show: Any, tmp_path: Path) -> None:
     assert "gaussian" in shown.locator("#absent").inner_text()
 
 
+@pytest.mark.long
 def test_the_error_wanted_is_the_target_of_the_plan(show: Any, tmp_path: Path) -> None:
     path = tmp_path / "target.html"
     path.write_text(make(users=100, epsilon=1.0, mechanisms=["laplace"], target_mse=0.0009), encoding="utf-8")

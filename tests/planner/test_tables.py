@@ -68,7 +68,7 @@ def test_a_jump_lies_between_two_panels() -> None:
     assert abs(found.at(0.61)[1] / found.at(0.61 * (1 + 1e-10))[1] - 1) > 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_budgets_that_take_seconds_have_no_law() -> None:
     found = _law("lp-optimal")
     assert found.fixed

@@ -25,7 +25,7 @@ def obtained(read: object, runs: int, seed: int) -> np.ndarray:
     return np.asarray([read(FIVE.aggregate(FIVE.privatize(VALUES, rng=rng)), rng) - VALUES.mean() for _ in range(runs)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mu", [2, 4])  # one is the mechanism itself, see below
 def test_hiera_without_clipping(mu: int) -> None:
     errors = obtained(lambda a, rng: float(hiera(a, reuse=mu, clip=False, rng=rng).value[0]), 1500, mu)
@@ -85,7 +85,7 @@ def test_duchi_keeps_the_matrix_and_no_more() -> None:
     assert np.any(ratios(1.0001 * epsilon) > matrix)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("NOISETTE_CACHE", str(tmp_path))
     made = plan_levels(users=10_000, edges=[-1, 0, 1], epsilons=[2.0, 1.0], values=VALUES, optimal_points=8)

@@ -138,7 +138,7 @@ def test_histogram_entries_are_independent_and_hashes_are_bounded() -> None:
     assert hashed.correlation is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_records() -> None:
     """Within attributes and between them, simulated; the twin without covariances is rejected."""
     rng = np.random.default_rng(4)

@@ -113,7 +113,7 @@ def test_plain_is_unbiased_whoever_chose_what_and_weights_are_not() -> None:
     assert abs(weighted.value[0] - 0.3) > limit * weighted.std_error[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_merging_is_exact_and_errors_are_honest() -> None:
     """Shards in any order give the same bits; with 400 collections the interval covers as often as it says."""
     choices = Personalised.of("hybrid", epsilons=BUDGETS, regions=HALVES)

@@ -20,7 +20,7 @@ def errors(made: Plan) -> dict[str, float]:
     return {candidate.mechanism: candidate.mse for candidate in made.candidates}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_candidates_are_what_deviation_predicts() -> None:
     for options in ({"values": TENTHS}, {"distribution": "uniform"}, {}):
         made = plan(users=5000, dims=20, epsilon=6.0, delta=1e-6, **options)
@@ -104,7 +104,7 @@ def test_best_report_finds_minima_at_either_end_and_between() -> None:
             assert best_report(lambda m: abs(m - target), dims) == target  # noqa: B023
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_error_per_coordinate_on_the_box() -> None:
     """Reference table, d = 1,000, divided by d: PrivUnit, Duchi k-of-d and HM k-of-d at three budgets."""
     table = {1.0: (6.33, 4.68, 5.29), 4.0: (0.436, 0.862, 1.02), 8.0: (0.133, 0.431, 0.510)}

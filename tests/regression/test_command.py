@@ -100,7 +100,7 @@ def test_levels_and_published_steps(people: Path) -> None:
     assert record["training"]["average"] is False
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_shot(people: Path) -> None:
     options = ["--model", "linear", "--target", "income", "--features", "age", "--range", "income=0,150000"]
     record = _json(people, *options, "--range", "age=0,100", "-e", 8, "--seed", 1, "--one-shot", "--test", people)

@@ -146,6 +146,7 @@ def test_logistic_names_its_classes() -> None:
         clone(model).partial_fit(X, labels, classes=["low", "middle"])
 
 
+@pytest.mark.long
 def test_works_within_scikit_learn() -> None:
     X, y = _data(4000)
     model = _linear()

@@ -103,7 +103,7 @@ def test_the_estimators_have_them():
     assert model.predict_proba(rows[:5]).shape == (5, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_prints_them(tmp_path: Path):
     rows, target = people(6000, np.random.default_rng(4))
     file = tmp_path / "people.csv"

@@ -85,7 +85,7 @@ class _Fixed:
         return self._mean
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["auto", "hybrid", "privunit", "privunit-g"])
 def test_approaches_the_ridge_solution(mechanism: str) -> None:
     rows, target = _people(100_000)

@@ -116,7 +116,7 @@ def test_approaches_the_ridge_solution_as_epsilon_grows(ridge: float) -> None:
     assert np.linalg.norm(_ridge(design.encode(rows), target, 2 * ridge + 0.1) - solution) > 0.02  # it would be seen
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_logistic_approaches_the_likelihood_s_maximum() -> None:
     from sklearn.linear_model import LogisticRegression
 

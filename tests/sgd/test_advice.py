@@ -44,6 +44,7 @@ def train(private, epochs):
             private.optimizer.step()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_the_norm_is_near_the_quantile(quantile, rounds):
@@ -88,6 +89,7 @@ def test_an_example_adds_one_to_one_count():
         assert added.sum() == sorted(added)[-1]
 
 
+@pytest.mark.long
 def test_advice_is_paid_for_and_all_epochs_can_be_made():
     private = start(advice_steps=2)
     sgd.advise_clip(private, answer, rounds=2)

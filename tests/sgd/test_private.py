@@ -164,6 +164,7 @@ def test_the_threshold_finds_the_quantile():
     assert rule.l2_clip_norm == pytest.approx(np.quantile(np.linspace(0.1, 2.0, 2000), 0.25), rel=0.05)
 
 
+@pytest.mark.long
 def test_budgets_by_layer_are_as_private_as_one_budget():
     torch.manual_seed(1)
     model = small()

@@ -100,6 +100,7 @@ def whitened(noise, given):
     return np.concatenate(rows)
 
 
+@pytest.mark.long
 def test_the_noise_has_the_covariances_that_were_asked_for(noise):
     found = whitened(noise, covariances())
     assert stats.kstest(found, "norm").pvalue > FALSE_ALARM

@@ -218,7 +218,7 @@ def test_theorem_6_is_the_difference_of_squared_distances() -> None:
     assert there.item_a == step.item_a
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [VectorNoise(0.2), SphericalNoise(0.1, 0.4), SphericalNoise(0.1, 0.4, 0.3)], ids=str)
 def test_the_expected_difference_is_that_of_a_simulation(noise: Any) -> None:
     rng = np.random.default_rng(4)

@@ -83,6 +83,7 @@ def test_a_report_about_the_whole_update(tmp_path: Path, mechanism: str) -> None
     assert [(entry["counted"], entry["released"]) for entry in strategy.run.rounds] == [(NODES, True)] * 2
 
 
+@pytest.mark.long
 def test_below_the_minimum_the_model_stays(tmp_path: Path) -> None:
     with InProcess(minimum=NODES + 1) as process:
         strategy, _ = _federate(tmp_path, process, "laplace", Ranges(0.0, 0.1), timeout=0.5)

@@ -77,6 +77,7 @@ def test_what_is_refused(running: Running) -> None:
     assert _counter(url, 'noisette_packets_stored{state="waiting"}') == 3
 
 
+@pytest.mark.long
 def test_anything_signed_is_answered_with_a_reason(running: Running) -> None:
     """Bodies that a broken or malicious client may sign: each is accepted or a 4xx with a reason, never a fault."""
     rng = np.random.default_rng(3)

@@ -111,6 +111,7 @@ def test_files(tmp_path: Path) -> None:
         Campaign.read(path)
 
 
+@pytest.mark.long
 def test_automatic_choice_does_not_depend_on_units() -> None:
     """Minutes or seconds: the same budget for the categories. Planned in raw units it would not be so (the twin)."""
     coarse, fine = (

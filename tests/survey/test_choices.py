@@ -54,7 +54,7 @@ def test_lists_texts_and_files_are_the_same(tmp_path: Path) -> None:
     assert nz.Survey.read(tmp_path / "survey.yaml") == survey(groups={"region": ["n", "s"]})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_beside_other_questions_and_in_groups() -> None:
     asked = [nz.Choices("devices", LABELS, most=2), nz.Number("age", 18, 99)]
     both = nz.Survey(asked, epsilon=6.0, groups={"region": ["n", "s"]})

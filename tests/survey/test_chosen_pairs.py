@@ -37,6 +37,7 @@ def survey(*names: str, epsilon: float = 2.0) -> nz.Survey:
     return nz.Survey([asked[name] for name in names], epsilon=epsilon, joint=[names])
 
 
+@pytest.mark.long
 def test_the_crosstab_of_a_choice_and_several() -> None:
     """Every number is within five standard errors of the truth: false alarm below 1e-6 each."""
     told = people(20_000)

@@ -47,6 +47,7 @@ def _json(*arguments: Any) -> Any:
     return json.loads(_run(*arguments, "--json").stdout)
 
 
+@pytest.mark.long
 def test_from_plan_to_results(folder: Path) -> None:
     plan = _json("plan", "survey.yaml", "--users", 3000)
     made = nz.Survey.read(folder / "survey.yaml").plan(users=3000)
@@ -137,7 +138,7 @@ def test_groups_are_compared(folder: Path) -> None:
     assert "report files of a survey" in _run("estimate", "x.parquet", "--compare", "region", code=2).stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_texts_that_are_found_have_names(folder: Path) -> None:
     nz.Survey([nz.Text("t", 3, alphabet="abc")], epsilon=4.0).save("texts.yaml")
     Path("t.csv").write_text("\n".join(["t", *["ab", "c"] * 2000]), encoding="utf-8")

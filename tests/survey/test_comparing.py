@@ -48,6 +48,7 @@ def test_arms_of_different_budgets_have_the_right_level() -> None:
     assert raw == 300
 
 
+@pytest.mark.long
 def test_results_by_name_are_periods() -> None:
     survey = nz.Survey([nz.Number("x", 0, 1), YES], epsilon=4.0)
     people = {"x": np.full(3000, 0.5), "c": ["yes"] * 3000}
@@ -163,7 +164,7 @@ def test_sample_sizes_of_the_specification() -> None:
     assert table["users"].iloc[0] / 2 == pytest.approx(44_400, rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_power_is_what_is_seen() -> None:
     """At the planned size the z test finds the difference as often as planned: 400 experiments."""
     survey = nz.Survey([YES], epsilon=2.0, groups={"arm": ["a", "b"]})
@@ -203,7 +204,7 @@ def test_boundaries_are_those_of_tables() -> None:
     assert found == pytest.approx((4.877, 3.357, 2.680, 2.290, 2.031), abs=0.005)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_thirty_looks_alarm_as_often_as_one() -> None:
     """Brownian motion looked at thirty times crosses the boundaries in 5 % of 40,000 walks, and 1.96 in far more."""
     times = tuple((np.arange(30) + 1) / 30)

@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long
 def test_every_kind_on_real_people() -> None:
     """Of some thirty 95 % intervals more than six miss with probability below 1e-3."""
     table = census.compared(6000, 6000)

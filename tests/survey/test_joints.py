@@ -246,6 +246,7 @@ def _people(count: int, seed: int = 1) -> pd.DataFrame:
     )
 
 
+@pytest.mark.long
 def test_results_are_near_the_truth(survey: nz.Survey, tmp_path: Path) -> None:
     people = _people(60_000)
     reports = survey.privatize(people, rng=3)
@@ -408,6 +409,7 @@ def _columns(frame: pd.DataFrame) -> Any:
     return Columns({name: frame[name] for name in frame}, len(frame))
 
 
+@pytest.mark.long
 def test_pairs_on_the_command_line_and_in_pictures(survey: nz.Survey, tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     survey.save(tmp_path / "s.yaml")

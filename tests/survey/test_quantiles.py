@@ -179,6 +179,7 @@ def test_whole_numbers_have_cells_of_as_many() -> None:
         _asked(low=0.5, high=3, whole=True)
 
 
+@pytest.mark.long
 def test_dates_are_shown_as_dates(tmp_path: Path) -> None:
     born = nz.Number("born", "1950-01-01", dt.date(2009, 12, 31), want="quantiles")
     rises = nz.Number("rises", dt.time(5), "10:00")

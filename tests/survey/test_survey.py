@@ -102,6 +102,7 @@ def test_every_form_of_table_is_the_same_answers(survey: nz.Survey) -> None:
     assert survey.privatize(people, rng=4) != made[0]
 
 
+@pytest.mark.long
 def test_vectors_are_lists_arrays_or_columns(every: nz.Survey) -> None:
     people = _every_person(20)
     wide = {name: list(column) for name, column in people.items() if name not in ("week", "photo")}
@@ -364,6 +365,7 @@ def test_a_mechanism_that_tells_no_distribution_is_refused() -> None:
         nz.Survey([nz.Number("hours", 0, 100, want="distribution")], epsilon=1.0, mechanism="duchi")
 
 
+@pytest.mark.long
 @pytest.mark.needs_data
 def test_sex_in_adult_is_not_drowned_by_capital_gain() -> None:
     """Ranges are scaled to one before questions are weighed. The twin: weighed in raw units, sex is hardly asked."""
@@ -583,6 +585,7 @@ def test_pictures_have_labels_and_errors(survey: nz.Survey) -> None:
 # --- files and words
 
 
+@pytest.mark.long
 def test_surveys_are_kept_in_files(survey: nz.Survey, every: nz.Survey, tmp_path: Path) -> None:
     odd = nz.Survey(
         [nz.Choice("lunch?", ["no", "yes", "null", "1", "é: #x"])], epsilon=1e-1, mechanism={"lunch?": "grr"}, users=50
@@ -631,6 +634,7 @@ def test_a_wrong_survey_is_named(make: Any, message: str) -> None:
 # --- one section drawn for each person
 
 
+@pytest.mark.long
 def test_where_it_is_better_each_person_answers_one_section(tmp_path: Path) -> None:
     asked = [nz.Number("age", 0, 100), nz.Choice("diet", ["none", "vegan"]), nz.Vector("week", 2, 0, 24)]
     survey = nz.Survey(asked, epsilon=1.0, groups={"region": ["north", "south"]})
@@ -683,6 +687,7 @@ def test_reports_on_a_section_that_there_is_none_of_are_refused(bad: Any) -> Non
             refuse(wrong)
 
 
+@pytest.mark.long
 def test_a_large_budget_is_split() -> None:
     survey = nz.Survey([nz.Number("age", 0, 100), nz.Vector("week", 2, 0, 24)], epsilon=20.0)
     assert survey.draw == ()

@@ -29,6 +29,7 @@ def predicted(mechanism: Any, rows: np.ndarray) -> float:
     return float(np.sqrt((times * variance + (times - 1) * rows.var(axis=0)).mean() / USERS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["alike", "spread"])
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
 def test_no_other_number_of_entries_is_far_better(kind: str, epsilon: float) -> None:

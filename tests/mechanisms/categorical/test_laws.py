@@ -83,7 +83,7 @@ class TestByEnumeration:
             assert exact_delta(mechanism, share * epsilon) == pytest.approx(found, rel=1e-9, abs=1e-13)
         assert exact_delta(mechanism, epsilon) == 0
 
-    @pytest.mark.slow
+    @pytest.mark.long
     def test_moments_are_those_of_the_estimate(self, name: str, epsilon: float, size: int) -> None:
         """Each report is aggregated on its own and its estimate weighed by its mass."""
         mechanism = build(name, epsilon, size)
@@ -196,7 +196,7 @@ def test_histogram_law_is_a_product_of_laplace_laws(epsilon: float) -> None:
     assert random.max() <= gaps.max()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("size", [2, 3, 1000, pytest.param(1_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1000.0])
 @pytest.mark.parametrize("name", NAMES)
@@ -236,7 +236,7 @@ def test_reports_that_cannot_be_have_no_mass(name: str) -> None:
         assert np.all(mechanism.log_prob(bad, 3) == -np.inf)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_likelihoods_of_long_reports_overstate_no_ratio() -> None:
     """A report of 10^6 bits has a log mass near -7e5, whose last digit is 1e-10: more than 1e-6 of this budget."""
     mechanism = nz.UnaryEncoding(1e-4, nz.Categorical(1_000_000))

@@ -52,7 +52,7 @@ def test_every_valid_text_has_a_code_and_comes_back() -> None:
         assert state in (OPEN, ENDED)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_grammar_is_utf_8_without_controls() -> None:
     """Python's own decoder is the other computation, for all pairs of bytes."""
     grammar = nz.Texts(4).grammar
@@ -211,7 +211,7 @@ def test_the_support_is_counted_as_by_hand() -> None:
     assert m.domain.text(best.symbols[0]) == "ab"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("longest", "alphabet", "start"), [(6, None, 2), (9, "abc", 0), (4, "ab", 0), (5, LETTERS, 4)])
 def test_few_reports_are_counted_as_many_are(longest: int, alphabet: str | None, start: int) -> None:
     """Both loops give every word the same support, but for what all words have in common."""

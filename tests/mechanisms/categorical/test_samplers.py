@@ -154,7 +154,7 @@ class TestIndependentBits:
         wrong = chance * 1.05
         assert not fits(counts, wrong**ones * (1 - wrong) ** (8 - ones))
 
-    @pytest.mark.slow
+    @pytest.mark.long
     @pytest.mark.parametrize("size", [1, 8, 13])
     def test_any_length_is_filled(self, size: int) -> None:
         bits, rng = IndependentBits(round(0.3 * 2**61)), np.random.default_rng(size)

@@ -20,7 +20,7 @@ def published(**options: Any) -> nz.AngleNoise:
         return nz.AngleNoise(as_published=True, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "piecewise", "duchi", "hybrid"])
 @pytest.mark.parametrize("domain", [nz.L2Ball(3), nz.Sphere(4, 2.0)])
 def test_budgets_add_up_and_the_calculator_agrees(noise: str, domain: Any) -> None:

@@ -32,7 +32,7 @@ def test_they_are_listed_with_what_became_of_the_claim() -> None:
     assert len(entries["levelled"]["guarantee"]["matrix"]) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_audit_of_given_levels() -> None:
     found = run("audit", "levelled", "--epsilon", "1", "--param", "edges=[-1,-0.6,-0.2,0.2,0.6,1]", "--param",
                 "epsilons=[2.5,2,1.5,1,0.5]", "--samples", "20000")  # fmt: skip
@@ -43,7 +43,7 @@ def test_audit_of_given_levels() -> None:
     assert "has no option 'low'" in run("audit", "levelled", "--epsilon", "1", "--param", "low=0")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plan_of_levels() -> None:
     made = run("plan", "--users", "10000", "--epsilon", "4", "--levels=-1,-0.5,0.5,1", "--budgets", "1,2,1", "--values",
                "0.1,-0.3,0.9")  # fmt: skip
@@ -81,7 +81,7 @@ def test_from_a_table_to_an_estimate(name: str, tmp_path: Path) -> None:
     assert "levels of one number" in run("privatize", str(table), "-m", name, "-e", "4", "--report", "1", "-o", "x")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_levels_of_ones_own_from_a_table(tmp_path: Path) -> None:
     table = tmp_path / "people.csv"
     table.write_text("\n".join(["income", *map(str, range(0, 100_000, 100))]), encoding="utf-8")

@@ -58,7 +58,7 @@ def test_without_conversion_it_is_the_printed_algorithm(clip: bool) -> None:
         assert abs(exact - float(counted.estimate().value[0])) > 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mu", [2, 3, 5])
 def test_with_conversion_it_has_the_law_of_the_printed_algorithm(mu: int) -> None:
     """Means and variances over 1,500 conversions of the same reports agree."""
@@ -90,7 +90,7 @@ def test_equal_budgets_are_not_flipped_again() -> None:
         assert hiera(counted, reuse=mu, clip=False).value == pytest.approx(counted.estimate().value, abs=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_reusing_reports_does_not_help() -> None:
     """n = 10,000, e = 0.5, uniform values, 1,500 collections: mu > 1 has the larger error, by far more than chance.
 
@@ -115,7 +115,7 @@ def test_reusing_reports_does_not_help() -> None:
         assert means[place] == pytest.approx(0.0175, abs=0.001)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_standard_error_counts_the_second_flips() -> None:
     counted = FIVE.aggregate(FIVE.privatize(np.random.default_rng(1).uniform(-1, 1, 50_000), rng=2))
     rng = np.random.default_rng(3)

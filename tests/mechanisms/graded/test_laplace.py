@@ -83,7 +83,7 @@ def test_likelihood_is_the_noise_of_the_level() -> None:
         assert float(mechanism.moments(x).variance) == pytest.approx(2 * scale**2, rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_unordered_budgets() -> None:
     mechanism = nz.GradedLaplace([0, 1, 2, 3], [0.5, 2.0, 1.0])
     nz.testing.check_mechanism(mechanism, samples=40_000)

@@ -152,7 +152,7 @@ def test_a_rule_of_ones_own() -> None:
     assert nz.from_spec(json.dumps(mechanism.spec())) == mechanism
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sixty_four_points() -> None:
     mechanism = nz.OptimalGraded(edges=[-1, -0.5, 0.5, 1], epsilons=[1.0, 2.0, 1.5], points=64)
     assert mechanism.slow_start or _table.is_stored(*mechanism._programme)

@@ -415,7 +415,7 @@ def test_reports_have_the_stated_moments(epsilon: float) -> None:
     assert np.max(np.abs([deviations(Shifted(epsilon), x) for x in inputs])) > level
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "low", "high"), [(2e-3, 0, 100), (0.5, 5, 5.1), (6.0, -1e9, 1e9), (10.0, -1, 1)])
 def test_conforms(epsilon: float, low: float, high: float) -> None:
     nz.testing.check_mechanism(nz.LpOptimal(epsilon, domain=nz.Interval(low, high)), samples=20_000)

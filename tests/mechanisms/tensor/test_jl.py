@@ -90,7 +90,7 @@ def test_many_projections_are_symmetric_gaussian_noise() -> None:
     assert deviation == pytest.approx(1 / gaussian_mu(1.0, 1e-5) / math.sqrt(2), rel=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("projections", [2, 5, 40])
 def test_the_law_is_wisharts(projections: int) -> None:
     m = nz.JohnsonLindenstrauss(ROWS, 4.0, 1e-3, projections=projections)
@@ -133,7 +133,7 @@ def test_exact_delta_is_what_was_asked(epsilon: float) -> None:
     assert str(m.guarantee) == f"({epsilon:g}, 0.0001)-DP, unit record, model central, relation add-remove"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_samples_agree_with_delta() -> None:
     m = nz.JohnsonLindenstrauss(ROWS, 0.5, 0.02, projections=6)
     first, second = m.witnesses()[0]

@@ -162,7 +162,7 @@ def test_points_of_a_wedge_are_kept_as_the_density_says() -> None:
     assert kept > 240
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ties_wedges_and_the_tail_are_settled_by_their_laws() -> None:
     table, rng = build_table(), np.random.default_rng(3)
     strip, low = 20, 20 / 16

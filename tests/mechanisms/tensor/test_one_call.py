@@ -51,7 +51,7 @@ def test_the_sensitivity_of_a_second_moment_is_attained() -> None:
     assert largest > 0.999 * math.sqrt(2) * bound**2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["gaussian", "jl"])
 def test_covariances(method: str) -> None:
     rng = np.random.default_rng(0)
@@ -75,7 +75,7 @@ def test_covariances(method: str) -> None:
             _ = release.std
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_gaussian_noise_beats_the_sketch() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (2126, 21))
     domain, truth = nz.TensorDomain(x.shape), x.T @ x / 2126

@@ -55,7 +55,7 @@ def test_noise_has_the_kronecker_covariance(covariances: Any) -> None:
     assert not np.any(m.support.contains(reports * (1 + 2.0**-40)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_check_mechanism_with_options() -> None:
     for m in (
         nz.TensorGaussian(
@@ -82,7 +82,7 @@ def test_products_along_modes(shape: tuple[int, ...]) -> None:
     assert got == pytest.approx(x)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(300, 70), (3, 200, 100), (40, 30, 1)])
 def test_large_products_take_the_triangular_path(shape: tuple[int, ...]) -> None:
     modes = [Mode.read(n, spd(n, k), k) for k, n in enumerate(shape)]
@@ -281,7 +281,7 @@ def test_symmetric_tensors_stay_symmetric_and_get_less_noise() -> None:
         m.privatize(np.arange(54.0).reshape(3, 3, 2, 3) / 54)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_symmetric_noise_of_correlated_modes() -> None:
     covariance = spd(2, 1)
     m = nz.TensorGaussian(nz.TensorDomain((2, 2)), 1.0, 1e-5, covariances=(covariance, covariance), symmetry=((0, 1),))

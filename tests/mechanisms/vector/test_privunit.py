@@ -134,7 +134,7 @@ def test_few_dimensions_and_one() -> None:
         assert abs(agreeing - expected) < -ndtri(FALSE_ALARM / 2) * spread
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("epsilon", BUDGETS)
 @pytest.mark.parametrize("dims", [1, 2, 3, 1000, 10**6])
@@ -149,7 +149,7 @@ def test_exact_epsilon(cls: type[nz.PrivUnit], epsilon: float, dims: int) -> Non
             assert exact > 24.9
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("epsilon", BUDGETS)
 def test_extreme_budgets_and_dimensions(cls: type[nz.PrivUnit], epsilon: float) -> None:
@@ -167,7 +167,7 @@ def test_extreme_budgets_and_dimensions(cls: type[nz.PrivUnit], epsilon: float) 
             assert np.all(np.isfinite(mechanism.aggregate(reports).estimate().value))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @BOTH
 def test_contract_on_balls_and_spheres(cls: type[nz.PrivUnit]) -> None:
     for domain in (nz.Sphere(2, 0.5), nz.L2Ball(3, 7.0)):
@@ -225,7 +225,7 @@ def test_a_likelihood_of_another_cap_is_rejected(cls: type[nz.PrivUnit]) -> None
                 assert abs(np.where(density > 1, 1.1 * density, density).mean() - 1) > error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @BOTH
 def test_a_short_vector_mixes_what_its_lifts_would_give(cls: type[nz.PrivUnit]) -> None:
     """The density of a report given x in the ball is the mean of the sphere's over the coordinate that is left out."""
