@@ -15,7 +15,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -25,20 +24,17 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.certificates.test_certificates import FORGED, forged, sound, written
+from tests.certificates.test_certificates import FORGED, forged, sound_ones, written
 
 import noisette_verify
 from noisette.certificates import certify
-from noisette.collector.web.pages import CLIENT
+from verifying import run_in_node
 
 RECORD = Path(__file__).with_suffix(".json")
 LONGEST = 100_000  # characters that a page is asked to read
 _NODE = """
-import { verify } from "./verify.js";
-import fs from "fs";
-const texts = JSON.parse(fs.readFileSync("certificates.json"));
 const found = [];
-for (const text of texts) found.push((await verify(text)).proved);
+for (const text of certificates) found.push((await verify(text)).proved);
 console.log(JSON.stringify(found));
 """
 
@@ -50,27 +46,7 @@ def in_python(texts: list[str]) -> list[bool]:
 
 def in_node(texts: list[str]) -> list[bool]:
     """Return the same as the verifier of web pages says it."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-        for name in ("verify.js", "spent.js"):
-            (folder / name).write_text(CLIENT.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
-        (folder / "run.mjs").write_text(_NODE, encoding="utf-8")
-        (folder / "certificates.json").write_text(json.dumps(texts), encoding="utf-8")
-        done = subprocess.run(["node", "run.mjs"], cwd=folder, capture_output=True, text=True, check=True)
-    return list(json.loads(done.stdout))
-
-
-def mechanisms(count: int) -> list[str]:
-    """Return the certificates of so many random mechanisms."""
-    chance, texts = random.Random(17), []
-    while len(texts) < count:
-        try:
-            mechanism = sound(chance)
-        except ValueError:  # a budget too small for so many categories, or a domain too far from zero
-            continue
-        texts.append(certify(mechanism).text)
-    return texts
+    return list(run_in_node(_NODE, texts))
 
 
 def main() -> None:
@@ -96,7 +72,7 @@ def main() -> None:
             wrong += proved
             record["forged"][name][way] = {"made": len(shown), "refused": len(shown) - proved}
         print(f"{name}: {record['forged'][name]}", flush=True)
-    texts = mechanisms(options.count)
+    texts = [certify(mechanism).text for mechanism in sound_ones(options.count, seed=17)]
     for way, verify in ways.items():
         proved = sum(verify(texts))
         wrong += len(texts) - proved

@@ -193,13 +193,23 @@ def _listed() -> Study:
     return Study(survey, 5000, draw, {"c=0": 0.2, "c=1": 0.1, "c=2": 0.05, "c=1999": float(shares[-1])})
 
 
+Row = tuple[float, float, float, float]  # a value, its error, and the ends of its interval
+_UNKNOWN: Row = (math.nan, math.nan, math.nan, math.nan)
+
+
+def _seen(values: Any) -> Row:
+    """Return the four columns of a row of a table."""
+    value, error, low, high = map(float, values)
+    return value, error, low, high
+
+
 @dataclass(frozen=True)
 class Looked:
     """Collections that are looked at in another way: each gives for each name a value, an error and an interval."""
 
     survey: nz.Survey
     people: int
-    look: Callable[[np.random.Generator], list[tuple[float, float, float, float]]]
+    look: Callable[[np.random.Generator], list[Row]]
     truth: dict[str, float]
 
 
@@ -220,7 +230,7 @@ def _weighted(several: bool = False) -> Looked:
     survey = nz.Survey([nz.Number("x", 0, 100), nz.Choice("c", ["a", "b"])], epsilon=2.0, groups=groups)
     margins = {"region": _KNOWN} | ({"sex": {"f": 0.5, "m": 0.5}} if several else {})
 
-    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    def look(rng: np.random.Generator) -> list[Row]:
         region, sex = rng.random(4000) > 0.7, rng.random(4000) > 0.6
 
         def answers(own: np.random.Generator, people: int) -> dict[str, Any]:
@@ -238,7 +248,7 @@ def _weighted(several: bool = False) -> Looked:
     return Looked(survey, 4000, look, {"x": mean, "c=b": 0.4 * 0.3 + 0.6 * 0.8})
 
 
-def _row(estimate: Any, place: int) -> tuple[float, float, float, float]:
+def _row(estimate: Any, place: int) -> Row:
     low, high = estimate.interval(LEVEL)
     return float(estimate.value[place]), float(estimate.std_error[place]), float(low[place]), float(high[place])
 
@@ -248,7 +258,7 @@ def _difference(budgets: tuple[float, float] | None = None) -> Looked:
     groups = {} if budgets else {"region": ["north", "south"]}
     surveys = [nz.Survey([nz.Number("x", 0, 100)], epsilon=e, groups=groups) for e in budgets or (1.0,)]
 
-    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    def look(rng: np.random.Generator) -> list[Row]:
         region = rng.random(6000) > 0.4
 
         def answers(own: np.random.Generator, people: int) -> dict[str, Any]:
@@ -274,7 +284,7 @@ def _no_difference() -> Looked:
     """Two groups that do not differ: the share of p-values above 5 % is the coverage of the test."""
     survey = nz.Survey([nz.Choice("c", ["a", "b"])], epsilon=1.0, groups={"region": ["north", "south"]})
 
-    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    def look(rng: np.random.Generator) -> list[Row]:
         def answers(own: np.random.Generator, people: int) -> dict[str, Any]:
             return {"c": (own.random(people) < 0.3).astype(int)}
 
@@ -295,7 +305,7 @@ def _difference_of_quantiles(whole: bool = False) -> Looked:
         x = np.where(south, own.beta(3, 4, south.size), own.beta(2, 5, south.size))
         return np.floor(10 * x) if whole else x
 
-    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    def look(rng: np.random.Generator) -> list[Row]:
         south = rng.random(6000) > 0.4
         results = _grouped(rng, survey, 6000, lambda own, people: {"x": drawn(own, south)}, south.astype(np.uint16))
         table = results.compare("region", correct="none").iloc[[0, 2, 3]]
@@ -315,16 +325,13 @@ def _difference_of_texts() -> Looked:
     shares = np.asarray([[0.4, 0.3, *[0.3 / 16] * 16], [0.3, 0.05, *[0.65 / 16] * 16]])
     survey = nz.Survey([nz.Text("t", longest=2, alphabet="abcdef")], epsilon=3.0, groups={"region": ["north", "south"]})
 
-    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    def look(rng: np.random.Generator) -> list[Row]:
         south = rng.random(6000) > 0.5
         places = np.where(south, rng.choice(18, 6000, p=shares[1]), rng.choice(18, 6000, p=shares[0]))
         people = {"t": words[places], "region": np.where(south, "south", "north")}
         table = survey.estimate(survey.privatize(people, rng=rng)).compare("region", correct="none")
         table = table.set_index("quantity")[["difference", "std_error", "low", "high"]]
-        return [
-            tuple(map(float, table.loc[word])) if word in table.index else (math.nan,) * 4  # type: ignore[misc]
-            for word in words[:2]
-        ]
+        return [_seen(table.loc[word]) if word in table.index else _UNKNOWN for word in words[:2]]
 
     return Looked(survey, 6000, look, {"share of ab where found": -0.1, "share of ba where found": -0.25})
 
@@ -334,10 +341,10 @@ def _daily() -> Looked:
     survey = nz.Survey([nz.Choice("c", ["a", "b"])], epsilon=2.0, groups={"region": ["north", "south"]})
     days = [0.2, 0.4, 0.6, 0.8, 1.0]
 
-    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    def look(rng: np.random.Generator) -> list[Row]:
         from noisette.survey.results import SurveyAggregate
 
-        told, row = SurveyAggregate.nothing(survey), (math.nan,) * 4
+        told, row = SurveyAggregate.nothing(survey), _UNKNOWN
         for day in range(len(days)):
             south = rng.random(1000) > 0.4
 
@@ -346,10 +353,10 @@ def _daily() -> Looked:
 
             told += _grouped(rng, survey, 1000, answers, south.astype(np.uint16)).aggregate
             table = told.results().compare("region", correct="none", looks=days[: day + 1])
-            row = tuple(float(table[name].iloc[1]) for name in ("difference", "std_error", "low", "high"))
+            row = _seen(table[["difference", "std_error", "low", "high"]].iloc[1])
             if not row[2] <= 0.2 <= row[3]:
                 break
-        return [row]  # type: ignore[list-item]
+        return [row]
 
     return Looked(survey, 5000, look, {"c=b, on every day": 0.2})
 
@@ -360,14 +367,14 @@ def _texts() -> Looked:
     shares = np.asarray([0.3, 0.2] + [0.5 / 16] * 16)
     survey = nz.Survey([nz.Text("t", longest=2, alphabet="abcdef")], epsilon=2.0)
 
-    def look(rng: np.random.Generator) -> list[tuple[float, float, float, float]]:
+    def look(rng: np.random.Generator) -> list[Row]:
         answers = np.asarray(words)[rng.choice(18, 6000, p=shares)]
         results = survey.estimate(survey.privatize({"t": answers}, rng=rng))
         table = results["t"].top(5).set_index("text")
         found = []
         for word in words[:2]:
             if word not in table.index:
-                found.append((math.nan, math.nan, math.nan, math.nan))
+                found.append(_UNKNOWN)
                 continue
             row = table.loc[word]
             found.append((float(row["share"]), float(row["std_error"]), float(row["low"]), float(row["high"])))

@@ -22,11 +22,14 @@ from noisette.collector.web.pages import CLIENT
 
 BUDGETS = (0.3, 2.0, 12.0)
 SHOWN = 6
-_NODE = """
+_BEGINNING = """
 import { verify } from "./verify.js";
 import fs from "fs";
+const certificates = JSON.parse(fs.readFileSync("certificates.json"));
+"""
+_NODE = """
 const found = {};
-for (const [name, text] of JSON.parse(fs.readFileSync("certificates.json"))) {
+for (const [name, text] of certificates) {
   const began = process.cpuUsage();
   if (!(await verify(text)).proved) throw new Error(name);
   const spent = process.cpuUsage(began);
@@ -75,17 +78,22 @@ def in_python(made: list[tuple[str, str]]) -> dict[str, float]:
     return found
 
 
-def in_node(made: list[tuple[str, str]]) -> dict[str, float]:
-    """Return the seconds of each verdict, the first of each kind with its compilation."""
+def run_in_node(script: str, certificates: list[Any]) -> Any:
+    """Return the JSON that a script prints. It knows `verify` of web pages, and `certificates`."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
         for name in ("verify.js", "spent.js"):
             (folder / name).write_text(CLIENT.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
-        (folder / "run.mjs").write_text(_NODE, encoding="utf-8")
-        (folder / "certificates.json").write_text(json.dumps(made), encoding="utf-8")
+        (folder / "run.mjs").write_text(_BEGINNING + script, encoding="utf-8")
+        (folder / "certificates.json").write_text(json.dumps(certificates), encoding="utf-8")
         done = subprocess.run(["node", "run.mjs"], cwd=folder, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    return json.loads(done.stdout)
+
+
+def in_node(made: list[tuple[str, str]]) -> dict[str, float]:
+    """Return the seconds of each verdict, the first of each kind with its compilation."""
+    return dict(run_in_node(_NODE, made))
 
 
 def main() -> None:
