@@ -74,6 +74,13 @@ def test_plans_meet_their_target_and_no_less_noise_would():
     assert str(plan.guarantee) == "(2, 1e-06)-DP, unit record, model central, relation add-remove"
 
 
+def test_a_whole_group_is_asked_with_certainty():
+    """23 / 9 is rounded up, so that nine groups of that size are more than 23 clients by a rounding."""
+    plan = CentralPlan(epsilon=2.0, delta=1e-6, rounds=18, clients=23, clients_per_round=2.555555555555556, bands=9)
+    assert 2.555555555555556 * 9 / 23 > 1
+    assert plan.sampling_prob == 1.0
+
+
 @pytest.mark.slow
 def test_auto_bands_has_the_least_predicted_error():
     asked = {"epsilon": 4.0, "delta": 1e-6, "rounds": 100, "clients": 10_000, "clients_per_round": 200}

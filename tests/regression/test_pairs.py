@@ -45,6 +45,25 @@ def test_weights_are_covariances_with_the_class() -> None:
     assert shares[1][:, 1] != pytest.approx(expected)
 
 
+def test_every_user_reports_once() -> None:
+    """A second report would cost a second epsilon: no row goes to two attributes, or to one and to the scale."""
+    used: list[float] = []
+
+    class Watched(ClassPairs):
+        def _part(self, matrix: Any, place: int) -> Any:
+            used.extend(matrix[:, 1])
+            return super()._part(matrix, place)
+
+        def _scaled(self, weights: Any, matrix: Any, *rest: Any) -> Any:
+            used.extend(matrix[:, 1])
+            return super()._scaled(weights, matrix, *rest)
+
+    rows, classes = _people(2000)
+    rows[:, 0] = np.arange(2000) / 200  # tells users apart
+    Watched(DESIGN, 1.0).run(rows, classes, rng=1)
+    assert len(used) == len(set(used)) == 2000
+
+
 @pytest.mark.slow
 def test_a_large_budget_finds_the_score_and_its_scale() -> None:
     rows, classes = _people(20_000)
