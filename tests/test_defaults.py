@@ -73,5 +73,21 @@ def test_a_switched_default_would_show() -> None:
     assert {bool, int, float, str, type(None)} <= kinds
 
 
+@pytest.mark.slow
+def test_private_fields_are_no_arguments() -> None:
+    """What a dataclass keeps for itself cannot be given, and its constructor shows none of it."""
+    seen, given = 0, []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+                fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+                own = [part for part in fields if ast.unparse(part.target)[0] == "_" != ast.unparse(part.target)]
+                own = [part for part in own if "ClassVar" not in ast.unparse(part.annotation)]
+                seen += len(own)
+                given += [f"{node.name}: {text}" for part in own if "init=False" not in (text := ast.unparse(part))]
+    assert seen > 5
+    assert not given
+
+
 if __name__ == "__main__":
     TABLE.write_text(json.dumps(defaults(), indent=0) + "\n", encoding="utf-8")
