@@ -3,22 +3,22 @@
 make mutate                                   13 changes in each of six areas
 make mutate ARGS="--area accounting --sample 30 --seed 5"
 make mutate ARGS="--only src/noisette/mechanisms/tensor/gaussian/_loops.py:41"      every change of one line
-make mutate ARGS="--bare --sample 3"          record nothing: quicker where few changes are made
+make mutate ARGS="--list --seed 5"            which changes a seed draws; none is made
 
 Each change is one that a tired person might make: a comparison that is off by its edge, a guard dropped, a sign, a
 constant off by one, `.all` for `.any`, a default switched. It is made in a copy of the repository, kept in
 .venv/mutants with what was compiled there, one for each area.
 
-Tests are collected once. A change inside a function is made in a fork of that process, by giving the function other
-code: first the quick tests run whose files name the module, then those that execute the changed line, wherever in the
-area they are, and at last slow ones. Which tests execute a line is recorded with coverage when it is first asked, for
-each file of tests, and kept until that file is another. A change that is read at import, or that is in a compiled loop,
-and a change that nothing noticed, is tried in processes that import the module anew. With --bare nothing is recorded:
-the files of tests that name the module run whole, then those of its folder and the attacks on it.
+Tests are collected once. Before anything is changed the quick ones run, file by file and the nearest files first, with
+a probe at every line that is going to be changed: so it is known which tests execute it, and what each takes. A change
+inside a function is then made in a fork of that process, by giving the function other code, and the tests that execute
+it run, the nearest and quickest first; then others of their files, and at last slow ones. A change that is read at
+import, or that is in a compiled loop, and a change that nothing noticed, is tried in a process that imports the module
+anew.
 
 A change that breaks nothing is printed: either a test is missing, or the change means nothing. Only a person can tell;
 who finds one of the second kind adds it with the reason to scripts/equivalent.toml, and it is drawn no more. The seed
-decides the sample, so a result can be repeated; a new seed draws new changes.
+decides the sample, so a result can be repeated: other code moves no change in or out of it; a new seed draws new ones.
 
 A test that takes five times as much processor time as it took without a change, and ten seconds more, has noticed it:
 the change has made an endless loop. So has a run that takes twenty minutes. The result goes to .venv/mutants.json, and
@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import fcntl
 import gc
 import hashlib
@@ -36,7 +37,6 @@ import importlib
 import io
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -50,7 +50,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
-from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -63,10 +62,12 @@ KEPT = (ROOT / ".venv").resolve() / "mutants"
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PATIENCE = 5.0  # a test may take this many times the processor time that it takes without a change, and ten seconds
 WAIT = 1200.0  # seconds by the clock that a run may take, be the machine as busy as it is
-LONGEST = 40.0  # seconds of tests that execute a changed line; what would come after them is not run
-REST = 20.0  # seconds of tests that execute another line of the module
+LONGEST = 40.0  # seconds of tests of one kind: what would come after them is not run
+REST = 20.0  # the same of tests that execute another line, or that have run before
 DEFAULTS = "tests/test_defaults.py"  # reads every module and executes none
 UNKNOWN = 6.0  # seconds that a test may take which has not been recorded
+HIT = "__noisette_hit__"  # what a probe calls
+APART = -1  # a probe's number for a process that a test starts, which may execute anything
 _CORE = "src/noisette/"
 
 # Imported once, before the forks. Nothing of Noisette, and nothing that starts threads.
@@ -95,7 +96,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "services": (
         ("collector", "device", "survey", "shuffler", "_service.py"),
-        ("tests/collector", "tests/survey", "tests/shuffler"),
+        ("tests/collector", "tests/device", "tests/survey", "tests/shuffler"),
     ),
     "prediction and enhancement": (
         ("prediction", "enhancement", "planner"),
@@ -356,22 +357,18 @@ class _Runner:
     """A plugin of pytest: tells which test failed, what each took, and gives up on one that takes too long.
 
     With a task it runs nothing itself: the task gets the session when all is collected. Without, it runs the given
-    tests, the quickest file first, or all.
+    tests, the quickest file first, until one fails or they have taken long enough.
     """
 
-    def __init__(
-        self,
-        told: Path,
-        usual: dict[str, float] | None = None,
-        *,
-        task: Callable[[Any], None] | None = None,
-    ) -> None:
+    def __init__(self, told: Path, usual: dict[str, float], *, task: Callable[[Any], None] | None = None) -> None:
         self.told, self.usual, self.task = told, usual, task
-        self.spent, self.bad = dict[str, float](), set[str]()
-        self.enter: Callable[[str], None] | None = None
+        self.end = time.process_time() + 2 * LONGEST + REST
+        # while tests are recorded: the probes that were reached by this test, by what its file keeps, and by each test
+        self.hits: set[int] | None = None
+        self.kept, self.executed = set[int](), dict[str, tuple[float, list[int]]]()
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        if self.usual is not None:
+        if self.task is None:
             items[:] = ordered([item for item in items if item.nodeid in self.usual], self.usual)
 
     def pytest_runtestloop(self, session: Any) -> bool | None:
@@ -385,29 +382,35 @@ class _Runner:
             self.note(f"{report.nodeid} (not collected)")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        if self.enter is not None:
-            self.enter(nodeid)
+        self.spent, self.bad = 0.0, False
+        if self.hits is not None:
+            self.hits.clear()
             return
-        usual = UNKNOWN if self.usual is None else self.usual[nodeid]
         signal.signal(signal.SIGPROF, lambda *_: self.give_up(nodeid))
-        signal.setitimer(signal.ITIMER_PROF, 10 + PATIENCE * usual)
+        signal.setitimer(signal.ITIMER_PROF, 10 + PATIENCE * self.usual.get(nodeid, UNKNOWN))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.spent[report.nodeid] = self.spent.get(report.nodeid, 0.0) + report.duration
-        if report.outcome != "passed":
-            self.bad.add(report.nodeid)
+        self.spent += report.duration
+        self.bad |= report.outcome != "passed"
         if report.failed:
             self.note(report.nodeid)
+        if report.when == "setup" and self.hits:  # a fixture may serve the whole file
+            self.kept |= self.hits
 
-    def pytest_runtest_logfinish(self) -> None:
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        if self.hits is not None:
+            if not self.bad:
+                self.executed[nodeid] = self.spent, sorted(self.hits | self.kept)
+        elif time.process_time() > self.end and self.task is None and not self.told.exists():
+            os._exit(0)
 
     def run(self, session: Any, items: list[Any]) -> None:
         """Run collected tests, until one fails unless all are recorded; only in a fork."""
-        end = time.process_time() + LONGEST
+        end, late = time.process_time() + LONGEST, time.monotonic() + 3 * LONGEST
         for item, following in zip(items, [*items[1:], None], strict=False):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self.enter is None and (self.told.exists() or time.process_time() > end):
+            if self.hits is None and (self.told.exists() or time.process_time() > end or time.monotonic() > late):
                 break
         with suppress(BaseException):
             session._setupstate.teardown_exact(None)  # servers that fixtures have started end
@@ -434,6 +437,11 @@ def ordered(items: list[Any], usual: dict[str, float]) -> list[Any]:
         return spent[path], path, usual[item.nodeid]
 
     return sorted(items, key=key)
+
+
+def is_quick(item: Any) -> bool:
+    """Tell whether a collected test is marked neither slow nor long."""
+    return not (item.get_closest_marker("slow") or item.get_closest_marker("long"))
 
 
 def forked(task: Callable[[], int], log: Path, limit: float) -> int | None:
@@ -504,11 +512,55 @@ def users(names: set[str], source: str) -> set[int]:
     return {line.lineno for line, parts in heads if any(names & said(part) for part in parts if part)}
 
 
-class Copy:
-    """A copy of the repository in which changes are made; it is kept, with what was compiled and recorded there."""
+def is_compiled(name: str, source: str) -> bool:
+    """Tell whether a function of a source is a loop that is compiled."""
+    word = re.escape(name)
+    return bool(name) and bool(
+        re.search(rf"(compiled|njit\(.*\))\({word}\b|@(compiled|njit).*\n(async )?def {word}\b", source)
+    )
 
-    def __init__(self, area: str, *, bare: bool = False) -> None:
-        self.area, self.bare, self.work = area, bare, KEPT / area.replace(" ", "-").replace(",", "")
+
+class _Probes(ast.NodeTransformer):
+    """Puts a call before statements inside functions, unless these are compiled, and tells which it could not reach."""
+
+    def __init__(self, source: str, places: dict[int, set[int]]) -> None:
+        self.source, self.places, self.depth = source, places, 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if not is_compiled(node.name, self.source):
+            self.depth += 1
+            self.generic_visit(node)
+            self.depth -= 1
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody") if self.depth else ():
+            lines = getattr(node, field, None)
+            if isinstance(lines, list):
+                setattr(node, field, [new for line in lines for new in self.with_probe(line)])
+        return node
+
+    def with_probe(self, line: ast.stmt) -> list[ast.stmt]:
+        """Return a statement, after its probe if it has one."""
+        numbers = self.places.get(line.lineno)
+        if not numbers:
+            return [line]
+        probe = ast.parse(f"{HIT}({sorted(numbers)})").body[0]
+        for part in ast.walk(probe):
+            if isinstance(part, ast.stmt | ast.expr):
+                part.lineno = part.end_lineno = line.lineno
+                part.col_offset = part.end_col_offset = line.col_offset
+        return [probe, line]
+
+
+class Copy:
+    """A copy of the repository in which changes are made; it is kept, with what was compiled there."""
+
+    def __init__(self, area: str) -> None:
+        self.area, self.work = area, KEPT / area.replace(" ", "-").replace(",", "")
         self.folder, self.numba = self.work / "copy", self.work / "numba"
         self.work.mkdir(parents=True, exist_ok=True)
         self.lock = (self.work / "lock").open("w")
@@ -527,8 +579,9 @@ class Copy:
         data = self.work / "shared"
         if (ROOT.parent / "shared").exists() and not data.exists():
             data.symlink_to((ROOT.parent / "shared").resolve())
-        self.records = dict[str, dict[str, Any]]()
-        self.changes = 0
+        self.recorded = dict[str, dict[str, tuple[float, list[int]]]]()  # by file and test
+        self.probes = dict[str, dict[int, set[int]]]()  # by module and line
+        self.tried = 0
         self.known = dict[str, bool]()
         self.session: Any = None
         self.runner: _Runner | None = None
@@ -546,7 +599,7 @@ class Copy:
             importlib.import_module("numba").config.reload_config()
         options = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis has been imported
         options += ["-x"] if runner.task is None else ["--continue-on-collection-errors"]
-        options += ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tier=test", "--tb=short", "-s"]
+        options += ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tier=all", "--tb=short", "-s"]
         return int(pytest.main([*options, *paths], plugins=[runner]))
 
     def noticed(self, changes: list[Change]) -> Iterator[tuple[Change, str | None, float]]:
@@ -555,238 +608,184 @@ class Copy:
         Tests are collected once. A change inside a function is made there, in a fork, by other code for that function;
         what is executed at import or compiled, and at last what is left, is tried in processes that import it anew.
         """
-        told = dict[Change, tuple[str | None, float]]()
-        for change in changes:
+        found = self.work / "noticed.json"
+        found.write_text("", encoding="utf-8")
+        groups = [group for change in changes for group in tests_of(change.path, self.area)]
+        paths = sorted({test for group in groups for test in group})
+        runner = _Runner(self.work / "failed", {}, task=lambda session: self.serve(session, runner, changes, found))
+        forked(lambda: self.pytest(runner, paths, self.numba), self.work / "log-server", 100 * WAIT)
+        lines = found.read_text(encoding="utf-8").splitlines()
+        if len(lines) < len(changes):
+            sys.exit((self.work / "log-server").read_text(encoding="utf-8")[-4000:])
+        for change, (by, tests, spent) in zip(changes, map(json.loads, lines), strict=True):
             start = time.monotonic()
-            by = self.at_once(change) if self.bare or self.is_early(change) else None
-            told[change] = by, time.monotonic() - start
-        left = [change for change in changes if told[change][0] is None]
-        if left and not self.bare:
-            found = self.work / "noticed.json"
-            found.write_text("", encoding="utf-8")
-            groups = [group for change in left for group in tests_of(change.path, self.area)]
-            paths = sorted({test for group in groups for test in group})
-            runner = _Runner(self.work / "failed", task=lambda session: self.serve(session, runner, left, found))
-            forked(lambda: self.pytest(runner, paths, self.numba), self.work / "log-server", 100 * WAIT)
-            lines = found.read_text(encoding="utf-8").splitlines()
-            if len(lines) < len(left):
-                sys.exit((self.work / "log-server").read_text(encoding="utf-8")[-4000:])
-            for change, (by, spent) in zip(left, map(json.loads, lines), strict=True):
-                told[change] = by, told[change][1] + spent
-        for change in changes:
-            by, spent = told[change]
-            start = time.monotonic()
-            if by is None and not self.bare:
-                by = self.anew(change)
+            if by is None:
+                by = self.anew(change, tests)
             yield change, by, spent + time.monotonic() - start
 
     def is_early(self, change: Change) -> bool:
         """Tell whether a change is made before a function is called: at import, or when a loop is compiled."""
         return change.at_import or self.compiled(change)
 
-    def at_once(self, change: Change) -> str | None:
-        """Return the test that fails under a change, of whole files: those that name its module, then its folder's."""
-        near, folder, _ = tests_of(change.path, self.area)
-        if DEFAULTS in near and (by := self.fails(change, None, [DEFAULTS])):
-            return by
-        groups = [[test for test in near if test != DEFAULTS], folder if self.bare else []]
-        found = (self.fails(change, None, tests) for tests in groups if tests)
-        return next((by for by in found if by and self.sound(change, by)), None)
+    def compiled(self, change: Change) -> bool:
+        """Tell whether a change is in a loop that is compiled."""
+        return is_compiled(change.inside, (self.folder / change.path).read_text(encoding="utf-8"))
 
     def serve(self, session: Any, runner: _Runner, changes: list[Change], found: Path) -> None:
-        """Try each change in forks of a session that has collected all tests; write down what fails."""
+        """Try each change in forks of a session that has collected all tests; write down what fails, or what to try."""
         self.session, self.runner = session, runner
         self.items = {item.nodeid: item for item in session.items}
+        for number, change in enumerate(changes):
+            for path, lines in self.lines(change).items():
+                for line in lines:
+                    self.probes.setdefault(path, {}).setdefault(line, set()).add(number)
+        for path in self.probes:  # many are imported by what uses them alone
+            with suppress(Exception):
+                importlib.import_module(".".join(Path(path).with_suffix("").parts[1:]).removesuffix(".__init__"))
         gc.unfreeze()
         self.functions: dict[str, list[FunctionType]] = defaultdict(list)
         for thing in gc.get_objects():
             if type(thing) is FunctionType and _CORE in thing.__code__.co_filename:
                 self.functions[thing.__code__.co_filename].append(thing)
         gc.freeze()
-        for change in changes:
+        for number, change in enumerate(changes):
             start = time.monotonic()
-            by = None if self.is_early(change) else self.by_name(change)
-            if by is None:
-                for stage in self.stages(change):  # records what a change at import needs, too
-                    if not self.is_early(change) and (by := self.fails(change, stage, [])):
-                        break
+            by, tried = None, list[dict[str, float]]()
+            for stage in self.stages(number, change):
+                tried.append(stage)
+                if not self.is_early(change) and (by := self.fails(change, stage, [])) and self.sound(change, by):
+                    break
+                by = None
+            tests = {name: seconds for stage in reversed(tried) for name, seconds in stage.items()}
             with found.open("a", encoding="utf-8") as out:
-                print(json.dumps((by, time.monotonic() - start)), file=out)
+                print(json.dumps((by, tests, time.monotonic() - start)), file=out)
 
-    def by_name(self, change: Change) -> str | None:
-        """Return the test that fails under a change, of the quick ones in the files that name its module."""
-        near = set(tests_of(change.path, self.area)[0])
-        items = [item for item in self.session.items if item.nodeid.partition("::")[0] in near]
-        tests = {item.nodeid: UNKNOWN for item in items if not item.get_closest_marker("slow")}
-        by = self.fails(change, tests, []) if tests else None
+    def anew(self, change: Change, tests: dict[str, float]) -> str | None:
+        """Return the test that fails under a change, in processes that import the changed module anew."""
+        if change.at_import and (ROOT / DEFAULTS).is_file() and (by := self.fails(change, {}, [DEFAULTS])):
+            return by
+        tests = tests if self.is_early(change) else quickest(tests, REST)
+        by = self.fails(change, tests, sorted({name.partition("::")[0] for name in tests})) if tests else None
         return by if by and self.sound(change, by) else None
 
-    def anew(self, change: Change) -> str | None:
-        """Return the test that fails under a change, in processes that import the changed module anew."""
-        for stage in self.stages(change):
-            tests = stage if self.is_early(change) else quickest(stage, REST)
-            if by := self.fails(change, tests, sorted({name.partition("::")[0] for name in tests})):
-                return by
-        return None
+    def record(self, test: str) -> dict[str, tuple[float, list[int]]]:
+        """Return how long each quick test of a file takes, and which changes it executes; those that fail are out."""
+        if test not in self.recorded:
+            kept = self.work / "recorded.json"
+            kept.unlink(missing_ok=True)
+            forked(lambda: self.trace(test, kept), self.work / "log", WAIT)
+            self.recorded[test] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+            self.known |= dict.fromkeys(self.recorded[test], True)
+        return self.recorded[test]
 
-    def compiled(self, change: Change) -> bool:
-        """Tell whether a change is in a loop that is compiled."""
-        source = (self.folder / change.path).read_text(encoding="utf-8")
-        return bool(re.search(rf"(compiled|njit\(.*\))\({re.escape(change.inside)}\b", source)) or bool(
-            re.search(rf"@(compiled|njit).*\n(async )?def {re.escape(change.inside)}\b", source)
-        )
-
-    def record(self, test: str) -> dict[str, Any]:
-        """Return how long each test of a file takes, and which of them execute each line of each module.
-
-        A record is kept until the tests are others. Where a module has changed since, its lines are found again.
-        """
-        kept = self.work / "records" / f"{test.replace('/', '+')}.json"
-        own = hashlib.sha256((self.folder / test).read_bytes()).hexdigest()
-        if test not in self.records:
-            with suppress(OSError, ValueError):
-                self.records[test] = json.loads(kept.read_text(encoding="utf-8"))
-        found = self.records.get(test)
-        if found and found["hash"] == own:
-            return found
-        if self.session is None:
-            return {"spent": {}, "slow": [], "lines": {}}
-        kept.unlink(missing_ok=True)
-        kept.parent.mkdir(exist_ok=True)
-        forked(lambda: self.trace(test, own, kept), self.work / "log", WAIT)
-        if not kept.exists():
-            sys.exit(f"could not record {test}: {(self.work / 'log').read_text(encoding='utf-8')[-4000:]}")
-        self.records[test] = json.loads(kept.read_text(encoding="utf-8"))
-        return self.records[test]
-
-    def trace(self, test: str, own: str, kept: Path) -> int:
-        """Run a file of tests under coverage and write down what each test executes; only in a fork."""
-        import coverage
-
-        settings = self.work / "coveragerc"
-        lines = {"source": f"{self.folder}/{_CORE}", "data_file": f"{self.work}/coverage/data"}
-        lines |= {"core": "ctrace", "parallel": "true", "sigterm": "true", "context": "${NOISETTE_TEST-}"}
-        lines |= {"disable_warnings": "no-data-collected, module-not-imported, module-not-measured"}
-        settings.write_text("\n".join(["[run]", *(f"{key} = {value}" for key, value in lines.items())]))
-        shutil.rmtree(self.work / "coverage", ignore_errors=True)
-        (self.work / "coverage").mkdir()
-        os.environ["COVERAGE_PROCESS_START"] = str(settings)  # the processes that a test starts are traced too
-        tracer = coverage.Coverage(config_file=str(settings))
-        runner = self.runner
+    def trace(self, test: str, kept: Path) -> int:
+        """Run the quick tests of a file with probes and write down which each has reached; only in a fork."""
+        runner, hits = self.runner, set[int]()
         assert runner is not None
+        starts = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
+        setattr(builtins, HIT, hits.update)
+        for name, places in self.probes.items():
+            original = (self.folder / name).read_text(encoding="utf-8")
+            tree = _Probes(original, places).visit(ast.parse(original))
+            self.give(name, original, tree)
+        sys.addaudithook(lambda event, _: hits.add(APART) if event in starts else None)
+        runner.hits = hits
+        own = [item for item in self.session.items if item.nodeid.partition("::")[0] == test]
+        runner.run(self.session, [item for item in own if is_quick(item)])
+        kept.write_text(json.dumps(runner.executed), encoding="utf-8")
+        return 0
 
-        def enter(nodeid: str) -> None:
-            tracer.switch_context(nodeid)
-            os.environ["NOISETTE_TEST"] = nodeid
-
-        runner.enter = enter
-        tracer.start()
-        own_items = [item for item in self.session.items if item.nodeid.partition("::")[0] == test]
-        slow = {item.nodeid for item in own_items if item.get_closest_marker("slow")}
-        runner.run(self.session, [item for item in own_items if item.nodeid not in slow])
-        tracer.stop()
-        tracer.save()
-        os.environ.pop("COVERAGE_PROCESS_START")
-        with suppress(coverage.exceptions.NoDataError):
-            tracer.combine()
-        data = tracer.get_data()
-        good = {name: seconds for name, seconds in runner.spent.items() if name not in runner.bad}
-        number = {name: place for place, name in enumerate(good)}
-        executed: dict[str, dict[int, list[int]]] = {}
-        texts = dict[str, str]()
-        for path in data.measured_files():
-            name = str(Path(path).relative_to(self.folder))
-            by_line = {
-                line: [number[context] for context in contexts if context in number]
-                for line, contexts in data.contexts_by_lineno(path).items()
-            }
-            executed[name] = {line: names for line, names in by_line.items() if names}
-            text = Path(path).read_bytes()
-            texts[name] = hashlib.sha256(text).hexdigest()
-            (self.work / "records" / texts[name]).write_bytes(text)
-        record = {"hash": own, "spent": good, "slow": sorted(slow), "lines": executed, "texts": texts}
-        kept.write_text(json.dumps(record), encoding="utf-8")
-        return 0  # tests that fail even without a change are left out
-
-    def executing(self, test: str, path: str, lines: set[int] | None) -> dict[str, float]:
-        """Return the tests of a file that execute some lines of a module, or any, with the seconds that each takes."""
-        found = self.record(test)
-        by_line = found["lines"].get(path, {})
-        if not by_line:
-            return {}
-        now = (self.folder / path).read_bytes()
-        if lines is not None and found["texts"][path] != hashlib.sha256(now).hexdigest():
-            old = (self.work / "records" / found["texts"][path]).read_bytes().splitlines()
-            matcher = SequenceMatcher(None, old, now.splitlines(), autojunk=False)
-            # a line that was changed is taken for all those that stood where it is
-            lines = {
-                old_line
-                for _, i, j, k, end in matcher.get_opcodes()
-                for line in range(k + 1, end + 1)
-                if line in lines
-                for old_line in ([i + line - k] if j - i == end - k else range(i + 1, j + 1))
-            }
-        names = list(found["spent"])
-        places = {place for line, tests in by_line.items() if lines is None or int(line) in lines for place in tests}
-        return {names[place]: found["spent"][names[place]] for place in places}
+    def give(self, name: str, original: str | bytes, changed: bytes | ast.Module) -> bool:
+        """Give the functions of a module other code; tell whether that was possible. Only in a fork."""
+        path = str(self.folder / name)
+        old = {code: key for key, code in codes(compile(original, path, "exec", dont_inherit=True))}
+        new = dict(codes(compile(changed, path, "exec", dont_inherit=True)))
+        for function in self.functions[path]:
+            key = old.get(function.__code__)
+            if key in new and new[key] != function.__code__:
+                try:
+                    function.__code__ = new[key]
+                except ValueError:  # a guard was all that used a name of the function around: tried anew
+                    return False
+        return True
 
     def lines(self, change: Change) -> dict[str, set[int]]:
         """Return the lines that tests of a change execute, by module: its own, or those that use what it defines."""
-        own = set(range(change.line, change.last + 1))
-        if change.inside and not change.at_import and not self.compiled(change):
-            return {change.path: own}
+        if not self.is_early(change):
+            return {change.path: {change.line}}
         source = (self.folder / change.path).read_text(encoding="utf-8")
         names, body = set[str](), set[int]()
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
-                node.lineno == change.line or node.name == change.inside
-            ):
+        functions = [
+            node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        for node in functions:
+            if node.lineno == change.line or node.name == change.inside:
                 names |= {node.name}
-                body |= set(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1))
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno == change.line and node.col_offset <= 4:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-        found = {change.path: body | users(names, source) if names else body}
-        word = Path(change.path).stem if Path(change.path).stem != "__init__" else Path(change.path).parent.name
-        for path in (self.folder / _CORE).rglob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            if re.search(rf"\b{word}\b", text) and any(name in text for name in names) and str(path) != change.path:
-                name = str(path.relative_to(self.folder))
-                found[name] = found.get(name, set()) | users(names, text)
+                body |= {node.body[-1].lineno}
+        for part in ast.walk(ast.parse(source)):
+            if isinstance(part, ast.Assign | ast.AnnAssign) and part.lineno == change.line and part.col_offset <= 4:
+                targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+                names |= {inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)}
+        if not names:  # it may be used by anything
+            return {change.path: {node.body[-1].lineno for node in functions}}
+        found = {change.path: body}
+        sources = {
+            str(path.relative_to(self.folder)): path.read_text(encoding="utf-8")
+            for path in (self.folder / _CORE).rglob("*.py")
+        }
+        own = Path(change.path)
+        words = {own.stem if own.stem != "__init__" else own.parent.name}
+        for _ in range(3):  # what is used by a compiled loop is used by what uses that
+            more = set[str]()
+            for name, text in sources.items():
+                if any(re.search(rf"\b{word}\b", name + text) for word in words) and any(n in text for n in names):
+                    used = users(names, text)
+                    found[name] = found.get(name, set()) | used
+                    for node in ast.walk(ast.parse(text)) if used else ():
+                        if isinstance(node, ast.FunctionDef) and is_compiled(node.name, text):
+                            inside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                            more |= {node.name} if used & set(inside) else set()
+            words = words | {Path(name).stem for name, text in sources.items() if any(n in text for n in more)}
+            if more <= names:
+                break
+            names = names | more
         return found
 
-    def stages(self, change: Change) -> Iterator[dict[str, float]]:
+    def stages(self, number: int, change: Change) -> Iterator[dict[str, float]]:
         """Yield tests that execute a change: first those of the nearest files, then those of its folder, then others.
 
-        Where none does, those follow that execute anything else of the module; at last the slow tests of these files,
-        which are not recorded.
+        Then follow the quick tests of those files that start processes or may use what another test has left, and at
+        last the slow ones, which are not recorded.
         """
-        lines = self.lines(change)
         near, folder, others = tests_of(change.path, self.area)
-        seen, slow = set[str](), dict[str, float]()
+        seen = set[str]()
+        touched = list[str]()
         for tests in (near, folder, others):
-            if tests is others and seen:
+            if tests is others and touched:
                 break
             stage = dict[str, float]()
             for test in tests:
-                own = dict[str, float]()
-                for path, places in lines.items():
-                    own |= self.executing(test, path, places)
-                if own or test in near:
-                    slow |= dict.fromkeys(self.record(test)["slow"], UNKNOWN)
+                own = {name: spent for name, (spent, hits) in self.record(test).items() if number in hits}
+                touched += [test] if own else []
                 stage |= own
-            stage = {name: seconds for name, seconds in stage.items() if name not in seen}
             seen |= stage.keys()
             if stage:
                 yield quickest(stage, LONGEST)
-        if not seen or change.at_import or self.compiled(change):
-            stage = {}
-            for test in near + folder:
-                stage |= self.executing(test, change.path, None)
-            if stage := {name: seconds for name, seconds in stage.items() if name not in seen}:
-                yield quickest(stage, REST)
-        if slow:
-            yield quickest(slow, LONGEST)
+        touched += [test for test in near if test not in touched and test != DEFAULTS]
+        rest = {
+            name: spent
+            for test in touched
+            for name, (spent, hits) in self.record(test).items()
+            if name not in seen and (APART in hits or any(other in seen for other in self.record(test)))
+        }
+        if rest:
+            yield quickest(rest, REST)
+        slow = [item for item in self.session.items if not is_quick(item)]
+        for tests in (near, [test for test in touched if test not in near]):
+            items = [item for item in slow if item.nodeid.partition("::")[0] in tests]
+            for long in (False, True):
+                if stage := {item.nodeid: UNKNOWN for item in items if bool(item.get_closest_marker("long")) == long}:
+                    yield stage
 
     def sound(self, change: Change, by: str) -> bool:
         """Tell whether a test that fails under a change passes without it."""
@@ -795,28 +794,27 @@ class Copy:
         if name not in self.known and (self.folder / path).is_file():
             nothing = replace(change, start=0, end=0, new="")
             here = self.session is not None
-            tests = {name: UNKNOWN} if "::" in name else None
-            self.known[name] = self.fails(nothing, tests, [] if here else [path]) is None
+            self.known[name] = self.fails(nothing, {name: UNKNOWN}, [] if here else [path]) is None
         return self.known.get(name, True)
 
-    def fails(self, change: Change, tests: dict[str, float] | None, paths: list[str]) -> str | None:
-        """Return the test that fails under a change, or None; of some files all tests, or the given ones.
+    def fails(self, change: Change, tests: dict[str, float], paths: list[str]) -> str | None:
+        """Return the test that fails under a change, or None; of some files the given tests, or all if none is given.
 
         Without files, the given tests run in a fork of the session that has collected them.
         """
         target, told = self.folder / change.path, self.work / "failed"
         original, usual = target.read_bytes(), target.stat()
         told.unlink(missing_ok=True)
-        self.changes += 1
+        self.tried += 1
         numba = self.work / "numba-changed" if re.search(rb"compiled\(|njit", original) else self.numba
         try:
             target.write_bytes(change.apply(original))
-            os.utime(target, (usual.st_atime, usual.st_mtime + self.changes))
+            os.utime(target, (usual.st_atime, usual.st_mtime + self.tried))
             if numba != self.numba:
                 self.forget(change, numba)
             task = lambda: self.pytest(_Runner(told, tests), paths, numba)  # noqa: E731
             if not paths:
-                task = lambda: self.inside(change, original, tests or {}, numba)  # noqa: E731
+                task = lambda: self.inside(change, original, tests, numba)  # noqa: E731
             status = forked(task, self.work / "log", WAIT)
         finally:
             target.write_bytes(original)
@@ -827,22 +825,14 @@ class Copy:
 
     def inside(self, change: Change, original: bytes, tests: dict[str, float], numba: Path) -> int:
         """Give functions their changed code and run tests; only in a fork of the session that has collected them."""
-        path = str(self.folder / change.path)
-        old = {code: key for key, code in codes(compile(original, path, "exec"))}
-        new = dict(codes(compile(change.apply(original), path, "exec")))
-        for function in self.functions[path]:
-            key = old.get(function.__code__)
-            if key in new and new[key] != function.__code__:
-                try:
-                    function.__code__ = new[key]
-                except ValueError:  # a guard was all that used a name of the function around: tried anew
-                    return 0
+        if not self.give(change.path, original, change.apply(original)):
+            return 0
         os.environ["NUMBA_CACHE_DIR"] = str(numba)  # for the processes that tests start
         runner = self.runner
         assert runner is not None
         runner.usual = tests
         runner.run(self.session, ordered([self.items[name] for name in tests if name in self.items], tests))
-        return int(self.runner.told.exists())
+        return int(runner.told.exists())
 
     def forget(self, change: Change, numba: Path) -> None:
         """Copy what is compiled, without the loops of a module and of those that name it."""
@@ -891,21 +881,32 @@ def equivalent() -> set[tuple[str, str, str]]:
     return {(entry["file"], entry["code"], entry["change"]) for entry in found}
 
 
+def shuffled(changes: list[Change], seed: int) -> list[Change]:
+    """Return changes in the order of a seed; where one stands does not depend on what other lines say."""
+    many: dict[tuple[str, ...], int] = defaultdict(int)
+    places = list[tuple[str, Change]]()
+    for change in changes:
+        key = str(seed), change.path, change.code, change.what
+        many[key] += 1
+        places.append((hashlib.sha256(repr((key, many[key])).encode()).hexdigest(), change))
+    return [change for _, change in sorted(places, key=lambda pair: pair[0])]
+
+
 def draw(arguments: argparse.Namespace) -> Iterator[tuple[str, Change]]:
     """Yield areas and changes of the sample."""
     if arguments.only:
         name, _, line = arguments.only.partition(":")
         area = next(area for area in AREAS if ROOT / name in files(area))
-        chosen = [change for change in sites(ROOT / name) if not line or change.line == int(line)]
-        yield from ((area, change) for change in chosen if is_program(change))
+        own = [change for change in sites(ROOT / name) if not line or change.line == int(line)]
+        yield from ((area, change) for change in own if is_program(change))
         return
     areas = [area for area in AREAS if not arguments.area or arguments.area in area]
     known = equivalent()
     for area in areas:
         every = [change for path in files(area) for change in sites(path)]
         every = [change for change in every if (change.path, change.code, change.what) not in known]
-        random.Random(arguments.seed).shuffle(every)
-        yield from ((area, change) for change in islice(filter(is_program, every), arguments.sample))
+        chosen = filter(is_program, shuffled(every, arguments.seed))
+        yield from ((area, change) for change in islice(chosen, arguments.sample))
 
 
 def joined(results: list[dict[str, object]], seed: int) -> list[dict[str, object]]:
@@ -938,7 +939,6 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=13, help="changes in each area")
     parser.add_argument("--seed", type=int, default=17, help="of the sample")
     parser.add_argument("--only", metavar="FILE[:LINE]", help="every change of a file, or of one line of it")
-    parser.add_argument("--bare", action="store_true", help="record nothing: whole files, quicker for a few changes")
     parser.add_argument("--list", action="store_true", help="print the changes and make none")
     parser.add_argument("--write", action="store_true", help="write the table into CONTRIBUTING.md")
     arguments = parser.parse_args()
@@ -950,7 +950,7 @@ def main() -> None:
         preload()
     for area, changes in drawn.items():
         found = ((change, None, 0.0) for change in changes)
-        for change, by, spent in found if arguments.list else Copy(area, bare=arguments.bare).noticed(changes):
+        for change, by, spent in found if arguments.list else Copy(area).noticed(changes):
             where = f"{change.path}:{change.line}: {change.what}"
             if not arguments.list:
                 where = "   ".join([f"noticed by {by}" if by else "NOT NOTICED", f"{spent:.1f} s", where])
