@@ -89,6 +89,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "tests/mechanisms/scalar",
             "tests/mechanisms/categorical",
             "tests/mechanisms/test_catalogue_specs.py",
+            "tests/mechanisms/test_catalogue_bounds.py",
             "tests/test_core.py",
             "tests/test_random.py",
             "tests/test_testing.py",
@@ -110,6 +111,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("mechanisms/tensor", "mechanisms/vector", "mechanisms/graded", "mechanisms/geometric", "aggregation"),
         (
             "tests/mechanisms/test_catalogue_specs.py",
+            "tests/mechanisms/test_catalogue_bounds.py",
             "tests/mechanisms/tensor",
             "tests/mechanisms/vector",
             "tests/mechanisms/graded",
@@ -368,7 +370,7 @@ class _Runner:
         self.kept, self.executed = set[int](), dict[str, tuple[float, list[int]]]()
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        if self.task is None:
+        if self.usual:
             items[:] = ordered([item for item in items if item.nodeid in self.usual], self.usual)
 
     def pytest_runtestloop(self, session: Any) -> bool | None:
@@ -610,6 +612,13 @@ class Copy:
         """
         found = self.work / "noticed.json"
         found.write_text("", encoding="utf-8")
+        start = time.monotonic()
+        early = [change for change in changes if change.at_import and (ROOT / DEFAULTS).is_file()]
+        for change in early:
+            if by := self.fails(change, {}, [DEFAULTS]):
+                yield change, by, time.monotonic() - start
+                changes = [other for other in changes if other != change]
+            start = time.monotonic()
         groups = [group for change in changes for group in tests_of(change.path, self.area)]
         paths = sorted({test for group in groups for test in group})
         runner = _Runner(self.work / "failed", {}, task=lambda session: self.serve(session, runner, changes, found))
@@ -662,8 +671,6 @@ class Copy:
 
     def anew(self, change: Change, tests: dict[str, float]) -> str | None:
         """Return the test that fails under a change, in processes that import the changed module anew."""
-        if change.at_import and (ROOT / DEFAULTS).is_file() and (by := self.fails(change, {}, [DEFAULTS])):
-            return by
         tests = tests if self.is_early(change) else quickest(tests, REST)
         by = self.fails(change, tests, sorted({name.partition("::")[0] for name in tests})) if tests else None
         return by if by and self.sound(change, by) else None
@@ -761,16 +768,17 @@ class Copy:
         seen = set[str]()
         touched = list[str]()
         for tests in (near, folder, others):
-            if tests is others and touched:
+            if touched and (tests is others or self.is_early(change)):
                 break
-            stage = dict[str, float]()
-            for test in tests:
+            left = LONGEST
+            for test in tests:  # file by file: what is noticed early needs no record of the others
                 own = {name: spent for name, (spent, hits) in self.record(test).items() if number in hits}
+                seen |= own.keys()
                 touched += [test] if own else []
-                stage |= own
-            seen |= stage.keys()
-            if stage:
-                yield quickest(stage, LONGEST)
+                if own and left > 0:
+                    stage = quickest(own, left)
+                    left -= sum(stage.values())
+                    yield stage
         touched += [test for test in near if test not in touched and test != DEFAULTS]
         rest = {
             name: spent
