@@ -179,6 +179,18 @@ def test_spacing_a_curve_anew_raises_it() -> None:
     assert float(coarse.delta(1.3)) == 0
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "interval", "dots"), [(1.0, 0.3, 5), (1.0, 0.25, 5), (3 * 0.1, 0.1, 4), (1.0, 2.0, 2)]
+)
+def test_a_curve_spaced_anew_ends_at_the_first_dot_beyond_it(epsilon: float, interval: float, dots: int) -> None:
+    """The third is above three tenths by a rounding, which is no reason for a fourth step."""
+    curve = Curve.randomized_response(epsilon)
+    found = curve.spaced(interval)
+    assert found.deltas.size == dots
+    assert found.deltas == pytest.approx(curve.delta(interval * np.arange(dots)), rel=1e-12, abs=1e-15)
+    assert curve.spaced(epsilon) is curve
+
+
 def test_what_is_not_a_release_is_refused() -> None:
     with pytest.raises(TypeError, match="Expected a mechanism or a Guarantee, got float"):
         privacy_curve(1.0)
