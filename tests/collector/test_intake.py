@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.collector.helpers import COMMUTE, PERSON, entry
 
-from noisette.collector.intake.reading import outside, parse
+from noisette.collector.intake.reading import outside, overgrown, parse
 from noisette.collector.storage.store import Refusal, Refused
 from noisette.survey.campaigns import Campaign
 from noisette.survey.survey import Survey
@@ -86,3 +86,15 @@ def test_a_crash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Survey, "rows", broken)
     with pytest.raises(IndexError):
         _outcome(CAMPAIGNS[0], json.dumps({"version": 1} | entry([[0, 1.0]])).encode())
+
+
+def test_as_many_lists_and_values_as_reports_can_have() -> None:
+    """Brackets and commas in the label of a group are not the parser's work; a batch of many more lists is."""
+    label = "[{,," * 20
+    campaign = Campaign.from_dict(COMMUTE | {"public_group": {"name": "town", "values": ["north", label]}})
+    one = entry(campaign.privatize(PERSON, rng=1)) | {"group": label}
+    batch = [one | {"key": f"{number:032x}"} for number in range(40)]
+    honest = json.dumps({"version": 1, "reports": batch}).encode()
+    assert not overgrown(campaign, honest)
+    for filler in (b"[", b"{", b","):
+        assert overgrown(campaign, honest + 5000 * filler)

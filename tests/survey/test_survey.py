@@ -778,3 +778,45 @@ def test_whole_numbers_end_with_their_range() -> None:
     choice = made.estimate(made.privatize({"c": ["a", "b"]}, rng=1))["c"]
     with pytest.raises(ValueError, match="It is a choice: it has shares"):
         choice.quantile(0.5)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (True, "of numbers alone"),
+        ("1", "of numbers alone"),
+        (None, "of numbers alone"),
+        ([1], "of numbers alone"),
+        (1.0, "of whole numbers"),
+        (2**70, "finite and within 64 bits"),
+        (math.nan, "finite and within 64 bits"),
+        (-1, "outside the support"),
+        (300, "outside the support"),
+    ],
+)
+def test_one_entry_of_one_report_that_cannot_be(bad: Any, message: str) -> None:
+    survey = nz.Survey([nz.Choice("diet", ["none", "vegan", "halal"])], epsilon=1.0, mechanism="oue")
+    reports: Any = [[0, 1, 0], [1, 0, 0], [1, 1, 0]]
+    assert survey.rows(reports)["part0"].tolist() == reports
+    reports[1][2] = bad
+    with pytest.raises(ValueError, match=message):
+        survey.rows(reports)
+    with pytest.raises(ValueError, match="to have one length"):
+        survey.rows([[0, 1, 0], [1, 0]])
+    with pytest.raises(ValueError, match=r"of shape \(3,\), got \(2,\)"):
+        survey.rows([[0, 1], [1, 0]])
+
+
+def test_reports_are_equal_by_rows_groups_and_survey() -> None:
+    people = _people(20)
+    plain = nz.Survey(QUESTIONS, epsilon=4.0)
+    own = nz.Survey(QUESTIONS, epsilon=4.0, groups=GROUPS)
+    for survey in (plain, own):
+        first, second = survey.privatize(people, rng=1), survey.privatize(people, rng=1)
+        assert first == second
+        assert first != survey.privatize(people, rng=2)
+        assert first != "rows"
+    other = people.assign(region=people["region"].iloc[::-1].to_numpy())
+    assert np.array_equal(own.privatize(people, rng=1).rows, own.privatize(other, rng=1).rows)
+    assert own.privatize(people, rng=1) != own.privatize(other, rng=1)
+    assert own.privatize(people, rng=1) != plain.privatize(people, rng=1)

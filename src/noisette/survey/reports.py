@@ -53,8 +53,8 @@ class SurveyReports:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SurveyReports):
             return NotImplemented
-        same = (self.cells is None and other.cells is None) or np.array_equal(self.cells, other.cells)  # type: ignore[arg-type]
-        return self.survey == other.survey and same and np.array_equal(self.rows, other.rows)
+        pairs = ((self.cells, other.cells), (self.rows, other.rows))
+        return self.survey == other.survey and all(np.array_equal(one, two) for one, two in pairs)  # type: ignore[arg-type]
 
     __hash__ = None  # type: ignore[assignment]  # equal by content
 
