@@ -790,7 +790,7 @@ class Copy:
             yield quickest(rest, REST)
         slow = [item for item in self.session.items if not is_quick(item)]
         for tests in (near, [test for test in touched if test not in near]):
-            items = [item for item in slow if item.nodeid.partition("::")[0] in tests]
+            items = [item for item in slow if item.nodeid.partition("::")[0] in {*tests} - {DEFAULTS}]
             for long in (False, True):
                 if stage := {item.nodeid: UNKNOWN for item in items if bool(item.get_closest_marker("long")) == long}:
                     yield stage
