@@ -11,11 +11,11 @@ thousands of examples, not on tens of thousands. Scores of Type I on Credit and 
 and noise, with their standard deviation; those on MNIST and of Types II and III are of one seed, so that differences of
 a few hundredths are chance. SVHN of Types II and III is left out.
 Credit is a sample of 36,320 rows with all 492 frauds. What extracts features is trained on people who count as public
-and are nobody else's; the paper does not say on whom. Matrix mechanism: on IMDB in Type III only, as an element-level
-mechanism whose epsilon is divided among the elements, like the paper's Gaussian; it does not hold at the largest
-epsilon, as its row shows. JL comes with its exact delta. Appendix D, which holds the composition, could not be had: for
-MVG, UDN and IDN in Type I sampling and the optimal composition of Kairouz et al. divide the budget among lots and
-tensors. Optimisers are Adam throughout.
+and are nobody else's; the paper does not say on whom. Matrix mechanism: on Adult, IMDB and CTG, as in the paper, as an
+element-level mechanism whose epsilon is divided among the elements, like the paper's Gaussian; in Type III it does not
+hold at the largest epsilon, as its row shows. JL comes with its exact delta. Appendix D, which holds the composition,
+could not be had: for MVG, UDN and IDN in Type I sampling and the optimal composition of Kairouz et al. divide the
+budget among lots and tensors. Optimisers are Adam throughout.
 
 "Whole batch" is the paper's unit: all 256 people of a batch may change at once. "One person" is one row of it. Ours is
 `TensorGaussian` with the exact calibration, for either unit; in Type I it is `make_private`.

@@ -36,6 +36,18 @@ def test_what_is_committed_has_both_epsilons(committed):
             assert row[3] <= row[2] * (1 + 1e-9)
 
 
+def test_the_matrix_mechanism_is_where_the_paper_has_it(committed):
+    """With every element for workload it is the Gaussian mechanism; each claim has a row of it."""
+    places = {(name, row[0], row[2]) for name in ("type-1", "type-2", "type-3") for row in committed[name]["rows"]}
+    for name, data in (("type-1", "Adult"), ("type-2", "IMDB"), ("type-3", "IMDB")):
+        rows = [row for row in committed[name]["rows"] if row[0] == data]
+        matrix = {row[2]: row for row in rows if row[1] == "MM"}
+        assert set(matrix) == {claimed for own, found, claimed in places if (own, found) == (name, data)} - {None}
+        if name == "type-2":
+            plain = {row[2]: row for row in rows if row[1] == "Gaussian"}
+            assert all(matrix[claimed][3:6] == pytest.approx(plain[claimed][3:6]) for claimed in matrix)
+
+
 def _delta(way, relation):
     """Integrate the excess of one normal density over another, at the epsilon that is said to hold."""
     epsilon = way.epsilon(relation)
@@ -137,6 +149,9 @@ def test_private_descent_on_adult():
     assert descent.descend(adult, dict.fromkeys(noise["idn"], 0.0), 1) > 0.55
     optimized = descent.optimized_noise(adult, 8.0)
     assert ours.multiplier < descent.multiplier(adult, optimized) < multipliers["idn"]
+    entries = sum(own.numel() for own in adult.build().parameters())
+    matrix = descent.multiplier(adult, descent.matrix_noise(adult, 8.0))
+    assert matrix == pytest.approx(math.sqrt(entries) * descent.multiplier(adult, optimized))
 
 
 @pytest.mark.needs_data
