@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from noisette.collector.campaigns.life import Life
+from noisette.collector.repeated import Repeated
 from noisette.collector.storage.store import Store
-from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 
 _EVERY = 1.0  # seconds between two looks at what others have changed
-_KEEPING = 600.0  # seconds between two deletions of what has expired
+_KEEPING = 600  # looks between two deletions of what has expired
 
 
 class Roster:
@@ -88,37 +87,23 @@ def lived(store: Store, given: Iterable[tuple[Campaign, Life]]) -> Roster:
     return Roster(store)
 
 
-class Watch:
-    """A thread that reads what other processes have changed, and from time to time deletes what has expired."""
+class Watch(Repeated):
+    """Reads what other processes have changed, and from time to time deletes what has expired."""
 
     def __init__(
-        self, store: Store, look: Callable[[], Any], reload: Callable[[], Any], keep_house: Callable[[], Any]
+        self, store: Store, refresh: Callable[[], Any], reload: Callable[[], Any], keep_house: Callable[[], Any]
     ) -> None:
-        self._store, self._look, self._reload, self._keep_house = store, look, reload, keep_house
-        self._seen = store.registry.changes()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="noisette-watch", daemon=True)
+        super().__init__("watch", _EVERY)
+        self._store, self._refresh, self._reload, self._keep_house = store, refresh, reload, keep_house
+        self._seen, self._looks = store.registry.changes(), 0
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End, after a look that has begun."""
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        waited = 0.0
-        while not self._ended.wait(_EVERY):
-            waited += _EVERY
-            try:
-                if (now := self._store.registry.changes()) != self._seen:
-                    self._reload()
-                    self._seen = now
-                self._look()
-                if waited >= _KEEPING:
-                    waited = 0.0
-                    self._keep_house()
-            except Exception as error:  # the database may be away: the next look will find it
-                log.warning("watch", extra={"told": {"error": type(error).__name__}})
+    def look(self) -> None:
+        """Read what has changed, and keep house after every so many looks."""
+        self._looks += 1
+        if (now := self._store.registry.changes()) != self._seen:
+            self._reload()
+            self._seen = now
+        self._refresh()
+        if self._looks >= _KEEPING:
+            self._looks = 0
+            self._keep_house()

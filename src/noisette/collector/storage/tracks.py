@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
+from noisette.collector.repeated import Repeated
 from noisette.collector.storage import tables
 from noisette.collector.storage.store import Store
-from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
 
@@ -45,33 +44,20 @@ def follow(store: Store, campaign: Campaign, found: dict[str, Any], *, grow: boo
     return [{"users": count, "std_errors": shown} for count, shown in points if len(shown) == len(errors)]
 
 
-class Tracker:
-    """A thread that looks at campaigns now and then: errors are followed whether somebody watches or not."""
+class Tracker(Repeated):
+    """Looks at campaigns now and then: errors are followed whether somebody watches or not."""
 
     def __init__(self, store: Store, campaigns: Callable[[], Iterable[Campaign]]) -> None:
+        super().__init__("tracking", _EVERY)
         self._store, self._campaigns = store, campaigns
         self._known: dict[tuple[str, str], int] = {}  # users at the last look that was kept
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="noisette-tracker", daemon=True)
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+    def look(self) -> None:
+        """Look at every campaign, whatever becomes of another."""
+        for campaign in self._campaigns():
+            self._try(self.look_at, campaign)
 
-    def close(self) -> None:
-        """End, after a look that has begun."""
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(_EVERY):
-            for campaign in self._campaigns():
-                try:
-                    self.look(campaign)
-                except Exception as error:  # the database may be away: the next look will find it
-                    log.warning("tracking", extra={"told": {"error": type(error).__name__}})
-
-    def look(self, campaign: Campaign) -> None:
+    def look_at(self, campaign: Campaign) -> None:
         """Add a point for the current period, if enough users came since the last one."""
         period = period_at(campaign.period)
         users = self._store.periods(campaign).get(period, 0)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from noisette._terminal import to_json
+from noisette.collector.repeated import Repeated
 from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
@@ -67,37 +67,24 @@ def post(address: str, body: bytes, *, local: bool) -> int:
     return answer.status_code
 
 
-class Webhooks:
-    """A thread that looks what has happened to campaigns with an address, and calls it."""
+class Webhooks(Repeated):
+    """Looks what has happened to campaigns with an address, and calls it."""
 
     def __init__(
         self, service: Service, *, local: bool = False, every: float = _EVERY, quiet: timedelta = _QUIET
     ) -> None:
-        self._service, self._local, self._every, self._quiet = service, local, every, quiet
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="noisette-webhooks", daemon=True)
+        super().__init__("webhooks", every)
+        self._service, self._local, self._quiet = service, local, quiet
         self._told: set[tuple[str, str]] | None = None
         self._seen: dict[tuple[str, str], tuple[int, float]] = {}
         self._waiting: list[tuple[float, int, str, dict[str, Any]]] = []
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+    def look(self) -> None:
+        """Find what has happened since, and make the calls that are due."""
+        self._find()
+        self._call()
 
-    def close(self) -> None:
-        """End, after a call that has begun."""
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._every):
-            try:
-                self._look()
-                self._call()
-            except Exception as error:  # the database may be away: the next look will find it
-                log.warning("webhooks", extra={"told": {"error": type(error).__name__}})
-
-    def _look(self) -> None:
+    def _find(self) -> None:
         roster = self._service.roster
         for name, campaign in list(roster.campaigns.items()):
             life = roster.life(name)
