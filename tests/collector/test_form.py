@@ -367,6 +367,32 @@ def test_a_law_that_breaks_its_promise_is_not_answered(place: Place) -> None:
 
 
 @pytest.mark.long
+def test_a_page_that_cannot_be_answered_says_why(place: Place) -> None:
+    """Closed, not open yet, or on a page without https: in words, and none of them taken for another."""
+    page = place.open()
+    life: dict[str, Any] = {"keep": "34560000 seconds"}
+
+    def living(route: Route) -> None:
+        found = route.fetch().json()
+        route.fulfill(json=found | {"life": found["life"] | life})
+
+    page.route("**/c/commute/table", living)
+    page.reload()
+    expect(page.locator("#promise")).to_contain_text("deleted 407 days after")  # a week for reports that come late
+    ways = {"is closed": {"state": "closed"}, "not open yet": {"opens": "2999-01-01T00:00:00+00:00"}}
+    for told, change in (*ways.items(), ("is closed", {"closes": "2020-01-01T00:00:00+00:00"})):
+        life.clear()
+        life.update(change)
+        page.reload()
+        expect(page.locator("#stopped")).to_contain_text(told)
+    life.clear()
+    page.add_init_script("Object.defineProperty(crypto, 'subtle', { value: undefined })")
+    page.reload()
+    expect(page.locator("#stopped")).to_contain_text("served over https")
+    expect(page.locator("#stopped")).not_to_contain_text("closed")
+
+
+@pytest.mark.long
 def test_a_day_is_answered_once_and_adds_up(place: Place) -> None:
     page = place.open("/c/daily")
     expect(page.locator("#promise")).to_contain_text("after 2 answers the bound is 7.39 to 1")
@@ -375,7 +401,7 @@ def test_a_day_is_answered_once_and_adds_up(place: Place) -> None:
     page.get_by_role("button", name="Send this report").click()
     expect(page.locator("#outcome")).to_contain_text("has arrived")
     page.reload()
-    expect(page.locator("#outcome")).to_contain_text("in this day")
+    expect(page.locator("#outcome")).to_contain_text("answered this day")
     assert place.users("daily") == 1
 
 

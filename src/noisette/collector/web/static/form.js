@@ -35,6 +35,8 @@ const upward = value => { // rounded up to three digits, so that what is printed
 };
 const factor = epsilon => (epsilon > 30 ? "10¹³" : upward(Math.exp(epsilon)));
 const percent = epsilon => number(Math.ceil(1000 / (1 + Math.exp(-epsilon))) / 10);
+const days = (...spans) => new Intl.NumberFormat(view.language, { style: "unit", unit: "day", unitDisplay: "long" })
+  .format(Math.ceil(spans.reduce((sum, one) => sum + parseInt(one), 0) / 86400)); // of what the collector tells in seconds
 
 // ---- language -------------------------------------------------------------------------------------------------------
 
@@ -69,12 +71,12 @@ function promise() {
   const made = client.made(id), next = made + (client.report(id) ? 0 : 1);
   const again = period === "once" ? t("once") : answers === "permanent" ? t("permanent", { period: t(period) })
     : t("fresh", { period: t(period), next: number(Math.max(next, 2)), factor: factor(law.epsilon * Math.max(next, 2)) });
-  const odds = { factor: factor(law.epsilon), percent: percent(law.epsilon) }, keep = campaign.life?.keep;
+  const odds = { factor: factor(law.epsilon), percent: percent(law.epsilon) }, { keep, late } = campaign.life ?? {};
   return html("section", { id: "promise" }, html("h2", {}, t("promise")), html("ul", { class: "promise" },
     part("leaves", some ? t("leaves_one", { report: number(report), count: number(attributes.length) }) : t("leaves_all"),
       group && t("open_group", { group: group.name })),
     part("sure", t("odds", odds), t("checked")),
-    part("long", again, keep ? t("kept", { keep }) : t("kept_open"), t("seen"))));
+    part("long", again, keep ? t("kept", { keep: days(keep, late) }) : t("kept_open"), t("seen"))));
 }
 
 // ---- the questions --------------------------------------------------------------------------------------------------
@@ -302,7 +304,8 @@ async function draw() {
   const body = html("details", { id: "body" }, html("summary", {}, t("body")),
     html("pre", { tabindex: "0", "aria-label": t("body") }, await client.body(id)),
     ...(campaign.tokens === "blind" ? [html("p", { class: "hint" }, t("body_token"))] : []));
-  const card = (...more) => html("section", { id: "report" }, html("h2", {}, t("report")), html("p", { class: "hint" }, t("report_hint")),
+  const card = (...more) => html("section", { id: "report" }, html("h2", {}, t("report")),
+    ...(made.state === "held" ? [html("p", { class: "hint" }, t("report_hint"))] : []),
     table, ...(values ? [] : [html("p", { class: "hint" }, t("hidden"))]), how, body, ...more);
   if (made.state !== "held") {
     show(outcome(made), card());
@@ -342,7 +345,8 @@ function outcome({ state, period, code: why, reason }) {
     : t("before_period", { period: t(view.campaign.period) }), t("counts_once")],
   waiting: ["wait", t("waiting"), ""],
   refused: why === "already-answered" || why === "token-issued"
-    ? ["wait", why === "token-issued" ? t("used") : t("before"), t("counts_once")] : ["wrong", t("refused"), reason] }[state];
+    ? ["wait", why === "token-issued" ? t("used") : t("before"), t("counts_once")]
+    : ["wrong", t("refused"), why === "campaign-closed" ? t("closed") : reason] }[state];
   return html("section", { class: told[0], id: "outcome", role: "status" }, html("h2", {}, told[1]), html("p", {}, told[2]));
 }
 
@@ -369,10 +373,9 @@ function show(...children) {
 }
 
 function stop(error) {
-  const text = String(error.message), [, title] = [[/such campaign|was never seen/, navigator.onLine ? "no_such" : "unreachable"],
-    [/promises|no law/, "unsafe"], [/something else/, "changed"], [/closed|archived|over/, "closed"], [/fetch|answer/, "cannot"],
-    [/./, "cannot"]].find(([found]) => found.test(text)) ?? ["", "cannot"];
-  const plain = ["closed", "no_such", "unreachable"].includes(title); // all is said
+  const text = String(error.message), [, title] = [[/such campaign/, "no_such"], [/was never seen/, "unreachable"],
+    [/promises|no law/, "unsafe"], [/something else/, "changed"], [/^(closed|not_yet)$/, text]].find(([found]) => found.test(text)) ?? ["", "cannot"];
+  const plain = ["closed", "not_yet", "no_such", "unreachable"].includes(title); // all is said
   show(html("section", { class: "wrong", role: "alert", id: "stopped" }, html("h2", {}, t(title)), ...(plain ? [] : [html("p", { class: "hint" }, text)])));
 }
 
@@ -430,7 +433,8 @@ async function begin() {
     await view.client.campaign(id); // refuses a question that has changed
     const { state = "open", opens, closes } = view.campaign.life ?? {}, now = new Date().toISOString();
     if (view.client.report(id)) await deliver();
-    else if (state !== "open" || (opens && now < opens) || (closes && now >= closes)) throw new Error(`closed: ${opens ?? ""} - ${closes ?? ""}`);
+    else if (state !== "open" || (closes && now >= closes)) throw new Error("closed");
+    else if (opens && now < opens) throw new Error("not_yet");
     else questions();
     watch();
     navigator.serviceWorker?.register("/c/worker.js").catch(() => null);
