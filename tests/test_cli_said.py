@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,10 @@ def test_the_plan_of_a_campaign_has_a_verdict(tmp_path: Path) -> None:
     file.write_text("id: few\nepsilon: 0.5\nusers: 10\nattributes: [{name: x, range: [0, 10]}]\n")
     found = CliRunner().invoke(verbs, ["serve", str(file), "--plan"])
     assert "doubtful" in found.output or "not worth collecting" in found.output
+
+
+def test_it_runs_as_a_module_too() -> None:
+    """Where the program is not on the path, `python -m noisette` is the same, its own name included."""
+    done = subprocess.run([sys.executable, "-m", "noisette", "plan"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Usage: noisette plan" in done.stderr
