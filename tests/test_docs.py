@@ -6,13 +6,14 @@ import runpy
 import shlex
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import noisette as nz
+from noisette import guarantees
 from noisette.cli import verbs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,6 +103,23 @@ def test_links_lead_somewhere(path: Path) -> None:
     made = ("kinds/", "mechanisms/", "the-board.html")
     missing = [t for t in targets if not (path.parent / t).exists() and not t.startswith(made)]
     assert not missing
+
+
+def test_every_word_of_a_guarantee_is_in_the_glossary() -> None:
+    """Units, models and relations each have an entry, and the page of guarantees leads to it."""
+    parts = "unit", "model", "relation", "epsilon", "delta"
+    words = [*get_args(guarantees.Model), *get_args(guarantees.Relation)]
+    entries = re.findall(r'id="([\w-]+)"', (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
+    assert len(entries) == len(set(entries))
+    assert {*words, *parts} <= set(entries)
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    for word, entry in [*zip(words, words, strict=True), *((unit, "unit-kinds") for unit in get_args(guarantees.Unit))]:
+        assert f"[`{word}`](glossary.md#{entry})" in page
+
+
+def test_the_pictures_of_epsilon_are_those_of_the_formula() -> None:
+    for name, picture in runpy.run_path(str(ROOT / "docs" / "odds.py"))["PICTURES"].items():
+        assert (ROOT / "docs" / "figures" / name).read_text(encoding="utf-8") == picture
 
 
 def test_bibliography_holds_every_citation() -> None:
