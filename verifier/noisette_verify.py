@@ -38,15 +38,15 @@ THEOREMS = {
 }
 # Of each kind of law: its fields (from a least whole number on; q: any fraction), its theorems, and what it says.
 KINDS = """
-keep-or-replace size:2 keep:1 other:1 | | Of all draws {keep} report the own one of {size}, and {other} more each one.
+keep-or-replace size:2 keep:1 other:1 | | {other} draws report each of {size} values, {keep} more the own value.
 hashed maps:1 response:object | mixture post-processing | One of {maps} maps of values to codes is drawn blindly.
-subset size:2 length:1 own:1 | | {own} of 2^53 draws give a set of {length} of {size} with the own one, all alike.
-columns order:2 own:1 | sylvester | {own} of 2^53 draws give a column of {order} where the own row is +1, all alike.
+subset size:2 length:1 own:1 | | {own} of 2^53 draws give a set of {length} of {size} that holds the own value.
+columns order:2 own:1 | sylvester | {own} of 2^53 draws give one of {order} columns where the own row is +1.
 cyclic order:2 block:1 own:1 other:1 | | Noise modulo {order} has {own} draws at each of {block} places, else {other}.
-meeting-sets items:2 most:1 length:1 meeting:1 | | {meeting} of 2^53 draws give {length} of {items} with own ones.
+meeting-sets items:2 most:1 length:1 meeting:1 | | {meeting} of 2^53 draws give {length} of {items} with an own one.
 drawn-answers options:1 true:1 | mixture | {true} of 2^53 draws tell the truth of 1 of {options} options.
-arcs ring:2 arc:1 own:1 | mixture | Of 2^62 draws {own} give a point of {ring} on an own arc of {arc}, which a map lays.
-bits size:2 others:1 turned:1 | | Of 2^61 draws {turned} turn the own bit of {size} off, {others} each other one on.
+arcs ring:2 arc:1 own:1 | mixture | {own} of 2^62 draws give a point of {ring} on an own arc of {arc}, laid by a map.
+bits size:2 others:1 turned:1 | | {turned} of 2^61 draws turn the own bit of {size} off, {others} turn another on.
 one-hot size:2 step:p noise:object | composition distance | Categories differ by 1 in two of {size} entries.
 two-point low:q high:q | rounding | One of two numbers is reported, the higher one more often for higher values.
 window first:q step:p width:1 moves:1 inside:1 | | {inside} of 2^53 draws lie in a window of {width} outputs.
@@ -65,7 +65,7 @@ sphere-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a d
 normal-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a normal vector, often on the own side.
 ranges many:*1 width:*p sigma:*p | encoding gaussian post-processing | Analytic: computed numbers get Gaussian noise.
 normal sigma:p | gaussian post-processing | Analytic: real Gaussian noise on every entry, then rounded.
-entries unit:text steps:1 many:*1 keep:*0 noise:object | composition distance | Entries are kept at times, or get noise.
+entries unit:text steps:1 many:*1 keep:*0 noise:object | composition distance | Entries are kept, or get noise.
 rounds times:1 part:object | composition gaussian-composition | The same law answers {times} times, afresh each time.
 steps times:1 sampling:p noise:p order:2 | renyi | Examples are in each of {times} sums by chance, with Gaussian noise.
 """
@@ -484,7 +484,7 @@ def verify(text: str | bytes) -> Verdict:  # the verdict on the text of a certif
     try:
         return prove(read(text))
     except (Refused, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        return Verdict(False, str(error)[:400] or type(error).__name__)
+        return Verdict(False, "The file is not JSON." if hasattr(error, "doc") else str(error)[:400] or repr(error))
 
 
 def main() -> None:  # verify the file named on the command line

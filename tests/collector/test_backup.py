@@ -108,7 +108,7 @@ def test_the_command_line_does_what_the_console_does(tmp_path: Path) -> None:
     assert edited["rows"][0]["keep"] == "7776000 seconds"
     assert _run("edit", "commute", "closes=", "--as", "ann", *on)["rows"][0]["closes"] is None
     assert "Cannot change 'epsilon'" in _run("edit", "commute", "epsilon=9", *on, status=2)
-    assert "no campaign 'other' here, but commute" in _run("close", "other", *on, status=2)
+    assert "no campaign 'other' here. It has commute" in _run("close", "other", *on, status=2)
     assert _run("campaigns", *on)["rows"][0] | {"closes": 0} == {
         "id": "commute",
         "title": "Ways to work",

@@ -114,7 +114,7 @@ def test_the_key_opens_it_and_is_forgotten(show: Any) -> None:
     expect(page.locator("#campaigns")).to_be_hidden()
     page.get_by_label("key").fill("a-key-that-nobody-has")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("known key")
+    expect(page.get_by_role("alert")).to_contain_text("does not know this key")
     page.get_by_label("key").fill(KEYS["device"])
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("role of analyst or auditor")

@@ -55,7 +55,7 @@ def test_a_distribution_is_near_the_truth(name: str) -> None:
     middle = told["quantiles"][2]
     assert abs(middle["value"] - np.median(minutes)) < 6
     assert shape["low"] is shape["high"] is middle["low"] is None
-    assert "no interval holds without smoothness" in told["note"]
+    assert "no interval holds for it" in told["note"]
 
 
 def test_two_points_tell_no_distribution() -> None:

@@ -137,7 +137,7 @@ def test_bars_have_intervals_or_say_that_they_have_none() -> None:
     assert np.all((held["share_low"] <= held["share"] + 1e-9) & (held["share"] <= held["share_high"] + 1e-9))
     assert "holds by itself" in held.attrs["note"]
     assert "share_low" not in smooth
-    assert "no interval holds without smoothness" in smooth.attrs["note"]
+    assert "no interval holds for it" in smooth.attrs["note"]
     assert results["x"].plot().data[0].error_y.array is not None
     assert "no interval" in results["y"].plot().layout.yaxis.title.text
     with pytest.raises(ValueError, match='need want="quantiles"'):

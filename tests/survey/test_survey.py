@@ -286,6 +286,11 @@ def test_each_mechanism_runs_once_for_a_table(survey: nz.Survey, monkeypatch: py
 # --- plan and choice
 
 
+def test_a_plan_without_users_says_how_to_give_them() -> None:
+    with pytest.raises(ValueError, match="--users"):
+        nz.Survey([nz.Number("age", 18, 99)], epsilon=1.0).plan()
+
+
 def test_the_plan_has_every_quantity_in_every_group(survey: nz.Survey) -> None:
     plan = survey.plan(users=20_000)
     table = plan.table()

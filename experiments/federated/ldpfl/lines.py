@@ -40,14 +40,14 @@ def lines(results: Results) -> list[Line]:
             "Figure 1",
             setting="diagram",
             claimed="overview",
-            obtained="docs/shuffler.md draws ours",
+            obtained="docs/shuffler.md describes ours",
             verdict=NOTHING,
         ),
         Line(
             "Figure 2",
             setting="diagram",
             claimed="parameter shuffling",
-            obtained="docs/shuffler.md draws ours",
+            obtained="docs/shuffler.md describes ours",
             verdict=NOTHING,
         ),
         Line(

@@ -11,7 +11,7 @@ import click
 @click.command()
 @click.argument("subject", metavar="NAME|SURVEY.YAML")
 @click.option("--epsilon", "-e", type=float, help="Budget of a mechanism; a survey has its own.")
-@click.option("--as-published", is_flag=True, help="The form that was published, at the claim.")
+@click.option("--as-published", is_flag=True, help="The published form, with the guarantee that it claims.")
 @click.option("--param", "params", multiple=True, metavar="K=V", help="Option of the mechanism or of its domain.")
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, help="File to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

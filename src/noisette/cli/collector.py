@@ -14,11 +14,11 @@ _FILE = click.Path(path_type=Path)
 
 def _common(command: Callable[..., None]) -> Callable[..., None]:
     """Add what all commands take."""
-    database = click.option("--database", default="sqlite:///noisette.db", show_default=True, help="As of `serve`.")
+    database = click.option("--database", default="sqlite:///noisette.db", show_default=True, help="That of `serve`.")
     return database(click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")(command))
 
 
-_who = click.option("--as", "who", default="command line", show_default=True, help="Name for the log of changes.")
+_who = click.option("--as", "who", default="command line", show_default=True, help="Your name in the log of changes.")
 
 
 @click.group()
@@ -95,7 +95,7 @@ def open_campaign(file: Path, who: str, database: str, as_json: bool) -> None:
     "--json", "as_json", is_flag=True, help="Print what the page would be shown as JSON, as POST /preview does."
 )
 def preview(file: Path, as_json: bool) -> None:
-    """Show how the page of a survey's file will ask; nothing is opened or kept."""
+    """Show the form that a survey's file makes; nothing is opened or kept."""
     from math import exp
 
     from noisette._terminal import console, literal, table, to_json
@@ -166,10 +166,10 @@ def qr(campaign: str, url: str, output: Path | None, database: str, as_json: boo
 @_who
 @_common
 def edit(campaign: str, changes: tuple[str, ...], who: str, database: str, as_json: bool) -> None:
-    """Change what nothing private depends on.
+    """Change the title, the target, the times or the webhook of a campaign.
 
-    FIELD is one of title, users, opens, closes, late, skew, least, keep, liars, webhook; an empty VALUE takes an end or
-    an address away.
+    FIELD is one of title, users, opens, closes, late, skew, least, keep, liars, webhook; an empty VALUE removes
+    opens, closes, keep or webhook. The questions and the budget of a campaign never change.
     """
     import yaml
 
@@ -187,7 +187,7 @@ def edit(campaign: str, changes: tuple[str, ...], who: str, database: str, as_js
 
 def _known(roster: Any, campaign: str) -> Any:
     if campaign not in roster:
-        raise ValueError(f"There is no campaign {campaign!r} here, but {', '.join(roster.campaigns) or 'none'}.")
+        raise ValueError(f"There is no campaign {campaign!r} here. It has {', '.join(roster.campaigns) or 'none yet'}.")
     return roster
 
 
@@ -209,7 +209,7 @@ _state("archive", "archived", "Put a campaign away: it takes no more reports, an
 
 @collector.command()
 @click.argument("campaign")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Delete without asking again.")
 @_who
 @_common
 def delete(campaign: str, yes: bool, who: str, database: str, as_json: bool) -> None:
@@ -316,7 +316,7 @@ def end_key(name: str, who: str, database: str, as_json: bool) -> None:
 
 
 @collector.command()
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Number of the last line that is known.")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only lines after this number.")
 @_common
 def audit(after: int, database: str, as_json: bool) -> None:
     """Show who changed what."""
@@ -349,7 +349,7 @@ def backup(file: Path, database: str, as_json: bool) -> None:
 @click.argument("file", type=_FILE)
 @_common
 def restore(file: Path, database: str, as_json: bool) -> None:
-    """Fill an empty database from a backup, and say of which periods tokens may have been spent since it was made."""
+    """Fill an empty database from a backup, and list the periods that may have taken reports since it was made."""
     from noisette.collector.campaigns.life import taking
     from noisette.collector.storage.backup import restore as fill
 

@@ -19,12 +19,13 @@ import click
     show_default=True,
     help="Report to write.",
 )
-@click.option("--keep", is_flag=True, help="Keep the collector and its dashboard up in the end.")
+@click.option("--keep", is_flag=True, help="Leave the collector and its dashboard running at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the story.")
 def demo(users: int, epsilon: float, seed: int, output: Path, keep: bool, as_json: bool) -> None:
     """Plan a collection, start a collector, let simulated devices report, and compare with the truth.
 
-    The terminal shows estimates while reports arrive, and where the dashboard is. The collector stops by itself.
+    The terminal shows estimates while reports arrive, and the addresses of the form and the dashboard. The collector
+    stops by itself.
     """
     from noisette._terminal import to_json
     from noisette.demo import run

@@ -18,7 +18,7 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 @click.command()
 @click.argument("files", nargs=-1, required=True)
 @click.option("--campaign", metavar="ID", help="Read this campaign of a collector; FILES is its database's URL.")
-@click.option("--period", help="Of the campaign, where it has reports of several.")
+@click.option("--period", help="Period of the campaign, if several have reports.")
 @click.option("--ray", metavar="ADDRESS", help="Sum on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local.")
 @click.option("--enhance", "method", default="none", metavar="METHOD", help="Free post-processing, e.g. auto.")
 @click.option("--distribution", "shape", is_flag=True, help="Reconstruct how the true numbers are distributed.")

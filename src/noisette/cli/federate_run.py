@@ -19,34 +19,56 @@ _SPREAD = ("ball", "sphere")
 @click.command("run")
 @click.option("--target-epsilon", "-e", type=float, required=True, help="What the whole run may cost one client.")
 @click.option("--target-delta", type=float, default=1e-6, show_default=True, help="0 asks for a pure guarantee.")
-@click.option("--unit", type=click.Choice(["record", "element"]), default="record", show_default=True)
-@click.option("--model", type=click.Choice(["local", "shuffled"]), default="local", show_default=True)
+@click.option(
+    "--unit",
+    type=click.Choice(["record", "element"]),
+    default="record",
+    show_default=True,
+    help="What the target protects: all that a client sends, or one weight.",
+)
+@click.option(
+    "--model",
+    type=click.Choice(["local", "shuffled"]),
+    default="local",
+    show_default=True,
+    help="Who is trusted: nobody, or a shuffler.",
+)
 @click.option(
     "--mechanism",
     default="auto",
     show_default=True,
     help="E.g. tensor-gaussian; auto is privunit, or fast-projunit above 2,048 weights.",
 )
-@click.option("--data", type=click.Choice(["mnist", "fashion-mnist"]), default="mnist", show_default=True)
-@click.option("--network", type=click.Choice(["softmax", "cnn"]), default="softmax", show_default=True)
+@click.option(
+    "--data", type=click.Choice(["mnist", "fashion-mnist"]), default="mnist", show_default=True, help="Images to learn."
+)
+@click.option(
+    "--network", type=click.Choice(["softmax", "cnn"]), default="softmax", show_default=True, help="What is trained."
+)
 @click.option("--clients", type=click.IntRange(min=2), default=100, show_default=True, help="Simulated devices.")
-@click.option("--clients-per-round", type=click.IntRange(min=1), help="All, unless given.")
-@click.option("--per-client", type=click.IntRange(min=1), help="Images of a device; all are dealt out otherwise.")
+@click.option("--clients-per-round", type=click.IntRange(min=1), help="Devices asked in a round; all by default.")
+@click.option("--per-client", type=click.IntRange(min=1), help="Images of a device; by default all are dealt out.")
 @click.option("--classes", type=click.IntRange(1, 10), default=10, show_default=True, help="Classes a device has.")
-@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="Rounds of the federation.")
 @click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Local epochs a round.")
 @click.option("--lr", type=float, default=0.1, show_default=True, help="Learning rate of the devices.")
 @click.option("--server-rate", type=float, default=1.0, show_default=True, help="Step of the server along the mean.")
 @click.option("--clip", type=float, default=1.0, show_default=True, help="Norm that updates are clipped to.")
-@click.option("--sends", type=click.Choice(["update", "weights"]), default="update", show_default=True)
+@click.option(
+    "--sends",
+    type=click.Choice(["update", "weights"]),
+    default="update",
+    show_default=True,
+    help="What a device reports: how its model changed, or the model itself.",
+)
 @click.option("--adapt-ranges", is_flag=True, help="Ranges of layers from noisy weights, as in LDP-FL.")
 @click.option("--enhance", default="james-stein", show_default=True, help="Shrinkage of the mean; none leaves it.")
 @click.option("--minimum", type=click.IntRange(min=1), default=2, show_default=True, help="Reports a round must have.")
-@click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Weights a mixed packet.")
+@click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Weights in one packet.")
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Processes of Ray.")
 @click.option("--state", type=click.Path(path_type=Path), help="File to go on from after a restart.")
-@click.option("--ledger", type=click.Path(path_type=Path), help="File with the devices' budgets; a new one otherwise.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of shares and first weights; noise has none.")
+@click.option("--ledger", type=click.Path(path_type=Path), help="File with the devices' budgets; by default a new one.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For data and first weights; noise has none.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show budget and guarantees and end.")
 @click.option("--certificate", type=click.Path(path_type=Path), help="Write a certificate of the run here.")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the record as JSON.")

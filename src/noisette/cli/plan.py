@@ -40,7 +40,7 @@ _NOTES = {"doubtful": "[yellow]doubtful[/]", "not worth collecting": "[red]noise
 @click.option("--levels", metavar="A,B,...", help="Plan graded protection: the edges of the levels, from end to end.")
 @click.option("--budgets", metavar="A,B,...", help="Budget of each level; scaled so that --epsilon holds in total.")
 @click.option("--target-mse", type=float, help="Say how many users this mean squared error takes.")
-@click.option("--target-power", type=float, help="Say how many users it takes to see --effect so often, e.g. 0.8.")
+@click.option("--target-power", type=float, help="Say how many users see --effect with this chance, e.g. 0.8.")
 @click.option("--effect", type=float, help="Distance from a supposed mean or frequency that a test should see.")
 @click.option("--significance", type=float, default=0.05, show_default=True, help="False alarms of that test.")
 @click.option(
@@ -76,8 +76,8 @@ def plan(
 ) -> None:
     """Predict the error of every mechanism for a collection, best first, without an experiment.
 
-    With a SURVEY the error of every quantity in every group, and whether it is worth asking: it takes --users,
-    --epsilon and --html.
+    With a SURVEY it shows the error of every quantity in every group, and whether it is worth asking. Of the options
+    below only --users, --epsilon, --html and --json go with it.
 
     Without --values, --data or --distribution mechanisms are compared by their worst case. Values for a plan should be
     public or made up: a plan made from the people's own data is not private.

@@ -34,7 +34,7 @@ _PUBLIC = (
     metavar="NAME",
     help="See `noisette mechanisms`. Two of them for rows that hold numbers and categories.",
 )
-@click.option("--survey", type=click.Path(path_type=Path), help="YAML: questions and budget, instead of the above.")
+@click.option("--survey", type=click.Path(path_type=Path), help="YAML: questions and budget, in place of --mechanism.")
 @click.option("--epsilon", "-e", type=float, help="Budget of one row, over all its columns.")
 @click.option("--delta", type=float, default=0.0, help="Only for Gaussian noise, e.g. 1e-6.")
 @click.option("--report", type=int, help="Columns each row reports, the budget split; the best number by default.")
@@ -79,11 +79,11 @@ def privatize(
 ) -> None:
     """Privatise the rows of FILE (CSV or Parquet), each one person, into a file of reports.
 
-    Numbers go through the mechanism column by column, a few columns a row where that is better; mechanisms for vectors
-    take the row as a whole, mechanisms for categories one column, or several that each have their --categories, also
-    beside numbers: --mechanism oue --mechanism hybrid. The guarantee is that of a whole row. Any size of file is read
-    in constant memory; the report file appears whole or not at all. With --survey columns are called as its questions
-    and public groups.
+    A mechanism for numbers reports every column of a row, or a few where that is better; one for vectors takes the row
+    as a whole; one for categories takes the columns that have --categories. For numbers and categories together name
+    two: --mechanism oue --mechanism hybrid. The guarantee covers a whole row. Files of any size are read in constant
+    memory; the report file appears whole or not at all. With --survey the columns have the names of its questions and
+    public groups.
     """
     if output.suffix.lower() in _OTHERS and output.resolve() != file.resolve():  # which is refused for another reason
         raise ValueError(f"Reports are written as Parquet. Call the file {output.with_suffix('.parquet')}.")

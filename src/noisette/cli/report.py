@@ -45,14 +45,14 @@ def report(
 ) -> None:
     """Answer a campaign for the users of a CSV or Parquet file, one row a user.
 
-    Columns are called as the campaign calls its attributes; entries of a vector as v[0], v[1]. Every value is checked
-    before anything is spent. Reports are made once and kept in --state: run the same command again after any
+    Columns have the names of the campaign's attributes; entries of a vector v are v[0], v[1] and so on. Every value is
+    checked before anything is spent. Reports are made once and kept in --state: run the same command again after any
     interruption, and each user still counts once. Keep that folder: without it budgets are forgotten. Ends with code 1
     while reports wait or were refused.
 
     Where the collector signs tokens, --codes has the enrolment code of each user, by the name in the --user column or
-    by the number of the row, from 0. Where reports come through a shuffler, --shuffler is its address and --secrets
-    what it knows each user by; a report then counts as sent when the shuffler has it.
+    by the number of the row, from 0. Where reports come through a shuffler, --shuffler is its address and --secrets the
+    file of each user's secret there; a report then counts as sent when the shuffler has it.
     """
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:

@@ -23,20 +23,20 @@ _PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@click.option("--keys", "key_file", type=click.Path(path_type=Path), help="YAML: device, analyst and auditor keys.")
+@click.option("--keys", "key_file", type=click.Path(path_type=Path), help="YAML: the keys of each role.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that serve.")
-@click.option("--max-connections", type=click.IntRange(min=1), help="Of one process; 1000 by default.")
+@click.option("--max-connections", type=click.IntRange(min=1), help="Open at once in a process; 1000 by default.")
 @click.option("--max-body", type=click.IntRange(min=1), help="Largest body in bytes; 4 MiB by default.")
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="Site whose pages may answer.")
 @click.option("--shufflers", "shuffler_file", type=click.Path(path_type=Path), help="JSON: shufflers and secrets.")
 @click.option("--server-key", type=click.Path(path_type=Path), help="PEM: the key that devices seal for.")
-@click.option("--minimum", type=click.IntRange(min=2), help="Reports that a batch of the shuffler has at least.")
-@click.option("--colluding", type=click.IntRange(min=0), help="Of them, who may collude; a tenth, at least 1.")
-@click.option("--rate", type=click.FloatRange(min=0), help="Requests a second from one address; 2000, 0 for any.")
+@click.option("--minimum", type=click.IntRange(min=2), help="Reports that a batch of the shuffler must have.")
+@click.option("--colluding", type=click.IntRange(min=0), help="How many of them may collude; by default a tenth.")
+@click.option("--rate", type=click.FloatRange(min=0), help="Requests a second of one address: 2000; 0 is no limit.")
 @click.option("--tls-cert", type=click.Path(path_type=Path, exists=True), help="Certificate chain: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(path_type=Path, exists=True), help="Private key of the certificate.")
 @click.option("--forms/--no-forms", default=True, help="A page /c/ID for each campaign, on which anyone may answer.")
-@click.option("--local-webhooks", is_flag=True, help="Let webhooks call http and machines of the own network.")
+@click.option("--local-webhooks", is_flag=True, help="Let webhooks call http, and machines of your network.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the predicted errors and end.")
 @click.option("--page", type=click.Path(path_type=Path), help="With --plan: write the plan as a web page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the address as JSON.")
@@ -65,11 +65,11 @@ def serve(
 ) -> None:
     """Collect private reports for campaigns, and estimate while they arrive.
 
-    A campaign is a survey with an id, a period and tokens; a file without an id is called by its name. Shows first what
-    error each campaign will have. Without a file it starts with what the database holds, and prints a link to the
-    console, which works once. Without --keys a key for each role is made up and shown once. A report that was
+    A campaign is a survey with an id, a period and tokens; one without an id is named after its file. The predicted
+    error of each campaign is shown first. Without a file it starts with what the database holds, and prints a link to
+    the console, which works once. Without --keys a key for each role is made and shown once. A report that was
     acknowledged is on the disk. SIGTERM ends the service after the requests that have begun. With --shufflers,
-    --server-key and --minimum reports come sealed through `noisette federate shuffler` only.
+    --server-key and --minimum, reports are taken from `noisette shuffler` only, sealed.
     """
     lacking = [name for name in _PACKAGES if find_spec(name) is None]
     if lacking:

@@ -23,15 +23,27 @@ def shuffler() -> None:
 
 
 @click.command("run")
-@click.option("--clients", "client_file", type=_FILE, required=True, help="JSON: names and secrets, as enrol makes it.")
+@click.option("--clients", "client_file", type=_FILE, required=True, help="JSON: enrolled clients, as enrol writes it.")
 @click.option("--server", required=True, help="URL of the server that receives the batches.")
 @click.option("--credentials", type=_FILE, required=True, help="JSON: the shuffler's name and secret at the server.")
 @click.option("--minimum", type=click.IntRange(min=2), required=True, help="Clients that a batch must have.")
-@click.option("--patience", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Seconds for more.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Seconds to wait for more clients once the minimum is reached.",
+)
 @click.option("--store", type=_FILE, default=Path("shuffler.db"), show_default=True, help="File of accepted packets.")
 @click.option("--max-store", type=click.IntRange(min=1), default=16384, show_default=True, help="Its limit in MiB.")
-@click.option("--keep", type=click.FloatRange(min=1), default=400.0, show_default=True, help="Days to know a round.")
-@click.option("--operators", "operator_file", type=_FILE, help="JSON: names and keys of who may operate it.")
+@click.option(
+    "--keep",
+    type=click.FloatRange(min=1),
+    default=400.0,
+    show_default=True,
+    help="Days without a packet after which a round is over.",
+)
+@click.option("--operators", "operator_file", type=_FILE, help="JSON: names and keys of its operators.")
 @click.option("--max-body", type=click.IntRange(min=1), help="Largest post in bytes; 4 MiB by default.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 takes a free one.")
@@ -120,8 +132,8 @@ def enrol(file: Path, names: tuple[str, ...], folder: Path | None, as_json: bool
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.option("--rotate", is_flag=True, help="Put a new key before those in FILE, which go on to open.")
-@click.option("--retire", is_flag=True, help="Keep the first key alone: what was sealed to others opens no more.")
+@click.option("--rotate", is_flag=True, help="Add a new key; what was sealed to older ones can still be opened.")
+@click.option("--retire", is_flag=True, help="Keep the newest key only; what was sealed to others is lost.")
 @click.option("--json", "as_json", is_flag=True, help="Print the key as JSON.")
 def key(file: Path, rotate: bool, retire: bool, as_json: bool) -> None:
     """Show the server's public key, for which clients seal.
@@ -146,7 +158,13 @@ def _asking(command: Any) -> Any:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
         click.option("--authority", type=_FILE, help="PEM file: who signed the shuffler's certificate."),
-        click.option("--key", "operator_key", envvar="NOISETTE_OPERATOR_KEY", required=True, help="An operator's key."),
+        click.option(
+            "--key",
+            "operator_key",
+            envvar="NOISETTE_OPERATOR_KEY",
+            required=True,
+            help="An operator's key; else $NOISETTE_OPERATOR_KEY.",
+        ),
         click.option("--url", default="http://127.0.0.1:8100", show_default=True, help="Where the shuffler runs."),
     ):
         command = option(command)
@@ -167,7 +185,7 @@ def _ask(
     try:
         answer = httpx.request(method, url.rstrip("/") + path, headers=headers, json=body, verify=verify, timeout=30)
     except httpx.TransportError as error:
-        raise OSError(f"{url} does not answer: {type(error).__name__}") from error
+        raise OSError(f"No shuffler answers at {url}: {str(error).lower() or 'no connection'}") from error
     try:
         told: dict[str, Any] = answer.json()
     except ValueError as error:
@@ -206,8 +224,8 @@ def _batch_command(action: str, text: str) -> None:
 
 
 _batch_command("drop", "Erase a batch with all its packets.")
-_batch_command("skip", "Set a batch aside that is to be forwarded.")
-_batch_command("retry", "Try a batch again that was set aside.")
+_batch_command("skip", "Set aside a batch that waits to be forwarded.")
+_batch_command("retry", "Try again to forward a batch that was set aside.")
 
 
 @shuffler.command()

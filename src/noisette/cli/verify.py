@@ -15,8 +15,8 @@ import click
 def verify(context: click.Context, file: Path, as_json: bool) -> None:
     """Prove what a certificate promises, with integers and fractions; the exit status is 0 only if it is proved.
 
-    `noisette-verify FILE` is the same without this library. Here, beside, what the certificate describes is built, and
-    its law compared with the certified one: that it is this law which the library of this version draws by.
+    `noisette-verify FILE` does the same without this library. This command also builds what the certificate describes,
+    and checks that this version of the library draws by the certified law.
     """
     import noisette_verify
     from noisette._terminal import to_json

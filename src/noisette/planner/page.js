@@ -108,8 +108,9 @@ function showVerdict(made) {
 
 function verdictWords(said, made) {
   const best = made.best, often = state.population === "worst" ? "at most" : "typically";
-  const half = radius(best.mse), words = [`With ${best.mechanism} a mean is ${often} known to ± ${short(half)}, half of a 95 % interval.`];
-  words.push(`Without asking anybody you could say "the middle of the range", and a value is ${often} ${short(said.signal)} from there.`);
+  const half = radius(best.mse), sure = state.population === "worst" ? "known at least to" : "typically known to";
+  const words = [`With ${best.mechanism} a mean is ${sure} ± ${short(half)}, half of a 95 % interval.`];
+  words.push(`Without asking anybody you could guess the middle of the range, and a value is ${often} ${short(said.signal)} away from it.`);
   if (half > state.target) {
     const ways = said.words === "worth collecting" ? "For that, ask" : "Ask";
     words.push(`You want ± ${short(state.target)}. ${ways} more people, ask each for fewer numbers, narrow the range or spend more budget${said.words === "not worth collecting" ? "; or do not ask" : ""}.`);
@@ -156,7 +157,7 @@ function fold(body) {
   const alike = [...body.rows].filter(row => row.dataset.twin), box = $("fold");
   for (const row of alike) row.hidden = !state.unfolded;
   box.hidden = !alike.length;
-  box.textContent = state.unfolded ? "Fold away what is as good" : `Show ${alike.length} more that are as good: ${alike.map(row => row.dataset.mechanism).join(", ")}`;
+  box.textContent = state.unfolded ? "Hide those that are as good" : `${alike.length} more as good as one above: ${alike.map(row => row.dataset.mechanism).join(", ")}`;
   box.setAttribute("aria-expanded", String(Boolean(state.unfolded)));
 }
 

@@ -147,10 +147,10 @@ def _private_keys(path: str | os.PathLike[str]) -> list[X25519PrivateKey]:
         try:
             key = serialization.load_pem_private_key(block + _END, password=None)
         except ValueError as error:
-            raise ValueError(f"{path} is not a private key. Make one with `noisette federate key {path}`.") from error
+            raise ValueError(f"{path} is no private key. `noisette federate key` makes one in a new file.") from error
         if not isinstance(key, X25519PrivateKey):
             raise ValueError(f"{path}: expected a key for X25519, got a {type(key).__name__}.")
         found.append(key)
     if not found:
-        raise ValueError(f"{path} is not a private key. Make one with `noisette federate key {path}`.")
+        raise ValueError(f"{path} is no private key. `noisette federate key` makes one in a new file.")
     return found

@@ -84,7 +84,8 @@ class SurveyPlan:
     def verdict(self) -> str:
         """The verdict in a sentence: what is worth asking, and what is not."""
         if all(row.verdict == WORTH for row in self.rows):
-            return "Worth collecting: every answer, in every group, is told well apart from a guess."
+            where = ", in every group," if any(row.group != ALL for row in self.rows) else ""
+            return f"Worth collecting: every answer{where} will be clearly better than a guess."
         told = []
         for word in (NOT_WORTH, DOUBTFUL):
             names: dict[str, list[str]] = {}

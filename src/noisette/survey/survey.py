@@ -272,7 +272,7 @@ class Survey:
 
         count = self.users if users is None else _validate.integer(users, "users", low=1)
         if count is None:
-            raise ValueError("Expected how many users will answer, e.g. survey.plan(users=20_000).")
+            raise ValueError("Expected how many users will answer, e.g. users=20000 (--users 20000).")
         return SurveyPlan.of(self, count, shares or {})
 
     def predict(self, users: int) -> FloatArray:

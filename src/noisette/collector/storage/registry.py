@@ -128,4 +128,4 @@ class Registry:
         """End a key."""
         with self._changing(who, "end-key", name, {}) as connection:
             if not connection.execute(sa.delete(tables.keys).where(tables.keys.c.name == name)).rowcount:
-                raise ValueError(f"There is no key {name!r}.")
+                raise ValueError(f"There is no key {name!r}. `noisette collector keys` lists them.")

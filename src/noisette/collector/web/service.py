@@ -119,7 +119,7 @@ class Service:
             detail = "Expected a header 'Authorization: Bearer KEY' with a known key."
             raise Problem(401, "unauthorised-page" if basic else "unauthorised", detail)
         if own.isdisjoint(roles) and not ("viewer" in roles and self._views(own, request)):
-            raise Problem(403, "forbidden", f"This key has not the role of {' or '.join(roles)}.")
+            raise Problem(403, "forbidden", f"This key does not have the role of {' or '.join(roles)}.")
         return name
 
     def hold_back(self, request: Request) -> None:

@@ -22,7 +22,7 @@ from noisette.survey.sums import BINS, Binned, Sums
 from noisette.survey.survey import Survey
 
 _BARS = 16  # of a distribution with intervals
-NO_INTERVAL = "A smoothed picture: no interval holds without smoothness. Ask for want='quantiles' to have intervals."
+NO_INTERVAL = "This picture is smoothed, and no interval holds for it. Ask with want='quantiles' to have intervals."
 _KEPT = 256  # answers that are remembered
 _TWO_KINDS = (
     "Reports of this mechanism are of two kinds: they tell the mean and no more. "

@@ -90,6 +90,7 @@ async function list() {
   const shown = campaigns.map(({ id, title, state }) => {
     const address = `${location.origin}/c/${id}`, call = word => () => ask(`/campaigns/${id}/${word}`, "POST");
     const copy = async () => {
+      if (!navigator.clipboard) throw new Error("Browsers copy on https pages only: select the address instead.");
       await navigator.clipboard.writeText(address);
       return "The link was copied.";
     };
@@ -107,8 +108,8 @@ async function list() {
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-const KINDS = { choice: "One of several answers", choices: "Some of several answers", number: "A number", date: "A date", time: "A time of day",
-  text: "A word that nobody listed", graded: "A number, parts of its range protected more" };
+const KINDS = { choice: "One answer of a list", choices: "Several answers of a list", number: "A number", date: "A date", time: "A time of day",
+  text: "A short text in people's own words", graded: "A number, some ranges protected more" };
 const WANTS = { mean: "its mean", distribution: "its mean and a picture", quantiles: "median, quartiles and tails", variance: "mean and variance" };
 const PARTS = { labels: ["choice", "choices"], most: ["choices"], range: ["number", "date", "time"], want: ["number", "date", "time"], unit: ["number", "graded"],
   longest: ["text"], levels: ["graded"], optional: ["choice", "number"] };
@@ -119,12 +120,12 @@ function add() {
   const kind = select("kind", KINDS), field = (text, name, more = {}) => html("label", {}, text, html("input", { class: "text", name, ...more }));
   const parts = {
     labels: html("label", {}, "Answers, one a line", html("textarea", { class: "text", name: "labels", rows: 4 })),
-    most: field("At most so many (empty for any number)", "most", { type: "number", min: 1, step: 1 }),
+    most: field("How many at most (empty for any number)", "most", { type: "number", min: 1, step: 1 }),
     range: html("div", { class: "pair" }, field("From", "low"), field("To", "high")),
     want: html("label", {}, "What you want to know", select("want", WANTS)),
     unit: field("Unit", "unit", { maxlength: 40 }),
     longest: field("Letters at most", "longest", { type: "number", min: 1, max: 32, value: 24 }),
-    levels: html("label", {}, "Parts of the range, one a line: from, to, budget (a larger one protects less)",
+    levels: html("label", {}, "Ranges, one a line: from, to, budget (a larger one protects less)",
       html("textarea", { class: "text", name: "levels", rows: 3, placeholder: "0, 50, 2\n50, 100, 1" })),
     optional: html("label", {}, html("input", { type: "checkbox", name: "optional" }), " May be left out"),
   };
@@ -223,7 +224,7 @@ async function plan() {
     const needed = row => (row.std_error === null ? Infinity : Math.ceil(survey.users * (HALF * row.std_error / row.span / wanted) ** 2));
     const people = row => (Number.isFinite(needed(row)) ? count(needed(row)) : "never");
     const most = Math.max(...rows.map(needed)), wording = name => survey.form.questions[name]?.ask ?? name;
-    state.textContent = `${verdict} ` + (Number.isFinite(most) ? `For ± ${100 * wanted} % of its range everywhere ask about ${count(most)} people.`
+    state.textContent = `${verdict} ` + (Number.isFinite(most) ? `To know every answer to ± ${100 * wanted} % of its range, ask about ${count(most)} people.`
       : `No number of people brings every answer to ± ${100 * wanted} % of its range.`) + (obstacle ? ` It cannot be opened as a page: ${obstacle}` : "");
     const line = (tag, ...texts) => html("tr", {}, ...texts.filter(text => text !== null).map(text => html(tag, tag === "th" ? { scope: "col" } : {}, ...[text].flat())));
     const answer = ({ quantities }) => (quantities.length === 1 ? quantities[0] : `each of ${quantities.length} shares`);

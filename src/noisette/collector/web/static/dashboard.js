@@ -45,7 +45,7 @@ async function refresh() {
     say(view.paused ? "Updates are paused." : "Live.");
   } catch (error) {
     if (round !== view.round) return;
-    if (error.status === 401) lock("This is no known key of this collector. Check that all of it was copied.");
+    if (error.status === 401) lock("This collector does not know this key. Check that you copied all of it.");
     else if (error.status === 403) lock(`This key may not read results. ${error.message}`);
     else say(`No answer: ${error.message} Trying again.`);
   }
@@ -62,7 +62,7 @@ async function prove() {
   const headers = { Authorization: `Bearer ${sessionStorage.getItem(PLACE)}` };
   const answer = await fetch(`/campaigns/${encodeURIComponent(id)}/certificate`, { headers });
   if (!answer.ok) return told(`Not verified: ${(await answer.json()).detail}`, "hint");
-  if (!globalThis.crypto?.subtle) return told("Not verified: browsers compute hashes on pages of https alone.", "hint");
+  if (!globalThis.crypto?.subtle) return told("Not verified: browsers compute hashes on https pages only.", "hint");
   const text = await answer.text(), verdict = await verify(text), { guarantee, law_sha256: law } = JSON.parse(text);
   const epsilon = `ε = ${number(Number(guarantee.epsilon.split("/").reduce((top, bottom) => Number(top) / Number(bottom))))}`;
   if (verdict.proved) told(`Verified in your browser: the law by which devices answer keeps ${epsilon}. Law ${law.slice(0, 16)}.`, "good");
@@ -173,7 +173,7 @@ function drawKnown() {
   if (pace.campaign !== key) Object.assign(pace, { campaign: key, since: Date.now(), users: estimates.users });
   show(find("#known ul"), ...known.map(({ sentence, state, needed }) => html("li", { class: state.replace(" ", "-") },
     html("b", {}, state), html("span", {}, sentence),
-    html("small", {}, needed ? `${count(needed)} more users for the error that is wanted${guess(needed)}.` : ""))));
+    html("small", {}, needed ? `${count(needed)} more users for the wanted error${guess(needed)}.` : ""))));
 }
 
 async function download(format) {
@@ -236,7 +236,7 @@ function drawErrors() {
   find("#errors .hint").textContent = estimates.users && Number.isFinite(ratio) && row.std_error !== null
     ? `${name}: ${half(row.std_error)} now, ${half(row.predicted_std_error)} by the plan for as many users ` +
       `(${(100 * ratio).toFixed(0)} %).` +
-      (ratio > 1 ? " The plan is for these very users; what is seen also counts how users differ." : "")
+      (ratio > 1 ? " The plan counts the noise alone; the error that is seen also counts how users differ." : "")
     : `${name}: nothing to estimate from yet.`;
   const figure = find("#errors figure"), target = estimates.target_users;
   const title = `± of ${name}, half of a 95 % interval, against the number of users: the plan, and what was seen. ` +
@@ -336,7 +336,7 @@ function drawComparison() {
   const { estimates } = view.detail, { drift, groups } = estimates, found = [], box = find("#comparison .plots");
   const names = estimates.dimensions.map(row => row.name), chosen = [view.quantity, ...names.keys()].slice(0, PLOTS + 1);
   const said = (test, same, other) => (test?.adjusted === null || test?.adjusted === undefined ? "" : test.adjusted < 0.05
-    ? `${other}: such differences come by chance with probability ${number(test.adjusted)} or less.`
+    ? `${other}: such differences arise by chance with probability ${number(test.adjusted)} or less.`
     : `${same} (probability ${number(test.adjusted)}).`);
   for (const place of new Set(chosen)) {
     const name = names[place], [least, most] = rangeOf(place), share = isShare(attributeOf(place)), unit = share ? "%" : unitOf(attributeOf(place)?.name);
@@ -352,14 +352,14 @@ function drawComparison() {
       plot("by period", drift.periods.map((label, at) => {
         const value = row.values[at], far = row.std_errors[at] === null ? null : HALF * row.std_errors[at];
         return { label, value, low: far === null ? null : value - far, high: far === null ? null : value + far };
-      }), said(row, "No change is seen beyond what chance does", "It has changed"));
+      }), said(row, "No change is seen beyond chance", "It has changed"));
     }
     for (const group of groups) {
       const rows = group.values.map(one => {
         const own = (one.dimensions ?? []).find(row => row.name === name);
         return { label: one.value, value: own?.value ?? null, low: own?.low ?? null, high: own?.high ?? null };
       });
-      plot(`by ${group.name}`, rows, [said(group.tests?.[name], "No difference is seen beyond what chance does", "The groups differ"),
+      plot(`by ${group.name}`, rows, [said(group.tests?.[name], "No difference is seen beyond chance", "The groups differ"),
         group.private ? "The group is private too: it is estimated." : "Users state this group openly."].filter(Boolean).join(" "));
     }
   }
