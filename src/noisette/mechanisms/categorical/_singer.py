@@ -124,11 +124,12 @@ class Singer:
         2) K all give 1 where r + x is in the set, and else all but q / 2 of them do: q times the count is the number
         of values and the sum of the transform at these s.
         """
+        from noisette.mechanisms._compiled import plain
         from noisette.mechanisms.categorical._signs import count, transform
 
         point, state = self._bits
         found = np.zeros(1 << len(self.taps), dtype=_signed_holding(values.size))
-        count(found, point, values)
+        count(found, point, plain(values))
         transform(found)
         total = np.full(size, values.size, dtype=np.int64)
         for shift in range(self.field - 1):

@@ -232,7 +232,8 @@ def _best(domain: Texts, prefixes: _Prefixes, group: _Group, excess: FloatArray,
         own = np.flatnonzero(prefixes.states == state)
         words, after = extensions(domain, state, start, group.length)
         support = np.zeros((own.size, len(words)), dtype=np.float32)
-        _add_support(group, (domain, state, start, group.length), excess, offsets[:, own], support)
+        places = np.ascontiguousarray(offsets[:, own])
+        _add_support(group, (domain, state, start, group.length), excess, places, support)
         flat = support.reshape(-1)
         rows = np.argpartition(-flat, kept)[:kept] if kept < flat.size else np.arange(flat.size)
         prefix, word = np.divmod(rows, max(len(words), 1))
@@ -254,7 +255,7 @@ def _add_support(group: _Group, step: tuple[Texts, int, int, int], excess: Any, 
         sums = (hashes.every_bucket(heads, start), hashes.every_bucket(tails, start + heads.shape[1]))
         few(reports, offsets, *sums, hashes.buckets, head_of, tail_of, out)
         return
-    numbers = np.stack([hashes.numbers(place).T for place in range(start, stop)])
+    numbers = np.ascontiguousarray([hashes.numbers(place).T for place in range(start, stop)])
     twice = np.concatenate([excess, excess], axis=1).astype(np.float32)  # so that sums need no remainder
     many(twice, offsets, numbers, extensions(*step)[0], hashes.buckets, out)
 

@@ -226,8 +226,9 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
         return np.asarray(((reports[..., -1:] - places) % RING < self._law.arc) & (places >= 0))
 
     def _sums(self, reports: npt.NDArray[Any]) -> tuple[IntArray, IntArray, int]:
+        count, plain = _compiled()
         total = np.zeros(self.domain.size, dtype=np.int64)
-        squares = _compiled()(np.ascontiguousarray(reports), self._law.arc, total)
+        squares = count(plain(reports), self._law.arc, total)
         return np.full(self.domain.size, len(reports)), total, int(squares)
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
@@ -286,11 +287,11 @@ def _binomial(many: int, chance: float) -> tuple[int, FloatArray]:
 
 
 @cache
-def _compiled() -> Any:
-    """Return the count of reports that support each option, as machine code."""
-    from noisette.mechanisms._compiled import compiled
+def _compiled() -> tuple[Any, Any]:
+    """Return the count of reports that support each option, as machine code, and how its arrays are made."""
+    from noisette.mechanisms._compiled import compiled, plain
 
-    return compiled(_count)
+    return compiled(_count), plain
 
 
 def _count(reports: Any, arc: int, total: Any) -> int:

@@ -36,7 +36,7 @@ def to_spherical(x: Any) -> tuple[Any, Any]:
     vectors = np.asarray(x, dtype=np.float64)
     if vectors.ndim == 0 or vectors.shape[-1] == 0:
         raise ValueError(f"Expected vectors along the last axis, got an array of shape {vectors.shape}.")
-    rows = np.ascontiguousarray(vectors.reshape(-1, vectors.shape[-1]))
+    rows = np.require(vectors.reshape(-1, vectors.shape[-1]), requirements=["C", "W"])  # as loops are compiled for
     magnitudes, angles = np.empty(len(rows)), np.empty((len(rows), rows.shape[1] - 1))
     if rows.shape[1] < _SHARED:
         _to_many(rows, magnitudes, angles)
@@ -63,7 +63,7 @@ def from_spherical(magnitude: Any, angles: Any) -> Any:
     rows = np.ascontiguousarray(turns.reshape(sizes.size, turns.shape[-1]))
     vectors = np.empty((len(rows), turns.shape[-1] + 1))
     if rows.shape[1] < _SHARED:
-        _from_many(sizes.reshape(-1), rows, vectors)
+        _from_many(np.ascontiguousarray(sizes.reshape(-1)), rows, vectors)
     else:
         for row, (size, turn) in enumerate(zip(sizes.reshape(-1), rows, strict=True)):
             _from(float(size), turn, vectors[row])

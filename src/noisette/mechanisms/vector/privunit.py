@@ -185,8 +185,10 @@ class CapMechanism(VectorMechanism):
 
     def _round(self, rows: FloatArray, drawn: Drawn, reports: npt.NDArray[Any]) -> None:
         """Write the lattice points that follow from what was drawn."""
+        from noisette.mechanisms._compiled import plain
         from noisette.mechanisms.vector._cap_loops import finish, sums
 
+        rows = plain(rows)
         lift = self.domain.radius * self._unit(rows)[1]
         totals, open_rows = np.ones((len(rows), 4)), np.zeros(len(rows), dtype=bool)
         near = drawn.normals.near

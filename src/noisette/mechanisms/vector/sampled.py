@@ -365,14 +365,15 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
             )
         if len(reports) == 0:
             raise ValueError("Expected at least one report, got none.")
-        from noisette.mechanisms.vector import _sums  # numba, which import noisette does not wait for
+        from noisette.mechanisms._compiled import plain  # numba, which import noisette does not wait for
+        from noisette.mechanisms.vector import _sums
 
         sums = np.zeros((self.dims, 3), dtype=np.int64)
         size = max(1, BLOCK // self._count)
         for start in range(0, len(reports), size):
             part = reports[start : start + size]
             codes = self.inner_mechanism.codes(part.values)
-            wrong = _sums.add(part.indices, codes, 1 / self.readout.coarse, sums)
+            wrong = _sums.add(plain(part.indices), codes, 1 / self.readout.coarse, sums)
             if wrong >= 0:
                 raise ValueError(
                     f"Expected each user's dimensions in increasing order, from 0 to {self.dims - 1}; "
