@@ -144,8 +144,9 @@ class _Extras:
         if report.failed and (why := _lacking(report.call.excinfo.value)):
             _skip(report, why)
             # who imports it next shall fail for the same reason, not find the half that was run
-            for name, module in list(sys.modules.items()):
-                if getattr(module, "__dict__", {}).get("__file__") == str(collector.path):
+            ends = (collector.path.stem, collector.path.parent.name)  # of its name: there are thousands of others
+            for name in [name for name in sys.modules if name.endswith(ends)]:
+                if getattr(sys.modules[name], "__dict__", {}).get("__file__") == str(collector.path):
                     del sys.modules[name]
         return report
 

@@ -171,7 +171,7 @@ INPUTS: dict[str, tuple[list[str], Any]] = {
 
 DIRECTIONS = {name for name, cls in nz.CATALOGUE.items() if cls.kind == "direction"}
 SURVEYED = {name for name, cls in nz.CATALOGUE.items() if cls.kind in ("texts", "selection")}  # asked by a survey
-CURATORS = {name for name, cls in nz.CATALOGUE.items() if cls.example(2.0).guarantee.model == "central"}
+CURATORS = {name for name, cls in nz.CATALOGUE.items() if cls.capabilities.model == "central"}
 
 
 @pytest.mark.parametrize("name", sorted(CURATORS))

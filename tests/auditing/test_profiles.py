@@ -11,9 +11,7 @@ import pytest
 
 import noisette as nz
 
-CATEGORICAL = [
-    name for name, cls in sorted(nz.CATALOGUE.items()) if isinstance(cls.example(2.0).domain, nz.Categorical)
-]
+CATEGORICAL = [name for name, cls in sorted(nz.CATALOGUE.items()) if nz.Categorical in cls.capabilities.domains]
 SCALAR = ["discrete-gaussian", "discrete-laplace", "duchi", "gaussian", "laplace", "piecewise", "square-wave"]
 REPORTS = 100_000
 
