@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -39,13 +40,29 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-@pytest.fixture
-def service(campaign: Campaign, store: Store) -> Iterator[httpx.Client]:
-    """A client of the service, which listens on a port of this machine."""
+@contextmanager
+def _serving(campaign: Campaign, store: Store) -> Iterator[httpx.Client]:
+    """Give a client of the service, which listens on a port of this machine."""
     keys = Keys({role: [key] for role, key in KEYS.items()})
     app = create_app([campaign], store, keys, largest_body=200_000)
     with running(app) as url, httpx.Client(base_url=url, timeout=300, verify=trusted()) as client:
         yield client
+
+
+@pytest.fixture
+def service(campaign: Campaign, store: Store) -> Iterator[httpx.Client]:
+    with _serving(campaign, store) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def untouched(campaign: Campaign, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Store]]:
+    """A service, and its store, that all tests of a file share which leave both as they were: requests are refused."""
+    store = Store(f"sqlite:///{tmp_path_factory.mktemp('untouched') / 'reports.db'}")
+    with _serving(campaign, store) as client:
+        yield client, store
+    assert store.periods(campaign) == {}
+    store.close()
 
 
 @pytest.fixture(scope="session")

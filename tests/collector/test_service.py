@@ -114,13 +114,16 @@ BROKEN: list[tuple[Any, int, str]] = [
 
 @pytest.mark.parametrize(("broken", "status", "reason"), BROKEN)
 def test_refusals(
-    service: httpx.Client, campaign: Campaign, store: Store, broken: Any, status: int, reason: str
+    untouched: tuple[httpx.Client, Store], campaign: Campaign, broken: Any, status: int, reason: str
 ) -> None:
     """Each is a 4xx with its reason, counted, and nothing is stored: not even the sound half of a batch."""
+    service, store = untouched
+    counted = f'noisette_reports_rejected_total{{reason="{reason}"}}'
+    before = _counter(service, counted)
     whole = isinstance(broken, bytes) or "reports" in broken
     answer = _post(service, broken if whole else _one(campaign) | broken)
     assert (answer.status_code, answer.json()["reason"]) == (status, reason)
-    assert _counter(service, f'noisette_reports_rejected_total{{reason="{reason}"}}') == 1
+    assert _counter(service, counted) == before + 1
     if status == 422:
         batch = [entry(campaign.privatize(PERSON, rng=2)), entry(campaign.privatize(PERSON, rng=3)) | broken]
         answer = _post(service, {"version": 1, "reports": batch})
@@ -163,7 +166,8 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize(("method", "path"), ALLOWED)
-def test_roles(service: httpx.Client, method: str, path: str) -> None:
+def test_roles(untouched: tuple[httpx.Client, Store], method: str, path: str) -> None:
+    service, _ = untouched
     for role in ("device", "analyst", "auditor"):
         status = service.request(method, path, headers=auth(role), content=b"{}").status_code
         assert (status != 403) == (role in ALLOWED[method, path])
@@ -176,7 +180,8 @@ def test_roles(service: httpx.Client, method: str, path: str) -> None:
 @pytest.mark.parametrize(
     "query", [{"level": "1"}, {"level": "nan"}, {"enhance": "magic"}, {"period": "2026"}, {"period": "x" * 17}]
 )
-def test_bad_queries(service: httpx.Client, query: dict[str, str]) -> None:
+def test_bad_queries(untouched: tuple[httpx.Client, Store], query: dict[str, str]) -> None:
+    service, _ = untouched
     assert service.get(ESTIMATES, params=query, headers=auth("analyst")).status_code == 422
 
 
