@@ -21,7 +21,7 @@ def _spent(happened: dp_accounting.DpEvent, delta: float = DELTA, interval: floa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(other, marks=pytest.mark.long) for other in (0.1, 4.0))])
+@pytest.mark.parametrize("epsilon", [0.1, 4.0])
 @pytest.mark.parametrize("name", sorted(nz.CATALOGUE))
 def test_every_mechanism_emits_an_event_that_dominates_it(name: str, epsilon: float) -> None:
     """The event, composed by dp-accounting, never promises more than our own composition of the likelihoods."""

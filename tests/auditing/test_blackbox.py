@@ -32,7 +32,7 @@ def laplace(x: float, n: int, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("mechanism", [nz.Laplace(3.0), GRR], ids=lambda m: m.name)  # numbers, and reports that recur
 def test_the_bound_is_above_the_truth_no_more_often_than_stated(mechanism: Any) -> None:
     """At confidence 0.9 a tenth of all bounds may be too high; more than the limit are so one time in a million."""
-    repeats, rate = 120, 0.1
+    repeats, rate = 60, 0.1
     exact = nz.exact_epsilon(mechanism)
     bounds = [nz.audit(mechanism, samples=1000, confidence=1 - rate, rng=seed).lower_bound for seed in range(repeats)]
     assert sum(bound > exact for bound in bounds) <= binom.isf(FALSE_ALARM, repeats, rate)
@@ -41,7 +41,7 @@ def test_the_bound_is_above_the_truth_no_more_often_than_stated(mechanism: Any) 
 
 @pytest.mark.long
 def test_mu_is_above_the_truth_no_more_often_than_stated() -> None:
-    repeats, rate = 120, 0.1
+    repeats, rate = 60, 0.1
     audits = [
         nz.audit(
             lambda x, n, rng: rng.normal(x, 1.0, n), inputs=(0.0, 1.0), claimed=1.0, samples=1000, confidence=0.9, rng=s
@@ -55,7 +55,7 @@ def test_mu_is_above_the_truth_no_more_often_than_stated() -> None:
 @pytest.mark.long
 def test_an_event_tested_on_the_samples_that_chose_it_would_fail() -> None:
     """The twin: without fresh samples the first test sees far too many bounds above the truth."""
-    repeats, rate, size = 120, 0.1, 600
+    repeats, rate, size = 60, 0.1, 600
     too_high = 0
     for seed in range(repeats):
         rng = np.random.default_rng(seed)

@@ -33,9 +33,19 @@ def test_unknown_target():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", ["grand-mean", "zero"])
-@pytest.mark.parametrize("noise", ["equal", "spread", "one-huge", "tied"])
-@pytest.mark.parametrize("size", [4, 12])
+@pytest.mark.parametrize(
+    ("size", "noise", "target"),  # any two of the three meet
+    [
+        (4, "equal", "grand-mean"),
+        (12, "equal", "zero"),
+        (4, "spread", "zero"),
+        (12, "spread", "grand-mean"),
+        (4, "one-huge", "grand-mean"),
+        (12, "one-huge", "zero"),
+        (4, "tied", "zero"),
+        (12, "tied", "grand-mean"),
+    ],
+)
 def test_james_stein_is_never_above_raw(size, noise, target):
     """Mean loss less raw loss over 500 draws, not above zero by 4.9 standard errors, at several truths."""
     rng = np.random.default_rng(size)

@@ -49,12 +49,15 @@ def test_slope_holds_with_unequal_errors(name):
 @pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("name", [name for name in RULES if name != "simplex"])
 def test_risk_is_unbiased(name, unequal):
-    """Mean of estimated less true loss over 4,000 draws, within 4.9 standard errors."""
+    """Mean of estimated less true loss over 1,500 draws, within 4.9 standard errors.
+
+    Slopes that are a tenth too small miss it by eleven of them and more.
+    """
     rng = np.random.default_rng(6)
     truth = rng.uniform(-1, 1, 8)
     s = rng.uniform(0.2, 0.8, 8) if unequal else np.full(8, 0.5)
     gaps = []
-    for _ in range(4_000):
+    for _ in range(1_500):
         y = truth + s * rng.standard_normal(8)
         result = RULES[name](y, s)
         gaps.append(np.sum(result.risk - (result.value - truth) ** 2))
