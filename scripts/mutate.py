@@ -759,16 +759,16 @@ class Copy:
         return found
 
     def stages(self, number: int, change: Change) -> Iterator[dict[str, float]]:
-        """Yield tests that execute a change: first those of the nearest files, then those of its folder, then others.
+        """Yield tests that execute a change: first those of the nearest files, then those of its folder.
 
         Then follow the quick tests of those files that start processes or may use what another test has left, and at
         last the slow ones, which are not recorded.
         """
-        near, folder, others = tests_of(change.path, self.area)
+        near, folder, _ = tests_of(change.path, self.area)
         seen = set[str]()
         touched = list[str]()
-        for tests in (near, folder, others):
-            if touched and (tests is others or self.is_early(change)):
+        for tests in (near, folder):
+            if touched and self.is_early(change):
                 break
             left = LONGEST
             for test in tests:  # file by file: what is noticed early needs no record of the others

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from noisette.mechanisms.geometric import spherical
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 
 KINDS = [np.asarray, torch.as_tensor]
@@ -166,3 +167,45 @@ def test_other_layouts_are_read_as_they_are():
     plain = to_spherical(rows)[1]
     np.testing.assert_array_equal(to_spherical(np.asfortranarray(rows))[1], plain)
     np.testing.assert_array_equal(to_spherical(rows.repeat(2, 0)[::2])[1], plain)
+
+
+LONG = np.random.default_rng(5).normal(size=40_000)  # three blocks
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [0.0, 0.0, 0.0],
+        [0.0, -0.0],
+        [3.0, -4.0, 0.0, 12.0],
+        [1e200, -1e200, 1e-200],
+        [3e-200, 4e-200],
+        [5e-324, 0.0, -5e-324],
+        [-7.0],
+        LONG,
+        1e180 * LONG,
+        1e-180 * LONG,
+        np.zeros(40_000),
+        np.eye(1, 40_000, 20_000)[0],
+    ],
+    ids=lambda x: f"{len(x)} of {max(map(abs, x)):.2g}",
+)
+def test_the_way_of_long_vectors_is_that_of_many(x):
+    """Vectors that all cores share, and those that each core takes one of, have the same numbers there and back."""
+    vector = np.asarray(x, dtype=np.float64)
+    angles = np.empty(vector.size - 1)
+    magnitude = spherical._to(vector.copy(), angles)
+    usual, others = to_spherical(vector)
+    assert magnitude == pytest.approx(float(usual), rel=1e-12, abs=0.0)
+    np.testing.assert_allclose(angles, others, rtol=1e-9, atol=1e-12)
+    back = np.empty(vector.size)
+    spherical._from(magnitude, angles, back)
+    np.testing.assert_allclose(back, from_spherical(usual, others), rtol=1e-9, atol=1e-12 * magnitude)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_one_bad_entry_of_a_long_vector_is_named(bad):
+    vector = LONG.copy()
+    vector[31_000] = bad
+    with pytest.raises(ValueError, match="Expected finite numbers"):
+        spherical._to(vector, np.empty(vector.size - 1))
