@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.auditing.exact import NotALaw
+from noisette.auditing.exact import NotALaw, _visible
 from noisette.cells import Cells, Dissected, log_above
 from noisette.guarantees import gaussian_delta
 from noisette.mechanisms._base import Lattice, Points
@@ -589,3 +589,39 @@ def test_bad_delta_is_refused(delta: float) -> None:
 def test_words_are_refused() -> None:
     with pytest.raises(TypeError, match="epsilon='much'"):
         nz.exact_delta(nz.Duchi(1.0), "much")
+
+
+@pytest.mark.parametrize("low", [0.0, 300.0])
+@pytest.mark.parametrize(
+    "line",
+    [
+        [-3.0, 0.0],
+        [-3.0, 0.5],
+        [-3.0, -2.5],
+        [-3.0, 0.5, 0.0],
+        [-3.0, -2.5, 0.0],
+        [1.0, 0.0, -0.01],
+        [1.0, 20.0, -0.02],
+        [1.0, -20.0, -0.02],
+        [1.0, 900.0, -0.5],
+    ],
+    ids=str,
+)
+def test_what_is_visible_of_a_run_holds_all_that_float64_sees(line: list[float], low: float) -> None:
+    """No place beyond is within e^-750 of the largest mass, and few more are kept."""
+    places = np.arange(low, 2001.0)
+    logs = np.polynomial.polynomial.polyval(places, np.asarray(line))
+    seen = places[logs >= logs.max() - 750]
+    found = _visible(np.asarray(line), low, 2000.0)
+    assert found[0] <= seen[0]
+    assert found[1] >= seen[-1]
+    assert seen[0] - found[0] <= 1
+    assert found[1] - seen[-1] <= 1
+
+
+def test_an_empty_run_and_one_that_never_falls() -> None:
+    assert _visible(np.asarray([0.0, 1.0]), 3.0, 2.0) == (3.0, 2.0)
+    assert _visible(np.asarray([0.0, -1.0]), 3.0, math.inf) == (3.0, 753.0)
+    for line in ([0.0, 0.0], [0.0, 0.5]):
+        with pytest.raises(NotALaw, match="does not fall"):
+            _visible(np.asarray(line), 0.0, math.inf)

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.stats import beta, binom, norm
 
-from noisette.auditing.intervals import lower_bounds, promised_bounds, rate_above, rate_below
+from noisette.auditing.intervals import _exponential_limit, lower_bounds, promised_bounds, rate_above, rate_below
 
 
 @pytest.mark.parametrize("share", [0.1, 0.0005])
@@ -101,3 +102,14 @@ def test_promises_are_near_the_bounds() -> None:
         exact = lower_bounds(int(hits[place]), int(others[place]), 10_000, delta=1e-4, confidence=0.999)
         for bound, promises in zip(exact, quick, strict=True):
             assert abs(bound - promises[place]) <= 0.5 + 0.1 * bound
+
+
+@pytest.mark.parametrize("risk", [0.3, 1e-3, 1e-9])
+@pytest.mark.parametrize("weight", [0.1, 0.4, 0.5, 0.75])
+def test_two_weighted_exponentials_exceed_the_limit_as_often_as_stated(weight: float, risk: float) -> None:
+    """P(w X + (1 - w) Y > t), integrated over X; the limit is rounded up."""
+    limit = _exponential_limit(weight, risk)
+    beyond, _ = quad(
+        lambda x: math.exp(-x - (limit - weight * x) / (1 - weight)), 0, limit / weight, epsabs=0, limit=200
+    )
+    assert beyond + math.exp(-limit / weight) == pytest.approx(risk, rel=1e-6)
