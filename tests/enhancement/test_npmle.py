@@ -206,3 +206,22 @@ def test_dropped_atoms_would_have_had_no_share():
     there = few.atoms[np.argmin(np.abs(few.atoms - 0.25))]
     less = type(prior)(*(part[few.atoms != there] for part in (few.atoms, few.weights)), few.width)
     assert np.max(np.abs(less.posterior(y, s).mean - prior.posterior(y, s).mean)) > 1e-6  # the twin
+
+
+@pytest.mark.parametrize(
+    ("observed", "bounded", "ends"),
+    [
+        ([-3.0, 0.2, 2.0], True, (-1.0, 1.0)),
+        ([-3.0, 0.2, 2.0], False, (-3.0, 2.0)),
+        ([-0.5, 0.25], True, (-0.5, 0.25)),
+        ([1.5, 2.0], True, (1.0, 1.0)),
+        ([-2.0, -1.5], True, (-1.0, -1.0)),
+    ],
+)
+def test_the_grid_lies_over_the_data_inside_the_domain(observed, bounded, ends):
+    found = _grid(np.asarray(observed), np.full(len(observed), 0.5), bounded)
+    assert (found[0], found[-1]) == ends
+    assert found.size == round((ends[1] - ends[0]) / 0.0625) + 1  # an eighth of a deviation apart
+    blurred = _grid(np.asarray(observed), np.full(len(observed), 0.5), bounded, 0.25)
+    assert blurred.size == round((ends[1] - ends[0]) / 0.125) + 1
+    assert _grid(np.asarray(observed), np.full(len(observed), 1e-4), bounded).size == (400 if ends[0] < ends[1] else 1)

@@ -185,3 +185,14 @@ def test_a_category_that_no_report_named_is_not_certain():
     assert np.all(found.value >= 0)
     assert found.value.sum() == pytest.approx(1)
     assert np.all(found.std_error > 0)
+
+
+def test_base_cut_states_its_risk():
+    """z of 1 - 0.05 / 4 is 2.24: the first two are kept, at s^2; the others are cut, at y^2 - s^2."""
+    observed, errors = np.asarray([0.5, 0.23, 0.21, -0.1]), np.asarray([0.1, 0.1, 0.1, 0.2])
+    found = base_cut(observed, errors)
+    assert found.value.tolist() == [0.5, 0.23, 0.0, 0.0]
+    assert found.risk == pytest.approx([0.01, 0.01, 0.0341, -0.03])
+    assert found.std_error[:2] == pytest.approx([0.1, 0.1])
+    assert found.std_error[2] == found.std_error[3] > 0
+    assert found.slope.tolist() == [1.0, 1.0, 0.0, 0.0]

@@ -106,3 +106,17 @@ def test_a_function_without_a_polynomial_keeps_its_error() -> None:
     assert len(panels) < 16
     assert all(3e-5 < panel.error < 1e-3 for panel in panels)
     assert (panels[0].low, panels[-1].high) == (0.1, 10.0)
+
+
+def test_a_panel_states_its_largest_miss() -> None:
+    """Of three polynomials at its nodes, and how far the variance is from a quadratic, whichever is more."""
+
+    def values(budget: float, jump: float, miss: float) -> np.ndarray:
+        return np.asarray([math.log(budget), 2.0, 1.0 + jump * (budget > 2.0), miss])
+
+    exact = tables._panel(lambda budget: values(budget, 0.0, 0.0), 1.0, 4.0, 33)
+    assert exact.error < 1e-12
+    assert (exact.low, exact.high) == (1.0, 4.0)
+    assert tables._panel(lambda budget: values(budget, 0.0, 0.03), 1.0, 4.0, 33).error == pytest.approx(0.03)
+    jump = tables._panel(lambda budget: values(budget, 0.5, 0.03), 1.0, 4.0, 33)
+    assert 0.1 < jump.error < 0.5

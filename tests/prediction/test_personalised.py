@@ -177,3 +177,17 @@ BAD = [
 def test_bad_input(call: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         call(Personalised.of("duchi", epsilons=[1.0, 2.0]))
+
+
+@pytest.mark.parametrize("high", [1.0, 99.0])
+def test_weights_do_not_depend_on_the_unit(high: float) -> None:
+    """Of one number and of some of many: a group counts users / (V + S^2), in dimensions that a user reports."""
+    domain = nz.Interval(-1, high)
+    alone = Personalised(tuple(nz.Piecewise(e, domain=domain) for e in (1.0, 4.0)))
+    many = Personalised(
+        tuple(nz.Sampled("piecewise", e, domain=nz.Box(8, -1, high), report=r) for e, r in ((1.0, 2), (4.0, 4)))
+    )
+    for choices, budgets, shares in ((alone, (1.0, 4.0), (1.0, 1.0)), (many, (0.5, 1.0), (0.25, 0.5))):
+        worst = [float(nz.Piecewise(budget).moments(np.asarray([-1.0, 0.0, 1.0])).variance.max()) for budget in budgets]
+        own = [count * share / (v + 1 / 3) for count, share, v in zip((30, 10), shares, worst, strict=True)]
+        assert choices.weights([30, 10]) == pytest.approx(np.asarray(own) / sum(own), rel=1e-6)

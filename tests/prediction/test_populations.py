@@ -137,3 +137,25 @@ def test_bad_tables() -> None:
         populations.table(np.full((4, 2), 1.5), None, nz.Interval(), dims=2)
     with pytest.raises(ValueError, match="real numbers for 'uniform'"):
         populations.named("uniform", nz.Categorical(3))
+
+
+def test_what_is_known_is_read_by_its_shape() -> None:
+    """A table has a column for each dimension; one column, or numbers alone, are a sample that all dimensions share."""
+    rows = np.asarray([[10.0, 30.0], [20.0, 12.0], [30.0, 18.0]])
+    probs = [0.5, 0.25, 0.25]
+    found = populations.known(rows, probs, None, WIDE, dims=2)
+    expected = populations.table(rows, probs, WIDE, dims=2)
+    assert found is not None
+    assert np.array_equal(found.weights, expected.weights)
+    alone = populations.histogram(rows[:, 0], probs, WIDE)
+    for values, dims in ((rows[:, 0], 2), (rows[:, 0], 1), (rows[:, :1], 1)):
+        found = populations.known(values, probs, None, WIDE, dims=dims)
+        assert found is not None
+        assert np.array_equal(found.points, alone.points)
+        assert np.array_equal(found.weights, alone.weights)
+    assert populations.known(None, None, None, WIDE) is None
+    for values, given in ((rows[:, 0], None), (None, probs)):
+        with pytest.raises(ValueError, match="got both"):
+            populations.known(values, given, "uniform", WIDE)
+    with pytest.raises(ValueError, match="the probabilities of what"):
+        populations.known(None, probs, None, WIDE)
