@@ -180,7 +180,7 @@ def _grid(observed: FloatArray, std_error: FloatArray, bounded: bool, blur: floa
     """
     low, high = float(observed.min()), float(observed.max())
     if bounded:
-        low, high = min(max(low, -1.0), 1.0), min(max(high, -1.0), 1.0)
+        low, high = (min(max(end, -1.0), 1.0) for end in (low, high))
     step = max(float(np.quantile(std_error, 0.1)) / 8, blur / 2)
     count = int(min(400, max(2, math.ceil((high - low) / step) + 1))) if high > low else 1
     return np.linspace(low, high, count)
