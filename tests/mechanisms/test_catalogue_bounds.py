@@ -54,3 +54,14 @@ def test_tails_are_no_wider_than_they_must_be(name: str, epsilon: float) -> None
     readout = mechanism.readout
     ends = np.max((np.asarray(readout.high, dtype=float) - np.asarray(readout.low, dtype=float)) ** 2) / 4
     assert worst * (1 - 1e-9) <= np.max(readout.tail.variance) <= LOOSE.get(name, 1.06) * (worst + ends)
+
+
+@pytest.mark.parametrize("name", [name for name, cls in nz.CATALOGUE.items() if ".scalar." in cls.__module__])
+def test_witnesses_move_with_the_domain(name: str) -> None:
+    """On 10 to 30, or the whole numbers there, they are where they are on -1 to 1."""
+    whole = name.startswith("discrete")
+    kind = (lambda low, high: nz.Grid(low, high, (high - low) / 20)) if whole else nz.Interval
+    options: Any = {"delta": 1e-6} if "gaussian" in name else {}
+    for epsilon in (0.5, 1.0, 4.0):
+        plain, moved = (nz.build(name, kind(*ends), epsilon=epsilon, **options) for ends in ((-1, 1), (10, 30)))
+        np.testing.assert_allclose(moved.witnesses()[0], 20 + 10 * np.asarray(plain.witnesses()[0]), rtol=1e-12)

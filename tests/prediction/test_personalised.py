@@ -179,15 +179,18 @@ def test_bad_input(call: Any, message: str) -> None:
         call(Personalised.of("duchi", epsilons=[1.0, 2.0]))
 
 
+@pytest.mark.parametrize("name", ["piecewise", "duchi", "laplace"])
 @pytest.mark.parametrize("high", [1.0, 99.0])
-def test_weights_do_not_depend_on_the_unit(high: float) -> None:
-    """Of one number and of some of many: a group counts users / (V + S^2), in dimensions that a user reports."""
-    domain = nz.Interval(-1, high)
-    alone = Personalised(tuple(nz.Piecewise(e, domain=domain) for e in (1.0, 4.0)))
-    many = Personalised(
-        tuple(nz.Sampled("piecewise", e, domain=nz.Box(8, -1, high), report=r) for e, r in ((1.0, 2), (4.0, 4)))
-    )
+def test_weights_are_by_the_worst_variance_in_any_unit(high: float, name: str) -> None:
+    """Of one number and of some of many: a group counts users / (V + S^2), in dimensions that a user reports.
+
+    V is largest at the ends for piecewise, in the middle for duchi.
+    """
+    domain, worst_at = nz.Interval(-1, high), np.asarray([-1.0, 0.0, 1.0])
+    alone = Personalised(tuple(nz.build(name, domain, epsilon=e) for e in (1.0, 4.0)))
+    box = nz.Box(8, -1, high)
+    many = Personalised(tuple(nz.Sampled(name, e, domain=box, report=r) for e, r in ((1.0, 2), (4.0, 4))))
     for choices, budgets, shares in ((alone, (1.0, 4.0), (1.0, 1.0)), (many, (0.5, 1.0), (0.25, 0.5))):
-        worst = [float(nz.Piecewise(budget).moments(np.asarray([-1.0, 0.0, 1.0])).variance.max()) for budget in budgets]
+        worst = [float(np.max(nz.CATALOGUE[name](budget).moments(worst_at).variance)) for budget in budgets]
         own = [count * share / (v + 1 / 3) for count, share, v in zip((30, 10), shares, worst, strict=True)]
         assert choices.weights([30, 10]) == pytest.approx(np.asarray(own) / sum(own), rel=1e-6)

@@ -19,7 +19,8 @@ from noisette.mechanisms import by_name
 from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
 from noisette.prediction.deviations import Deviation, deviation, plain
-from noisette.prediction.responses import ROUNDING, scalar_domain
+from noisette.prediction.extremes import trial_points
+from noisette.prediction.responses import ROUNDING, respond, scalar_domain
 
 Weights = Literal["plain", "inverse-variance"]
 _UNLIKE = 0.5600 / 0.33554  # Shevtsova 2010, for summands that are not alike, over the constant in `Deviation`
@@ -136,12 +137,8 @@ class Personalised:
     @staticmethod
     def _cost(mechanism: Any) -> float:
         domain: Any = scalar_domain(mechanism)
-        share = (mechanism.report or 0) / mechanism.dims if isinstance(mechanism, Sampled) else 1.0
-        inner = mechanism.inner_mechanism if isinstance(mechanism, Sampled) else mechanism
-        points = np.asarray(inner.witnesses()[0])
-        scale = domain.diameter / (inner.domain.diameter if inner.domain.shape == () else domain.diameter)
-        variance = float(np.max(inner.moments(points).variance)) * scale**2
-        return float((variance + domain.diameter**2 / 12) / share)
+        answer = respond(mechanism, trial_points(mechanism))
+        return float((answer.variance.max() + domain.diameter**2 / 12) / answer.share)
 
     def _users(self, users: Sequence[int] | IntArray) -> FloatArray:
         counts = _validate.integers(users, "users")
