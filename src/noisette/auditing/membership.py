@@ -13,16 +13,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp, ndtri
-from scipy.stats import binom, rankdata
+from scipy.stats import rankdata
 
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.auditing.intervals import lower_bounds, promised_bounds, rate_above, rate_below
+from noisette.auditing.one_run import against
+from noisette.auditing.one_run import one_run as one_run
+from noisette.auditing.one_run import one_run_epsilon as one_run_epsilon
 
 _FALSE_ALARMS = 0.01  # the rate of false alarms at which hits are counted
 _SMALLEST_CHANCE = 1e-12
-_SHARES = (0.05, 0.2, 0.5, 1.0)  # of the canaries, that are guessed
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Attack:
 
     ``epsilon`` is a lower bound on the epsilon (at ``delta``) of whatever gave the scores, and ``mu`` one on its mu if
     its noise is Gaussian, each at ``confidence`` and if each score comes from a run of its own. Scores of one run are
-    not independent: then it is an indication, and `one_run` is the test that holds.
+    not independent: then it is an indication, and `noisette.auditing.one_run` has the test that holds.
     """
 
     auc: Rate
@@ -55,6 +57,27 @@ class Attack:
     confidence: float
     members: int
     others: int
+
+    def words(self, claimed: float | None = None) -> str:
+        """Say what was measured, what follows, and what does not."""
+        told = self.auc.low > 0.5 or self.hits_at_rare.low > _FALSE_ALARMS
+        at = f" at delta {self.delta:g}" if self.delta else ""
+        bound = f"has an epsilon of at least {self.epsilon:.2f}{at}" if self.epsilon > 0 else "has no bound from them"
+        return " ".join(
+            [
+                f"The attack {'tells members from others' if told else 'does no better than guessing'}. Of one member "
+                f"and one other it names the member in {_percent(self.auc)} of cases (guessing has 50 %), and with 1 % "
+                f"of false alarms it finds {_percent(self.hits_at_rare)} of the members (guessing has 1 %). That is "
+                f"from {self.members:,} members and {self.others:,} others, at confidence {self.confidence:.4g}.",
+                f"If every score comes from a run of its own, whatever gave them {bound}. Scores of one run are not "
+                "independent: then this is an indication.",
+                against(self.epsilon, claimed, "if every score comes from a run of its own, "),
+            ]
+        )
+
+
+def _percent(rate: Rate) -> str:
+    return f"{100 * rate.value:.1f} % ({100 * rate.low:.1f} to {100 * rate.high:.1f} %)"
 
 
 def evaluate(members: Any, others: Any, *, delta: float = 0.0, confidence: float = 0.95, rng: Rng = 0) -> Attack:
@@ -243,71 +266,6 @@ def learned_scores(features: Any, inside: Any, candidates: Any, *, rng: Rng = 0)
     seed = int(_random.generator(rng).integers(2**31))
     model = HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=15, learning_rate=0.08, random_state=seed)
     return np.asarray(model.fit(known, labels).decision_function(wanted))
-
-
-def one_run_epsilon(
-    correct: int, guesses: int, canaries: int, *, delta: float = 0.0, confidence: float = 0.95
-) -> float:
-    """Return a lower bound on epsilon from one training run in which each canary took part by the flip of a coin.
-
-    ``correct`` of ``guesses`` were right, about ``canaries`` in all (the others were passed over). For an (epsilon,
-    delta)-private run the chance of so many is at most beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with B
-    binomial(r, E / (1 + E)) and beta = P[B >= v] (Steinke, Nasr, Jagielski 2023, Theorem 5.2).
-
-    >>> round(one_run_epsilon(95, 100, 1000), 2)
-    2.17
-    """
-    guesses = _validate.integer(guesses, "guesses", low=0, high=canaries)
-    correct = _validate.integer(correct, "correct", low=0, high=guesses)
-    if guesses == 0:
-        return 0.0
-
-    def refuted(epsilon: float) -> bool:
-        return _chance(correct, guesses, canaries, epsilon, delta) <= 1 - confidence
-
-    if not refuted(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while refuted(high) and high < 64:
-        low, high = high, 2 * high
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
-
-
-def one_run(
-    scores: Any, inside: Any, *, delta: float = 0.0, confidence: float = 0.95, guesses: int | None = None
-) -> float:
-    """Return the lower bound on epsilon of one run, from each canary's score and whether it took part.
-
-    The highest and the lowest scores are guessed, ``guesses`` in all. By default several numbers are tried, and each
-    gets an equal share of the risk.
-    """
-    values, truth = _scores(scores, "scores"), np.asarray(inside, dtype=bool)
-    if truth.shape != values.shape:
-        raise ValueError(f"Expected one flag for each score, got shapes {values.shape} and {truth.shape}.")
-    order = np.argsort(values, kind="stable")
-    size = len(values)
-    tried = sorted({max(2 * round(size * share / 2), 2) for share in _SHARES}) if guesses is None else [guesses]
-    risk = (1 - confidence) / len(tried)
-    best = 0.0
-    for count in tried:
-        each = count // 2
-        right = int(truth[order[size - each :]].sum() + (~truth[order[:each]]).sum())
-        best = max(best, one_run_epsilon(right, 2 * each, size, delta=delta, confidence=1 - risk))
-    return best
-
-
-def _chance(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """Return the bound on the chance of so many right guesses."""
-    right = 1 / (1 + math.exp(-epsilon))
-    base = float(binom.sf(correct - 1, guesses, right))
-    if delta == 0 or correct == 0:
-        return base
-    steps = np.arange(1, correct + 1)
-    gains = (binom.sf(correct - steps - 1, guesses, right) - base) / steps
-    return min(base + 2 * canaries * delta * float(gains.max()), 1.0)
 
 
 def _scores(values: Any, name: str) -> FloatArray:

@@ -17,7 +17,7 @@ from noisette.cli._options import find
 @click.command()
 @click.argument("name", required=False)
 @click.option("--all", "every", is_flag=True, help="Audit the whole catalogue: the table of claims.")
-@click.option("--epsilon", "-e", type=float, help="Budget; 1 with --all by default.")
+@click.option("--epsilon", "-e", type=float, help="Budget; 1 with --all by default; with --scores what is claimed.")
 @click.option("--as-published", is_flag=True, help="The form that was published, where it is not sound.")
 @click.option("--param", "params", multiple=True, metavar="K=V", help="Option of the mechanism or of its domain.")
 @click.option("--samples", type=int, default=200_000, show_default=True, help="Reports about each input.")
@@ -26,6 +26,11 @@ from noisette.cli._options import find
 @click.option(
     "--model", type=click.Path(path_type=Path), help="Attack a model, from what `noisette train --attack` wrote."
 )
+@click.option(
+    "--scores", type=click.Path(path_type=Path), help="Scores of any attack: a table with columns score and member."
+)
+@click.option("--delta", type=float, default=0.0, show_default=True, help="With --scores: of what is claimed.")
+@click.option("--one-run", is_flag=True, help="With --scores: canaries of one run, each in it by the toss of a coin.")
 @click.option("--page", type=click.Path(path_type=Path), help="With --all: write the table as a page, in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def audit(
@@ -38,6 +43,9 @@ def audit(
     confidence: float,
     seed: int,
     model: Path | None,
+    scores: Path | None,
+    delta: float,
+    one_run: bool,
     page: Path | None,
     as_json: bool,
 ) -> None:
@@ -45,16 +53,23 @@ def audit(
 
     NAME is one of those that `noisette mechanisms` lists. --param takes options of the mechanism and of its domain,
     such as dims=10, delta=1e-5, size=7 or low=0; values are JSON or plain words. With --model a trained model is
-    attacked instead: who was among its examples?
+    attacked instead: who was among its examples? With --scores an attack of your own is judged: its score of each
+    example, higher for members, and whether the example was one (1 or 0).
     """
     from noisette._terminal import to_json
 
-    if model is not None:
-        if name is not None or every:
-            raise ValueError("--model audits a trained model: leave NAME and --all out.")
-        found = _attack(model, confidence, seed)
+    if model is not None or scores is not None:
+        if name is not None or every or (model is not None and scores is not None):
+            raise ValueError("--model and --scores audit a trained model: give one of them, without NAME and --all.")
+        if model is not None:
+            found = _attack(model, confidence, seed)
+        else:
+            assert scores is not None
+            found = _judge(scores, epsilon, delta, one_run, confidence, seed)
         click.echo(to_json(found)) if as_json else _show_attack(found)
         return
+    if delta or one_run:
+        raise ValueError("--delta and --one-run are about --scores FILE. A mechanism's delta is --param delta=1e-5.")
     if every == (name is not None):
         raise ValueError("Give the name of one mechanism, or --all.")
     if every and (as_published or params):
@@ -142,8 +157,6 @@ def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path 
 
 def _attack(path: Path, confidence: float, seed: int) -> dict[str, Any]:
     """Return how well the loss tells members from others, beside what the accountant allows."""
-    from dataclasses import asdict
-
     from noisette.auditing.membership import evaluate, loss_scores
 
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -152,36 +165,69 @@ def _attack(path: Path, confidence: float, seed: int) -> dict[str, Any]:
     members, others = (loss_scores(record["attack"][side]) for side in ("members", "others"))
     allowed = record["spent"]
     found = evaluate(members, others, delta=allowed["delta"], confidence=confidence, rng=seed)
+    claimed = record["guarantee"]["epsilon"]
+    return _found(found, "loss threshold", claimed, allowed["epsilon"]) | {"seed": seed}
+
+
+def _judge(
+    path: Path, claimed: float | None, delta: float, one_run: bool, confidence: float, seed: int
+) -> dict[str, Any]:
+    """Return how well somebody's scores tell members from others."""
+    import numpy as np
+
+    from noisette.aggregation import Table
+    from noisette.auditing.membership import evaluate
+    from noisette.auditing.one_run import one_run_bounds
+
+    rows = np.concatenate([np.zeros((0, 2)), *Table.open(path, ["score", "member"]).numbers()])
+    values, members = rows.T
+    if not np.isin(members, (0, 1)).all():
+        raise ValueError(f"Expected the column member of {path} to be 1 for members and 0 for others.")
+    inside = members == 1
+    if one_run:
+        return _found(one_run_bounds(values, inside, delta=delta, confidence=confidence), "canaries", claimed, claimed)
+    found = evaluate(values[inside], values[~inside], delta=delta, confidence=confidence, rng=seed)
+    return _found(found, "scores", claimed, claimed) | {"seed": seed}
+
+
+def _found(found: Any, attack: str, claimed: float | None, accountant: float | None) -> dict[str, Any]:
+    """Return a record of what was found: its numbers, its verdict and its words."""
+    from dataclasses import asdict
+
+    verdict = None if accountant is None else "violated" if found.epsilon > accountant else "holds"
     return asdict(found) | {
-        "attack": "loss threshold",
-        "claimed": record["guarantee"]["epsilon"],
-        "accountant": allowed["epsilon"],
+        "attack": attack,
+        "claimed": claimed,
+        "accountant": accountant,
         "lower_bound": found.epsilon,
-        "verdict": "violated" if found.epsilon > allowed["epsilon"] else "holds",
-        "seed": seed,
+        "verdict": verdict,
+        "words": found.words(accountant),
     }
 
 
 def _show_attack(found: Mapping[str, Any]) -> None:
-    """Print how well an attack on a model does."""
+    """Print how well an attack does: a table, and the same in words."""
     from noisette._terminal import console, table
 
     def rate(measure: str) -> str:
         return "{value:.3f} [{low:.3f}, {high:.3f}]".format(**found[measure])
 
-    shown = table("loss-threshold attack", ">value [interval]")
-    shown.add_row("area under the curve (0.5 is a guess)", rate("auc"))
-    shown.add_row("balanced accuracy", rate("balanced_accuracy"))
-    shown.add_row("members found at 1 % false alarms", rate("hits_at_rare"))
+    shown = table(f"attack: {found['attack']}", ">value [interval]")
+    if "auc" in found:
+        shown.add_row("area under the curve (0.5 is a guess)", rate("auc"))
+        shown.add_row("balanced accuracy", rate("balanced_accuracy"))
+        shown.add_row("members found at 1 % false alarms", rate("hits_at_rare"))
+    else:
+        shown.add_row("right guesses", f"{found['correct']:,} of {found['guesses']:,}")
     shown.add_row("epsilon, at least", f"{found['lower_bound']:.4f}")
-    shown.add_row("epsilon, at most, by the accountant", _epsilon(found["accountant"]))
+    shown.add_row("mu, at least, if the noise is Gaussian", f"{found['mu']:.4f}")
+    if found["accountant"] is not None:
+        shown.add_row("epsilon, at most, as claimed", _epsilon(found["accountant"]))
     out = console()
     out.print(shown)
-    out.print(
-        f"\n{found['members']:,} members and {found['others']:,} others of one run, at confidence "
-        f"{found['confidence']:g}. An attack that fails proves nothing; the accountant's bound holds for all attacks.",
-        style="dim",
-    )
+    out.print(f"\n{found['words']}")
+    if found["verdict"] is not None:
+        out.print("[red]violated[/]" if found["verdict"] == "violated" else "[green]holds[/]")
 
 
 def _show_one(finding: Any) -> None:

@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from noisette import _random, _validate
 from noisette._random import Rng
-from noisette.auditing.membership import Attack, evaluate, one_run
+from noisette.auditing.membership import Attack, evaluate
+from noisette.auditing.one_run import OneRun, one_run_bounds
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class TrainingAudit:
     confidence: float
     canaries: int
     attack: Attack
+    found: OneRun
+
+    def __str__(self) -> str:
+        """Say what was measured, what follows, and what does not."""
+        return self.found.words(self.claimed)
 
     @property
     def verdict(self) -> str:
@@ -80,11 +86,6 @@ def audit_training(
             (-trained(inputs)).mean().backward()
             stepping.step()
     scores = model.weight.detach().double().numpy()[0]
-    return TrainingAudit(
-        one_run(scores, inside, delta=delta, confidence=confidence),
-        claimed,
-        delta,
-        confidence,
-        canaries,
-        evaluate(scores[inside], scores[~inside], delta=delta, confidence=confidence),
-    )
+    found = one_run_bounds(scores, inside, delta=delta, confidence=confidence)
+    attack = evaluate(scores[inside], scores[~inside], delta=delta, confidence=confidence)
+    return TrainingAudit(found.epsilon, claimed, delta, confidence, canaries, attack, found)
