@@ -73,6 +73,35 @@ def test_logistic(people: Path) -> None:
 
 
 @pytest.mark.slow
+def test_people_who_do_not_teach_say_privately_whether_the_model_is_right(people: Path) -> None:
+    base = [people, "--model=logistic", "--target", "rich", "--classes", "no,yes", "-e", 8, "--seed", 1]
+    features = ["--features", "age,sex,code", *DECLARED]
+    found = _json(*base, *features)
+    told = found["judgement"]
+    assert told["users"] + found["users"] == USERS
+    assert told["users"] == pytest.approx(USERS / 10, abs=6 * (USERS * 0.09) ** 0.5)
+    assert told["accuracy"] > 0.8
+    assert told["verdict"] == "better than always the larger class"
+    assert _json(*base, *features, "--judge", 0)["judgement"] is None
+    shown = " ".join(_run(*base, "-e", 0.05, "--features", "sex", *DECLARED[2:4], "--judge", 0.3).stdout.split())
+    assert "no better than always the larger class" in shown
+    assert "who reported privately too" in shown
+
+
+@pytest.mark.slow
+def test_pairs_from_the_command_line(people: Path) -> None:
+    logistic = ["--model=logistic", "--target", "rich", "--classes", "no,yes", "--features", "age,sex", *DECLARED[:4]]
+    found = _json(people, *logistic, "-e", 2, "--seed", 1, "--mechanism", "pairs", "--test", people)
+    assert (found["mechanism"], found["guarantee"]["epsilon"], found["rounds"]) == ({"mechanism": "pairs"}, 2.0, 1)
+    slopes = {entry["name"]: entry["value"] for entry in found["coefficients"]}
+    assert slopes["age"] > 0
+    assert slopes["sex=m"] > slopes["sex=f"]
+    assert found["users"] == USERS
+    shown = _run(people, *logistic, "-e", 2, "--seed", 1, "--mechanism", "pairs")
+    assert "one report of each, pairs" in " ".join(shown.stdout.split()), shown.output
+
+
+@pytest.mark.slow
 def test_parquet_is_read_as_csv_is(people: Path, tmp_path: Path) -> None:
     """Blocks end elsewhere, so the draws differ; what is learnt does not."""
     path = tmp_path / "people.parquet"
@@ -141,6 +170,11 @@ def test_bad_input(people: Path, tmp_path: Path) -> None:
     _fails("There is no file", tmp_path / "none.csv", *LINEAR, "-e", 1)
     _fails("has no column 'wage'. Did you mean", people, "--model", "linear", "--target", "wage", "-e", 1)
     _fails("is among the features", *base, "--features", "age,income")
+    _fails("--mechanism pairs is for --model logistic", *base, "--features", "age", "--mechanism", "pairs")
+    _fails("--judge is for --model logistic", *base, "--features", "age", "--judge", 0.1)
+    logistic = [people, "--model", "logistic", "--target", "rich", "--classes", "no,yes", "-e", 1, "--features", "age"]
+    _fails("Expected --judge 1 to be at least 0 and below 1", *logistic, "--judge", 1)
+    _fails("--mechanism pairs has no steps", *logistic, "--mechanism", "pairs", "--batch", 9)
     _fails("row 1, column 'sex': ", *base)
     declared = ["--features", "age", "--range", "age=0,100", "--range", "income=0,150000"]
     _fails("Expected epsilon=-1.0 > 0", *base[:-1], -1, *declared)

@@ -17,6 +17,7 @@ from noisette.domains import Categorical, Interval
 
 _PUBLIC = "It must be known beforehand, from what the numbers mean, not read off the data."
 _ROWS = 30
+_JUDGES = 0.1  # of the people, who judge a model of two classes
 
 
 @click.command("train")
@@ -25,7 +26,13 @@ _ROWS = 30
 @click.option("--target", required=True, metavar="COLUMN", help="Column to predict.")
 @click.option("--features", metavar="A,B,...", help="Columns to predict from; all others by default.")
 @click.option("--epsilon", "-e", type=float, required=True, help="Budget of one row, target included.")
-@click.option("--mechanism", "-m", default="auto", metavar="NAME", help="How gradients are reported; auto is the best.")
+@click.option(
+    "--mechanism",
+    "-m",
+    default="auto",
+    metavar="NAME",
+    help="How gradients are reported; auto is the best. Logistic: pairs, for few people or a small budget.",
+)
 @click.option(
     "--range",
     "ranges",
@@ -63,6 +70,12 @@ _ROWS = 30
 @click.option("--last", is_flag=True, help="Keep the last model, not the average.")
 @click.option("--clip", is_flag=True, help="Move numbers outside their range to its nearer end.")
 @click.option("--test", type=click.Path(path_type=Path), help="File to test the model on; its errors are not private.")
+@click.option(
+    "--judge",
+    type=float,
+    metavar="SHARE",
+    help="Logistic: people who do not teach the model but report, privately, whether it is right; 0.1 without --test.",
+)
 @click.option("--no-header", is_flag=True, help="The CSV has no header line; its columns are f0, f1, ...")
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -87,6 +100,7 @@ def command(
     last: bool,
     clip: bool,
     test: Path | None,
+    judge: float | None,
     no_header: bool,
     seed: int | None,
     as_json: bool,
@@ -100,7 +114,8 @@ def command(
     from noisette._random import generator
     from noisette._terminal import progress, to_json
     from noisette.aggregation import Table
-    from noisette.regression import BadValue, Design, Inference, OneShot, Training, coding_for
+    from noisette.regression import BadValue, ClassPairs, Design, Inference, OneShot, Training, coding_for
+    from noisette.regression.pairs import PAIRS
     from noisette.regression.rows import DesignRows
 
     header = not no_header
@@ -116,8 +131,14 @@ def command(
         kinds[target] = _classes(classes)
     elif isinstance(kinds.get(target), Categorical):
         raise ValueError(f"The target of a linear model is a number: give --range {target}=LOW,HIGH. {_PUBLIC}")
-    if coding == "auto":
-        coding = "unit" if one_shot or error_bars or planned is not None else coding_for(_validate.epsilon(epsilon))
+    pairs = mechanism == PAIRS
+    if pairs and (model == "linear" or error_bars or planned is not None):
+        raise ValueError("--mechanism pairs is for --model logistic, without --error-bars and --plan.")
+    judged = _share(judge, model == "logistic", test is None)
+    if coding == "auto" or pairs:
+        coding = (
+            "unit" if pairs or one_shot or error_bars or planned is not None else coding_for(_validate.epsilon(epsilon))
+        )
     design = Design(tuple(kinds.get(name, Interval()) for name in chosen), names=tuple(chosen), coding=coding)
     goal: Any = kinds.get(target, Interval())
     options: dict[str, Any] = {"mechanism": mechanism, "ridge": ridge}
@@ -127,42 +148,43 @@ def command(
         raise ValueError(
             "--one-shot is for linear models and has no rounds: leave --batch, --step, --level and --last out."
         )
-    if error_bars and (given or one_shot):
-        raise ValueError("--error-bars has no steps: leave --one-shot, --batch, --step, --level and --last out.")
+    if (error_bars or pairs) and (given or one_shot):
+        what = "--error-bars" if error_bars else "--mechanism pairs"
+        raise ValueError(f"{what} has no steps: leave --one-shot, --batch, --step, --level and --last out.")
     if planned is not None:
         _show_plan(Inference(design, goal, epsilon, mechanism=mechanism).expected(planned), planned, as_json=as_json)
         return
     trainer: Any
     if error_bars:
         trainer = Inference(design, goal, epsilon, mechanism=mechanism)
+    elif pairs:
+        trainer = ClassPairs(design, epsilon)
     else:
         trainer = (OneShot if one_shot else Training)(design, goal, epsilon, **options, **given)
     declared = dict(zip(chosen, design.attributes, strict=True)) | {target: goal}
     source = DesignRows(file, tuple(chosen), target, declared, header)
     started = time.monotonic()
-    with progress(f"Training on {file.name}") as advance:
-
-        def stream() -> Iterator[tuple[Any, Any]]:
-            for rows, values, share in source.batches():
-                yield rows, values
-                advance(share)
-                source.done += len(values)
-
-        try:
-            if error_bars:
-                rows, values = map(
-                    np.concatenate, zip(*((rows, values) for rows, values, _ in source.batches()), strict=True)
-                )
-                result = trainer.run(rows, values, clip=clip, rng=generator(seed))
-            else:
-                result = trainer.run(stream(), clip=clip, rng=generator(seed))
-        except BadValue as error:
-            row = f"{file}, row {source.done + error.row + 1:,}"
-            reason = error.text.replace("[row]", row).replace("'target'", repr(target))
-            raise ValueError(f"{reason} Use --range or --categories, or --clip. {_PUBLIC}") from None
-    seconds = time.monotonic() - started
-    fitted = result.model if one_shot or error_bars else result
+    randomness = generator(seed)
+    parts = _Parts(source, judged, int(randomness.integers(2**63)))  # who is asked to judge is no secret
     protocol = trainer.protocol if one_shot or error_bars else trainer
+    protocol = Training(design, goal, epsilon) if pairs else protocol
+    judgement = None
+    try:
+        with progress(f"Training on {file.name}") as advance:
+            if error_bars or pairs:
+                rows, values = parts.whole(advance)
+                values = protocol.encode_target(values, clip=clip) if pairs else values
+                result = trainer.run(rows, values, clip=clip, rng=randomness)
+            else:
+                result = trainer.run(parts.stream(advance), clip=clip, rng=randomness)
+        fitted = result.model if one_shot or error_bars else result
+        if judged:
+            judgement = parts.judgement(protocol, fitted, clip=clip, rng=randomness)
+    except BadValue as error:
+        row = f"{file}, row {parts.number(error.row):,}"
+        reason = error.text.replace("[row]", row).replace("'target'", repr(target))
+        raise ValueError(f"{reason} Use --range or --categories, or --clip. {_PUBLIC}") from None
+    seconds = time.monotonic() - started
     slopes, intercept = protocol.coefficients(fitted)
     record = {
         "model": model,
@@ -175,11 +197,12 @@ def command(
         else [{"name": name, "value": value} for name, value in zip(design.columns[1:], slopes.tolist(), strict=True)],
         "intercept_error": result.table()[0] if error_bars else None,
         "verdict": result.verdict() if error_bars else None,
-        "mechanism": trainer.channel.spec(),
+        "mechanism": {"mechanism": PAIRS} if pairs else trainer.channel.spec(),
         "guarantee": trainer.guarantee.spec(),
         "training": protocol.spec() | {"one_shot": one_shot},
         "seed": seed,
         "seconds": seconds,
+        "judgement": judgement,
         "test": None if test is None else replace(source, path=test).errors(protocol, fitted, clip=clip),
     }
     if as_json:
@@ -188,6 +211,73 @@ def command(
         _show(record, trainer.guarantee)
     if seed is not None:
         click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+
+
+def _share(asked: float | None, logistic: bool, untested: bool) -> float:
+    """Return the share of people who judge the model."""
+    if asked is None:
+        return _JUDGES if logistic and untested else 0.0
+    if not logistic:
+        raise ValueError("--judge is for --model logistic. A linear model has --error-bars.")
+    if not 0 <= asked < 1:
+        raise ValueError(f"Expected --judge {asked:g} to be at least 0 and below 1, e.g. 0.1.")
+    return asked
+
+
+class _Parts:
+    """The rows of a file in two parts, by a coin for each: those that teach a model, and those that judge it."""
+
+    def __init__(self, source: Any, share: float, coins: int) -> None:
+        self.source, self.share, self.coins = source, share, coins
+        self.places: list[Any] = []  # in the file, of the rows that are at work
+
+    def number(self, row: int) -> int:
+        """Return where in the file a row is, counted from 1."""
+        return int(np.concatenate(self.places)[row]) + 1
+
+    def batches(self, *, judging: bool) -> Iterator[tuple[Any, Any, float]]:
+        """Yield rows, values and the share of the file that was read."""
+        tosses, done = np.random.default_rng(self.coins), 0
+        for rows, values, read in self.source.batches():
+            kept = np.flatnonzero((tosses.random(len(values)) < self.share) == judging)
+            self.places = [done + kept]
+            done += len(values)
+            if len(kept):
+                yield rows[kept], values[kept], read
+
+    def stream(self, advance: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the rows that teach."""
+        for rows, values, read in self.batches(judging=False):
+            yield rows, values
+            advance(read)
+
+    def whole(self, advance: Any) -> tuple[Any, Any]:
+        """Return all rows that teach."""
+        found, places = [], []
+        for one in self.stream(advance):
+            found.append(one)
+            places += self.places
+        if not found:
+            raise ValueError("Expected at least one user to learn from, got an empty stream.")
+        self.places = places
+        rows, values = map(np.concatenate, zip(*found, strict=True))
+        return rows, values
+
+    def judgement(self, protocol: Any, model: Any, *, clip: bool, rng: Any) -> dict[str, Any] | None:
+        """Return what the people who did not teach the model say of it."""
+        from dataclasses import asdict
+
+        from noisette.regression.judging import judge
+
+        named, own = [], []
+        for rows, values, _ in self.batches(judging=True):
+            own.append(protocol.encode_target(values, clip=clip))
+            _ = protocol.design.encode(rows, outside="clip" if clip else "refuse")
+            named.append(protocol.predict(model, rows) > 0.5)
+        if not own:
+            return None
+        found = judge(np.concatenate(named), np.concatenate(own), protocol.epsilon, rng=rng)
+        return asdict(found) | {"verdict": found.verdict}
 
 
 def _domains(columns: Sequence[str], ranges: Sequence[str], categories: Sequence[str]) -> dict[str, Any]:
@@ -222,6 +312,7 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
     kind = record["mechanism"].get("inner", kind)
     exact = record["verdict"] is not None
     how = "one report of second moments" if record["training"]["one_shot"] else f"{rounds:,} steps"
+    how = "one report of each" if kind == "pairs" else how
     out.print(
         f"[bold]{record['model'].capitalize()} model[/] of {literal(record['target'])}: {record['users']:,} users, "
         f"{how}, {kind}"
@@ -238,6 +329,12 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
         out.print(literal(record["verdict"]))
     if len(record["coefficients"]) > _ROWS:
         out.print(f"... and {len(record['coefficients']) - _ROWS:,} more: --json prints all.", style="dim")
+    if record["judgement"] is not None:
+        found = record["judgement"]
+        out.print(
+            f"By {found['users']:,} others, who reported privately too: accuracy {number(found['accuracy'])}, "
+            f"{found['verdict']} (gain {number(found['low'])} to {number(found['high'])} at 95 %)"
+        )
     if record["test"] is not None:
         test = dict(record["test"])
         name, rows, _ = test.pop("file"), test.pop("rows"), test.pop("private")

@@ -22,13 +22,11 @@ class DesignRows:
     target: str
     kinds: Mapping[str, Any]
     header: bool
-    done: int = 0
 
     def batches(self) -> Iterator[tuple[Any, Any, float]]:
         """Yield rows, targets and the share of the file that was read."""
         from noisette.aggregation import Table
 
-        self.done = 0
         names = [*self.features, self.target]
         text = [name for name in names if _is_text(self.kinds[name])]
         plain = [name for name in names if name not in text]
