@@ -279,7 +279,8 @@ def _exact(mechanism: Any) -> str:
 def _guarantee_table(cls: type[Any]) -> str:
     guarantee = cls.example(1.0).guarantee
     lines = [
-        f"Unit `{guarantee.unit}`, model `{guarantee.model}`, relation `{guarantee.relation}`.",
+        f"Unit [`{guarantee.unit}`](../glossary.md#unit-kinds), model [`{guarantee.model}`](../glossary.md"
+        f"#{guarantee.model}), relation [`{guarantee.relation}`](../glossary.md#{guarantee.relation}).",
         "The exact ε is computed from `log_prob`" + (", at the stated δ." if guarantee.delta else "."),
         "",
         "| ε asked | stated | exact ε | published claim | exact ε as published | claim |",

@@ -5,6 +5,7 @@ import re
 import runpy
 import shlex
 import unicodedata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -115,6 +116,20 @@ def test_every_word_of_a_guarantee_is_in_the_glossary() -> None:
     page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     for word, entry in [*zip(words, words, strict=True), *((unit, "unit-kinds") for unit in get_args(guarantees.Unit))]:
         assert f"[`{word}`](glossary.md#{entry})" in page
+
+
+@pytest.mark.needs("fastapi", "torch", "flwr", "sklearn")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "package", ["sgd", "device", "certificates", "federated", "regression", "collector", "shuffler", "survey"]
+)
+def test_the_reference_has_every_public_name(package: str) -> None:
+    """The module in which a name of a package's front is defined is on the page, or its package is."""
+    front = import_module(f"noisette.{package}")
+    shown = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    homes = {getattr(getattr(front, name), "__module__", None) for name in front.__all__}
+    ours = {home for home in homes if home and home.startswith("noisette.")}
+    assert not {home for home in ours if not any(f"{home}.".startswith(f"{one}.") for one in shown)}
 
 
 def test_the_pictures_of_epsilon_are_those_of_the_formula() -> None:

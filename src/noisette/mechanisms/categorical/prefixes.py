@@ -109,7 +109,7 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
     *Guarantee*: epsilon-LDP for one text, exactly: group and seed say nothing of it, and the bucket is randomised
     response.
     *Utility*: a text is found if its share is some five times sqrt(4 E len(lengths) / n) / (E - 1), however many texts
-    there are. Of a list that is known subset selection tells all shares with less variance.
+    there are. Where the list is known, subset selection has less variance for all shares.
     Wang, Li, Jha 2021 (PEM), section 4, with the hashing of Wang, Blocki, Li, Jha 2017; groups that check and measure
     are ours.
 

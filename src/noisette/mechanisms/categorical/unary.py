@@ -89,7 +89,7 @@ class UnaryEncoding(CountingMechanism):
 
     *Guarantee*: epsilon-LDP for one category, exactly: chances are multiples of 2^-61.
     *Utility*: unbiased; the variance of a rare category's frequency is 4E / (E - 1)^2 whatever k, as for local hashing,
-    which sends a few bytes instead of k bits. Subset selection is a little better; GRR is, below k = 3E + 2.
+    which sends a few bytes instead of k bits. Subset selection is a little better; GRR is better below k = 3E + 2.
     Wang, Blocki, Li, Jha 2017, section 4.3 (OUE), with the variance of Theorem 2.
 
     >>> m = UnaryEncoding(epsilon=2.0, domain=Categorical(100))

@@ -90,7 +90,7 @@ class Arcs:
 
 @dataclass(frozen=True)
 class Wheel(SelectionMechanism, PubliclyDrawn):
-    """Place all options on a ring by a map drawn at random, and report the map and a point, rather on an own arc.
+    """Place all options on a ring by a map drawn at random, and report the map and a point, more often on an own arc.
 
     Formula: an option's arc has the length p = 1 / (2m - 1 + mE) of the ring, E = exp(e), m the most that may be
     chosen. A point on the arc of an own option has the density E / O, O = m p E + 1 - m p; what is left of the chance
@@ -100,7 +100,7 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
 
     *Guarantee*: epsilon-LDP for the whole selection, exactly; the map is drawn before the selection is looked at.
     *Utility*: unbiased shares in a report of m + 3 numbers however long the list is, with a variance near PrivSet's for
-    long lists; the mean number of options is told badly. The server looks at every option for every user.
+    long lists; the mean number of options is estimated badly. The server looks at every option for every user.
     Wang, Qian, Du, Yang, Huang, Xu 2020 (Wheel mechanism), on a ring of integers.
 
     >>> m = Wheel(epsilon=1.0, domain=Selection(2000, 3))
