@@ -19,14 +19,18 @@ _ATTACKED = 5000  # examples on each side that a membership attack is tried on
 
 
 @click.command("train")
-@click.option("--data", type=click.Choice(["mnist", "fashion-mnist", "cifar10", "svhn"]), required=True)
-@click.option("--model", type=click.Choice(["softmax", "cnn", "lenet", "resnet"]), required=True)
+@click.option(
+    "--data", type=click.Choice(["mnist", "fashion-mnist", "cifar10", "svhn"]), required=True, help="Images to learn."
+)
+@click.option(
+    "--model", type=click.Choice(["softmax", "cnn", "lenet", "resnet"]), required=True, help="Network to train."
+)
 @click.option("--epsilon", "-e", type=float, required=True, help="Budget of the whole run, for one example.")
-@click.option("--delta", type=float, default=1e-5, show_default=True)
-@click.option("--epochs", type=int, default=10, show_default=True)
+@click.option("--delta", type=float, default=1e-5, show_default=True, help="Chance that the promise may fail.")
+@click.option("--epochs", type=int, default=10, show_default=True, help="Passes over the images.")
 @click.option("--batch", type=int, default=512, show_default=True, help="Expected size of a Poisson sample.")
 @click.option("--lr", type=float, default=0.5, show_default=True, help="Learning rate of SGD.")
-@click.option("--momentum", type=float, default=0.9, show_default=True)
+@click.option("--momentum", type=float, default=0.9, show_default=True, help="Momentum of SGD.")
 @click.option(
     "--clip",
     default="auto-s",
@@ -34,9 +38,9 @@ _ATTACKED = 5000  # examples on each side that a membership attack is tried on
     help="A norm; l2, linf, auto-s, psac, quantile, ...; or advised: a private median.",
 )
 @click.option("--perturb", default="gaussian", show_default=True, help="gaussian, geodp, layered or tensor.")
-@click.option("--limit", type=int, help="Train on the first so many images only.")
+@click.option("--limit", type=int, help="Train on the first LIMIT images only.")
 @click.option("--attack", is_flag=True, help="Try a membership attack; its result is not covered by the guarantee.")
-@click.option("--analyse", is_flag=True, help="Tell what the noise does to each step; not covered by the guarantee.")
+@click.option("--analyse", is_flag=True, help="Show what the noise does to each step; not covered by the guarantee.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save here after each epoch; go on from it.")
 @click.option("--certificate", type=click.Path(path_type=Path), help="Write a certificate of the run here.")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the record as JSON.")

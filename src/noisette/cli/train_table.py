@@ -51,7 +51,7 @@ _JUDGES = 0.1  # of the people, who judge a model of two classes
     type=click.Choice(["auto", "unit", "signed"]),
     default="auto",
     show_default=True,
-    help="Other categories than one's own as 0 or as -1; by the budget.",
+    help="A row's own category is 1, the others 0 (unit) or -1 (signed).",
 )
 @click.option("--classes", default="0,1", show_default=True, metavar="A,B", help="Logistic: both classes.")
 @click.option(
