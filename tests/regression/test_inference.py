@@ -114,7 +114,7 @@ def test_the_command_prints_them(tmp_path: Path):
     run = CliRunner()
     shown = run.invoke(verbs, [*words, "--error-bars", "--test", str(file)]).output
     assert "standard error" in shown
-    assert "effects are told from zero at 95 %" in shown
+    assert "effects differ from zero at 95 %" in shown
     assert "better than always the mean" in " ".join(shown.split())
     record = json.loads(run.invoke(verbs, [*words, "--error-bars", "--json"], catch_exceptions=False).stdout)
     assert set(record["coefficients"][0]) == {"name", "value", "std_error", "low", "high", "verdict"}

@@ -350,7 +350,7 @@ def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) 
     if as_json:
         click.echo(to_json({"users": users, "coefficients": rows}))
         return
-    shown = table("column", ">standard error", ">least effect told from zero")
+    shown = table("column", ">standard error", ">least effect that shows")
     for row in rows:
         shown.add_row(literal(row["name"]), number(row["std_error"]), number(row["told"]))
     console().print(shown)

@@ -69,11 +69,11 @@ class Coefficients:
         ]
 
     def verdict(self, level: float = 0.95) -> str:
-        """Say how many effects are told from zero, the intercept aside."""
+        """Say how many effects differ from zero, the intercept aside."""
         if not np.isfinite(self.std_error).all():
             return "cannot tell: the noise hides how the columns go together; ask more people, or about fewer columns"
         told = sum(row["verdict"] != "cannot tell" for row in self.table(level)[1:])
-        return f"{told} of {len(self.names) - 1} effects are told from zero at {100 * level:g} %"
+        return f"{told} of {len(self.names) - 1} effects differ from zero at {100 * level:g} %"
 
 
 @dataclass(frozen=True)
