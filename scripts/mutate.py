@@ -351,8 +351,9 @@ def tests_of(module: str, area: str) -> list[list[str]]:
     for test in tests:
         text = test.read_text(encoding="utf-8")
         named = own in test.stem or re.search(rf"\b{re.escape(dotted)}\b", text)
-        folder = folders & set(test.relative_to(ROOT).parts) or re.search(attack, text)
-        groups[0 if named else 1 if folder else 2].append(str(test.relative_to(ROOT)))
+        name = str(test.relative_to(ROOT))
+        folder = folders & set(Path(name).parts) or name in AREAS[area][1] or re.search(attack, text)
+        groups[0 if named else 1 if folder else 2].append(name)
     return groups
 
 
