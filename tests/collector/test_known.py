@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from noisette.collector.results.known import known_so_far
+from noisette.collector.results.known import _texts, known_so_far
 from noisette.survey.campaigns import Campaign
 
 CAMPAIGN = Campaign.from_dict(
@@ -56,3 +56,25 @@ def test_nothing_is_said_without_reports() -> None:
     found = known_so_far(CAMPAIGN, {"users": 0, "dimensions": []})
     assert [one["state"] for one in found] == ["too early"] * 2
     assert {one["needed"] for one in found} == {10_000}
+
+
+@pytest.mark.parametrize(
+    ("users", "found", "state", "needed"),
+    [
+        (9_000, 0, "too early", 1000),
+        (20_000, 0, "too early", 0),
+        (9_999, 2, "usable", 1),
+        (10_000, 2, "done", 0),
+        (20_000, 2, "done", 0),
+    ],
+)
+def test_texts_are_usable_once_one_is_found_and_done_at_the_target(
+    users: int, found: int, state: str, needed: int
+) -> None:
+    campaign = Campaign.from_dict(
+        {"id": "sites", "epsilon": 2.0, "users": 10_000, "attributes": [{"name": "site", "text": 4}]}
+    )
+    rows = [{"text": f"a{place}", "share": 0.25, "std_error": 0.01} for place in range(found)]
+    told = _texts(campaign, campaign.survey.told[0], users, rows)
+    assert (told["question"], told["state"], told["needed"]) == ("site", state, needed)
+    assert ("no text is frequent enough yet" in told["sentence"]) == (not found)

@@ -41,3 +41,15 @@ def test_where_nothing_is_drawn_there_is_nothing_to_check(asked: Any) -> None:
     value = asked.code({"choices": ["1"], "category": "1", "number": 0.5}[asked.kind])
     (row,) = survey.privatize_coded({"a": np.asarray(value)[None]}, rng=1, signature=b"s" * 32)
     assert survey.follows(row, b"t" * 32)
+
+
+def test_who_drew_a_section_adds_the_scatter_of_a_sample() -> None:
+    """Of n people a share f without replacement: the mean of their numbers varies by S^2 (1 - f) / (n f)."""
+    survey = nz.Survey([nz.Number("a", 0, 10), nz.Text("b", longest=3)], epsilon=1.0)
+    assert survey.draw
+    users, place = 4000, next(k for k, own in enumerate(survey.sections) if own.questions[0].name == "a")
+    share = survey.draw[place] / sum(survey.draw)
+    noise = survey.sections[place].predict(round(users * share))
+    sample = 5.0**2 * (1 - share) / (users * share)
+    at = sum(len(own.predict(100)) for own in survey.sections[:place])
+    assert survey.predict(users)[at] == pytest.approx(float(np.sqrt(noise[0] ** 2 + sample)), rel=1e-9)

@@ -825,3 +825,15 @@ def test_reports_are_equal_by_rows_groups_and_survey() -> None:
     assert np.array_equal(own.privatize(people, rng=1).rows, own.privatize(other, rng=1).rows)
     assert own.privatize(people, rng=1) != own.privatize(other, rng=1)
     assert own.privatize(people, rng=1) != plain.privatize(people, rng=1)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_both_ends_of_a_range_are_in_it(clip: bool) -> None:
+    age = nz.Number("age", 18, 99)
+    assert [float(age.code(value, clip=clip)) for value in (18, 99, 50)] == [18.0, 99.0, 50.0]
+    for value, moved in ((math.nextafter(18, 0), 18.0), (math.nextafter(99, 100), 99.0)):
+        if clip:
+            assert float(age.code(value, clip=True)) == moved
+            continue
+        with pytest.raises(ValueError, match="Pass clip=True to move it inside"):
+            age.code(value)
