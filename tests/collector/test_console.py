@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 from playwright.sync_api import Browser, expect
-from tests.collector.helpers import KEYS, entry, known_keys, running
+from tests.collector.helpers import KEYS, OPERATOR, entry, known_keys, running
 
 from noisette.cli import verbs
 from noisette.collector import Store, create_app
@@ -126,6 +126,24 @@ def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], brows
     for one in (context, person.context, late.context):
         one.close()
     assert said == []
+
+
+@pytest.mark.long
+def test_an_operator_who_comes_back_reads_the_results(empty: tuple[str, str], browser: Browser) -> None:
+    """Her key opens the console and no results: the console makes her an analyst's key, which ends."""
+    url, _ = empty
+    asked = {"id": "a", "title": "Lunch", "epsilon": 1.0, "questions": [LUNCH], "users": 50}
+    operator = {"Authorization": f"Bearer {OPERATOR}"}
+    assert httpx.post(f"{url}/campaigns", json=asked, headers=operator).status_code == 201
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{url}/console")
+        page.get_by_label("Operator's key").fill(OPERATOR)
+        page.get_by_role("button", name="Open", exact=True).click()
+        page.get_by_role("link", name="Results").click()
+        expect(page.locator("#head h2")).to_have_text("Lunch")
+    keys = httpx.get(f"{url}/keys", headers=operator).json()["keys"]
+    assert [one["ends"] is not None for one in keys if one["role"] == "analyst"] == [True]
 
 
 @pytest.mark.long

@@ -72,6 +72,23 @@ function act(text, title, work) {
   return button;
 }
 
+/** A link to the dashboard; who came in with an operator's key gets an analyst's for a day, since hers opens no results. */
+function results(id, title) {
+  const link = html("a", { href: `/dashboard#${id}`, class: "results", "aria-label": `Results: ${title}` }, "Results");
+  link.addEventListener("click", async event => {
+    if (sessionStorage.getItem(READER) !== null) return;
+    event.preventDefault();
+    try {
+      const name = `console-${crypto.getRandomValues(new Uint32Array(1))[0].toString(16)}-analyst`;
+      sessionStorage.setItem(READER, (await ask("/keys", "POST", { name, role: "analyst", days: 1 })).key);
+      location.assign(link.href);
+    } catch (error) {
+      failed(error);
+    }
+  });
+  return link;
+}
+
 /** What may be changed of a survey that is open: nothing private depends on it. */
 function editor(id, title) {
   const field = (text, name, more = {}) => html("label", {}, text, html("input", { class: "text", name, ...more }));
@@ -100,8 +117,7 @@ async function list() {
       html("a", { href: address }, address), html("img", { src: `/c/${id}/qr.svg`, alt: `The address of ${title} as a QR code` }),
       html("div", { class: "actions" }, act("Copy the link", title, copy), act("Link to the results", title, view),
         state === "open" ? act("Close", title, call("close")) : act("Open again", title, call("reopen")),
-        act("Archive", title, call("archive")), act("Delete", title, remove),
-        html("a", { href: `/dashboard#${id}`, class: "results", "aria-label": `Results: ${title}` }, "Results")), editor(id, title));
+        act("Archive", title, call("archive")), act("Delete", title, remove), results(id, title)), editor(id, title));
   });
   find("#campaigns .list").replaceChildren(...(shown.length ? shown : [html("p", { class: "hint" }, "None yet. Write the first one below.")]));
 }
