@@ -936,8 +936,8 @@ def page(results: list[dict[str, object]], seed: int) -> str:
     for area in AREAS:
         own = [result for result in results if result["area"] == area]
         seen = sum(result["by"] is not None for result in own)
-        if own:
-            lines.append(f"| {area} | {len(own)} | {seen} | {100 * seen / len(own):.0f} |")
+        told = f"{len(own)} | {seen} | {100 * seen / len(own):.0f}" if own else "0 | | not measured"
+        lines.append(f"| {area} | {told} |")
     left = [f"- `{r['path']}:{r['line']}`: {r['what']}" for r in results if r["by"] is None]
     return "\n".join([f"Seed {seed}.", "", *lines, "", *(["Unnoticed:", "", *left] if left else [])])
 
