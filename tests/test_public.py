@@ -21,6 +21,7 @@ CLASSES = {
     "square-wave": "SquareWave",
     "gaussian": "Gaussian",
     "lp-optimal": "LpOptimal",
+    "sliding-half": "SlidingHalf",
     "discrete-laplace": "DiscreteLaplace",
     "discrete-gaussian": "DiscreteGaussian",
     "grr": "GeneralizedRandomizedResponse",

@@ -56,6 +56,7 @@ from .mechanisms.scalar.lp_optimal import LpOptimal as LpOptimal
 from .mechanisms.scalar.piecewise import Piecewise as Piecewise
 from .mechanisms.scalar.piecewise import PiecewiseOptimal as PiecewiseOptimal
 from .mechanisms.scalar.piecewise import SquareWave as SquareWave
+from .mechanisms.scalar.sliding import SlidingHalf as SlidingHalf
 from .mechanisms.scalar.staircase import Scdf as Scdf
 from .mechanisms.scalar.staircase import Staircase as Staircase
 from .mechanisms.tensor.gaussian.jl import JohnsonLindenstrauss as JohnsonLindenstrauss

@@ -83,6 +83,8 @@ def mechanisms() -> Iterator[tuple[Any, list[Any]]]:
             yield nz.CATALOGUE["pem"](epsilon=epsilon, domain=texts), ["a", "bé", "fée d"]
         yield LevelledResponse(levels["edges"], budgets), [-1.0, -0.5, 0.3, 1.0]
     yield OptimalGraded(**levels, rule="max", points=8, objective="average"), [-1.0, -0.5, 0.3, 1.0]
+    for epsilon in (0.1, 1.0):
+        yield nz.SlidingHalf(epsilon=epsilon, domain=year), [0.0, 35.25, 120.0]
     many = Attributes((3,) * 20, names=tuple(f"q{number}" for number in range(20)))
     yield SampledAttributes("olh", epsilon=2.0, domain=many, report=5), [[number % 3 for number in range(20)]]
     for epsilon, size, most in ((0.5, 300, 3), (4.0, 70, 1)):

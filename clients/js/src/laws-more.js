@@ -219,7 +219,7 @@ export default ({ accepted, ends, fields, fitting, further, list, MOST, odds, pa
         let sum = 0;
         return list(row, "row").map(one => (sum += whole(one, "weight", 1, UNIT)));
       });
-      if (places[0] !== low || places[last] !== high || places.some((one, at) => at && one < places[at - 1]) ||
+      if (!(last && places[0] <= low && places[last] >= high) || places.some((one, at) => at && one < places[at - 1]) ||
           list(levels, "levels").length !== last + 1 || sums.length !== last + 1 ||
           sums.some(row => row.length !== outputs.length || row.at(-1) !== UNIT)) {
         throw new Error("Expected a row of weights for each point of the range.");

@@ -30,6 +30,7 @@ from noisette.mechanisms.scalar.hybrid import Hybrid
 from noisette.mechanisms.scalar.laplace import DiscreteLaplace, Laplace
 from noisette.mechanisms.scalar.lp_optimal import LpOptimal
 from noisette.mechanisms.scalar.piecewise import Piecewise, PiecewiseOptimal, SquareWave
+from noisette.mechanisms.scalar.sliding import SlidingHalf
 from noisette.mechanisms.scalar.staircase import Scdf, Staircase
 from noisette.mechanisms.tensor.gaussian.jl import JohnsonLindenstrauss
 from noisette.mechanisms.tensor.gaussian.mechanism import TensorGaussian
@@ -55,6 +56,7 @@ CATALOGUE: dict[str, type[Any]] = {
         SquareWave,
         Gaussian,
         LpOptimal,
+        SlidingHalf,
         DiscreteLaplace,
         DiscreteGaussian,
         GeneralizedRandomizedResponse,
