@@ -245,31 +245,28 @@ class Results(Mapping[str, "Answer"]):
 
     # --- tables and pictures
 
-    def _rows(self, level: float) -> Iterator[tuple[Any, ...]]:
+    def _parts(self, level: float) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of each question: its name, its quantities, the group, and columns of numbers."""
         for answer in self.values():
+            name, estimate = answer.question.name, answer.estimate
             if answer.question.tells == "texts":
                 found = answer.top(level=level)
-                told = found[["text", "share", "std_error", "low", "high"]].itertuples(index=False)
-                for text, *numbers in told:
-                    yield answer.question.name, text, self.group, *numbers, found.attrs["reports"]
-                continue
-            low, high = answer.estimate.interval(level)
-            each = zip(
-                answer.question.estimated, answer.estimate.value, answer.estimate.std_error, low, high, strict=True
-            )
-            counts = answer.estimate.count.tolist()
-            for row, count in zip(each, counts, strict=True):
-                yield answer.question.name, row[0], self.group, *map(float, row[1:]), count
+                columns = [found[one].to_numpy(float) for one in ("share", "std_error", "low", "high")]
+                counts = np.full(len(found), found.attrs["reports"])
+                yield name, found["text"].tolist(), self.group, *columns, counts
+            else:
+                numbers = (estimate.value, estimate.std_error, *estimate.interval(level), estimate.count)
+                yield name, answer.question.estimated, self.group, *numbers
 
     def table(self, *, level: float | None = None) -> pd.DataFrame:
         """Return a tidy table: everybody first, then each value of each public group."""
         level = self.level if level is None else level
-        rows = list(self._rows(level))
+        parts = list(self._parts(level))
         if self.group == ALL:
             for name in self.survey.groups:
                 for one in self.by(name).values():
-                    rows += one._rows(level)
-        table = _frame(rows)
+                    parts += one._parts(level)
+        table = frame(parts)
         table.attrs["note"] = " ".join([_told(level), *units(self.survey)])
         return table
 
@@ -310,7 +307,8 @@ class GroupedResults(Mapping[str, Results]):
 
     def table(self) -> pd.DataFrame:
         """Return a tidy table of all values of the group."""
-        return _frame([row for one in self.values() for row in one._rows(one.level)] + list(self.private))
+        private = [(row[0], [row[1]], row[2], *([number] for number in row[3:])) for row in self.private]
+        return frame([part for one in self.values() for part in one._parts(one.level)] + private)
 
     def _repr_html_(self) -> str:
         from noisette.survey.charts import page
@@ -568,7 +566,12 @@ def _chance(chance: float) -> float:
     return float(chance)
 
 
-def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+def frame(parts: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """Return the table of the rows of several questions."""
     import pandas as pd
 
-    return pd.DataFrame.from_records(rows, columns=list(COLUMNS))
+    sizes = [len(part[1]) for part in parts]
+    names, groups = (np.repeat(np.asarray([part[at] for part in parts], dtype=object), sizes) for at in (0, 2))
+    quantities = [one for part in parts for one in part[1]]
+    numbers = [np.concatenate([np.ravel(part[at]) for part in parts]) for at in range(3, len(COLUMNS))]
+    return pd.DataFrame(dict(zip(COLUMNS, (names, quantities, groups, *numbers), strict=True)))

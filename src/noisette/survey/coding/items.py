@@ -144,6 +144,11 @@ class Item(ABC):
         """Names of what the mechanism itself estimates."""
         return tuple(name for one in self.questions for name in one.quantities)
 
+    @property
+    def width(self) -> int:
+        """How many `cells` there are."""
+        return len(self.cells)
+
     def suits(self, mechanism: Any) -> bool:
         """Tell whether sums of this mechanism's reports can be read."""
         return True
@@ -155,7 +160,7 @@ class Item(ABC):
     def size(self, mechanism: Any) -> int:
         """Return how many sums the item has."""
         weights = mechanism.readout.weights
-        return 3 * (len(self.cells) if weights is None else int(weights.size))
+        return 3 * (self.width if weights is None else int(weights.size))
 
     def tally(self, mechanism: Any, reports: Any) -> IntArray:
         """Sum reports, refusing those that the mechanism cannot have sent; of a counted item only to check them."""
@@ -189,6 +194,16 @@ class Direct(Item):
     def domain(self) -> Any:
         """The domain of the question."""
         return self.question.domain
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The quantities of all that is read: those of the question itself where that is all."""
+        return super().cells if len(self.questions) > 1 else self.question.quantities
+
+    @property
+    def width(self) -> int:
+        """How many of them there are, without naming them all."""
+        return sum(len(one.estimated) for one in self.questions)
 
     @property
     def plain(self) -> bool:

@@ -136,7 +136,8 @@ class Section:
 
     def aggregate(self, sums: IntArray, users: int) -> Aggregate:
         """Return the mechanism's own aggregate from the sums of a section that is counted."""
-        names = tuple(name for item in self.items for name in item.cells)
+        alone = len(self.items) == 1  # names of millions of labels are made once
+        names = self.items[0].cells if alone else tuple(name for item in self.items for name in item.cells)
         count, total, squares = sums.reshape(3, -1)
         return Aggregate(self.mechanism, users, count, total, squares, names)
 
@@ -154,7 +155,7 @@ class Section:
         found: list[Estimate] = []
         start = 0
         for place, item in enumerate(self.items):
-            own = slice(start, start + len(item.cells))
+            own = slice(start, start + item.width)
             # the gain is that of the whole section: its first estimate tells it
             cut = replace(piece(made, own), expected_gain=None if place else made.expected_gain)
             found += item.read(self.inner(place), sums.reshape(3, -1)[:, own], cut)
@@ -170,7 +171,7 @@ class Section:
         std = np.asarray(deviation(self.mechanism, users=users).std, dtype=np.float64)
         found, start, share = [], 0, self.mechanism.report / self.mechanism.dims
         for place, item in enumerate(self.items):
-            own = slice(start, start + len(item.cells))
+            own = slice(start, start + item.width)
             direct = len(item.questions) == 1 and item.cells == item.questions[0].quantities
             asked = max(1, round(users * share))
             found.append(std[own] if direct else item.predict(self.inner(place), asked))

@@ -15,7 +15,7 @@ from noisette.core import Estimate
 from noisette.survey.coding.joints import Crosstab, Within
 from noisette.survey.estimation.hierarchy import CdfEstimate
 from noisette.survey.estimation.ratios import BoundedEstimate, CellShares, RatioEstimate
-from noisette.survey.results import Answer, GroupedResults, Results
+from noisette.survey.results import Answer, GroupedResults, Results, frame
 from noisette.survey.survey import Survey
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ class WeightedResults(Results):
 
     def table(self, *, level: float | None = None) -> pd.DataFrame:
         """Return a tidy table of everybody."""
-        import pandas as pd
-
-        from noisette.survey.results import COLUMNS
-
-        rows = list(self._rows(self.level if level is None else level))
-        return pd.DataFrame.from_records(rows, columns=list(COLUMNS))
+        return frame(list(self._parts(self.level if level is None else level)))
 
     def design_effect(self) -> pd.DataFrame:
         """Return for each quantity its variance divided by that of the same estimate without weights."""
