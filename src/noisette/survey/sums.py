@@ -22,7 +22,7 @@ from noisette.survey.coding.items import Direct, Item
 from noisette.survey.questions import Question
 from noisette.survey.survey import Rows, Survey
 
-BINS = 32  # of a number's range
+BINS = 64  # of a number's range
 _LEAST_BINS = 3  # reports of fewer kinds tell a mean and no more
 
 
@@ -171,8 +171,8 @@ class Sums:
             start = 0
             for place, one in enumerate(section.items):
                 if one is item:
-                    return section.inner(place), self._read(where).reshape(3, -1)[:, start : start + len(one.cells)]
-                start += len(one.cells)
+                    return section.inner(place), self._read(where).reshape(3, -1)[:, start : start + one.width]
+                start += one.width
         raise KeyError(f"No item {item.name!r} in this survey.")
 
     def histogram(self, number: Binned) -> IntArray:

@@ -13,8 +13,9 @@ import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
-from noisette.enhancement import enhance, expectation_maximization
+from noisette.enhancement import enhance
 from noisette.enhancement.channel import chances_at
+from noisette.enhancement.reconstruction import smoothed_as_needed
 from noisette.mechanisms.graded.estimation import maximum_likelihood
 from noisette.survey.coding.items import Told
 from noisette.survey.estimation.hierarchy import QUANTILES, CdfEstimate
@@ -135,7 +136,7 @@ def shape_of(sums: Sums, question: Told) -> Shape | str:
     channel = number.channel
 
     def shares(seen: IntArray) -> FloatArray:
-        return expectation_maximization(channel.matrix, seen.astype(np.float64), smoothing=True).probabilities
+        return smoothed_as_needed(channel.matrix, seen.astype(np.float64)).probabilities
 
     return Shape(question, channel.inputs, counts, shares, number)
 
