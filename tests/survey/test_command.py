@@ -136,6 +136,47 @@ def test_groups_are_compared(folder: Path) -> None:
     Path("x.csv").write_text("x\n0.5\n0.1\n", encoding="utf-8")
     _run("privatize", "x.csv", "-m", "laplace", "-e", 1, "--range", "0,1", "-o", "x.parquet")
     assert "report files of a survey" in _run("estimate", "x.parquet", "--compare", "region", code=2).stderr
+    assert "report files of a survey" in _run("estimate", "x.parquet", "--weights", "people.csv", code=2).stderr
+
+
+def test_files_of_two_periods_are_compared(folder: Path) -> None:
+    """Each file is an arm, at its own budget; a group that is called files is a group."""
+    survey = nz.Survey.read("survey.yaml")
+    people = pd.read_csv("people.csv")
+    survey.privatize(people[:1500], rng=1).save("may.parquet")
+    later = nz.Survey([nz.Choice("diet", ["none", "vegan"])], epsilon=2.0)
+    later.privatize(people[1500:], rng=2).save("june.parquet")
+    told = _json("estimate", "may.parquet", "june.parquet", "--compare", "files")
+    arms = {"may": survey.estimate("may.parquet"), "june": later.estimate("june.parquet")}
+    expected = arms["may"].compare(arms)
+    assert {row["question"] for row in told["differences"]} == {"diet"}
+    assert [row["difference"] for row in told["differences"]] == pytest.approx(expected["difference"].tolist())
+    assert [row["adjusted"] for row in told["differences"]] == pytest.approx(expected["adjusted"].tolist())
+    assert told["users"] == 3000
+    shown = _run("estimate", "may.parquet", "june.parquet", "--compare", "files").stdout
+    assert "june - may" in " ".join(shown.split())
+    assert "at least two files" in _run("estimate", "may.parquet", "--compare", "files", code=2).stderr
+
+
+def test_known_margins_weigh_results(folder: Path) -> None:
+    """What `weighted` says, with the design effect beside it."""
+    _run("privatize", "people.csv", "--survey", "survey.yaml", "-o", "reports.parquet", "--seed", 1)
+    Path("margins.yaml").write_text("region: {north: 0.9, south: 0.1}\n", encoding="utf-8")
+    told = _json("estimate", "reports.parquet", "--weights", "margins.yaml")
+    results = nz.Survey.read("survey.yaml").estimate("reports.parquet")
+    expected = results.weighted({"region": {"north": 0.9, "south": 0.1}})
+    assert [row["value"] for row in told["dimensions"]] == pytest.approx(expected.table()["value"].tolist())
+    assert [row["std_error"] for row in told["dimensions"]] == pytest.approx(expected.table()["std_error"].tolist())
+    effects = expected.design_effect()["design_effect"].tolist()
+    assert [row["design_effect"] for row in told["dimensions"]] == pytest.approx(effects)
+    assert min(effects) > 1.2
+    assert "design effect" in _run("estimate", "reports.parquet", "--weights", "margins.yaml").stdout
+    Path("margins.yaml").write_text("region: {north: 0.9}\n", encoding="utf-8")
+    assert "a share for each value" in _run("estimate", "reports.parquet", "--weights", "margins.yaml", code=2).stderr
+    Path("margins.yaml").write_text("region: [", encoding="utf-8")
+    assert "neither YAML nor JSON" in _run("estimate", "reports.parquet", "--weights", "margins.yaml", code=2).stderr
+    both = ("estimate", "reports.parquet", "--weights", "margins.yaml", "--compare", "region")
+    assert "Leave out --compare" in _run(*both, code=2).stderr
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from noisette.core import Aggregate
 
 if TYPE_CHECKING:
     from noisette.aggregation.partitions import Partitioned, S
+    from noisette.survey.results import Results
 
 Distributions = Sequence[tuple[FloatArray, FloatArray]]
 
@@ -42,13 +44,38 @@ def aggregate_campaign(
     databases: Sequence[str], campaign: str, period: str | None, address: str | None
 ) -> tuple[Aggregate, ...]:
     """Sum what a collector has stored of a campaign, here or on a Ray cluster; one aggregate for each mechanism."""
+    url = _database(databases, campaign)
+    from noisette.collector import split_campaign
+
+    return _summed(split_campaign(url, campaign, period=period), address).aggregates
+
+
+def results_by_period(
+    databases: Sequence[str], campaign: str, address: str | None, method: str, level: float
+) -> dict[str, Results]:
+    """Return what each period of a campaign says, of all that a collector has stored."""
+    from noisette.survey.results import Results, SurveyAggregate
+
+    url, found = _database(databases, campaign), {}
+    from noisette.collector import campaign_periods, split_campaign
+
+    asked, periods = campaign_periods(url, campaign)
+    for period in periods:
+        sums = _summed(split_campaign(url, campaign, period=period), address)
+        # over all public groups: only everybody is compared
+        found[period] = Results(
+            SurveyAggregate(asked.survey, {0: replace(sums, layout=asked.survey.layout)}), method, level
+        )
+    return found
+
+
+def _database(databases: Sequence[str], campaign: str) -> str:
+    """Return the one database that a campaign is read from."""
     if len(databases) != 1:
         raise ValueError(f"Expected one database for --campaign {campaign}, got {len(databases)}.")
     if find_spec("sqlalchemy") is None:
         raise ValueError("Reading a database needs sqlalchemy: pip install 'noisette[collector]'.")
-    from noisette.collector import split_campaign
-
-    return _summed(split_campaign(databases[0], campaign, period=period), address).aggregates
+    return databases[0]
 
 
 def _summed(reports: Partitioned[S], address: str | None) -> S:

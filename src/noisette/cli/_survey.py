@@ -85,21 +85,42 @@ def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed
 
 
 def estimate_survey(
-    files: Sequence[str], method: str, level: float, *, shape: bool, as_json: bool, compare: str | None = None
+    files: Sequence[str],
+    method: str,
+    level: float,
+    *,
+    shape: bool,
+    as_json: bool,
+    compare: str | None = None,
+    weights: Path | None = None,
 ) -> None:
-    """Print what files of reports of one survey say, or how it differs between the values of a group."""
+    """Print what files of reports of one survey say, weighted or not, or how it differs between groups or files."""
     from noisette._terminal import console, describe, literal, number, table, to_json
     from noisette.survey.reports import ReportsFile
 
     asked = ReportsFile.open(files[0]).survey
     if len(set(map(_place, files))) < len(files):
         raise ValueError("A file is given twice: its users would count twice. Name each file once.")
+    if compare == "files" and compare not in asked.groups:
+        stems = [Path(file).stem for file in files]
+        names = stems if len(set(stems)) == len(stems) else files
+        made = (ReportsFile.open(file).survey.estimate(file, enhance=method, level=level) for file in files)
+        arms = dict(zip(names, made, strict=True))
+        show_differences(arms, compare, level, as_json=as_json)
+        return
     results = asked.estimate(list(files), enhance=method, level=level)
     if compare is not None:
-        _show_differences(results, compare, level, as_json=as_json)
+        show_differences({"": results}, compare, level, as_json=as_json)
         return
+    effects = {}
+    if weights is not None:
+        results = results.weighted(_margins(weights))
+        found = results.design_effect().itertuples(index=False)
+        effects = {(question, quantity): effect for question, quantity, effect in found}
     names = dict(zip(_pairs(asked), (name for one in asked.told for name in one.quantities), strict=True))
     rows = results.table().to_dict("records")
+    for row in rows if effects else ():
+        row["design_effect"] = effects[row["question"], row["quantity"]]
     if as_json:
         told = {
             "users": results.users,
@@ -113,12 +134,16 @@ def estimate_survey(
     out = console()
     out.print(f"[bold]{results.users:,} reports[/] on {len(results)} questions")
     out.print(f"Guarantee: {describe(asked.guarantee)}")
-    shown = table("question", "quantity", "group", ">estimate", ">std. error", f">{level:.4g} from", ">to", ">reports")
+    if effects:
+        out.print(literal(f"Weighted to the margins in {weights}; the design effect is in the intervals"))
+    headers = ("question", "quantity", "group", ">estimate", ">std. error", f">{level:.4g} from", ">to", ">reports")
+    shown = table(*headers, *([">design effect"] if effects else []))
     for row in rows[:_ROWS]:
         error = row["std_error"]
         numbers = (number(row[key], error) for key in ("value", "std_error", "low", "high"))
         cells = (literal(row[key]) for key in ("question", "quantity", "group"))
-        shown.add_row(*cells, *numbers, f"{row['reports']:,}")
+        more = [f"{row['design_effect']:.3g}"] if effects else []
+        shown.add_row(*cells, *numbers, f"{row['reports']:,}", *more)
     out.print(shown)
     _more(out, len(rows))
     for name, found in (_distributions(results) if shape else {}).items():
@@ -136,19 +161,33 @@ def _name(names: Mapping[tuple[str, str], str], question: str, quantity: str) ->
     return names.get((question, quantity), f"{question}={quantity}")
 
 
-def _show_differences(results: Any, group: str, level: float, *, as_json: bool) -> None:
-    """Print the differences between the values of a group, with their test."""
+def _margins(path: Path) -> Any:
+    """Read known shares of groups."""
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is neither YAML nor JSON: {error}") from error
+
+
+def show_differences(arms: Mapping[str, Any], what: str, level: float, *, as_json: bool) -> None:
+    """Print the differences between several results by name, or between the values of a group of one, with a test."""
     from noisette._terminal import console, describe, literal, number, table, to_json
 
-    found = results.compare(group, level=level)
+    results, *others = arms.values()
+    if len(arms) == 1 and what in ("files", "periods"):
+        raise ValueError(f"Expected at least two {what} to compare, got {len(arms)}.")
+    found = results.compare(arms if others else what, level=level)
     note, rows = found.attrs["note"], found.to_dict("records")
-    guarantee = results.survey.guarantee
+    guarantee = max((one.survey.guarantee for one in arms.values()), key=lambda own: own.epsilon)
+    users = sum(one.users for one in arms.values())
     if as_json:
-        told = {"users": results.users, "guarantee": guarantee.spec(), "level": level, "note": note}
+        told = {"users": users, "guarantee": guarantee.spec(), "level": level, "note": note}
         click.echo(to_json(told | {"differences": rows}))
         return
     out = console()
-    out.print(f"[bold]{results.users:,} reports[/], compared by {literal(group)}")
+    out.print(f"[bold]{users:,} reports[/], compared by {literal(what)}")
     out.print(f"Guarantee: {describe(guarantee)}")
     shown = table("question", "quantity", "b - a", ">difference", f">{level:.4g} from", ">to", ">adjusted p")
     for row in rows[:_ROWS]:

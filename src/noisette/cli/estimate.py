@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
 from noisette._validate import FloatArray
-from noisette.cli._sources import Distributions, aggregate_campaign, aggregate_here, aggregate_on_cluster
+from noisette.cli._sources import (
+    Distributions,
+    aggregate_campaign,
+    aggregate_here,
+    aggregate_on_cluster,
+    results_by_period,
+)
 from noisette.core import Aggregate, Estimate
 
 _ROWS = 50  # of a table on a terminal; JSON has all
@@ -22,7 +29,17 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 @click.option("--ray", metavar="ADDRESS", help="Sum on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local.")
 @click.option("--enhance", "method", default="none", metavar="METHOD", help="Free post-processing, e.g. auto.")
 @click.option("--distribution", "shape", is_flag=True, help="Reconstruct how the true numbers are distributed.")
-@click.option("--compare", metavar="GROUP", help="Of a survey: the differences between a group's values, tested.")
+@click.option(
+    "--compare",
+    metavar="WHAT",
+    help="Of a survey: differences, tested, between the values of a public group, between 'files' (periods, or arms of "
+    "an experiment), or between the 'periods' of a campaign.",
+)
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Of a survey: a YAML or JSON file with the known shares of groups, as in region: {north: 0.3, south: 0.7}.",
+)
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every dimension.")
 def estimate(
@@ -33,6 +50,7 @@ def estimate(
     method: str,
     shape: bool,
     compare: str | None,
+    weights: Path | None,
     level: float,
     as_json: bool,
 ) -> None:
@@ -50,13 +68,23 @@ def estimate(
         raise ValueError("A database has reports of several campaigns. Name one: --campaign ID.")
     if shape and (campaign or ray):
         raise ValueError("--distribution reads report files in this process. Leave out --ray and --campaign.")
+    if weights is not None and (compare is not None or shape):
+        raise ValueError(
+            "--weights is about the means and shares of everybody. Leave out --compare and --distribution."
+        )
     if campaign is None and ray is None and _of_survey(files):
         from noisette.cli._survey import estimate_survey
 
-        estimate_survey(files, method, level, shape=shape, as_json=as_json, compare=compare)
+        estimate_survey(files, method, level, shape=shape, as_json=as_json, compare=compare, weights=weights)
         return
-    if compare is not None:
-        raise ValueError("--compare needs report files of a survey, which know the groups of their people.")
+    if compare == "periods" and campaign is not None and period is None:
+        from noisette.cli._survey import show_differences
+
+        show_differences(results_by_period(files, campaign, ray, method, level), compare, level, as_json=as_json)
+        return
+    if compare is not None or weights is not None:
+        option = "--compare" if weights is None else "--weights"
+        raise ValueError(f"{option} needs report files of a survey, which know the groups of their people.")
     found: Distributions = ()
     if campaign is not None:
         aggregates = aggregate_campaign(files, campaign, period, ray)

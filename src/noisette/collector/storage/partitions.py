@@ -89,6 +89,14 @@ def split_campaign(url: str, campaign: str, *, period: str | None = None, users:
     return Partitioned(asked.layout.tally, total, partitions)
 
 
+def campaign_periods(url: str, campaign: str) -> tuple[Campaign, tuple[str, ...]]:
+    """Return a stored campaign, and its periods with reports in order."""
+    with snapshot(located(url)) as connection:
+        asked, own = _campaign(connection, campaign), tables.sums.c
+        query = sa.select(own.period).where(own.campaign == campaign, own.users > 0).distinct()
+        return asked, tuple(sorted(connection.execute(query).scalars()))
+
+
 def _parts(blocks: Iterator[tuple[int, int]], least: int) -> Iterator[tuple[tuple[int, ...], int]]:
     """Yield the numbers of blocks with together so many reports, and how many they have."""
     numbers: list[int] = []
