@@ -64,16 +64,16 @@ def _within(rare: bool = False) -> Study:
     return Study(survey, 5000, draw, truth | {"minutes": float(shares @ means), "by=bus": float(shares[2])})
 
 
-def _correlation() -> Study:
+def _correlation(alike: float = 0.5, epsilon: float = 2.0) -> Study:
     def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
         first, second = rng.beta(0.6, 0.6, people), rng.beta(0.6, 0.6, people)
-        same = rng.random(people) < 0.5
+        same = rng.random(people) < alike
         return {"x": first, "y": np.where(same, first, second)}
 
     asked = [nz.Number("x", 0, 1), nz.Number("y", 0, 1)]
-    survey = nz.Survey(asked, epsilon=2.0, joint=[("x", "y")])
+    survey = nz.Survey(asked, epsilon=epsilon, joint=[("x", "y")])
     spread = 0.25 / 2.2
-    truth = {"x × y: correlation": 0.5, "x × y: covariance": spread / 2, "x": 0.5}
+    truth = {"x × y: correlation": alike, "x × y: covariance": spread * alike, "x": 0.5}
     return Study(survey, 10_000, draw, truth)
 
 
@@ -388,6 +388,7 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "mean within a choice": _within,
     "mean within a rare choice": lambda: _within(rare=True),
     "correlation": _correlation,
+    "correlation of 0 at epsilon 1": lambda: _correlation(0.0, 1.0),
     "optional number": _optional_number,
     "optional number, 5 % answer": lambda: _optional_number(rate=0.05),
     "optional choice": _optional_choice,

@@ -176,8 +176,8 @@ def test_a_survey_takes_it_for_long_lists() -> None:
     assert short.answering.sections[0].mechanism.name in ("grr", "subset-selection")
 
 
-@pytest.mark.parametrize("size", [2, 17, 64, 100, 1000, 22_000, 3_300_000, 10_000_000])
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 6.0])
+@pytest.mark.parametrize("size", [2, 3, 5, 10, 17, 32, 64, 100, 300, 1000, 4000, 22_000, 3_300_000, 10_000_000])
+@pytest.mark.parametrize("epsilon", [0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0])
 def test_auto_is_never_far_above_the_best(size: int, epsilon: float) -> None:
     made = nz.plan(users=1000, epsilon=epsilon, domain=nz.Categorical(size))
     taken = handy(made.candidates)[0]
