@@ -83,7 +83,7 @@ RICH: dict[str, Any] = {
 }
 CAMPAIGNS = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY, RICH)}
 MECHANISMS = {
-    "range": ["duchi", "piecewise", "hybrid", "square-wave", "laplace"],
+    "range": ["duchi", "piecewise", "hybrid", "sliding-half", "square-wave", "laplace"],
     "categories": ["grr", "oue", "sue", "olh", "subset-selection", "hadamard", "pgr"],
 }
 LABELS = ["a", "b", "c", "d", "e"]

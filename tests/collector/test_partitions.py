@@ -207,6 +207,26 @@ def test_the_command_estimates_a_campaign(url: str) -> None:
     assert "by=bike" in shown.output
 
 
+def test_the_command_compares_periods(url: str) -> None:
+    """Every period that has reports is an arm."""
+    told = _command(url, "--campaign", "mood", "--compare", "periods", "--json")
+    store = Store(url)
+    campaign = CAMPAIGNS["mood"]
+    periods = sorted(store.periods(campaign))
+    pairs = {(row["a"], row["b"]) for row in told["differences"]}
+    assert pairs == {(a, b) for place, a in enumerate(periods) for b in periods[place + 1 :]}
+    assert told["users"] == sum(store.periods(campaign).values())
+    first, second = (store.aggregate(campaign, period).told() for period in periods[:2])
+    for row in told["differences"]:
+        if (row["a"], row["b"]) == tuple(periods[:2]) and row["quantity"] == "mean":
+            expected = second[row["question"]].value[0] - first[row["question"]].value[0]
+            assert row["difference"] == pytest.approx(expected)
+    store.close()
+    alone = CliRunner().invoke(verbs, ["estimate", url, "--campaign", "commute", "--compare", "periods"])
+    assert alone.exit_code == 2
+    assert "at least two periods" in alone.output
+
+
 def _command(*arguments: str) -> Any:
     done = CliRunner().invoke(verbs, ["estimate", *arguments])
     assert done.exit_code == 0, done.output

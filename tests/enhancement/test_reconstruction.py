@@ -8,6 +8,7 @@ from scipy.stats import chi2, laplace, norm
 import noisette as nz
 from noisette.enhancement import Reconstruction, expectation_maximization, reconstruct
 from noisette.enhancement.channel import BinnedChannel
+from noisette.enhancement.reconstruction import smoothed_as_needed
 
 
 def square_wave_table(epsilon, bins):
@@ -264,3 +265,28 @@ def test_the_variance_of_the_inverse_is_that_of_the_linear_rule():
     table, counts = np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([600.0, 400.0])
     variance = expectation_maximization(table, counts).source.inverted
     assert variance == pytest.approx(0.6 * 0.4 / 1000 / 0.5**2)  # x = (share - 1/4) / (1/2)
+
+
+@pytest.mark.parametrize(("share", "strongest"), [(0.0, True), (0.5, False)])
+def test_smoothing_ends_where_the_reports_speak_against_it(share, strongest):
+    """Half of all people at one number are not smeared over its neighbours; a smooth population stays smooth."""
+    m = nz.Piecewise(epsilon=2.0, domain=nz.Interval(0, 1))
+    rng = np.random.default_rng(3)
+    people = np.where(rng.random(20_000) < share, 0.4, rng.beta(2, 3, 20_000))
+    channel = BinnedChannel.of(m, bins=64)
+    counts = channel.count(m.privatize(people, rng=rng)).astype(float)
+    found = smoothed_as_needed(channel.matrix, counts)
+    always = expectation_maximization(channel.matrix, counts, smoothing=True)
+    assert np.array_equal(found.probabilities, always.probabilities) == strongest
+    truth = np.histogram(people, channel.inputs)[0] / people.size
+    near, far = (np.abs(np.cumsum(one.probabilities - truth)).mean() for one in (found, always))
+    assert near <= (1.0 if strongest else 0.6) * far
+
+
+def test_a_weight_of_neighbours():
+    table, counts = np.eye(4) * 0.6 + 0.1, [700.0, 100.0, 100.0, 100.0]
+    quarter = expectation_maximization(table, counts, smoothing=0.25).probabilities
+    assert np.array_equal(quarter, expectation_maximization(table, counts, smoothing=True).probabilities)
+    assert expectation_maximization(table, counts, smoothing=2.0**-6).probabilities[0] > quarter[0]
+    with pytest.raises(ValueError, match="a weight in"):
+        expectation_maximization(table, counts, smoothing=0.5)

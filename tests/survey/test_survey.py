@@ -836,3 +836,27 @@ def test_both_ends_of_a_range_are_in_it(clip: bool) -> None:
             continue
         with pytest.raises(ValueError, match="Pass clip=True to move it inside"):
             age.code(value)
+
+
+def test_labels_are_looked_at_once() -> None:
+    """A list of millions is not checked again by each mechanism that is weighed, and its names are made once."""
+    question = nz.Choice("item", [f"item {code}" for code in range(5000)])
+    survey = nz.Survey([question], epsilon=4.0)
+    assert survey.randomizer.domain.labels is question.labels
+    assert question.domain.labels is question.labels
+    assert question.quantities is question.quantities
+    results = survey.estimate(survey.privatize({"item": ["item 7", "item 4999"] * 50}, rng=1))
+    table = results.table()
+    assert table["quantity"].tolist() == list(question.labels)
+    np.testing.assert_array_equal(table["value"], results["item"].shares)
+    assert table["reports"].tolist() == [100] * 5000
+    for labels, message in (
+        (["a", "b", "a"], "distinct labels as categories of 'x', got 'a' twice"),
+        (["a", ""], "a text of one line"),
+        (["a", "b\n"], "a text of one line"),
+        (["a", "b" * 201], "a text of one line"),
+        (["a", 1], "to be texts"),
+        (["a"], "at least two categories"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nz.Choice("x", labels)
