@@ -8,7 +8,7 @@ exact one of the paper's own mechanism, LHP, at its budgets 5e, 4e, 3e, 2e and e
 The paper's census tables (IPUMS) could not be had; persons of the American Community Survey 2024 stand in.
 """
 
-from experiments.hierarchical.means import fig_1, fig_2
+from experiments.hierarchical.means import fig_1, fig_2, fig_2_size
 from experiments.hierarchical.regression import fig_3
 
-STUDIES = (fig_1, fig_2, fig_3)
+STUDIES = (fig_1, fig_2, fig_2_size, fig_3)
