@@ -21,8 +21,9 @@ What differs from the paper. Clients and images are as many as the paper's: 100 
   not learn, see Figure 5 and Table 1.
 - Lengths: to which length our own updates are clipped was chosen by hand, on the same data.
 
-In Figure 3 all images are dealt out, as in the paper: fewer clients have more each. Where a sweep changes the noise or
-the clients alone, ours was not run again, and its column has a dash.
+In the paper's Figure 3 all images are dealt out, so that fewer clients have more each. Here its rows have as many
+images a client as the other figures, where the column "images each" does not say more. Where a sweep changes the noise
+or the clients alone, ours was not run again, and its column has a dash.
 
 Ours: Gaussian noise on the clipped update, calibrated to the epsilon that truly holds for LDP-FL's run.
 

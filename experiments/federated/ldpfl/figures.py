@@ -170,33 +170,34 @@ def _follow(advance: Advance, tasks: int) -> Callable[[], None]:
 
 def fig_3(full: bool, advance: Advance) -> Study:
     """Accuracy against the number of clients, for the three data sets."""
-    points = [(_MNIST, 1.0, count) for count in ((100, 20) if full else (20, 10))]
-    if full:
-        points += [(_suited(_FASHION), 5.0, count) for count in (200, 50)]
-        points += [(_CIFAR, 10.0, count) for count in (500, 100)]
+    points = [(_MNIST, 1.0, count, 0) for count in ((100, 50, 20) if full else (20, 10))]
+    if full:  # in the paper all images are dealt out, so that fewer clients have more each
+        points += [(_MNIST, 1.0, 20, 3000), (_suited(_FASHION), 5.0, 200, 0), (_suited(_FASHION), 5.0, 50, 1200)]
+        points += [(_CIFAR, 10.0, 500, 0), (_CIFAR, 10.0, 100, 500)]
     step = _follow(advance, len(points))
 
     def row(place: int) -> list[Any]:
-        whole, epsilon, count = points[place]
+        whole, epsilon, count, more = points[place]
         case = _sized(whole, full)
-        own = replace(case, count=count)  # as in the paper all images are dealt out: fewer clients have more each
+        images = more or case.examples // case.count  # without more as many as in the other figures
+        own = replace(case, count=count, examples=images * count)
         run = _adaptive(own, epsilon) if case.name == "cifar10" else _run(own, epsilon, False)
         step()
-        return [case.name, epsilon, count, run.scores[-1], *_beside(own, run, compared=count >= case.count)]
+        return [case.name, epsilon, count, images, run.scores[-1], *_beside(own, run, compared=not more)]
 
     rows = several(range(len(points)), row)
     names = list(dict.fromkeys(row[0] for row in rows))
     series = []
     for name in names:
         own = sorted((row for row in rows if row[0] == name), key=lambda row: row[2])
-        series.append(Series(f"LDP-FL, {name}", [row[2] for row in own], [row[3] for row in own]))
-        series.append(Series(f"no noise, {name}", [row[2] for row in own], [row[7] for row in own]))
+        series.append(Series(f"LDP-FL, {name}", [row[2] for row in own], [row[4] for row in own]))
+        series.append(Series(f"no noise, {name}", [row[2] for row in own], [row[8] for row in own]))
     return Study(
         "Figure 3: more clients",
         "With more clients LDP-FL comes close to training without noise: the average of n reports has 1/n of the "
         "variance.",
         " ".join(_closer([row for row in rows if row[0] == name]) for name in names),
-        ["data", "ε a weight", "clients", "LDP-FL %", *_BESIDE],
+        ["data", "ε a weight", "clients", "images each", "LDP-FL %", *_BESIDE],
         rows,
         _settings([_sized(whole, full) for whole in dict.fromkeys(point[0] for point in points[: len(rows)])]),
         [Chart("clients", "LDP-FL with more clients", "clients", "test accuracy, %", series)],
@@ -212,12 +213,10 @@ def _share(rows: Sequence[Any], points: Sequence[Any]) -> str:
 def _closer(rows: Sequence[Sequence[Any]]) -> str:
     """Say of Figure 3 how far from training without noise few and many clients end."""
     few, many = (choose(rows, key=lambda row: row[2]) for choose in (min, max))
-    if few is many:
-        return f"{many[0]}: {many[3]:.1f} % with {many[2]} clients, {many[7] - many[3]:.1f} points below."
     return (
-        f"{few[0]}: {few[3]:.1f} % with {few[2]} clients, {few[7] - few[3]:.1f} points below training without noise, "
-        f"and {many[3]:.1f} % with {many[2]}, {many[7] - many[3]:.1f} points below. Each client gives away an epsilon "
-        f"of {many[4]:,.0f}, and at that epsilon Gaussian noise on the update gives {many[6]:.1f} %."
+        f"{few[0]}: {few[4]:.1f} % with {few[2]} clients, {few[8] - few[4]:.1f} points below training without noise, "
+        f"and {many[4]:.1f} % with {many[2]}, {many[8] - many[4]:.1f} points below. Each client gives away an epsilon "
+        f"of {many[5]:,.0f}, and at that epsilon Gaussian noise on the update gives {many[7]:.1f} %."
     )
 
 
