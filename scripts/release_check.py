@@ -84,6 +84,15 @@ STEPS = (
         ".venv/bin/noisette federate run -e 8 --clients 40 --per-client 200 --rounds 2",
         16,
     ),
+    Step(
+        "quickstart",
+        "The Flower quickstart, by the command of its README; the server that Flower leaves running is ended",
+        "export PATH=$PWD/.venv/bin:$PATH FLWR_HOME=$PWD/.flwr && cd examples/flower_quickstart && "
+        "flwr run . --stream --federation-config 'num-supernodes=200'; ended=$?; "
+        "kill $(pgrep -f $FLWR_HOME/local-superlink); exit $ended",
+        4,
+        r"rejected|accuracy",
+    ),
 )
 
 
