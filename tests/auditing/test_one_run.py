@@ -110,6 +110,7 @@ def test_neither_bound_shows_more_than_there_is() -> None:
     assert np.median([one.gaussian_epsilon for one in found]) > np.median([one.epsilon for one in found]) > 0.2
 
 
+@pytest.mark.slow
 def test_less_noise_than_claimed_is_found_by_mu_before_epsilon() -> None:
     """At (1, 1e-5) claimed and noise for (8, 1e-5): the curve of Gaussian noise shows more of it."""
     rng = np.random.default_rng(2)
@@ -143,6 +144,7 @@ def _run(*arguments: Any) -> Result:
     return CliRunner().invoke(verbs, ["audit", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_scores_of_any_attack_are_judged_in_words(table: Path) -> None:
     shown = _run("--scores", table, "-e", 0.1, "--delta", 1e-5, "--confidence", 0.95)
     said = " ".join(shown.stdout.split())
@@ -158,6 +160,7 @@ def test_scores_of_any_attack_are_judged_in_words(table: Path) -> None:
     assert found["words"] == same.words()
 
 
+@pytest.mark.slow
 def test_canaries_of_one_run_are_judged_in_words(table: Path) -> None:
     found = json.loads(
         _run("--scores", table, "--one-run", "-e", 8, "--delta", 1e-5, "--confidence", 0.95, "--json").stdout
