@@ -112,8 +112,8 @@ def _weights(weights: int, name: str) -> Point:
     from noisette.accounting import gdp_mu
     from noisette.federated import Channel, ModelLayout, Norm
 
-    budget = gdp_mu(8.0, 1e-6) if name == "tensor-gaussian" else 8.0
-    channel = Channel(name, ModelLayout.of(np.zeros(weights)), Norm(1.0), budget)
+    spent: dict[str, float] = {"mu": gdp_mu(8.0, 1e-6)} if name == "tensor-gaussian" else {"epsilon": 8.0}
+    channel = Channel(name, ModelLayout.of(np.zeros(weights)), Norm(1.0), **spent)
     update = np.full(weights, weights**-0.5)
     release, seconds = _timed(lambda: channel.privatize(update, rng=1))
     estimate, more = _timed(lambda: channel.estimate(release.payload))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -211,14 +212,22 @@ def _gradient(weights: Any, rows: Any, labels: Any) -> Any:
 def _channel(cell: Cell, name: str, rounds: int = ROUNDS) -> Outcome:
     from noisette.accounting import gdp_mu
     from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges
+    from noisette.federated.families import family
 
     rows, labels, *_ = cell.load()
     dims = (rows.shape[1] + 1) * (int(labels.max()) + 1)
     layout = ModelLayout.of(np.zeros(dims))
     gaussian = name == "tensor-gaussian"
-    budget = gdp_mu(cell.epsilon, cell.delta) / rounds**0.5 if gaussian else cell.epsilon / rounds
-    clip = Ranges(0.0, 3 * NORM / dims**0.5) if name in ("adaptive-duchi", "duchi") else Norm(NORM)
-    channel = Channel(name, layout, clip, budget)
+    answers = rounds * family(name).count(
+        dims
+    )  # a budget is that of one answer, of which some methods give one a weight
+    spent = {"mu": gdp_mu(cell.epsilon, cell.delta) / answers**0.5} if gaussian else {"epsilon": cell.epsilon / answers}
+    clip = Ranges(0.0, 3 * NORM / dims**0.5) if name in ("adaptive-duchi", "duchi-box") else Norm(NORM)
+    channel = Channel(name, layout, clip, **spent)
+    if not gaussian and rounds * channel.whole.guarantee.epsilon > cell.epsilon * (1 + 1e-9):
+        raise ValueError(
+            f"{name} spends {rounds * channel.whole.guarantee.epsilon:g}, not the {cell.epsilon:g} of the cell."
+        )
 
     def answer(updates: Any, rng: np.random.Generator) -> Any:
         gathered = Aggregator(channel)
@@ -233,15 +242,19 @@ def _channel(cell: Cell, name: str, rounds: int = ROUNDS) -> Outcome:
     return _federated(cell, answer, why, sent, rounds)
 
 
-for _name in ("tensor-gaussian", "privunit-g", "privunit", "adaptive-duchi"):
+for _name in ("tensor-gaussian", "privunit-g", "privunit", "fast-projunit", "adaptive-duchi", "duchi-box"):
     method(FEDERATED, _name)(partial(_channel, name=_name))
     method(FEDERATED, f"{_name}, one round")(partial(_channel, name=_name, rounds=1))
 
 
 @method(FEDERATED, AUTO)
 def auto(cell: Cell) -> Outcome:
-    """What `noisette federate` takes by itself."""
-    return _channel(cell, "privunit-g")
+    """What `noisette federate` takes by itself for updates of bounded length."""
+    from noisette.federated.families import chosen
+
+    rows, labels, *_ = cell.load()
+    name = chosen(AUTO, (rows.shape[1] + 1) * (int(labels.max()) + 1), "ball")
+    return replace(_channel(cell, name), chosen=name)
 
 
 @method(FEDERATED, "flwr LocalDpMod", "flwr")

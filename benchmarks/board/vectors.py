@@ -116,7 +116,7 @@ for _name in ("privunit", "privunit-g"):
     method(TASK, _name)(partial(_ours, name=_name))
 for _name in ("duchi-box", "adaptive-duchi"):
     method(TASK, _name, fits=lambda cell: not _ball(cell))(partial(_ours, name=_name))
-for _name in ("duchi", "piecewise", "piecewise-optimal", "hybrid", "laplace", "staircase"):
+for _name in ("duchi", "piecewise", "piecewise-optimal", "hybrid", "sliding-half", "laplace", "staircase"):
     method(TASK, f"sampled {_name}", fits=lambda cell: not _ball(cell))(partial(_ours, name=_name))
 method(TASK, "tensor-gaussian")(partial(_ours, name="tensor-gaussian", delta=DELTA))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.board import evidence, frame, numbers, page
+from benchmarks.board import evidence, frame, learning, numbers, page
 from click.testing import CliRunner
 
 import noisette as nz
@@ -155,6 +156,7 @@ def test_the_committed_results_cover_what_was_asked() -> None:
     assert all(row.get("shown", 1) > 0 and row["words"] for row in found if row["verdict"] == "refuted")
     near = {(one["task"], one["cell"]) for one in told["auto_far"]}
     assert len(near) == told["auto_cells"] - told["auto_near"]  # each cell where auto is farther is listed
+    assert told["auto_share"] >= 0.95
 
 
 @pytest.mark.long
@@ -179,3 +181,19 @@ def test_the_page_sorts_and_fits_a_phone(browser: Any, tmp_path: Path) -> None:
     assert asked == [made.as_uri()]
     assert not said
     shown.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adaptive-duchi", "privunit"])
+def test_a_federated_row_spends_the_budget_of_its_cell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods that answer a weight at a time share it among all weights: one had as many times too much."""
+    rng = np.random.default_rng(1)
+    rows, labels = rng.uniform(0, 0.5, (40, 3)), rng.integers(0, 2, 40)
+    cell = learning._cell(learning.FEDERATED, "Adult income", 8.0)
+    cell = replace(cell, load=lambda: (rows, labels, rows, labels))
+    spent = []
+    monkeypatch.setattr(learning, "CLIENTS", 5)
+    monkeypatch.setattr(learning.evidence, "of", lambda whole: spent.append(whole) or frame.Evidence("certified", ""))
+    outcome = learning._channel(cell, name, rounds=4)
+    assert 4 * spent[0].guarantee.epsilon == pytest.approx(8.0)
+    assert outcome.users == 5
