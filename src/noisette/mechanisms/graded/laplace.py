@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -109,12 +109,7 @@ class GradedLaplace(AdditiveMechanism):
                 f"Budgets {self.epsilons} have noises too unlike each other for what is asked at delta={self.delta:g}, "
                 "whatever their scale. Bring the budgets nearer to each other, or ask for a larger epsilon or delta."
             )
-        quiet = replace(self, as_published=False)
-
-        def holds(epsilons: tuple[float, ...]) -> bool:
-            return replace(quiet, epsilons=epsilons)._keeps(target)
-
-        return replace(self, epsilons=_levels.largest_scale(self.epsilons, holds))
+        return replace(self, epsilons=_scaled(replace(self, as_published=False), target))
 
     def _reachable(self, target: Matrix) -> bool:
         """Tell whether laws with the ratios of these noises, about one centre, keep what is asked."""
@@ -290,3 +285,9 @@ def _geometric(value: float, slope: float, low: float, high: float) -> float:
     terms = high - low + 1
     tail = -math.expm1(-abs(slope) * terms) if math.isfinite(terms) else 1.0
     return math.exp(value + slope * largest) * tail / -math.expm1(-abs(slope))
+
+
+@lru_cache(maxsize=256)  # every plan and survey asks for the same levels again
+def _scaled(mechanism: GradedLaplace, target: Matrix) -> tuple[float, ...]:
+    """Return the budgets by the largest factor that keeps what is asked."""
+    return _levels.largest_scale(mechanism.epsilons, lambda scaled: replace(mechanism, epsilons=scaled)._keeps(target))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -137,14 +137,11 @@ class LevelledResponse(BaseMechanism):
     def calibrate(self, *, total: float | None = None, matrix: Any = None) -> LevelledResponse:
         """Scale all budgets by the largest factor at which the exact matrix stays within what is asked."""
         target = _levels.one_target(total, matrix, self._levels.size)
-        quiet = replace(self, as_published=False)
+        return replace(self, epsilons=_scaled(replace(self, as_published=False), target))
 
-        def holds(epsilons: tuple[float, ...]) -> bool:
-            made = replace(quiet, epsilons=epsilons)
-            above = np.max(made._near_matrix - np.asarray(target))
-            return bool(above < 0) if abs(above) > _levels.TIES else _levels.within(made._matrix, target)
-
-        return replace(self, epsilons=_levels.largest_scale(self.epsilons, holds))
+    def _keeps(self, target: Matrix) -> bool:
+        above = np.max(self._near_matrix - np.asarray(target))
+        return bool(above < 0) if abs(above) > _levels.TIES else _levels.within(self._matrix, target)
 
     @cached_property
     def _levels(self) -> Levels:
@@ -396,3 +393,9 @@ class LevelledResponse(BaseMechanism):
             cell = 2 * rows[part, 0].astype(np.int64) + (rows[part, 1] > 0)
             counts += np.bincount(cell, minlength=counts.size)
         return Tally(len(rows), np.full(counts.size, len(rows), dtype=np.int64), counts, counts)
+
+
+@lru_cache(maxsize=256)  # every plan and survey asks for the same levels again
+def _scaled(mechanism: LevelledResponse, target: Matrix) -> tuple[float, ...]:
+    """Return the budgets by the largest factor that keeps what is asked."""
+    return _levels.largest_scale(mechanism.epsilons, lambda scaled: replace(mechanism, epsilons=scaled)._keeps(target))
