@@ -47,6 +47,7 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist 
 check: $(VENV)/.stamp-check
 	$(PYTEST) -q --tier=check -p no:schemathesis $(ARGS)
 
+test: WORKERS ?= 3
 test: browser postgres $(VENV)/.stamp-test
 	$(PYTEST) --tier=test $(ARGS)
 

@@ -123,7 +123,7 @@ def test_colour_images_are_whole():
     np.testing.assert_allclose(found.train.mean((0, 1, 2)) / 255, [0.49140, 0.48216, 0.44653], atol=5e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.needs_data
 @pytest.mark.parametrize(
     ("name", "rows"),

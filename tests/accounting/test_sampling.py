@@ -72,6 +72,7 @@ def test_one_release_is_exact_to_the_safe_side(delta: float, relation: Any) -> N
             assert worst_delta(found * (1 - 1e-6), multiplier, sampling_prob, relation) > delta
 
 
+@pytest.mark.slow
 def test_the_former_way_is_unsound_for_one_release() -> None:
     """The twin: at a delta of 1e-20 the composed distribution states an epsilon at which the true delta is larger."""
     one = from_gaussian_mechanism(1.0, value_discretization_interval=1e-3, sampling_prob=0.1)

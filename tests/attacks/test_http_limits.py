@@ -87,6 +87,7 @@ def url() -> Iterator[str]:
         yield own
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [b"", b"GET /hel", b"GET /hello HTTP/1.1\r\nHost: a\r\nX: "])
 def test_a_head_that_does_not_end_is_given_up(url: str, sent: bytes) -> None:
     with dialled(url) as client:

@@ -84,6 +84,7 @@ PERTURBATIONS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_which_noise_explains_every_entry(name):
     assert rightly_guessed(exactly(PERTURBATIONS[name])) < 50

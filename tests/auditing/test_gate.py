@@ -36,8 +36,14 @@ FORMS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize(("cls", "published"), FORMS)
+@pytest.mark.parametrize(
+    ("cls", "published", "epsilon"),  # test_blackbox has what is not as published at 0.7
+    [
+        pytest.param(*form.values, epsilon, id=f"{form.id}-{epsilon}")
+        for form in FORMS
+        for epsilon in ((2.0, 9.0) if form.values[1] else (9.0,))
+    ],
+)
 def test_the_catalogue_is_as_private_as_it_says(cls: type[Any], published: bool, epsilon: float) -> None:
     mechanism = published_form(cls.example(epsilon)) if published else cls.example(epsilon)
     guarantee, finding = mechanism.guarantee, gate(mechanism)
@@ -60,7 +66,7 @@ def calibrated(epsilon: float) -> dict[str, nz.TensorGaussian]:
         return dict(zip(CALIBRATIONS, nz.TensorGaussian.published_forms(epsilon), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_black_box_audit_of_each_calibration(name: str, epsilon: float) -> None:

@@ -41,7 +41,7 @@ def test_normal_limits_would_miss_more_often() -> None:
     assert max(missed) > share
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 def test_bounds_exceed_the_truth_no_more_often_than_they_say(delta: float) -> None:
     """By sums over all pairs of counts, for rates whose true epsilon and mu are known."""

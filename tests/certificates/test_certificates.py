@@ -663,6 +663,7 @@ def test_the_program_is_short_and_stands_alone() -> None:
     assert not [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
+@pytest.mark.slow
 def test_the_program_answers_by_its_exit_status(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     certify(nz.Duchi(epsilon=1.0)).save(path)

@@ -61,7 +61,7 @@ def test_few_dimensions_are_never_hurt(size, kind, noise):
     assert auto <= 1.02 * raw
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "kind", "noise"),
     [((2, 5)[row], kind, (0.02, 0.3)[(row + place) % 2]) for row in range(2) for place, kind in enumerate(KINDS)],
@@ -253,6 +253,7 @@ def test_a_dimension_without_reports_is_told_by_the_others_all_the_same():
     assert found.std_error[-1] < 0.5
 
 
+@pytest.mark.slow
 def test_large_budgets_are_left_nearly_alone():
     """At epsilon = 200 over 50 dimensions the raw estimate is good: the change stays far below its error."""
     rng = np.random.default_rng(5)

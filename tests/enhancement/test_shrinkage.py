@@ -124,7 +124,7 @@ def test_truth_spread_from_tiny_to_huge():
         assert truth_spread(y, np.full(3, (1e-3 * scale) ** 2)) == pytest.approx(scale**2 * (1 - 1e-6), rel=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("unequal", [False, True])
 def test_sure_has_the_least_estimated_risk_of_all_thresholds(unequal):
     rng = np.random.default_rng(4)

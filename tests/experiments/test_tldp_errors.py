@@ -33,7 +33,7 @@ def test_who_wins_for_an_element(epsilon: float, winner: str) -> None:
     assert errors["retain-or-noise-gaussian"] <= errors["discrete-gaussian"] * (1 + 1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 200.0])
 def test_who_wins_for_a_record(epsilon: float) -> None:
     errors = equal_unit_errors(epsilon, 1e-5, domain=IMAGE)

@@ -287,6 +287,7 @@ def leaving(tmp_path, mechanism, budget):
     return reports
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["adaptive-duchi", "laplace"])
 def test_black_box_audit_of_what_leaves_the_client(tmp_path, mechanism):
     pair = {"inputs": (-0.1, 0.1), "claimed": 0.5, "samples": 100_000, "confidence": 1 - 1e-6, "rng": 7}

@@ -64,6 +64,7 @@ def collect(mechanism: nz.core.Mechanism, seed: int) -> np.ndarray:
     return np.concatenate(blocks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("name", SCALARS)
 def test_scalar_mechanisms(name: str, epsilon: float) -> None:

@@ -36,7 +36,7 @@ def agrees(found: np.ndarray, predicted: Deviation, j: int, *, tests: int) -> bo
     return bool(near and stats.kstest(column, stats.norm(bias, std).cdf).statistic <= bound + chance)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("inner", [*ORACLES, ("grr", "oue", "olh")])
 def test_prediction_against_collections(inner: Any) -> None:
     """3,000 users report one of three attributes, 1,000 reports each; the twin forgets who happens to report."""

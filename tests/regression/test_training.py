@@ -224,6 +224,7 @@ def test_steps_and_batches() -> None:
     assert Training(DESIGN, TARGET, 1000.0, ridge=0).step_size(1) == pytest.approx(1 / DESIGN.radius**2)
 
 
+@pytest.mark.slow
 def test_predictions_and_coefficients_agree() -> None:
     training = Training(DESIGN, TARGET, 8.0)
     rows, target = _people(5000)

@@ -54,7 +54,7 @@ def scores(noise: Any, wrong: Any, gradient: np.ndarray) -> np.ndarray:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("std", STDS)
 @pytest.mark.parametrize("dims", DIMS)
 def test_predicted_errors_are_those_of_a_simulation(dims: int, std: float) -> None:

@@ -27,8 +27,7 @@ def build(name: str, epsilon: float = 1.0, size: int = 7) -> Any:
 class TestEach:
     @pytest.mark.slow
     def test_passes_the_common_checks(self, name: str) -> None:
-        for epsilon in (0.3, 4.0):
-            nz.testing.check_mechanism(build(name, epsilon), samples=10_000, rng=5)
+        nz.testing.check_mechanism(build(name, 1.5), samples=10_000, rng=5)  # test_testing has other budgets
 
     def test_shapes_follow_the_input(self, name: str) -> None:
         mechanism = build(name)

@@ -247,6 +247,7 @@ def test_what_is_frequent_is_found_and_nothing_else_is_shown() -> None:
             assert abs(share - shares[text]) <= stats.norm.isf(1e-7) * error
 
 
+@pytest.mark.slow
 def test_frequent_prefixes_do_not_raise_others() -> None:
     """Everybody's text begins alike: collisions would triple the noise of the other prefixes, and are taken off."""
     m = nz.PrefixExtending(1.0, nz.Texts(4, alphabet=LETTERS), seeds=16)

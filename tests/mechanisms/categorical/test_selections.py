@@ -194,6 +194,7 @@ class TestWheel:
             statistic = float(((seen - mass * 200_000) ** 2 / (mass * 200_000)).sum())
             assert (chi2.sf(statistic, 100) > 1e-6) == fits
 
+    @pytest.mark.slow
     def test_an_option_is_supported_as_often_as_stated(self, small: Any) -> None:
         """Over all maps of a smaller degree than is drawn: exact for the own options and for others."""
         rows, law = np.asarray([2, 6]), small._law
@@ -222,6 +223,7 @@ class TestWheel:
         if (epsilon, size, most) in known:
             assert mechanism.spread == pytest.approx(known[epsilon, size, most], rel=2e-3)
 
+    @pytest.mark.slow
     def test_counting_is_looking_at_every_option(self) -> None:
         """The compiled count against the places themselves."""
         mechanism = nz.Wheel(1.0, nz.Selection(300, 2))

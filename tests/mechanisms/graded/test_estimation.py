@@ -170,6 +170,7 @@ def test_streams_merge_and_text_give_the_same_answers() -> None:
     assert maximum_likelihood(streamed).mean == maximum_likelihood(whole).mean
 
 
+@pytest.mark.slow
 def test_likelihood_is_the_largest_there_is() -> None:
     """Against a general optimiser over the same atoms, from several starts."""
     counted = FIVE.aggregate(FIVE.privatize(np.random.default_rng(1).normal(-0.4, 0.1, 2000).clip(-1, 1), rng=2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import pytest
+
 _BENCHMARK = runpy.run_path(str(Path(__file__).resolve().parents[3] / "benchmarks" / "graded.py"))
 privatising, streaming, page = (_BENCHMARK[name] for name in ("privatising", "streaming", "page"))
 
@@ -14,6 +16,7 @@ def test_privatising_takes_no_more_than_five_times_grr_and_duchi() -> None:
     assert times["lhp"] < 5 * (times["grr"] + times["duchi"])
 
 
+@pytest.mark.slow
 def test_streams_of_any_length_take_the_same_memory() -> None:
     short, long = streaming(200_000, 20_000), streaming(2_000_000, 20_000)
     assert long["peak"] < 1.2 * short["peak"] + 1e5

@@ -395,7 +395,7 @@ class Shifted(nz.LpOptimal):
         return nz.LpOptimal(self.epsilon, domain=self.domain).log_prob(report, x)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_reports_have_the_stated_moments(epsilon: float) -> None:
     """Mean and mean square of 2^20 reports, with a false-alarm rate of 1e-6 over all; the twin's window is off."""

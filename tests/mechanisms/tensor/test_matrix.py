@@ -278,7 +278,7 @@ def test_the_black_box_finds_nothing_and_half_the_noise_is_found() -> None:
     assert nz.audit(louder, claimed=2.0, samples=40_000, confidence=1 - FALSE_ALARM, rng=1).verdict == "violated"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mechanism",
     [

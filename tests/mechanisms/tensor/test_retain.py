@@ -169,7 +169,7 @@ def test_gaussian_records_are_as_private_as_stated(dims: tuple[int, ...]) -> Non
     assert composed == pytest.approx(1.0, rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "levels"), [(3.0, 4), (12.0, 3), (60.0, 3)])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_composed_records_are_as_private_as_stated(epsilon: float, levels: int, noise: str) -> None:
@@ -252,7 +252,7 @@ def test_where_keeping_begins_to_help(levels: int, starts: float) -> None:
     assert helps == [False, False, True, True]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -29,7 +29,7 @@ def people(users: int, seed: int = 3) -> np.ndarray:
     return np.column_stack([rng.random(users) < 0.3, region, np.minimum(region, 2)]).astype(np.int64)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("inner", "report"),
     [
@@ -44,7 +44,7 @@ def test_contract(inner: Any, report: int) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("inner", "options"),
     [

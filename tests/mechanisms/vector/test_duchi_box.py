@@ -183,6 +183,7 @@ def chi_square(reports: npt.NDArray[np.int8], law: npt.NDArray[np.float64]) -> f
     return float(((np.bincount(cells, minlength=law.size) - expected) ** 2 / expected).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dims", "as_published"), [(2, False), (3, False), (4, False), (4, True), (9, False), (10, False)]
 )

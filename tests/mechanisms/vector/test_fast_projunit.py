@@ -48,6 +48,7 @@ def test_a_projection_is_signs_then_rows_of_the_matrix():
         np.testing.assert_allclose(projection.back(sketch.copy()), back, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [100, 5000])
 def test_every_row_is_chosen_as_often_and_none_twice(dims):
     """Chi-square over the places, which a subset without replacement makes smaller than independent draws would."""
@@ -190,6 +191,7 @@ def test_a_seed_that_was_drawn_for_a_token_is_kept():
     assert mechanism.support.contains(reports).all()
 
 
+@pytest.mark.slow
 def test_a_projection_is_certified_and_a_codebook_is_not_yet():
     mechanism = nz.FastProjUnit(epsilon=4.0, dims=3000)
     assert nz.certify(mechanism).verdict.proved
