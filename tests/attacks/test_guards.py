@@ -123,3 +123,57 @@ def test_a_name_of_the_catalogue_is_not_taken_over() -> None:
     with pytest.raises(ValueError, match="has another mechanism 'laplace'"):
         register(Other)
     assert nz.CATALOGUE["laplace"] is nz.Laplace
+
+
+CAMPAIGN = {"id": "commute", "epsilon": 2.0, "users": 100, "attributes": [{"name": "age", "range": [16, 80]}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "Commute 2026"}, "to be small letters, digits and dashes"),
+        ({"id": 7}, "to be small letters, digits and dashes"),
+        ({"form": {"questions": {"age": "How old?"}}}, "to have some of by, about and questions"),
+        ({"form": ["by"]}, "to have some of by, about and questions"),
+        ({"form": {"colour": "red"}}, "Unknown 'colour' in form"),
+        ({"form": {"questions": {"size": {"ask": "?"}}}}, "Unknown 'size' in questions of form"),
+        ({"form": {"questions": {"age": {"hint": "?"}}}}, "Unknown 'hint' for 'age' in form"),
+        ({"form": {"questions": {"age": {"step": 0}}}}, "step of age"),
+        ({"attributes": [{"name": "age", "range": 80}]}, "to be two numbers"),
+        ({"attributes": [{"name": "age", "range": [16, 40, 80]}]}, "to be two numbers"),
+    ],
+)
+def test_campaigns_that_say_what_nobody_reads(changes: dict[str, Any], message: str) -> None:
+    from noisette.survey.campaigns import Campaign
+
+    found = Campaign.from_dict(CAMPAIGN | {"form": {"by": "us", "questions": {"age": {"ask": "How old?", "step": 1}}}})
+    assert found.users == 100
+    with pytest.raises(ValueError, match=message):
+        Campaign.from_dict(CAMPAIGN | changes)
+
+
+def test_surveys_whose_questions_or_groups_have_no_name_of_their_own() -> None:
+    with pytest.raises(ValueError, match="questions of distinct names"):
+        nz.Survey([nz.Number("a", 0, 1), nz.Choice("a", ["x", "y"])], epsilon=1.0)
+    groups: Any = [("region", ["a", "b"])]
+    with pytest.raises((TypeError, ValueError), match="to name groups with their values"):
+        nz.Survey([nz.Number("a", 0, 1)], epsilon=1.0, groups=groups)
+
+
+def test_predictions_of_what_cannot_be() -> None:
+    from noisette.prediction import Personalised, deviation
+    from noisette.prediction.sweeps import break_even_curve
+
+    with pytest.raises(ValueError, match="it bounds an absolute deviation"):
+        deviation(nz.Laplace(1.0), users=10).probability_within([0.5, -0.1])
+    wrong: Any = "users"
+    with pytest.raises(ValueError, match="Expected over='users'"):
+        break_even_curve("laplace", "piecewise", over=wrong, points=[1.0], users=10)
+    with pytest.raises(ValueError, match="Expected mechanisms that estimate means, got 'grr'"):
+        Personalised((nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(3)),))
+
+
+@pytest.mark.parametrize("given", [{}, {"inputs": (0.0, 1.0)}, {"claimed": 1.0}])
+def test_a_function_is_audited_on_inputs_and_a_claim(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Expected inputs=\(x, other, ...\) and claimed=epsilon"):
+        nz.audit(lambda x, n, rng: rng.normal(x, 1, n), samples=1000, **given)
