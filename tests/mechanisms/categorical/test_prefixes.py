@@ -286,6 +286,26 @@ def test_the_standard_error_is_that_of_the_mean_of_scores() -> None:
     assert found.std_error[own] == pytest.approx(score.std() / math.sqrt(score.size), rel=0.02)
 
 
+@pytest.mark.parametrize("users", [0, 1, 2, 9])
+def test_few_reports_about_one_prefix_have_the_standard_error_of_their_mean(users: int) -> None:
+    """Of one prefix alone nothing is solved for: the mean of what each report says, and its error by n - 1."""
+    m = nz.PrefixExtending(2.0, nz.Texts(3, alphabet=LETTERS), seeds=16)
+    symbols = m.domain.symbols(["abc"])
+    own = m.hash.every_bucket(symbols, 0)[:, 0]
+    seeds = np.arange(users) % 16
+    buckets = np.where(np.arange(users) % 3 == 0, own[seeds], (own[seeds] + 1) % m.buckets)
+    counts = np.zeros((16, m.buckets), dtype=np.int64)
+    np.add.at(counts, (seeds, buckets), 1)
+    (share,), (error,) = searching._Group(m, 3, counts).measured(symbols)
+    if users < 2:
+        assert math.isnan(share)
+        assert error == math.inf
+        return
+    says = ((np.arange(users) % 3 == 0) - m.p_other) / (m.p_own - m.p_other)
+    assert share == pytest.approx(says.mean(), rel=1e-9)
+    assert error == pytest.approx(says.std(ddof=1) / math.sqrt(users), rel=1e-9)
+
+
 # what is predicted
 
 
