@@ -11,11 +11,13 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
 import noisette as nz
 from noisette import _random
+from noisette.accounting.sampling import _Lattice
 from noisette.federated.central import rounds as central
 from noisette.federated.central.rounds import AdaptiveNorm, CentralPlan, PrivateRounds
 from noisette.federated.clipping import Norm
@@ -168,3 +170,22 @@ def test_squared_norms_of_layers_are_rounded_up() -> None:
     assert finite
     for square in squares.flatten().tolist():
         above(square, Fraction(1, 4), 2.0**-40, 2.0**-38)
+
+
+@pytest.mark.parametrize("delta", [0.25, 0.01])
+@pytest.mark.parametrize("loss", [1.0, 4.0, 16.0])
+def test_an_epsilon_that_was_added_up_is_never_below_the_truth(loss: float, delta: float) -> None:
+    """Of one randomised response, whose epsilon is loss + ln(1 - delta / p), without the larger margins of delta."""
+
+    class Bare(_Lattice):
+        _tail = 1e-25  # type: ignore[assignment]
+
+        def _sure(self, target: float) -> float:
+            return target
+
+    with mpmath.workdps(40):
+        p = 1 / (1 + mpmath.exp(-loss))
+        logs = np.asarray([float(mpmath.log(1 - p)), float(mpmath.log(p))])
+        found = Bare(np.asarray([-1, 1]), logs, loss, 1.0, 1, 0.0).epsilon(math.log(delta))
+        truth = loss + mpmath.log(1 - mpmath.mpf(delta) / p)
+        assert 5e-13 < (found - truth) / truth < 2e-12
