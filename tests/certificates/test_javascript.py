@@ -16,7 +16,7 @@ from tests.certificates.test_certificates import FORGED, MANY, example, forged, 
 from tests.certificates.test_forger import issued
 
 import noisette_verify
-from noisette.certificates import certify
+from noisette.certificates import TrainingRun, certify
 from noisette.collector.web.pages import CLIENT
 
 HOST = "https://noisette.test"  # WebCrypto hashes on pages of https alone
@@ -85,6 +85,14 @@ def test_sound_mechanisms_are_not_refused_in_a_page(page: Page, count: int) -> N
     texts = [certify(mechanism).text for mechanism in sound_ones(count, seed=17)]
     for text, found in zip(texts, verdicts(page, texts), strict=True):
         assert found["proved"], (found["reason"], text)
+
+
+def test_a_page_says_which_epsilon_is_beyond_it(page: Page) -> None:
+    text = certify(TrainingRun(0.57, 0.34, 2400, 1e-7)).text
+    assert noisette_verify.verify(text).proved
+    [found] = verdicts(page, [text])
+    assert not found["proved"]
+    assert "no epsilon above 1000; noisette-verify does" in found["reason"]
 
 
 def test_one_unit_past_the_bound_is_refused_in_a_page(page: Page) -> None:
