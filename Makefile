@@ -40,8 +40,8 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt scripts/setup.sh scripts/warm.p
 demo: $(VENV)/.stamp-demo
 	$(BIN)/noisette demo
 
-# What each tier runs is in conftest.py: --tier. WORKERS=n for other numbers of processes: three keep two cores busy
-# where tests wait for processes of their own.
+# What each tier runs is in conftest.py: --tier. WORKERS=n for other numbers of processes: where tests wait for processes
+# of their own, more than two keep two cores busy.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist worksteal
 
 check: $(VENV)/.stamp-check
@@ -51,7 +51,7 @@ test: WORKERS ?= 3
 test: browser postgres $(VENV)/.stamp-test
 	$(PYTEST) --tier=test $(ARGS)
 
-test-all: WORKERS ?= 3
+test-all: WORKERS ?= 4
 test-all: browser postgres $(VENV)/.stamp-test
 	$(PYTEST) --tier=all --junitxml=$(VENV)/durations.xml $(ARGS)
 
