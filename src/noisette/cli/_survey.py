@@ -103,9 +103,9 @@ def estimate_survey(
         raise ValueError("A file is given twice: its users would count twice. Name each file once.")
     if compare == "files" and compare not in asked.groups:
         stems = [Path(file).stem for file in files]
-        names = stems if len(set(stems)) == len(stems) else files
+        labels = stems if len(set(stems)) == len(stems) else files
         made = (ReportsFile.open(file).survey.estimate(file, enhance=method, level=level) for file in files)
-        arms = dict(zip(names, made, strict=True))
+        arms = dict(zip(labels, made, strict=True))
         show_differences(arms, compare, level, as_json=as_json)
         return
     results = asked.estimate(list(files), enhance=method, level=level)

@@ -35,7 +35,8 @@ class CodedPoints(Points):
     def index(self, reports: Any) -> FloatArray:
         """Return the code of the nearest point at or above each report."""
         places = np.minimum(np.searchsorted(self.values, reports), len(self.values) - 1)
-        return np.asarray(self.codes, dtype=np.float64)[places]
+        codes: FloatArray = np.asarray(self.codes, dtype=np.float64)[places]
+        return codes
 
     def value(self, index: Any) -> FloatArray:
         """Return the report of a code, NaN where no report has it."""
@@ -144,7 +145,8 @@ class SlidingRows:
         draw = _random.words(rng, _UNIT, x.size)
         draw += row << 53
         place = np.searchsorted(self._ends, draw, side="right") - row * (2 * _HALF)
-        return np.asarray(self.support.values)[place]
+        reports: FloatArray = np.asarray(self.support.values)[place]
+        return reports
 
 
 @dataclass(frozen=True)
