@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,37 @@ def test_predictions_of_what_cannot_be() -> None:
 def test_a_function_is_audited_on_inputs_and_a_claim(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"Expected inputs=\(x, other, ...\) and claimed=epsilon"):
         nz.audit(lambda x, n, rng: rng.normal(x, 1, n), samples=1000, **given)
+
+
+def test_a_client_of_the_shuffler_keeps_its_secret(tmp_path: Path) -> None:
+    from noisette.shuffler.clients import Clients, check_secret, enrol, read_credentials
+
+    [first] = enrol(tmp_path / "clients.json", ["ann"], folder=tmp_path)
+    name, secret = read_credentials(first)
+    kept = (tmp_path / "clients.json").read_bytes()
+    with pytest.raises(ValueError, match="'ann' is enrolled already"):
+        enrol(tmp_path / "clients.json", ["bob", "ann"], folder=tmp_path)
+    with pytest.raises(ValueError, match="'ann' is enrolled already"):
+        Clients.read(tmp_path / "clients.json").enrol(["bob", "ann"])
+    assert (tmp_path / "clients.json").read_bytes() == kept
+    assert read_credentials(first) == (name, secret)
+    assert not (tmp_path / "bob.json").exists()
+    stored = json.loads(kept)["ann"]
+    with pytest.raises(ValueError, match="this is what the shuffler keeps"):
+        check_secret("ann", stored)
+
+
+def test_a_fault_while_signing_gives_no_signature_away() -> None:
+    """From one wrong half of a signature the key could be computed."""
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    from noisette.device.blind import SIGNATURE_BYTES, SigningKey
+
+    key, shown = SigningKey.new(), (5).to_bytes(SIGNATURE_BYTES, "big")
+    assert len(key.sign(shown)) == SIGNATURE_BYTES
+    own = key._numbers
+    faulty = rsa.RSAPrivateNumbers(own.p, own.q, own.d, own.dmp1 + 2, own.dmq1, own.iqmp, own.public_numbers)
+    key.__dict__["_numbers"] = faulty
+    with pytest.raises(ArithmeticError, match="it was not given away"):
+        key.sign(shown)

@@ -307,7 +307,7 @@ def test_pieces_of_a_batch_make_the_same_step():
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_a_half_summed_batch_is_not_saved():
+def test_a_half_summed_batch_is_neither_saved_nor_counted():
     private = start(batch=60, physical_batch=10, rng=1)
     inputs, targets = next(iter(private.loader))
     functional.cross_entropy(private.model(inputs), targets).backward()
@@ -315,6 +315,10 @@ def test_a_half_summed_batch_is_not_saved():
     assert not private.optimizer.stepped
     with pytest.raises(RuntimeError, match="half summed"):
         private.optimizer.state_dict()
+    steps = private.optimizer.steps
+    with pytest.raises(RuntimeError, match="half summed"):
+        private.optimizer.release_counts(lambda: np.ones(3), np.ones(1))
+    assert private.optimizer.steps == steps
 
 
 @pytest.mark.parametrize(
