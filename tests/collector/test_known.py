@@ -56,6 +56,8 @@ def test_nothing_is_said_without_reports() -> None:
     found = known_so_far(CAMPAIGN, {"users": 0, "dimensions": []})
     assert [one["state"] for one in found] == ["too early"] * 2
     assert {one["needed"] for one in found} == {10_000}
+    age, _ = known(12_000, (40.0, float("inf")), (0.5, 0.01))  # past the target, and nobody answered this question
+    assert (age["state"], age["needed"]) == ("too early", 0)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def known_so_far(
                 {
                     "question": question.name,
                     "state": STATES[0],
-                    "needed": target - users,
+                    "needed": max(target - users, 0),
                     "sentence": f"{_asked(campaign, question)} {_NOTHING}",
                 }
             )
