@@ -196,19 +196,3 @@ def test_a_client_of_the_shuffler_keeps_its_secret(tmp_path: Path) -> None:
     stored = json.loads(kept)["ann"]
     with pytest.raises(ValueError, match="this is what the shuffler keeps"):
         check_secret("ann", stored)
-
-
-def test_a_fault_while_signing_gives_no_signature_away() -> None:
-    """From one wrong half of a signature the key could be computed."""
-    pytest.importorskip("cryptography")
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
-    from noisette.device.blind import SIGNATURE_BYTES, SigningKey
-
-    key, shown = SigningKey.new(), (5).to_bytes(SIGNATURE_BYTES, "big")
-    assert len(key.sign(shown)) == SIGNATURE_BYTES
-    own = key._numbers
-    faulty = rsa.RSAPrivateNumbers(own.p, own.q, own.d, own.dmp1 + 2, own.dmq1, own.iqmp, own.public_numbers)
-    key.__dict__["_numbers"] = faulty
-    with pytest.raises(ArithmeticError, match="it was not given away"):
-        key.sign(shown)

@@ -6,6 +6,7 @@ import base64
 import json
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +14,15 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from tests.collector.helpers import COMMUTE, KEYS, PERSON, SECRET, auth, entry, known_keys, running
+from tests.collector.helpers import COMMUTE, KEYS, OPERATOR, PERSON, SECRET, auth, entry, known_keys, running
 
+from noisette.cli import verbs
 from noisette.collector import Store, create_app
+from noisette.collector.campaigns.issuing import Issuer
+from noisette.collector.campaigns.life import Life
 from noisette.collector.web.access import Keys
 from noisette.device.blind import SigningKey, VerifyingKey, checked_code, new_code
 from noisette.survey import batches
@@ -178,3 +183,63 @@ def test_a_signature_that_came_out_wrong_is_not_given_away(monkeypatch: pytest.M
     monkeypatch.setattr(SigningKey, "_numbers", property(lambda self: wrong))
     with pytest.raises(ArithmeticError, match="it was not given away"):
         key.sign(blinded)
+
+
+def test_signing_keys_rotate_and_older_ones_stay_valid(blind_service: httpx.Client, campaigns: list[Campaign]) -> None:
+    campaign, modulus = campaigns[0], "/campaigns/commute/tokens/once"
+    first, token = blind_service.get(modulus).json(), secrets.token_bytes(32)
+    signature = _ask(blind_service, new_code(SECRET, 21), token)
+    assert blind_service.post("/campaigns/commute/rotate").status_code == 403
+    assert (
+        blind_service.post("/campaigns/commute/rotate", headers={"Authorization": f"Bearer {OPERATOR}"}).status_code
+        == 200
+    )
+    assert blind_service.get(modulus).json() != first
+    later = secrets.token_bytes(32)
+    for one, own in ((token, signature), (later, _ask(blind_service, new_code(SECRET, 22), later))):
+        assert _send(blind_service, campaign, one, own).status_code == 201
+    log = blind_service.get("/audit", headers=auth("auditor")).text
+    assert "rotate-signing" in log
+
+
+def test_a_process_takes_tokens_of_a_key_that_another_one_has_just_made(tmp_path: Path) -> None:
+    campaign, life = Campaign.from_dict(BLIND), Life()
+    stores = [Store(f"sqlite:///{tmp_path / 'x.db'}") for _ in range(2)]
+    stores[0].register(campaign, life.written())
+    one, other = (Issuer(store, lambda: [SECRET], lambda name: life) for store in stores)
+    keys = [other.key(campaign, "once")]
+    one.rotate(campaign)
+    keys.append(one.key(campaign, "once"))
+    token = secrets.token_bytes(32)
+    pairs = []
+    for key in keys:
+        blinded, inverse = key.public.blind(token)
+        pairs.append((token, key.public.finish(token, key.sign(blinded), inverse)))
+    assert pairs[0] != pairs[1]
+    assert other._verified(campaign, "once", [*pairs, (token, b"\x00" * 256)]) == [True, True, False]
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize(("tokens", "message"), [("open", "are not signed"), ("drawn", "a second draw")])
+def test_keys_that_cannot_rotate(tokens: str, message: str, tmp_path: Path) -> None:
+    campaign, life, where = Campaign.from_dict(COMMUTE | {"tokens": tokens}), Life(), f"sqlite:///{tmp_path / 'x.db'}"
+    with closing(Store(where)) as store:
+        store.register(campaign, life.written())
+        with pytest.raises(ValueError, match=message):
+            Issuer(store, lambda: [SECRET], lambda name: life).rotate(campaign)
+        assert store.signing_keys(campaign, "once") == []
+        told = CliRunner().invoke(verbs, ["collector", "rotate", campaign.id, "--database", where])
+        assert told.exit_code != 0
+        assert message in told.output
+
+
+def test_keys_rotate_on_the_command_line(tmp_path: Path) -> None:
+    campaign, where = Campaign.from_dict(BLIND), f"sqlite:///{tmp_path / 'x.db'}"
+    with closing(Store(where)) as store:
+        store.register(campaign, Life().written())
+        for count in (1, 2):
+            told = CliRunner().invoke(verbs, ["collector", "rotate", "commute", "--as", "eve", "--database", where])
+            assert told.exit_code == 0, told.output
+            assert len(store.signing_keys(campaign, "once")) == count
+        assert [one["who"] for one in store.registry.log(0) if one["action"] == "rotate-signing"] == ["eve", "eve"]

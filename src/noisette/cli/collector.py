@@ -209,6 +209,21 @@ _state("archive", "archived", "Put a campaign away: it takes no more reports, an
 
 @collector.command()
 @click.argument("campaign")
+@_who
+@_common
+def rotate(campaign: str, who: str, database: str, as_json: bool) -> None:
+    """Sign tokens of the current period with a new key; those that were signed before stay valid."""
+    from noisette.collector.campaigns.issuing import Issuer
+
+    with _store(database) as store:
+        roster = _known(_roster(store), campaign)
+        Issuer(store, tuple, roster.life).rotate(roster.campaign(campaign))
+        roster.change(campaign, {}, who, "rotate-signing")
+    _told([{"id": campaign, "signing": "a new key"}], as_json)
+
+
+@collector.command()
+@click.argument("campaign")
 @click.option("--yes", is_flag=True, help="Delete without asking again.")
 @_who
 @_common

@@ -59,11 +59,7 @@ class Issuer:
             return self._known(campaign, period)
 
     def _known(self, campaign: Campaign, period: str) -> list[SigningKey]:
-        if (campaign.id, period) not in self._keys:
-            if found := [SigningKey(pem) for pem in self._store.signing_keys(campaign, period)]:
-                self._keys[campaign.id, period] = found
-            return found
-        return self._keys[campaign.id, period]
+        return self._keys.get((campaign.id, period)) or self._anew(campaign, period)
 
     def key(self, campaign: Campaign, period: str) -> SigningKey:
         """Return the key that signs in a period that takes reports now, or for all periods of a tracked user."""
@@ -74,13 +70,29 @@ class Issuer:
                 self._store.add_signing_key(campaign, period, 0, SigningKey.new().pem)
             return self._known(campaign, period)[0]
 
-    def rotate(self, campaign: Campaign, period: str) -> None:
-        """Sign with a new key from now on; tokens that older keys of the period signed stay valid."""
+    def rotate(self, campaign: Campaign) -> None:
+        """Sign with a new key from now on; tokens that older keys of the current period signed stay valid."""
+        if not campaign.signed:
+            raise ValueError(f"The tokens of campaign {campaign.id!r} are not signed.")
+        if campaign.tokens == "drawn":
+            raise ValueError(
+                f"What is drawn for a user of {campaign.id!r} follows from the signature of her token: a second key "
+                "would give her a second draw. Close the campaign and open another one."
+            )
+        period = period_at(campaign.period)
         self._life(campaign.id).check(campaign, period)
         with self._lock:
-            self._keys.pop((campaign.id, period), None)
-            self._store.add_signing_key(campaign, period, len(self._known(campaign, period)), SigningKey.new().pem)
-            self._keys.pop((campaign.id, period), None)
+            known = self._anew(campaign, period)
+            self._store.add_signing_key(campaign, period, len(known), SigningKey.new().pem)
+            self._anew(campaign, period)
+
+    def _anew(self, campaign: Campaign, period: str) -> list[SigningKey]:
+        """Return the keys that are stored now, whoever added them; those that were read before are not read again."""
+        known = {one.pem: one for one in self._keys.get((campaign.id, period), ())}
+        found = [known.get(pem) or SigningKey(pem) for pem in self._store.signing_keys(campaign, period)]
+        if found:
+            self._keys[campaign.id, period] = found
+        return found
 
     def sign(self, campaign: Campaign, asked: Asked) -> bytes:
         """Sign a blinded token, once for each code and period; the same one again gets the same signature."""
@@ -105,6 +117,18 @@ class Issuer:
             raise Problem(409, "token-issued", detail)
         return signed
 
+    def _verified(self, campaign: Campaign, period: str, signed: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        """Tell of each token whether a key of ours signed it, one of a second ago in another process included."""
+        keys = self.keys(campaign, period)
+        found = [any(one.public.verifies(*pair) for one in keys) for pair in signed]
+        if all(found):
+            return found
+        with self._lock:
+            more = self._anew(campaign, period)[: -len(keys) or None]
+        return [
+            good or any(one.public.verifies(*pair) for one in more) for good, pair in zip(found, signed, strict=True)
+        ]
+
     def check(self, body: Sequence[Batch]) -> None:
         """Raise `Refused` with every report whose token is not signed by us for its period."""
         refusals = []
@@ -112,10 +136,11 @@ class Issuer:
             if not batch.campaign.signed:
                 continue
             campaign = batch.campaign
-            public = [one.public for one in self.keys(campaign, campaign.signing_period(batch.period))]
             signed = batch.signed or ((b"", b""),) * len(batch)  # a binary batch may come without signatures
-            for row, index, (token, signature) in zip(batch.rows, batch.index.tolist(), signed, strict=True):
-                if not any(one.verifies(token, signature) for one in public):
+            verified = self._verified(campaign, campaign.signing_period(batch.period), signed)
+            reports = zip(batch.rows, batch.index.tolist(), signed, verified, strict=True)
+            for row, index, (_, signature), good in reports:
+                if not good:
                     detail = "The token has no signature of ours for this campaign and period. Get one from /tokens."
                     refusals.append(Refusal(index, "forged", detail))
                 elif campaign.tokens == "drawn" and not _follows(campaign, batch.period, row, signature):
