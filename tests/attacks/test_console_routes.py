@@ -71,7 +71,7 @@ def test_json_is_read_as_json(served: tuple[str, int]) -> None:
 def test_large_plans_leave_the_threads_of_others_alone(served: tuple[str, int]) -> None:
     """Before: forty of them, each of minutes, and no token was signed and no estimate shown until they ended."""
     url, _ = served
-    many = [{"name": f"q{place}", "range": [0, 1]} for place in range(250)]
+    many = [{"name": f"q{place}", "range": [0, 1 + place / 1000]} for place in range(2000)]
     body = json.dumps({"id": "large", "epsilon": 1.0, "users": 100, "attributes": many})
 
     def ask(_: int) -> Any:

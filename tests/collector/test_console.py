@@ -163,10 +163,7 @@ def test_the_link_works_once(empty: tuple[str, str]) -> None:
     vector = asked | {"questions": [{"name": "v", "vector": 3, "range": [0, 1]}]}
     assert "which no form can ask for" in httpx.post(f"{url}/plan", json=vector, headers=operator).json()["obstacle"]
     assert httpx.post(f"{url}/preview", json=vector, headers=operator).status_code == 422
-    assert httpx.post(f"{url}/preview", json=asked, headers=operator).json()["table"]["kind"] in (
-        "two-point",
-        "mixture",
-    )
+    assert httpx.post(f"{url}/preview", json=asked, headers=operator).json()["table"]["kind"] == "rows"  # sliding-half
 
 
 def test_the_command_line_does_what_the_console_does(tmp_path: Path) -> None:

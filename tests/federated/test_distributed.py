@@ -170,9 +170,15 @@ class TestFlower:
             (workflow or flower.workflow(plan, colluding=1))(grid, legacy)
         return strategy
 
+    def near(self, weights, expected, plan, *, clients=6, rounds=1):
+        """Fail once in ten million runs where all weights are expected to have moved so far; a third more is seen."""
+        size = plan.noise(clients) * math.sqrt(rounds)
+        assert np.abs(weights - expected).max() < 6 * size
+        assert abs(weights.mean() - expected) < 6 * size / math.sqrt(weights.size)
+
     def test_the_model_moves_by_the_mean(self, plan, tmp_path):
         strategy = self.run(plan, self.app(plan, tmp_path))
-        assert strategy.weights == pytest.approx(np.full(15, 0.1), abs=0.02)
+        self.near(strategy.weights, 0.1, plan, rounds=2)
 
     def test_an_app_that_fails_adds_zero_and_tells_nothing(self, plan, tmp_path):
         said = []
@@ -182,7 +188,7 @@ class TestFlower:
             return reply
 
         strategy = self.run(plan, self.app(plan, tmp_path, fail=(2, 3, 4)), rounds=1, tamper=tamper)
-        assert strategy.weights == pytest.approx(np.full(15, 0.025), abs=0.02)
+        self.near(strategy.weights, 0.025, plan)
         assert not any("secret" in text or "loss" in text for text in said)
 
     def test_clients_that_drop_out_are_covered(self, plan, tmp_path):
@@ -196,12 +202,12 @@ class TestFlower:
             return Message(Error(1, "gone"), reply_to=reply) if node <= 2 and asked[node] >= 3 else reply
 
         strategy = self.run(plan, self.app(plan, tmp_path), rounds=1, tamper=tamper)
-        assert strategy.weights == pytest.approx(np.full(15, 0.05), abs=0.02)
+        self.near(strategy.weights, 0.05, plan, clients=4)
 
     @pytest.mark.long
     def test_no_more_rounds_than_were_paid_for(self, plan, tmp_path):
         strategy = self.run(plan, self.app(plan, tmp_path), rounds=3)
-        assert strategy.weights == pytest.approx(np.full(15, 0.1), abs=0.02)  # the third moved nothing
+        self.near(strategy.weights, 0.1, plan, rounds=2)  # the third moved nothing
 
     @pytest.mark.long
     def test_weaker_aggregations_are_refused(self, plan, tmp_path):

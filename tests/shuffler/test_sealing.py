@@ -58,7 +58,7 @@ def test_a_key_of_its_own_in_a_file_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         ServerKey.generate().write(path)  # never over another key
     path.write_text("something else", encoding="utf-8")
-    with pytest.raises(ValueError, match="not a private key"):
+    with pytest.raises(ValueError, match="is no private key"):
         ServerKey.read(path)
     for text in ("", "short", "é" * 44, KEY.public.text + "=="):
         with pytest.raises(ValueError, match="public key"):

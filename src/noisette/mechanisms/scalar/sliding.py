@@ -165,7 +165,7 @@ class SlidingHalf(TableMechanism):
 
     >>> m = SlidingHalf(epsilon=1.0)
     >>> m.moments([0.0, 0.3, 1.0]).variance.round(3).tolist()
-    [4.023, 4.02, 4.012]
+    [4.007, 4.018, 4.006]
     """
 
     epsilon: float
