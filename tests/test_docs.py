@@ -4,6 +4,7 @@ import doctest
 import re
 import runpy
 import shlex
+import tomllib
 import unicodedata
 from importlib import import_module
 from pathlib import Path
@@ -194,3 +195,14 @@ def test_a_wrong_example_is_seen() -> None:
     """The twin: a page whose example prints something else fails."""
     assert not _failures("text\n```pycon\n>>> 1 + 1\n2\n```\n", "right")
     assert _failures("text\n```pycon\n>>> 1 + 1\n3\n```\n", "wrong")
+
+
+def test_the_last_look_was_at_this_version_and_saw_no_failure() -> None:
+    page = (ROOT / "docs" / "release-check.md").read_text(encoding="utf-8")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert page.startswith(f"# The last look at {version}\n")
+    steps = runpy.run_path(str(ROOT / "scripts" / "release_check.py"))["STEPS"]
+    for step in steps:
+        assert f"## {step.title}\n\n```console\n$ {step.command}\n" in page, step.name
+    assert page.count("\n## ") == len(steps)
+    assert "It failed" not in page
