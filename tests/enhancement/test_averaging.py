@@ -167,3 +167,9 @@ def test_hardly_any_noise_is_no_trouble(noise):
     found = bayes(y, np.full(60, noise))
     assert found.value == pytest.approx(truth, abs=5 * noise)
     assert np.all(np.isfinite(found.risk))
+
+
+def test_a_truth_of_the_ridge_varies_by_no_more_than_one():
+    """Truths lie on [-1, 1], and 1.96 is HDR4ME's confidence of 0.95."""
+    assert Ridge(0.2, 0.5).moments == pytest.approx((0.2, 0.5 / norm.ppf(0.975)))
+    assert Ridge(0.2, 40.0).moments == (0.2, 1.0)

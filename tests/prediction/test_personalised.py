@@ -113,6 +113,12 @@ def test_plain_is_unbiased_whoever_chose_what_and_weights_are_not() -> None:
     assert abs(weighted.value[0] - 0.3) > limit * weighted.std_error[0]
 
 
+def test_an_estimate_of_regions_may_lie_in_any_of_them() -> None:
+    choices = Personalised.of("duchi", epsilons=[1.0], regions=[nz.Interval(-3, 0), nz.Interval(0, 1)])
+    aggregate = choices.aggregate(choices.privatize([-2.0, 0.5, 0.5], [0, 1, 1], rng=1))
+    assert (aggregate.estimate().low, aggregate.estimate().high) == (-3.0, 1.0)
+
+
 @pytest.mark.long
 def test_merging_is_exact_and_errors_are_honest() -> None:
     """Shards in any order give the same bits; with 400 collections the interval covers as often as it says."""

@@ -245,8 +245,8 @@ class PersonalisedAggregate:
             value=np.asarray(value),
             std_error=np.sqrt(np.asarray(variance)),
             count=np.sum(counts, axis=0),
-            low=np.min([np.min(_low(domain)) for domain in domains]),
-            high=np.max([np.max(_high(domain)) for domain in domains]),
+            low=min(map(_low, domains)),
+            high=max(map(_high, domains)),
             kind=self.plan.mechanisms[0].kind,
         )
 

@@ -199,3 +199,10 @@ def test_grid_moments_by_enumeration(name: str) -> None:
         assert math.isclose(
             float(mechanism.moments(0.0).variance), 1.5**2 * 2 * ratio / (1 - ratio) ** 2, rel_tol=1e-12
         )
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0])
+def test_the_lattice_costs_little_however_much_noise_there_is(epsilon: float) -> None:
+    """The domain's ends are rounded outward to it: steps that grew with the noise would widen the domain."""
+    mechanism = nz.Laplace(epsilon, domain=nz.Interval(0.1, 1.1))
+    assert mechanism.moments(0.5).variance == pytest.approx(2 / epsilon**2, rel=1e-4)

@@ -91,3 +91,17 @@ def test_a_survey_takes_it_for_a_mean_at_small_budgets(epsilon: float) -> None:
         people = np.exp(-0.5 * ((x - mean) / 10) ** 2)
         errors = [float(one.moments(x).variance @ people) for one in others]
         assert (float(own @ people) / min(errors)) ** 0.5 < 1.06
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_moments_are_those_of_the_law(epsilon: float) -> None:
+    """Enumerated: sixteen outputs with their integer weights, between two points and on one."""
+    mechanism = nz.SlidingHalf(epsilon, domain=nz.Interval(-2, 6))
+    values = np.asarray([-2.0, -0.7, float(mechanism.law().points[3]), 5.9])
+    outputs, found = np.asarray(mechanism.support.values), mechanism.moments(values)
+    for place, x in enumerate(values.tolist()):
+        chances = np.asarray([weight / mechanism.law().total for weight in mechanism.law().weights(x)])
+        mean = chances @ outputs
+        assert mean == pytest.approx(x, abs=1e-9)
+        assert found.variance[place] == pytest.approx(chances @ (outputs - mean) ** 2, rel=1e-9)
+        assert found.third[place] == pytest.approx(chances @ np.abs(outputs - mean) ** 3, rel=1e-9)
