@@ -206,3 +206,15 @@ def test_rmia_is_a_count_over_pairs(online, gamma):
         membership.relative_scores(own + 1, shadow, near, far)
     with pytest.raises(ValueError, match="slope=2"):
         membership.relative_scores(own, shadow, near, far, slope=2)
+
+
+def test_the_interval_of_the_area_is_delongs():
+    """Counted pair by pair, with few scores: the sums of squares are divided by one less than there are."""
+    inside, outside = np.asarray([0.9, 0.4, 0.7, 0.2]), np.asarray([0.1, 0.5, 0.3])
+    pairs = np.asarray([[float(a > b) for b in outside] for a in inside])
+    above, below = pairs.mean(axis=1), pairs.mean(axis=0)
+    squares = ((above - above.mean()) ** 2).sum() / 3 / 4 + ((below - below.mean()) ** 2).sum() / 2 / 3
+    found = membership._auc(inside, outside, 0.5)
+    assert found.value == pytest.approx(pairs.mean())
+    assert found.low == pytest.approx(pairs.mean() - norm.ppf(0.75) * math.sqrt(squares))
+    assert found.high == pytest.approx(pairs.mean() + norm.ppf(0.75) * math.sqrt(squares))

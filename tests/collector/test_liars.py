@@ -12,7 +12,7 @@ from tests.collector.helpers import auth
 
 import noisette as nz
 from noisette.collector.results.estimates import Query, estimates
-from noisette.collector.results.liars import FALSE_ALARM, chance_of, intervals, suspicions
+from noisette.collector.results.liars import FALSE_ALARM, _shares, chance_of, intervals, suspicions
 from noisette.core import Tail
 from noisette.survey.campaigns import Campaign
 from noisette.survey.estimation.distributions import Shapes
@@ -254,3 +254,13 @@ def test_auto_prefers_what_is_bounded() -> None:
             asked = {"id": "x", "epsilon": epsilon, "users": 1000, "attributes": [question]}
             mechanism = Campaign.from_dict(asked).mechanism
             assert not nz.CATALOGUE[mechanism.spec()["mechanism"]].capabilities.unbounded
+
+
+def test_shares_that_add_up_to_one_are_no_surprise() -> None:
+    """Those of grr always do: the chance of being so far away is one, and not two for two sides."""
+    mechanism, count = _choice("grr", 3).mechanism, np.full(3, 100)
+    assert _shares(mechanism, "abc", count, np.asarray([20, 30, 50])) == {
+        "about": "a and 2 others",
+        "test": "shares add up to 1.000",
+        "p_value": 1.0,
+    }

@@ -144,3 +144,12 @@ def test_a_message_names_a_few_of_many_labels() -> None:
         nz.Categorical(labels=labels).encode(["pizza"])
     with pytest.raises(ValueError, match="distinct labels, got 'label 3' twice"):
         nz.Categorical(labels=[*labels, "label 3"])
+
+
+def test_one_row_of_many_that_names_an_option_twice() -> None:
+    survey = nz.Survey([nz.Choices("c", ["x", "y", "z"], most=3)], epsilon=1.0)
+    rows = [["x", "y"], ["z"], ["y", "x", "y"], []]
+    with pytest.raises(ValueError, match=r"row 3, column 'c': expected each option once, got it twice"):
+        survey.privatize({"c": rows}, rng=1)
+    rows[2] = ["y", "x"]
+    assert survey.privatize({"c": rows}, rng=1).users == 4

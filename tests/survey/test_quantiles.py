@@ -124,6 +124,10 @@ def test_a_quantile_interval_is_the_set_of_cells_that_are_not_rejected() -> None
     inside, around = answer.share_between(17 / 64, 31 / 64), answer.share_between(16 / 64, 32 / 64)
     cut = answer.share_between(16.5 / 64, 31.5 / 64)
     assert (cut[1], cut[2]) == pytest.approx((inside[1], around[2]))
+    first = answer.share_between(0, 1 / 64)  # the first cell, whole
+    assert first[0] == pytest.approx(found.cdf[1])
+    reach = ndtri(0.975) * found.error[1]
+    assert first[1:] == pytest.approx((max(found.cdf[1] - reach, 0), found.cdf[1] + reach))
     with pytest.raises(ValueError, match="< high"):
         answer.share_between(0.5, 0.5)
 
