@@ -152,4 +152,4 @@ def test_one_row_of_many_that_names_an_option_twice() -> None:
     with pytest.raises(ValueError, match=r"row 3, column 'c': expected each option once, got it twice"):
         survey.privatize({"c": rows}, rng=1)
     rows[2] = ["y", "x"]
-    assert survey.privatize({"c": rows}, rng=1).users == 4
+    assert survey.estimate(survey.privatize({"c": rows}, rng=1)).users == 4
