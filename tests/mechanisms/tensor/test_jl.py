@@ -258,3 +258,13 @@ class TestToTheLastBit:
         found = largest_leverage(r, epsilon, 1e-6)
         assert delta_above(r, found, epsilon) <= 1e-6
         assert delta_above(r, found * (1 + 1e-6), epsilon) > 1e-6  # a twin
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_one_entry_that_is_not_finite_is_refused(bad: float) -> None:
+    m = nz.JohnsonLindenstrauss(nz.TensorBall((6, 4), 1.0, mode=0), 1.0, 1e-4, projections=2)
+    table = np.zeros((6, 4))
+    for clip in (False, True):
+        m.privatize(table, clip=clip, rng=1)
+        with pytest.raises(ValueError, match="Expected finite values"):
+            m.privatize(np.where(np.arange(24).reshape(6, 4) == 13, bad, table), clip=clip, rng=1)
