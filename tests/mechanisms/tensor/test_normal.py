@@ -141,6 +141,18 @@ def test_machine_code_and_python_draw_the_same_noise() -> None:
         assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("few", [1, 2, 3, 30])
+def test_no_word_behind_the_spare_ones_is_read(few: int) -> None:
+    """A compiled loop would take what lies in memory there for chance: Python says where one is read too many."""
+    rng = np.random.default_rng(9)
+    words, spare = (rng.integers(0, 2**64, size, dtype=np.uint64) for size in (3_000, few))
+    start = np.zeros(words.size)
+    (values, pending), (others, left) = (added(loop, start, words, spare) for loop in (add, add.py_func))
+    assert np.array_equal(values, others)
+    assert np.array_equal(pending, left)
+    assert len(pending) > 30
+
+
 def test_points_of_a_wedge_are_kept_as_the_density_says() -> None:
     """The chord and the tangent that decide most of them decide as many digits of the curve would."""
     table, rng = build_table(), np.random.default_rng(21)
