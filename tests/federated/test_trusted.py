@@ -24,10 +24,10 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from tests.federated.processes import PATIENCE, end, last_words
 from tests.shuffler.certificates import make_certificates, make_node_key
 
 BIN = Path(sys.executable).parent
-PATIENCE = 1200  # seconds, for a machine that is busy with other things
 SECRET = [3.0, 1.0, 4.0, 1.0]  # what each node has on its disk
 
 PROJECT = """
@@ -242,19 +242,11 @@ class Federation:
 
     def logs(self) -> str:
         """Return the last words of everyone."""
-        ends = [(path.name, path.read_text(encoding="utf-8")[-3000:]) for path in sorted(self.root.glob("*.log"))]
-        return "\n".join(f"== {name}\n{text}" for name, text in ends)
+        return last_words(self.root)
 
     def down(self) -> None:
         """End everything, the superlink last."""
-        for process in reversed(self.processes.values()):
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end(self.processes)
         self.hub.server.shutdown()
         self.hub.server.server_close()
 

@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from tests.federated.processes import PATIENCE, end, last_words
 from tests.shuffler.certificates import make_certificates, make_node_key
 
 from noisette.datasets import folder as data_folder
@@ -34,7 +35,6 @@ NODES, BLOCKS, ROUNDS = 3, 10, 2
 OPERATOR = "the-key-of-the-operator"
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "quickstart"
-PATIENCE = 1200  # seconds, for a machine that is busy with other things
 
 
 def _free_port() -> int:
@@ -191,19 +191,11 @@ class Deployment:
 
     def logs(self) -> str:
         """Return the last words of everyone."""
-        ends = [(path.name, path.read_text(encoding="utf-8")[-3000:]) for path in sorted(self.root.glob("*.log"))]
-        return "\n".join(f"== {name}\n{text}" for name, text in ends)
+        return last_words(self.root)
 
     def down(self) -> None:
         """End everything, the superlink last."""
-        for process in reversed(self.processes.values()):
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(timeout=PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end(self.processes)
 
 
 @pytest.fixture
