@@ -8,7 +8,7 @@ const find = selector => document.querySelector(selector);
 const PLACE = "noisette:key";
 const HALF = 1.959963984540054; // standard errors in ±, half of a 95 % interval
 const TABS = ["known", "estimates", "comparison", "errors", "promise"]; // parts of the page, each with an address
-const PLOTS = 24; // quantities whose trends are drawn
+const PLOTS = 24; // quantities whose trends are drawn, or one of each question where they are more
 const view = { campaign: null, period: "", quantity: 0, tab: "", paused: false, detail: null, round: 0 };
 
 async function ask(path) {
@@ -334,7 +334,10 @@ const limits = (asked, own) => asked?.levels
 
 function drawComparison() {
   const { estimates } = view.detail, { drift, groups } = estimates, found = [], box = find("#comparison .plots");
-  const names = estimates.dimensions.map(row => row.name), chosen = [view.quantity, ...names.keys()].slice(0, PLOTS + 1);
+  const names = estimates.dimensions.map(row => row.name), places = [...names.keys()];
+  const firsts = places.filter(place => attributeOf(place)?.name !== attributeOf(place - 1)?.name); // of each question
+  const drawn = new Set([view.quantity, ...firsts, ...places].slice(0, Math.max(PLOTS, firsts.length) + 1));
+  const chosen = [view.quantity, ...places.filter(place => drawn.has(place))];
   const said = (test, same, other) => (test?.adjusted === null || test?.adjusted === undefined ? "" : test.adjusted < 0.05
     ? `${other}: such differences arise by chance with probability ${number(test.adjusted)} or less.`
     : `${same} (probability ${number(test.adjusted)}).`);
