@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 from typing import Self
 
-QUICK = {  # a node that does not answer for this long is dead: seconds, where a real cluster waits for half a minute
+# A killed node refuses the next connection, so that the cluster notices within seconds. A live one has ten minutes to
+# answer: with a limit of a second, a busy machine let the cluster take a live node for dead and give it no work.
+QUICK = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_timeout_ms": "600000",
     "RAY_health_check_failure_threshold": "3",
 }
 ENVIRONMENT = os.environ | QUICK | {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
