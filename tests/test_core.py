@@ -74,8 +74,10 @@ def test_estimate_is_the_mean_of_reports(name: str) -> None:
     assert math.isclose(float(estimate.value[0]), mean, abs_tol=1e-7)
     assert math.isclose(float(estimate.std_error[0]), error, rel_tol=1e-3)
     assert estimate.count[0] == reports.size
-    low, high = estimate.interval(0.95)
+    low, high = estimate.interval(0.95, method="normal")
     assert math.isclose(float(high[0] - low[0]), 2 * 1.959964 * float(estimate.std_error[0]), rel_tol=1e-6)
+    least, most = estimate.interval(0.95)  # is about as wide, from the known variance of added noise or a little more
+    assert 0.97 < float((most[0] - least[0]) / (high[0] - low[0])) < 1.25
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,7 +181,7 @@ def test_levels(level: float) -> None:
 def test_methods_of_interval() -> None:
     mechanism, reports = collected("duchi")
     estimate = mechanism.aggregate(reports).estimate()
-    with pytest.raises(ValueError, match="Expected method='exact' to be 'normal' or 'finite'"):
+    with pytest.raises(ValueError, match="Expected method='exact' to be 'bounded', 'normal' or 'finite'"):
         estimate.interval(0.9, method="exact")
     enhanced = nz.Estimate(estimate.value, estimate.std_error, estimate.count, method="box")
     with pytest.raises(ValueError, match=r"No finite-sample interval after enhancement 'box'\. Ask the raw estimate"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import noisette as nz
 from noisette import domains
+from noisette.domains.categories import Labels, prefixed
 
 EXAMPLES: list[Any] = [
     nz.Interval(),
@@ -262,3 +264,41 @@ def test_labels_of_selections_are_read() -> None:
 def test_more_options_than_there_are_cannot_be_chosen(most: int) -> None:
     with pytest.raises(ValueError, match=f"Expected 0 <= most <= 3, got most={most}"):
         nz.Selection(3, most)
+
+
+@pytest.mark.parametrize("size", [3, 70_000])
+def test_labels_find_their_places(size: int) -> None:
+    """By a dictionary, or by sorted hashes where there are many; the same after a trip through a pickle."""
+    labels = Labels.of(f"label {place}" for place in range(size))
+    wanted = ["label 2", "nothing", f"label {size - 1}", "label 0", ""]
+    for own in (labels, pickle.loads(pickle.dumps(labels))):  # our own
+        assert own.find(wanted).tolist() == [2, -1, size - 1, 0, -1]
+        assert own.find([]).tolist() == []
+        assert own == labels
+    labels.find(wanted)
+    assert set(pickle.loads(pickle.dumps(labels)).__dict__) <= {"_all_hashes_differ"}
+    with pytest.raises(ValueError, match="'label 1' twice"):
+        Labels.of([*labels, "label 1"])
+
+
+def test_labels_whose_hashes_agree_are_found_by_a_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of many labels may have one hash, by chance or by design."""
+    labels = Labels.of(f"label {place}" for place in range(70_000))
+    hashes, order = labels._sorted_hashes
+    same = hashes.copy()
+    same[1] = same[0]
+    monkeypatch.setitem(labels.__dict__, "_sorted_hashes", (same, order))
+    labels.__dict__.pop("_all_hashes_differ")
+    assert not labels._all_hashes_differ
+    assert labels.find(["label 69999", "x"]).tolist() == [69_999, -1]
+
+
+def test_labels_with_a_text_before_each() -> None:
+    labels = tuple(map(str, range(70_000)))
+    named = prefixed("c=", labels)
+    assert (len(named), named[0], named[-1], list(named[2:4])) == (70_000, "c=0", "c=69999", ["c=2", "c=3"])
+    assert named == tuple(f"c={label}" for label in labels)
+    assert named == prefixed("c=", labels)
+    assert named != prefixed("d=", labels)
+    assert named.index("c=17") == 17
+    assert prefixed("c=", ("a", "b")) == ("c=a", "c=b")

@@ -22,6 +22,14 @@ def test_an_old_name_is_the_new_module(old: str) -> None:
     assert found is importlib.import_module(f"noisette.{MOVED[old]}")
 
 
+def test_no_old_name_hides_what_a_package_shows() -> None:
+    """Python sets the last part of a module's name on its parent, whatever stood there: once, `prediction.joint`."""
+    for old in MOVED:
+        parent, _, name = old.rpartition(".")
+        package = importlib.import_module(f"noisette.{MOVED.get(parent, 'testing')}")
+        assert parent not in MOVED or name not in getattr(package, "__all__", ()), old
+
+
 def test_every_new_name_is_a_module() -> None:
     root = noisette.__path__[0]
     for new in MOVED.values():

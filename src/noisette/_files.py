@@ -6,9 +6,10 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
@@ -44,6 +45,13 @@ class PosixNeeded(ImportError):
     """A service was started on a system that lacks what it stands on."""
 
 
+def need_packages(what: str, names: Iterable[str], extra: str) -> None:
+    """Refuse to go on where a package is not installed, and say which extra installs it."""
+    lacking = [name for name in names if find_spec(name) is None]
+    if lacking:
+        raise ValueError(f"{what} needs {', '.join(lacking)}: pip install 'noisette[{extra}]'.")
+
+
 def posix_module(name: str, what: str) -> ModuleType:
     """Return a module that Linux and macOS have, or say what needs it and what works without."""
     try:
@@ -67,7 +75,7 @@ class ChangingFile:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def changed(self) -> bool:
-        """Tell whether the file is another one than when this last told so."""
+        """Tell whether the file has changed since this was last called."""
         if time.monotonic() - self._looked < self._every:
             return False
         self._looked = time.monotonic()

@@ -92,7 +92,6 @@ MOVED: dict[str, str] = {
     "utility.extremes": "prediction.extremes",
     "utility.federated": "federated.theory",
     "utility.graded": "prediction.graded",
-    "utility.joint": "prediction.joint",
     "utility.lengths": "sgd.theory.lengths",
     "utility.offers": "prediction.offers",
     "utility.orthants": "prediction.joint",

@@ -23,7 +23,7 @@ def pauses(attempts: int | None = None) -> Iterator[float]:
 
 
 def decided(status: int) -> bool:
-    """Tell whether an answer of this status is the last word, so that asking again is no use.
+    """Tell whether an answer of this status is final, so that asking again would not change it.
 
     >>> decided(201), decided(404), decided(429), decided(503)
     (True, True, False, False)

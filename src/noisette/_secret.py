@@ -25,7 +25,7 @@ _living: WeakSet[SecretBits] = WeakSet()
 
 
 class SecretBits(AESCounter):  # type: ignore[misc]
-    """AES in counter mode, with a key of 128 bits from the operating system that nobody is told."""
+    """AES in counter mode, with a key of 128 bits from the operating system that is never shown."""
 
     def __init__(self) -> None:
         super().__init__(key=_fresh_key())

@@ -1,8 +1,9 @@
 """What every HTTP service of ours does: listen, end gracefully, count and log requests, bound what a client may cost.
 
 A client owes bytes: the head of a request, its body. `Guarded` gives it a stated time for each, sheds the connection
-that has owed for longest when there are too many, and drops who does not read. `read_body` bounds one body and, over
-all requests of the process, the bytes that bodies hold; `off_loop` parses what is large in two threads of its own.
+that has owed for longest when there are too many, and drops a client that does not read. `read_body` bounds one body
+and, over all requests of the process, the bytes that bodies hold; `off_loop` parses what is large in two threads of
+its own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from noisette._files import posix_module
 resource = posix_module("resource", "A service (collector, shuffler)")
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
-_PATIENCE = 10  # seconds that requests have to end once a service is told to stop
+_PATIENCE = 10  # seconds that requests have to end once a service stops
 _OTHERS = 256  # open files that are no connections: databases, logs
 _PIPELINED = 16  # requests of one connection that wait for the one before
 _SPAN = 600  # seconds whose requests are logged together, where the log must not tell when each came
@@ -171,7 +172,7 @@ def run_workers(count: int, work: Callable[[], None], log: logging.Logger) -> No
         child, status = os.wait()
         children.discard(child)
         if not ending:
-            log.error("worker ended", extra={"told": {"status": os.waitstatus_to_exitcode(status)}})
+            log.error("worker ended", extra={"fields": {"status": os.waitstatus_to_exitcode(status)}})
             time.sleep(1)  # one that cannot start does not keep the machine busy
             start()
 
@@ -423,8 +424,8 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
 
 def answers(*codes: int) -> dict[int | str, dict[str, Any]]:
     """Describe the answers that are not a success: a reason in one word, and in a sentence."""
-    told = {"type": "object", "properties": {"reason": {"type": "string"}, "detail": {"type": "string"}}}
-    content = {"application/json": {"schema": told}}
+    reason = {"type": "object", "properties": {"reason": {"type": "string"}, "detail": {"type": "string"}}}
+    content = {"application/json": {"schema": reason}}
     return {code: {"description": "Refused." if code >= 300 else "Known before.", "content": content} for code in codes}
 
 
@@ -478,32 +479,32 @@ class Observed:
             method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
             self._metrics.requests.labels(method, route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
-            told = _told(scope, method, route, status, seconds)
+            fields = _fields(scope, method, route, status, seconds)
             if route in self._unhurried:
-                self._gather(told)
+                self._gather(fields)
             else:
-                self._log.info("request", extra={"told": told})
+                self._log.info("request", extra={"fields": fields})
 
-    def _gather(self, told: dict[str, Any]) -> None:
+    def _gather(self, fields: dict[str, Any]) -> None:
         """Add a request to those of its ten minutes, and log those of ten minutes that are over."""
         span = int(time.time() // _SPAN)
         if span != self._span:
             for texts, numbers in self._waiting.items():
                 self._log.info(
-                    "requests", extra={"told": {"until": self._span * _SPAN + _SPAN} | dict(texts) | numbers}
+                    "requests", extra={"fields": {"until": self._span * _SPAN + _SPAN} | dict(texts) | numbers}
                 )
             self._span, self._waiting = span, {}
-        texts = tuple((name, own) for name, own in told.items() if isinstance(own, str) or name == "status")
+        texts = tuple((name, own) for name, own in fields.items() if isinstance(own, str) or name == "status")
         numbers = self._waiting.setdefault(texts, {"requests": 0})
         numbers["requests"] += 1
-        for name, own in told.items():
+        for name, own in fields.items():
             if isinstance(own, int) and name != "status":
                 numbers[name] = numbers.get(name, 0) + own
 
 
-def _told(scope: Any, method: str, route: str, status: int, seconds: float) -> dict[str, Any]:
+def _fields(scope: Any, method: str, route: str, status: int, seconds: float) -> dict[str, Any]:
     own = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 2)}
-    more: dict[str, Any] = scope.get("state", {}).get("told", {})
+    more: dict[str, Any] = scope.get("state", {}).get("logged", {})
     return own | more
 
 
@@ -515,4 +516,4 @@ class JsonLines(logging.Formatter):
         head = {"time": self.formatTime(record), "level": record.levelname.lower(), "event": record.getMessage()}
         if record.exc_info and record.exc_info[0] is not None:
             head["error"] = record.exc_info[0].__name__  # its message could hold what was sent
-        return json.dumps(head | getattr(record, "told", {}), ensure_ascii=False)
+        return json.dumps(head | getattr(record, "fields", {}), ensure_ascii=False)

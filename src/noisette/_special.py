@@ -23,6 +23,7 @@ def _lazy(name: str) -> Callable[..., Any]:
 
 betainc = _lazy("betainc")
 betaincc = _lazy("betaincc")
+betaincinv = _lazy("betaincinv")
 chdtr = _lazy("chdtr")
 chdtrc = _lazy("chdtrc")
 erf = _lazy("erf")

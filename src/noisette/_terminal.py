@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+HALF_WIDTH_95 = 1.959963984540054  # standard errors in half of a 95 % interval
 _PATIENCE = 1.0  # seconds before a progress bar is worth showing
+_SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -57,6 +60,15 @@ def number(value: float, error: float = math.nan) -> str:
     if places > 8:
         return f"{value:.3e}"
     return f"{value:,.{max(places, 0)}f}"
+
+
+def sparks(shares: FloatArray) -> str:
+    """Draw a distribution in sixteen characters, from the low end of the range to the high one."""
+    if not np.isfinite(shares).all():
+        return "-"
+    groups = np.asarray([part.sum() for part in np.array_split(shares, min(16, shares.size))])
+    heights = np.rint(groups / groups.max() * (len(_SPARKS) - 1)).astype(int)
+    return "".join(_SPARKS[height] for height in heights.tolist())
 
 
 def describe(guarantee: Guarantee) -> str:

@@ -17,6 +17,8 @@ import numpy as np
 
 from noisette._validate import FloatArray
 
+_SLICES = 2.0**20  # in a standard deviation of normal noise
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -47,6 +49,20 @@ class Cells:
         weights = np.asarray(log_weight, dtype=float)
         ones, zeros = np.ones(weights.size), np.zeros(weights.size)
         return cls(pair, (reports,), weights, ones, ones, zeros, bound)
+
+    @classmethod
+    def normal(cls, pair: tuple[Any, Any], middle: FloatArray, unit: FloatArray, log_volume: float, free: int) -> Cells:
+        """Cut the space of reports with normal noise into slices across the line through two inputs.
+
+        ``middle`` lies between the inputs and ``unit`` is one standard deviation along the line. ``log_volume`` is the
+        log of the product of all standard deviations, of which there are ``free``.
+        """
+        step, span = unit / _SLICES, math.ceil(8 * _SLICES)
+        sides = np.asarray([1.0, -1.0])[(...,) + (None,) * unit.ndim] * step
+        starts = np.stack([np.zeros_like(step), -step])
+        nodes = tuple(middle + starts + n * span * sides for n in range(3))
+        weight = log_volume + (free - 1) / 2 * math.log(2 * math.pi) - math.log(_SLICES)
+        return cls(pair, nodes, np.full(2, weight), np.full(2, math.inf), np.full(2, float(span)), np.zeros(2))
 
 
 @runtime_checkable

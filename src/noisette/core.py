@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from noisette._bounded import bounded_interval, noisy_interval, score_of
 from noisette._random import Rng
-from noisette._special import ndtri
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Domain
 from noisette.guarantees import Guarantee
 
-STRAY = 2.0**-20  # chance that an honest report of unbounded noise is read as a nearer one
+_NEAR = 2.0  # deviations of a report that is called near
+STRAY = 2.0**-20  # chance that an honest report with unbounded noise is beyond `Readout.reach`, and moved to its end
 OVERFLOW = "The sums no longer fit 64 bits. Estimate these shards apart and average the estimates by count."
 
 
@@ -45,7 +46,7 @@ class Support(Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a mechanism can do, declared on its class: whoever builds, plans or collects reads this and probes nothing.
+    """What a mechanism can do, declared on its class. Builders, plans and collectors read this and probe nothing.
 
     What it estimates is the class's ``kind``. `noisette.testing.check_mechanism` holds the declarations against what
     the mechanism does.
@@ -55,11 +56,11 @@ class Capabilities:
     - ``gaussian``: its noise is Gaussian, so that a budget may be given as mu.
     - ``model``: "local" where each user answers alone, "central" where a curator holds the records.
     - ``unbiased``: the mean of reports, once decoded, is the value itself.
-    - ``unbounded``: its noise may go anywhere. Reports are read up to where it goes with a chance of `STRAY`.
+    - ``unbounded``: its noise has no bound. Reports farther out than noise goes with chance `STRAY` are moved nearer.
     - ``decoded``: a report is no estimate of the value until ``decode`` has read it.
     - ``tabled``: its law is a table of whole numbers, see `Tabled`.
     - ``tells_category``: a report is itself a category, the own one with chance ``p_own``, each other with ``p_other``.
-    - ``slow_start``: some budgets take seconds before the first report; ``slow_start`` of the instance tells which.
+    - ``slow_start``: some budgets take seconds before the first report; an instance with one has ``slow_start`` true.
     - ``composite``: it is built from other mechanisms, which its ``inner`` names.
     - ``levels``: it has a budget for each level of the value; ``fitted`` scales all to an interval and a total, and
       ``by_level`` builds it for values whose level is not their own.
@@ -174,8 +175,8 @@ class EventDeclared(ABC):
 class PubliclyDrawn(ABC):
     """Inherited by a mechanism whose reports show something that is drawn without looking at the value.
 
-    It is a seed, a group or an attribute. Who could choose it would count most where she likes: where tokens are
-    signed, it follows from the signature, and the server draws it again.
+    It is a seed, a group or an attribute. A user who could choose it could choose where her report counts most. So
+    where tokens are signed it is derived from the signature, and the server derives it again to compare.
     """
 
     @abstractmethod
@@ -231,8 +232,8 @@ class Law(Protocol):
 class Tabled(Protocol):
     """A mechanism whose law is a table: `law` holds it, and nothing but its sampler makes reports.
 
-    `noisette.testing.check_mechanism` refuses one that draws reports, or states their likelihoods, by code of its own:
-    then law and sampler cannot part.
+    `noisette.testing.check_mechanism` refuses one that draws reports, or states their likelihoods, by code of its own,
+    so that law and sampler cannot differ.
     """
 
     def law(self) -> Law:
@@ -256,6 +257,10 @@ class Estimating(Mechanism, Protocol):
     def readout(self) -> Readout:
         """How sums of reports become an estimate."""
 
+    @property
+    def report_ends(self) -> tuple[Any, Any]:
+        """The least and the largest that one report says of each quantity."""
+
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums."""
 
@@ -269,7 +274,7 @@ class Enhancer(Protocol):
 
 @dataclass(frozen=True)
 class Tail:
-    """A bound on the chance that one report strays: sub-gamma with this variance and scale.
+    """A bound on how far one report is from its mean: sub-gamma with this variance and scale.
 
     The mean of n reports stays within sqrt(2 v L / n) + c L / n of its expectation with probability at least
     1 - 2 exp(-L), at any n (Boucheron, Lugosi, Massart 2013, section 2.4).
@@ -294,6 +299,8 @@ class Readout:
     ``coarse``, a power of two or one for each quantity, divides an integer before it is squared and the square is
     rounded; ``low`` and ``high`` bound the estimated quantity. Where reports are counted by kind, ``weights`` is what
     one report of each kind says of a single quantity: value = offset + scale * sum of weights * total / count.
+    ``noise`` is the variance of what is added to values between ``low`` and ``high`` where reports are such sums; NaN
+    or None where they are not.
     """
 
     offset: float | FloatArray
@@ -303,6 +310,16 @@ class Readout:
     tail: Tail
     coarse: Any = 1.0
     weights: FloatArray | None = None
+    noise: float | FloatArray | None = None
+
+    @cached_property
+    def near(self) -> tuple[FloatArray, FloatArray]:
+        """What a report that may say anything says at least and at most, but for rare ones.
+
+        Formula: the quantity's own bounds, widened by two deviations of the tail.
+        """
+        radius = _NEAR * np.sqrt(np.asarray(self.tail.variance, dtype=np.float64))
+        return np.asarray(self.low - radius), np.asarray(self.high + radius)
 
     @cached_property
     def reach(self) -> tuple[FloatArray, FloatArray]:
@@ -391,13 +408,16 @@ class Aggregate:
             names=self.names,
             kind=self.mechanism.kind,
             groups=self.mechanism.groups,
+            ends=self.mechanism.report_ends,
+            noise=readout.noise,
         )
 
     def to_json(self) -> str:
         """Return a portable text; `noisette.aggregation.load` reads it back."""
         arrays = {n: _encode(getattr(self, n)) for n in ("count", "total", "squares")}
         head = {"format": "noisette-aggregate", "version": 1, "mechanism": self.mechanism.spec()}
-        return json.dumps(head | {"users": self.users, "names": self.names} | arrays)
+        names = None if self.names is None else list(self.names)
+        return json.dumps(head | {"users": self.users, "names": names} | arrays)
 
 
 @dataclass(frozen=True)
@@ -407,7 +427,9 @@ class Estimate:
     ``value`` is NaN and ``std_error`` infinite where nothing was reported. ``kind`` is the mechanism's: quantities of
     kind "frequency" belong to the categories of one attribute and add up to one. Those of kind "attributes" come in
     runs, of lengths ``groups``: a run of one is a mean, a longer one holds the frequencies of one attribute. ``method``
-    names the enhancement, ``expected_gain`` the estimated fall in mean squared error that it brought.
+    names the enhancement, ``expected_gain`` the estimated fall in mean squared error that it brought. ``ends`` are the
+    least and the largest that one report says of each quantity, None where that is not known, and ``noise`` the
+    variance of noise that is added to values between ``low`` and ``high``, None where a report is something else.
     """
 
     value: FloatArray
@@ -421,17 +443,21 @@ class Estimate:
     expected_gain: float | None = field(default=None)
     kind: str = "mean"
     groups: tuple[int, ...] | None = None
+    ends: tuple[Any, Any] | None = None
+    noise: Any = None
 
-    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
+    def interval(self, level: float = 0.95, *, method: str = "bounded") -> tuple[FloatArray, FloatArray]:
         """Return lower and upper ends of the confidence interval of each quantity.
 
-        ``"normal"`` relies on the central limit theorem; ``"finite"`` holds at any number of reports and
-        is wider.
+        ``"bounded"`` holds from the first report on, as reports say no more than ``ends``, and comes down to
+        ``"normal"``, which relies on the central limit theorem, where there are many. ``"finite"`` is proved at any
+        number of reports, and wider.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
+        score = score_of(level)
+        if method == "bounded":
+            return self.ends_at(score)
         if method == "normal":
-            radius = ndtri((1 + level) / 2) * self.std_error
+            radius = score * self.std_error
         elif method == "finite":
             if self.tail is None:
                 raise ValueError(
@@ -439,8 +465,22 @@ class Estimate:
                 )
             radius = self.tail.radius(self.count.astype(np.float64), level)
         else:
-            raise ValueError(f"Expected method={method!r} to be 'normal' or 'finite'.")
+            raise ValueError(f"Expected method={method!r} to be 'bounded', 'normal' or 'finite'.")
         return self.value - radius, self.value + radius
+
+    def ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of intervals whose confidence has this normal quantile, one for all or for each quantity."""
+        if self.ends is None:
+            with np.errstate(invalid="ignore"):  # nothing is known of an infinite error at no confidence at all
+                radius = score * self.std_error
+            return self.value - radius, self.value + radius
+        found = (self.value, self.std_error, self.count)
+        low, high = bounded_interval(*found, *self.ends, score)
+        if self.noise is not None:
+            sums = np.isfinite(np.broadcast_to(self.noise, self.value.shape))
+            least, most = noisy_interval(*found, self.low, self.high, self.noise, score)
+            low, high = np.where(sums, least, low), np.where(sums, most, high)
+        return low, high
 
 
 def decode_array(text: str) -> IntArray:

@@ -11,6 +11,7 @@ import numpy as np
 
 from noisette import _validate
 from noisette._random import Rng, is_secret
+from noisette._search import narrowed
 from noisette._special import erfcx, ndtr
 from noisette._validate import FloatArray
 
@@ -18,8 +19,8 @@ Unit = Literal["element", "record", "example"]
 Model = Literal["local", "central", "shuffled", "distributed"]
 Relation = Literal["any-pair", "replace", "add-remove"]
 
-# A model, and those who trust whom it trusts, and more. A shuffler and a secure aggregation are not compared: reports
-# that are private in one bag need not be so in one sum, nor the other way round.
+# Each model with those that it implies: they trust the same parties and more. A shuffler and a secure aggregation are
+# not compared: reports that are private when mixed need not be private when added, nor the other way round.
 _TRUST: dict[Model, tuple[Model, ...]] = {
     "local": ("local", "shuffled", "distributed", "central"),
     "shuffled": ("shuffled", "central"),
@@ -84,7 +85,7 @@ class Guarantee:
 
     @property
     def claim_holds(self) -> bool:
-        """Tell whether what was published is true: no claim is broken by claiming nothing."""
+        """Tell whether what was published is true; where nothing was claimed, it is."""
         if self.claim is None:
             return True
         same_unit = self.claim.unit == self.unit
@@ -223,22 +224,17 @@ def _mills_gap(centre: FloatArray, half: FloatArray) -> FloatArray:
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu = sensitivity / sigma that is (epsilon, delta)-DP, by bisection on `gaussian_delta`."""
-    low, high = -700.0, math.log(2 * math.sqrt(2 * epsilon) + 100.0)
-    while math.nextafter(low, high) < high and high - low > 1e-15 * max(1.0, abs(low)):
-        middle = (low + high) / 2
-        if float(gaussian_delta(math.exp(middle), epsilon)) <= delta:
-            low = middle
-        else:
-            high = middle
-    return math.exp(low)
+    high = math.log(2 * math.sqrt(2 * epsilon) + 100.0)
+
+    def holds(log_mu: float) -> bool:
+        return float(gaussian_delta(math.exp(log_mu), epsilon)) <= delta
+
+    return math.exp(narrowed(holds, -700.0, high, tolerance=1e-15, absolute=1e-15)[0])
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the least epsilon at which mu-GDP has this delta, from above, by bisection."""
-    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
-    if float(gaussian_delta(mu, low)) <= delta:
+    if float(gaussian_delta(mu, 0.0)) <= delta:
         return 0.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if float(gaussian_delta(mu, middle)) <= delta else (middle, high)
-    return high
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    return narrowed(lambda e: float(gaussian_delta(mu, e)) > delta, 0.0, high, tolerance=1e-12)[1]

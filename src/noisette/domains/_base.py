@@ -41,9 +41,20 @@ class Domain(Protocol):
 
 
 class Described:
-    """Shared JSON description: the kind and the dataclass's own fields."""
+    """What domains share: the JSON description, of the kind and the dataclass's own fields, and a check of shapes."""
 
     kind: ClassVar[str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one element."""
+        return ()
+
+    def _elements(self, x: Any) -> FloatArray:
+        """Return ``x`` as numbers whose last axes are those of an element."""
+        values = _validate.reals(x)
+        _validate.trailing(values, self.shape, "x")
+        return values
 
     def spec(self) -> dict[str, Any]:
         """Return a JSON description that `from_spec` reads back."""

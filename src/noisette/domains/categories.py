@@ -1,12 +1,14 @@
-"""Categories and selections of several of them, with names if one likes."""
+"""Categories, and selections of several of them; names are optional."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from operator import eq
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +17,11 @@ from noisette import _validate
 from noisette._validate import IntArray
 from noisette.domains._base import BoolArray, Described
 
+MANY_LABELS = 1 << 16  # above which the memory of labels counts
+
 
 class Labels(tuple[str, ...]):
-    """Different texts. A domain that is given them takes their word: of millions of labels this saves seconds."""
-
-    __slots__ = ()
+    """Distinct texts, checked once: a domain does not check them again, which saves seconds with millions of labels."""
 
     @classmethod
     def of(cls, values: Iterable[Any]) -> Labels:
@@ -27,14 +29,82 @@ class Labels(tuple[str, ...]):
         if isinstance(values, Labels):
             return values
         found = cls(map(str, values))
-        if len(set(found)) != len(found):
+        if not found._all_hashes_differ and len(set(found)) != len(found):
             raise ValueError(f"Expected distinct labels, got {Counter(found).most_common(1)[0][0]!r} twice.")
         return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave out what is computed: the hashes of another process are different ones."""
+        return type(self), (tuple(self),)
+
+    def find(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the place of each text, -1 where it is no label."""
+        if not self._all_hashes_differ:
+            return np.asarray([self._places.get(text, -1) for text in texts], dtype=np.int64)
+        hashes, order = self._sorted_hashes
+        wanted = np.fromiter(map(hash, texts), dtype=np.int64, count=len(texts))
+        found = order[np.minimum(np.searchsorted(hashes, wanted), len(self) - 1)].astype(np.int64)
+        same = [self[place] == text for place, text in zip(found.tolist(), texts, strict=True)]
+        return np.where(np.asarray(same, dtype=bool), found, -1)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """The place of each label, made once: a file is read in many pieces."""
+        return {label: place for place, label in enumerate(self)}
+
+    @cached_property
+    def _sorted_hashes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The hashes of all labels in order, and the place of each: a fifth of the memory of a dictionary."""
+        hashes = np.fromiter(map(hash, self), dtype=np.int64, count=len(self))
+        order = np.argsort(hashes).astype(np.int32)
+        return hashes[order], order
+
+    @cached_property
+    def _all_hashes_differ(self) -> bool:
+        """Whether there are so many labels that hashes are used, and no two have the same."""
+        return len(self) > MANY_LABELS and bool(np.all(np.diff(self._sorted_hashes[0]) != 0))
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixedLabels(Sequence[str]):
+    """Labels with the same text before each, made when one is asked for: millions of texts are not held twice."""
+
+    prefix: str
+    labels: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            return PrefixedLabels(self.prefix, self.labels[place])
+        return f"{self.prefix}{self.labels[place]}"
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{self.prefix}{label}" for label in self.labels)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PrefixedLabels):
+            return self.prefix == other.prefix and self.labels == other.labels
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content
+
+
+def prefixed(prefix: str, labels: Sequence[str]) -> Sequence[str]:
+    """Return labels with the same text before each: a tuple, unless there are very many."""
+    if len(labels) > MANY_LABELS:
+        return PrefixedLabels(prefix, labels)
+    return tuple(f"{prefix}{label}" for label in labels)
 
 
 @dataclass(frozen=True)
 class Categorical(Described):
-    """The categories 0, 1, ..., size - 1, with names if you like.
+    """The categories 0, 1, ..., size - 1, optionally with names.
 
     >>> Categorical(labels=("no", "yes")).encode(["yes", "no"])
     array([1, 0])
@@ -52,11 +122,6 @@ class Categorical(Described):
             object.__setattr__(self, "labels", labels)
             object.__setattr__(self, "size", len(labels))
         object.__setattr__(self, "size", _validate.integer(self.size, "size", low=2))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
-        return ()
 
     @property
     def diameter(self) -> float:
@@ -81,13 +146,12 @@ class Categorical(Described):
         """Turn labels into codes."""
         if self.labels is None:
             raise ValueError("Expected labels to encode by name; this domain has none. Build it with labels=[...].")
-        codes = {label: code for code, label in enumerate(self.labels)}
         names, inverse = np.unique(np.asarray(values).astype(str), return_inverse=True)
-        unknown = [name for name in names.tolist() if name not in codes]
-        if unknown:
+        found = Labels.of(self.labels).find(names.tolist())
+        if found.size and found.min() < 0:
             few = _validate.few(self.labels, quoted=True)
-            raise ValueError(f"Unknown category {unknown[0]!r}; expected one of {few}.")
-        return np.asarray([codes[name] for name in names.tolist()], dtype=np.int64)[inverse]
+            raise ValueError(f"Unknown category {names[np.argmin(found)].item()!r}; expected one of {few}.")
+        return found[inverse]
 
 
 @dataclass(frozen=True)
@@ -125,7 +189,7 @@ class Selection(Described):
         return math.sqrt(min(2 * self.most, self.size))
 
     def contains(self, x: Any) -> BoolArray:
-        """Tell which rows name no option twice and none that there is not."""
+        """Tell which rows hold known options only, and none of them twice."""
         codes = _validate.integers(x)
         _validate.trailing(codes, self.shape, "x")
         inside = (codes >= -1) & (codes < self.size)

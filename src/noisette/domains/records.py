@@ -112,8 +112,7 @@ class Attributes(Described):
 
     def outside(self, x: Any) -> BoolArray:
         """Tell which entries are no number of their interval and no code of a category."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         low, high = self.bounds
         inside = (values >= low) & (values <= high)
         if self.categorical.any():
@@ -138,8 +137,7 @@ class Attributes(Described):
 
     def expand(self, x: Any) -> FloatArray:
         """Return numbers as they are and categories as vectors of zeros and a one: what an estimate is about."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         columns = [
             values[..., j, None] == np.arange(part.size) if isinstance(part, Categorical) else values[..., j, None]
             for j, part in enumerate(self.parts)

@@ -30,11 +30,6 @@ class Interval(Described):
         object.__setattr__(self, "high", high)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
-        return ()
-
-    @property
     def diameter(self) -> float:
         """Length of the interval."""
         return self.high - self.low
@@ -83,11 +78,6 @@ class Grid(Described):
     def size(self) -> int:
         """Number of points."""
         return round((self.high - self.low) / self.step) + 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
-        return ()
 
     @property
     def diameter(self) -> float:

@@ -41,16 +41,14 @@ class TensorDomain(Described):
 
     def contains(self, x: Any) -> BoolArray:
         """Tell which tensors lie inside."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.dims, "x")
+        values = self._elements(x)
         axes = tuple(range(values.ndim - len(self.dims), values.ndim))
         inside: BoolArray = np.asarray(((values >= self.low) & (values <= self.high)).all(axis=axes))
         return inside
 
     def clip(self, x: Any) -> FloatArray:
         """Move entries outside to the nearer bound."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.dims, "x")
+        values = self._elements(x)
         return np.clip(values, self.low, self.high)
 
 

@@ -68,11 +68,6 @@ class Texts(Described):
         return 1 if self.alphabet is None else min(len(one.encode()) for one in self.alphabet)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one element."""
-        return ()
-
-    @property
     def diameter(self) -> float:
         """Distance of two different texts seen as unit vectors."""
         return float(np.sqrt(2))

@@ -62,18 +62,18 @@ class Box(Described):
     @property
     def diameter(self) -> float:
         """Length of the diagonal."""
-        return float(np.linalg.norm(self.highs - self.lows))
+        widths = self.highs / 2 - self.lows / 2
+        largest = float(widths.max())
+        return 2 * largest * float(np.linalg.norm(widths / largest))  # squares of the widths may overflow
 
     def contains(self, x: Any) -> BoolArray:
         """Tell which vectors lie inside."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         return np.asarray(((values >= self.low) & (values <= self.high)).all(axis=-1))
 
     def clip(self, x: Any) -> FloatArray:
         """Move entries outside to the nearer bound."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         return np.clip(values, self.low, self.high)
 
     def to_canonical(self, x: Any) -> FloatArray:
@@ -109,15 +109,13 @@ class L2Ball(Described):
 
     def contains(self, x: Any) -> BoolArray:
         """Tell which vectors are short enough, up to rounding of the last bits."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         length = np.sqrt(np.einsum("...i,...i->...", values, values))  # as numpy's norm, without copies of the vectors
         return np.asarray(length <= self.radius * (1 + 1e-12))
 
     def clip(self, x: Any) -> FloatArray:
         """Shorten vectors that are too long."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         largest = np.maximum(np.abs(values).max(axis=-1, keepdims=True), np.finfo(float).tiny)
         scaled = values / largest  # so that no square overflows
         norm = np.maximum(np.linalg.norm(scaled, axis=-1, keepdims=True), np.finfo(float).tiny)
@@ -133,14 +131,12 @@ class Sphere(L2Ball):
 
     def contains(self, x: Any) -> BoolArray:
         """Tell which vectors have the right length, up to a relative 1e-6."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         return np.asarray(np.abs(np.linalg.norm(values, axis=-1) - self.radius) <= 1e-6 * self.radius)
 
     def clip(self, x: Any) -> FloatArray:
         """Rescale vectors to the right length; the zero vector has no direction and is refused."""
-        values = _validate.reals(x)
-        _validate.trailing(values, self.shape, "x")
+        values = self._elements(x)
         norm = np.linalg.norm(values, axis=-1, keepdims=True)
         if not np.all(norm > 0):
             raise ValueError(

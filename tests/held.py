@@ -1,0 +1,70 @@
+"""Digits that must not move: what a computation gave when independent tests had found it right, kept in a file.
+
+Tests against independent computations often allow for chance, and a slip in a formula can hide there. What is kept
+here hides nothing: any change of a digit fails. It is a second lock, not the first: a formula has a test of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CLOSE = 1e-7  # relative: what another library of linear algebra may change
+
+
+def plain(value: Any) -> Any:
+    """Return arrays, tables and objects as JSON has them, numbers with ten digits."""
+    if hasattr(value, "to_plotly_json"):
+        return plain(value.to_plotly_json())
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):
+        return {str(name): plain(value[name].tolist()) for name in value.columns}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if isinstance(value, float):
+        return float(f"{value:.10g}") if math.isfinite(value) else str(value)
+    return str(value)
+
+
+def differences(found: Any, kept: Any, where: str = "", close: float = CLOSE) -> list[str]:
+    """Return where two plain values differ."""
+    if isinstance(found, float | int) and isinstance(kept, float | int) and not isinstance(found, bool):
+        near = np.isclose(found, kept, rtol=close, atol=1e-5 * close)
+        return [] if near else [f"{where}: {found!r}, and {kept!r} was kept"]
+    if isinstance(found, dict) and isinstance(kept, dict) and list(found) == list(kept):
+        return [text for name in found for text in differences(found[name], kept[name], f"{where}/{name}", close)]
+    if isinstance(found, list) and isinstance(kept, list) and len(found) == len(kept):
+        pairs = enumerate(zip(found, kept, strict=True))
+        return [text for place, (a, b) in pairs for text in differences(a, b, f"{where}/{place}", close)]
+    return [] if found == kept else [f"{where}: {found!r:.200}, and {kept!r:.200} was kept"]
+
+
+class Held:
+    """The digits of one file of tests, beside it."""
+
+    def __init__(self, test: str) -> None:
+        self.path = Path(test).with_suffix(".json")
+        self.kept: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else {}
+
+    def check(self, name: str, found: Any, *, close: float = CLOSE) -> None:
+        """Compare with what was kept, digit by digit."""
+        told = differences(plain(found), self.kept[name], name, close)
+        assert not told, "\n".join(told[:8])
+
+    def write(self, stories: Mapping[str, Any]) -> None:
+        """Keep what stories tell now: after a change that is meant, once its independent test agrees."""
+        texts = [f"{json.dumps(name)}: {json.dumps(plain(found))}" for name, found in stories.items()]
+        self.path.write_text("{\n" + ",\n".join(texts) + "\n}\n", encoding="utf-8")
