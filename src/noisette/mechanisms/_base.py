@@ -121,7 +121,7 @@ class BaseMechanism(ABC):
 
     @property
     def form(self) -> str:
-        """How a published form is told from the method itself, empty for that."""
+        """What sets a published form apart from the method itself; empty for the method."""
         return "as published" if self.as_published else ""
 
     @classmethod
@@ -204,6 +204,18 @@ class BaseMechanism(ABC):
         return self.readout.reach
 
     @property
+    def report_ends(self) -> tuple[Any, Any]:
+        """What one report says of each quantity at least and at most; but for rare reports where nothing bounds it."""
+        weights = self.readout.weights
+        return self.readout.near if weights is None else self._said(np.min(weights), np.max(weights))
+
+    def _said(self, least: Any, largest: Any) -> tuple[FloatArray, FloatArray]:
+        """Return what the ends of the integers of a report say, the lesser one first."""
+        readout = self.readout
+        ends = [np.asarray(readout.offset + readout.scale * end, dtype=np.float64) for end in (least, largest)]
+        return np.minimum(*ends), np.maximum(*ends)
+
+    @property
     def groups(self) -> tuple[int, ...] | None:
         """How many quantities an estimate has for each attribute of a record, None where the value is no record."""
         return None
@@ -284,10 +296,8 @@ class ScalarMechanism(BaseMechanism):
                 f"Expected epsilon={self.epsilon!r} in [{_BUDGETS[0]:g}, {_BUDGETS[1]:g}]: "
                 "beyond, chances of 53 bits cannot keep the promise."
             )
-        if not _WIDTHS[0] <= self.domain.diameter <= _WIDTHS[1]:
-            raise ValueError(
-                f"Expected {self.domain} to be {_WIDTHS[0]:g} to {_WIDTHS[1]:g} wide: rescale the values first."
-            )
+        check_width(self.domain)
+        check_step(float(np.spacing(max(abs(self.domain.low), abs(self.domain.high)))), self.domain)
 
     @classmethod
     def example(cls, epsilon: float) -> Self:
@@ -338,6 +348,13 @@ class ScalarMechanism(BaseMechanism):
             return self.readout.reach
         least, largest = self.support.index(np.asarray([self.support.low, self.support.high]))
         return least, largest
+
+    @property
+    def report_ends(self) -> tuple[Any, Any]:
+        """The ends of the support, where it has any."""
+        if self.capabilities.unbounded or self.readout.weights is not None:
+            return super().report_ends
+        return self._said(*self.code_ends)
 
     def codes(self, reports: npt.NDArray[Any]) -> FloatArray:
         """Return the integers that stand for the reports on the support, as float64."""
@@ -437,6 +454,12 @@ def power_of_two(size: float) -> float:
 def coarseness(spread: float) -> float:
     """Return the power of two by which codes are divided before squaring: it leaves 2^6 to 2^7 of a spread."""
     return max(1.0, power_of_two(max(spread, 1.0)) / 2.0**6)
+
+
+def check_width(domain: Any) -> None:
+    """Refuse a domain so narrow or so wide that squares and cubes of its noise would leave float64."""
+    if not _WIDTHS[0] <= domain.diameter <= _WIDTHS[1]:
+        raise ValueError(f"Expected {domain} to be {_WIDTHS[0]:g} to {_WIDTHS[1]:g} wide: rescale the values first.")
 
 
 def check_step(step: float, domain: Interval | Grid) -> float:

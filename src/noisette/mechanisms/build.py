@@ -42,7 +42,7 @@ MEANS = (
     "vector-mean",
     "attributes",
 )  # kinds whose reports add up to what a survey asks for
-_LOSSES = 6.0  # deviations of the privacy loss above its mean at which a point of a Gaussian curve is taken
+_LOSSES = 6.0  # standard deviations of the privacy loss above its mean, where a point of a Gaussian curve is taken
 _WORDS = {
     Interval: "numbers of an interval",
     Grid: "numbers of a grid",

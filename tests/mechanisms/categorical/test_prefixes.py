@@ -296,7 +296,8 @@ def test_few_reports_about_one_prefix_have_the_standard_error_of_their_mean(user
     buckets = np.where(np.arange(users) % 3 == 0, own[seeds], (own[seeds] + 1) % m.buckets)
     counts = np.zeros((16, m.buckets), dtype=np.int64)
     np.add.at(counts, (seeds, buckets), 1)
-    (share,), (error,) = searching._Group(m, 3, counts).measured(symbols)
+    made = searching._Group(m, 3, counts).measured(symbols)
+    (share,), (error,) = made.value, made.std_error
     if users < 2:
         assert math.isnan(share)
         assert error == math.inf

@@ -237,3 +237,9 @@ def test_log_prob_broadcasts() -> None:
     reports, x = np.zeros((5, 1)), np.linspace(-1, 1, 3)
     assert mechanism.log_prob(reports, x).shape == (5, 3)
     assert mechanism.log_prob(0.0, 0.0).shape == ()
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [(1.0, -23), (1e-3, -15), (100.0, -29)])
+def test_steps_are_far_below_the_noise_and_below_the_domain(epsilon: float, power: int) -> None:
+    """2^-24 of the noise, but 2^-16 of the domain where that is finer, and never 2^-30 of it."""
+    assert nz.Laplace(epsilon).support.step == 2.0**power

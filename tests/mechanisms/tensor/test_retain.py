@@ -547,3 +547,11 @@ def test_a_million_entries() -> None:
     reports = mechanism.privatize(np.full((1000, 1000), 100.0), rng=1)
     error = float(ndtri(1 - FALSE_ALARM / 2)) * math.sqrt(mechanism.choice.error / 1e6)
     assert abs(float(reports.mean()) - 100) < error
+
+
+@pytest.mark.filterwarnings("ignore::noisette.guarantees.PrivacyWarning")
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_published_form_chooses_nothing_and_says_so(noise: str) -> None:
+    published = nz.RetainOrNoise(1.0, domain=nz.TensorDomain((2, 2)), levels=5, noise=noise, as_published=True)
+    with pytest.raises(ValueError, match="without as_published for the choice"):
+        _ = published.choice

@@ -26,8 +26,8 @@ _LEAST_EPSILON = 1e-9
 _EPSILON_MARGIN = 2.0**-46
 
 
-def shy(epsilon: float) -> float:
-    """Return a budget a hair below ``epsilon``: rounding, of weights here and of logs in an audit, stays inside it."""
+def just_below(epsilon: float) -> float:
+    """Return a budget slightly below ``epsilon``, so that rounding of weights and of logs stays inside it."""
     return epsilon - _EPSILON_MARGIN * (1 + epsilon)
 
 
@@ -65,7 +65,7 @@ class KeepOrReplace:
     @classmethod
     def build(cls, size: int, epsilon: float) -> KeepOrReplace:
         """Return weights, at most 2^53 in all, for which (keep + other) / other is near exp(epsilon) from below."""
-        excess = math.expm1(min(shy(epsilon), 40.0))  # exp(40) is above 2^53
+        excess = math.expm1(min(just_below(epsilon), 40.0))  # exp(40) is above 2^53
         other = max(1, math.floor(UNIT / (size + excess)))
         keep = min(math.floor(other * excess), UNIT - size * other)
         if keep < 1:
@@ -141,7 +141,87 @@ def whole(reports: npt.NDArray[Any]) -> BoolArray:
     return np.asarray(reports == np.floor(reports)) if reports.dtype.kind == "f" else np.ones(reports.shape, dtype=bool)
 
 
-class CategoricalMechanism(BaseMechanism):
+class CodedReports(BaseMechanism):
+    """A mechanism whose reports are arrays of one shape and type, usually of integers."""
+
+    @property
+    def report_dtype(self) -> npt.DTypeLike:
+        """Type of the numbers in a report."""
+        return np.int64
+
+    @abstractmethod
+    def _inputs(self, x: Any) -> IntArray:
+        """Return admissible inputs."""
+
+    def _reports(self, reports: Any) -> npt.NDArray[Any]:
+        """Return reports with their leading axes flattened, refusing what has another shape or type."""
+        array = np.asarray(reports)
+        wanted = np.dtype(self.report_dtype).kind
+        if array.dtype.kind not in ("iufb" if wanted == "f" else "iub"):
+            numbers = "numbers" if wanted == "f" else "integers"
+            raise TypeError(f"Expected reports of {self.name} to be {numbers}, got an array of {array.dtype}.")
+        if array.size == 0:
+            raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
+        _validate.trailing(array, self.report_shape, "reports")
+        array = array.astype(np.int64, copy=False) if self.report_dtype == np.int64 else array
+        return array.reshape(-1, *self.report_shape)
+
+
+class Supporting(CodedReports):
+    """A mechanism whose law is a table, and whose reports support some categories or options.
+
+    One that the user has is supported with probability ``p_own``, any other one with ``p_other``.
+    """
+
+    @abstractmethod
+    def law(self) -> Law:
+        """Return the table."""
+
+    def place(self, x: Any) -> IntArray:
+        """Return the inputs themselves: the law knows no more of them."""
+        return self._inputs(x)
+
+    def written_law(self) -> dict[str, Any]:
+        """Return the table's numbers."""
+        return self.law().written()
+
+    @property
+    @abstractmethod
+    def _support_law(self) -> tuple[Fraction, Fraction]:
+        """Exact probabilities that a report supports what the user has, and anything else.
+
+        Where a report is about one option only, they are those of a report about the option.
+        """
+
+    @property
+    def _joint_law(self) -> tuple[Fraction, Fraction] | None:
+        """Exact probabilities that a report supports one of the user's and another one, and two others, if alike."""
+        return None
+
+    @property
+    def covariances(self) -> tuple[float, float] | None:
+        """Covariances of what one report estimates: of one that the user has and another one, and of two others.
+
+        None where they differ from category to category, or are not known.
+        """
+        if self._joint_law is None:
+            return None
+        (own, other), (mixed, others) = self._support_law, self._joint_law
+        square = (own - other) ** 2
+        return float((mixed - own * other) / square), float((others - other * other) / square)
+
+    @property
+    def p_own(self) -> float:
+        """Probability that a report supports what its user has."""
+        return float(self._support_law[0])
+
+    @property
+    def p_other(self) -> float:
+        """Probability that a report supports anything else."""
+        return float(self._support_law[1])
+
+
+class CategoricalMechanism(CodedReports):
     """A mechanism that takes a category and whose reports add up to the frequencies of all categories."""
 
     kind: ClassVar[str] = "frequency"
@@ -163,11 +243,6 @@ class CategoricalMechanism(BaseMechanism):
     def example(cls, epsilon: float) -> Self:
         """Return the mechanism on five categories."""
         return cls(epsilon=epsilon, domain=Categorical(5))  # type: ignore[call-arg]
-
-    @property
-    def report_dtype(self) -> npt.DTypeLike:
-        """Type of the numbers in a report."""
-        return np.int64
 
     @property
     def covariances(self) -> tuple[float, float] | None:
@@ -236,18 +311,6 @@ class CategoricalMechanism(BaseMechanism):
             )
         return codes
 
-    def _reports(self, reports: Any) -> npt.NDArray[Any]:
-        """Return reports with their leading axes flattened, refusing what has another shape or type."""
-        array = np.asarray(reports)
-        wanted = np.dtype(self.report_dtype).kind
-        if array.dtype.kind not in ("iufb" if wanted == "f" else "iub"):
-            numbers = "numbers" if wanted == "f" else "integers"
-            raise TypeError(f"Expected reports of {self.name} to be {numbers}, got an array of {array.dtype}.")
-        if array.size == 0:
-            raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
-        _validate.trailing(array, self.report_shape, "reports")
-        return array.reshape(-1, *self.report_shape)
-
 
 class CategoryLaw(Law, Protocol):
     """A table of reports about categories."""
@@ -256,7 +319,7 @@ class CategoryLaw(Law, Protocol):
         """Write one report for each category."""
 
 
-class CountingMechanism(CategoricalMechanism):
+class CountingMechanism(Supporting, CategoricalMechanism):
     """A report supports some categories: the own one with one probability, each other one with another.
 
     Its law is a table, and what is reported is drawn from that.
@@ -268,21 +331,8 @@ class CountingMechanism(CategoricalMechanism):
     def law(self) -> CategoryLaw:
         """Return the table."""
 
-    def place(self, x: Any) -> IntArray:
-        """Return the categories: the law knows no more of an input."""
-        return self._inputs(x)
-
-    def written_law(self) -> dict[str, Any]:
-        """Return the table's numbers."""
-        return self.law().written()
-
     def _fill(self, codes: IntArray, reports: npt.NDArray[Any], rng: np.random.Generator) -> None:
         self.law().sample(codes, reports, rng)
-
-    @property
-    @abstractmethod
-    def _support_law(self) -> tuple[Fraction, Fraction]:
-        """Exact probabilities that a report supports the own category, and any other one."""
 
     @abstractmethod
     def _count(self, reports: npt.NDArray[Any]) -> IntArray:
@@ -306,31 +356,14 @@ class CountingMechanism(CategoricalMechanism):
         return 0.0, 1.0
 
     @property
-    def _joint_law(self) -> tuple[Fraction, Fraction] | None:
-        """Exact probabilities that a report supports the own category and another one, and two others, if alike."""
-        return None
+    def supported(self) -> tuple[int, int]:
+        """How many categories a report supports, at least and at most."""
+        return 0, self.domain.size
 
     @property
-    def covariances(self) -> tuple[float, float] | None:
-        """Covariances of what one report estimates: of the own and another frequency, and of two others.
-
-        None where they differ from category to category.
-        """
-        if self._joint_law is None:
-            return None
-        (own, other), (mixed, others) = self._support_law, self._joint_law
-        square = (own - other) ** 2
-        return float((mixed - own * other) / square), float((others - other * other) / square)
-
-    @property
-    def p_own(self) -> float:
-        """Probability that a report supports its user's category."""
-        return float(self._support_law[0])
-
-    @property
-    def p_other(self) -> float:
-        """Probability that a report supports any other category."""
-        return float(self._support_law[1])
+    def report_ends(self) -> tuple[Any, Any]:
+        """What a report says of a category that it supports or not."""
+        return self._said(*self.code_ends)
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments of the frequencies that one report estimates.

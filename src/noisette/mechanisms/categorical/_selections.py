@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,14 +16,15 @@ import numpy.typing as npt
 from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
-from noisette.core import Aggregate, Capabilities, Law, Moments, Readout, Tail, Tally
+from noisette.core import Aggregate, Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import Selection
-from noisette.mechanisms._base import BLOCK, BaseMechanism, blocks
+from noisette.mechanisms._base import BLOCK, blocks
+from noisette.mechanisms.categorical._base import Supporting, central
 
 NUMBER = "number"  # of options chosen: the name of the last quantity
 
 
-class SelectionMechanism(BaseMechanism):
+class SelectionMechanism(Supporting):
     """A mechanism that takes several options of a list; a report supports some options.
 
     It supports an option that was chosen with probability ``p_own``, any other one with ``p_other``.
@@ -44,26 +44,6 @@ class SelectionMechanism(BaseMechanism):
         """Return the mechanism on up to two of five options."""
         return cls(epsilon=epsilon, domain=Selection(5, 2))  # type: ignore[call-arg]
 
-    @abstractmethod
-    def law(self) -> Law:
-        """Return the table."""
-
-    def written_law(self) -> dict[str, Any]:
-        """Return the table's numbers."""
-        return self.law().written()
-
-    def place(self, x: Any) -> IntArray:
-        """Return the selections: the law knows no more of an input."""
-        return self._inputs(x)
-
-    @property
-    @abstractmethod
-    def _support_law(self) -> tuple[Fraction, Fraction]:
-        """Exact probabilities that a report supports an option that was chosen, and any other one.
-
-        Where a report is about one option only, they are those of a report about the option.
-        """
-
     @property
     def share(self) -> float:
         """The share of reports that are about an option: of most mechanisms all are."""
@@ -82,38 +62,11 @@ class SelectionMechanism(BaseMechanism):
         """Return variance and third absolute central moment of the number that one report says, of so many options."""
 
     @property
-    def p_own(self) -> float:
-        """Probability that a report supports an option that was chosen."""
-        return float(self._support_law[0])
-
-    @property
-    def p_other(self) -> float:
-        """Probability that a report supports any other option."""
-        return float(self._support_law[1])
-
-    @property
     def spread(self) -> tuple[float, float]:
         """Variance that one user leaves in the share of an option that nobody chose, and of one that all chose."""
         own, other = self._support_law
         gap = (own - other) ** 2
         return tuple(float(p * (1 - p) / gap) / self.share for p in (other, own))  # type: ignore[return-value]  # two
-
-    @property
-    def _joint_law(self) -> tuple[Fraction, Fraction] | None:
-        """Exact probabilities that a report supports a chosen option and another one, and two others, if alike."""
-        return None
-
-    @property
-    def covariances(self) -> tuple[float, float] | None:
-        """Covariances of what one report says of two options of which one was chosen, and of two of which none was.
-
-        None where they are not known. With them sums over options that nobody chooses together have an exact variance.
-        """
-        if self._joint_law is None:
-            return None
-        (own, other), (mixed, others) = self._support_law, self._joint_law
-        square = (own - other) ** 2
-        return float((mixed - own * other) / square), float((others - other * other) / square)
 
     def number_variance(self) -> float:
         """Return the largest variance that one user leaves in the mean number."""
@@ -129,9 +82,9 @@ class SelectionMechanism(BaseMechanism):
         members = self.domain.members(self._inputs(x))
         gap = float(self._support_law[0] - self._support_law[1])
         rows = []
-        for power in (2, 3):
-            sizes = [_central(p, power) / gap**power for p in self._support_law]
-            number = {many: self._number(many)[power - 2] for many in np.unique(members.sum(axis=-1)).tolist()}
+        for place in (0, 1):
+            sizes = [central(p, gap)[place] for p in self._support_law]
+            number = {many: self._number(many)[place] for many in np.unique(members.sum(axis=-1)).tolist()}
             last = np.vectorize(number.__getitem__, otypes=[float])(members.sum(axis=-1, keepdims=True))
             rows.append(np.concatenate([np.where(members, *sizes), last], axis=-1))
         return Moments(np.zeros(rows[0].shape), *rows)
@@ -140,6 +93,17 @@ class SelectionMechanism(BaseMechanism):
     @abstractmethod
     def _most_supported(self) -> int:
         """The most options that one report supports."""
+
+    @property
+    def supported(self) -> tuple[int, int]:
+        """How many options a report supports, at least and at most."""
+        return 0, self._most_supported
+
+    @property
+    def report_ends(self) -> tuple[FloatArray, FloatArray]:
+        """A report supports an option or not, and up to some of all."""
+        last = np.arange(self.domain.size + 1) == self.domain.size
+        return self._said(np.zeros(last.size), np.where(last, self._most_supported, 1.0))
 
     @property
     def readout(self) -> Readout:
@@ -166,11 +130,6 @@ class SelectionMechanism(BaseMechanism):
         for part in blocks(len(flat), max(1, 4 * BLOCK // self.domain.most)):
             self._fill(flat[part], reports[part], source)
         return reports.reshape(rows.shape[:-1] + self.report_shape)[()]
-
-    @property
-    def report_dtype(self) -> npt.DTypeLike:
-        """Type of the numbers in a report."""
-        return np.int64
 
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums."""
@@ -210,19 +169,3 @@ class SelectionMechanism(BaseMechanism):
                 "There is no nearest selection to clip to."
             )
         return rows
-
-    def _reports(self, reports: Any) -> IntArray:
-        """Return reports with their leading axes flattened, refusing what has another shape or type."""
-        array = np.asarray(reports)
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"Expected reports of {self.name} to be integers, got an array of {array.dtype}.")
-        if array.size == 0:
-            raise ValueError(f"Expected at least one report, got an empty array of shape {array.shape}.")
-        _validate.trailing(array, self.report_shape, "reports")
-        return array.reshape(-1, *self.report_shape).astype(np.int64, copy=False)
-
-
-def _central(chance: Fraction, power: int) -> float:
-    """Return the second or third absolute central moment of an indicator."""
-    other = 1 - chance
-    return float(chance * other * (1 if power == 2 else chance**2 + other**2))

@@ -33,7 +33,7 @@ _TRIES = 8  # of adding an item, from one word
 _DE_BRUIJN = 0x03F79D71B4CB0A89  # 64 bits in which each six in a row occur once
 _COMPILED_FROM = 2048  # numbers, from which on machine code is worth its start
 _SIXTEEN_BITS_SUFFICE = 1 << 12  # product of size and length, up to which 16 bits are enough but for one row in 16
-_SELDOM = 1 << 26  # and up to which 32 bits are enough but for one in 64
+_THIRTY_TWO_BITS_SUFFICE = 1 << 26  # and up to which 32 bits are enough but for one in 64
 
 
 def bits_and_draws(size: int, length: int) -> tuple[int, int]:
@@ -45,7 +45,7 @@ def bits_and_draws(size: int, length: int) -> tuple[int, int]:
     product = size * length
     if product <= _SIXTEEN_BITS_SUFFICE:
         return 16, length
-    return 32, length + (0 if product <= _SELDOM else 8 + math.ceil(product / 2**31))
+    return 32, length + (0 if product <= _THIRTY_TWO_BITS_SUFFICE else 8 + math.ceil(product / 2**31))
 
 
 def fill_subsets(rng: np.random.Generator, items: IntArray, own: BoolArray, size: int, out: npt.NDArray[Any]) -> None:

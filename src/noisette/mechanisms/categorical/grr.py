@@ -50,6 +50,11 @@ class GeneralizedRandomizedResponse(CountingMechanism):
         return self._response.p_same, self._response.p_different
 
     @property
+    def supported(self) -> tuple[int, int]:
+        """A report is a category."""
+        return 1, 1
+
+    @property
     def _joint_law(self) -> tuple[Fraction, Fraction]:
         return Fraction(0), Fraction(0)
 

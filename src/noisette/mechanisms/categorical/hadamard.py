@@ -15,7 +15,7 @@ from noisette._random import ULP
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import blocks
-from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism, keep_weight, shy
+from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism, just_below, keep_weight
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class HadamardResponse(CountingMechanism):
 
     @cached_property
     def _support_law(self) -> tuple[Fraction, Fraction]:
-        return Fraction(keep_weight(shy(self.epsilon)), UNIT), Fraction(1, 2)
+        return Fraction(keep_weight(just_below(self.epsilon)), UNIT), Fraction(1, 2)
 
     @property
     def support(self) -> Codes:

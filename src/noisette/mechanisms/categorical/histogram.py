@@ -18,7 +18,7 @@ from noisette.cells import Cells, up
 from noisette.core import Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, Lattice, blocks, coarseness, power_of_two
-from noisette.mechanisms.categorical._base import CategoricalMechanism, log_mass, shy
+from noisette.mechanisms.categorical._base import CategoricalMechanism, just_below, log_mass
 from noisette.mechanisms.scalar._additive import LaplaceNoise
 
 
@@ -69,7 +69,7 @@ class HistogramEncoding(CategoricalMechanism):
 
     @cached_property
     def _noise(self) -> LaplaceNoise:
-        return LaplaceNoise(shy(self.epsilon) / 2 * self._step)
+        return LaplaceNoise(just_below(self.epsilon) / 2 * self._step)
 
     @property
     def report_shape(self) -> tuple[int, ...]:
@@ -129,6 +129,7 @@ class HistogramEncoding(CategoricalMechanism):
             # a user's own 0 or 1 is bounded, hence sub-Gaussian with variance 1/4
             tail=Tail(float(tail.variance) * self._step**2 + 0.25, float(tail.scale) * self._step),
             coarse=coarseness(max(math.sqrt(self._noise.absolute[1]), 0.5 / self._step)),
+            noise=self._noise.absolute[1] * self._step**2,
         )
 
     def tally(self, reports: Any) -> Tally:

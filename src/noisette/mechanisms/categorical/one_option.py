@@ -18,7 +18,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import PubliclyDrawn
 from noisette.domains import Selection
-from noisette.mechanisms.categorical._base import UNIT, Codes, keep_weight, shy
+from noisette.mechanisms.categorical._base import UNIT, Codes, just_below, keep_weight
 from noisette.mechanisms.categorical._selections import SelectionMechanism
 
 
@@ -79,7 +79,7 @@ class DrawnOption(SelectionMechanism, PubliclyDrawn):
 
     @cached_property
     def _law(self) -> DrawnAnswers:
-        return DrawnAnswers(self.domain.size, keep_weight(shy(self.epsilon)))
+        return DrawnAnswers(self.domain.size, keep_weight(just_below(self.epsilon)))
 
     def law(self) -> DrawnAnswers:
         """Return the number of options and the weight of the truth."""

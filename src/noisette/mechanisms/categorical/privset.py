@@ -18,7 +18,7 @@ from noisette._special import gammaln
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
 from noisette.domains import Selection
-from noisette.mechanisms.categorical._base import UNIT, keep_weight, log_fraction, log_mass, shy
+from noisette.mechanisms.categorical._base import UNIT, just_below, keep_weight, log_fraction, log_mass
 from noisette.mechanisms.categorical._selections import SelectionMechanism
 from noisette.mechanisms.categorical._subsets import fill_subsets
 from noisette.mechanisms.categorical.subset import Subsets
@@ -156,7 +156,7 @@ class PrivSet(SelectionMechanism):
     @cached_property
     def _law(self) -> MeetingSets:
         without = apart(self.items, self.domain.most, self.length)
-        meeting = keep_weight(shy(self.epsilon) + log_fraction((1 - without) / without))
+        meeting = keep_weight(just_below(self.epsilon) + log_fraction((1 - without) / without))
         return MeetingSets(self.items, self.domain.most, self.length, meeting)
 
     def law(self) -> MeetingSets:

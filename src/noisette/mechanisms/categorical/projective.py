@@ -15,12 +15,12 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Tally
 from noisette.domains import Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism, shy
+from noisette.mechanisms.categorical._base import UNIT, Codes, CountingMechanism, just_below
 from noisette.mechanisms.categorical._singer import Singer, points, prime_powers
 
 MOST_CATEGORIES = 1 << 25
 _LARGEST_ORDER = 1 << 24  # of a design, or four times the categories
-_SPARE = 1.01  # variance in units of the least, for which a smaller design is taken
+_NEARLY_LEAST = 1.01  # variance in units of the least, for which a smaller design is taken
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CyclicNoise:
     def build(cls, design: Singer, epsilon: float) -> CyclicNoise:
         """Return weights, at most 2^53 in all, for which own / other is near exp(epsilon) from below."""
         order, block = design.order, design.block
-        excess = math.expm1(min(shy(epsilon), 40.0))  # exp(40) is above 2^53
+        excess = math.expm1(min(just_below(epsilon), 40.0))  # exp(40) is above 2^53
         other = max(1, math.floor(UNIT / (order + excess * block)))
         more = min(math.floor(other * excess), (UNIT - order * other) // block)
         if more < 1:
@@ -214,5 +214,5 @@ def _best(size: int, epsilon: float) -> tuple[int, int, int]:
     total = ratio * block + order - block
     own, other = ratio * block / total, (ratio * shared + block - shared) / total
     variance = (own * (1 - own) + (size - 1) * other * (1 - other)) / (own - other) ** 2
-    near = np.flatnonzero(variance <= _SPARE * variance.min())
+    near = np.flatnonzero(variance <= _NEARLY_LEAST * variance.min())
     return names[int(near[np.argmin(order[near])])]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._special import betainc
 from noisette._validate import FloatArray, IntArray
+from noisette.core import Estimate
 from noisette.domains import Texts
 from noisette.domains.texts import ENDED, Symbols
 from noisette.mechanisms.categorical.prefixes import PrefixExtending
@@ -22,10 +23,10 @@ SURVIVORS = 2  # prefixes that are kept from one length to the next, for each te
 ALARM = 0.05  # chance that a text that nobody has is shown at all
 MOST_TEXTS = 1000
 BLOCK = 512  # words whose support is found at a time: their buckets under all maps stay in a core's cache
-_COLLISIONS = 0.1  # of the variance of the noise: above it the support that frequent prefixes lend others is taken off
+_COLLISIONS = 0.1  # share of the noise's variance, above which support by collision with frequent prefixes is taken off
 _NEGLIGIBLE = 1e-12  # a weight, of a group that nobody is in
 _SPARSE = 0.15  # reports a counter, up to which they are gone through one by one
-_ENOUGH = 4  # counters that are free, for each prefix, from which on their shares can be solved for
+_COUNTERS_A_PREFIX = 4  # counters that are free, for each prefix, from which on their shares can be solved for
 _FREQUENT = 2.0  # deviations of the noise from which a prefix counts as frequent there
 _BLOCK = 1 << 12  # counters that are gone through together
 
@@ -35,20 +36,29 @@ class Found:
     """Texts that passed the search, by their share among those who searched and checked, largest first.
 
     ``checked`` is the share among the users who check, ``shown`` whether it is above ``threshold``, which by chance
-    a text that nobody has passes with probability ``ALARM`` at most, all survivors taken together. ``share`` and
-    ``std_error`` come from the ``users`` who measure, who had no part in the choice. ``asked`` is how many texts were
+    a text that nobody has passes with probability ``ALARM`` at most, all survivors taken together. ``made`` comes
+    from the ``users`` who measure, who had no part in the choice. ``asked`` is how many texts were
     asked for, ``reports`` how many people reported.
     """
 
     texts: tuple[str, ...]
-    share: FloatArray
-    std_error: FloatArray
+    made: Estimate
     checked: FloatArray
     shown: npt.NDArray[np.bool_]
     threshold: float
     users: int
     asked: int
     reports: int
+
+    @property
+    def share(self) -> FloatArray:
+        """The share of each text."""
+        return self.made.value
+
+    @property
+    def std_error(self) -> FloatArray:
+        """The standard error of each share."""
+        return self.made.std_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +97,13 @@ class _Group:
         return self.mechanism.hash.every_bucket(rows, 0)
 
     def shares(self, symbols: Symbols) -> FloatArray:
-        """Return the share of each of a few prefixes, without what collisions of the public maps lend it."""
+        """Return the share of each of a few prefixes, without the support that collisions of the maps give it."""
         own = self.buckets(symbols)
         support = self.excess[np.arange(len(own))[:, None], own].sum(axis=0)
         return np.asarray(_untangled(own, self.chance) @ support) / (max(self.users, 1) * self.gap)
 
-    def measured(self, symbols: Symbols) -> tuple[FloatArray, FloatArray]:
-        """Return the shares of a few prefixes with their standard errors: the mean of what each report says."""
+    def measured(self, symbols: Symbols) -> Estimate:
+        """Return the shares of a few prefixes: the mean of what each report says."""
         own = self.buckets(symbols)
         solved = _untangled(own, self.chance)
         sums, squares = np.zeros(len(solved)), np.zeros(len(solved))
@@ -103,10 +113,14 @@ class _Group:
             says = (own[part[0]] == part[1][:, None]) @ solved.T - self.chance * solved.sum(axis=1)
             sums += self.counts[part] @ says
             squares += self.counts[part] @ says**2
+        count = np.full(len(solved), self.users, dtype=np.int64)
         if self.users < 2:
-            return np.full(len(solved), np.nan), np.full(len(solved), np.inf)
+            return Estimate(np.full(len(solved), np.nan), np.full(len(solved), np.inf), count, 0.0, 1.0)
         variance = (squares / self.users - (sums / self.users) ** 2) / (self.users - 1)
-        return sums / self.users / self.gap, np.sqrt(np.maximum(variance, 0.0)) / self.gap
+        error = np.sqrt(np.maximum(variance, 0.0)) / self.gap
+        rest = self.chance * solved.sum(axis=1)
+        low, high = ((part.sum(axis=1) - rest) / self.gap for part in (np.minimum(solved, 0), np.maximum(solved, 0)))
+        return Estimate(sums / self.users / self.gap, error, count, 0.0, 1.0, ends=(low, high))
 
     def without(self, symbols: Symbols, shares: FloatArray) -> FloatArray:
         """Return the excess of the counters without what some prefixes of known shares put into them."""
@@ -125,7 +139,7 @@ def _untangled(own: IntArray, chance: float) -> FloatArray:
     alike = len(own) * np.eye(own.shape[1], dtype=np.int64)
     _loops()[2](own, alike)
     solved = (alike / len(own) - chance) / (1 - chance)
-    if len(own) * (1 / chance - 1) < _ENOUGH * len(alike):  # so few maps may not tell all prefixes apart
+    if len(own) * (1 / chance - 1) < _COUNTERS_A_PREFIX * len(alike):  # so few maps may not tell all prefixes apart
         return np.asarray(np.linalg.pinv(solved, hermitian=True))
     return np.asarray(np.linalg.inv(solved))
 
@@ -160,19 +174,19 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     names = tuple(text for text, _ in named if text is not None)
     if not names:
         none = np.zeros(0)
-        return Found((), none, none, none, none > 0, math.inf, **people)
+        return Found((), Estimate(none, none, none.astype(np.int64)), none, none > 0, math.inf, **people)
     symbols = np.asarray([row for text, row in named if text is not None])
     order = np.argsort(-_pooled(mechanism.domain, [*searching, checking], symbols)[0], kind="stable")
     symbols = symbols[order]
     threshold = (check_level(checking.users, kept, checking.chance) - checking.chance) / checking.gap
     checked = checking.shares(symbols)
-    share, error = measuring.measured(symbols)
-    shown = (checked > threshold) & np.isfinite(error)
-    return Found(tuple(names[row] for row in order), share, error, checked, shown, threshold, **people)
+    made = measuring.measured(symbols)
+    shown = (checked > threshold) & np.isfinite(made.std_error)
+    return Found(tuple(names[row] for row in order), made, checked, shown, threshold, **people)
 
 
-def measured(mechanism: PrefixExtending, total: IntArray, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Return shares and standard errors of texts that were not chosen by the users who measure."""
+def measured(mechanism: PrefixExtending, total: IntArray, texts: Sequence[str]) -> Estimate:
+    """Return the shares of texts that were not chosen by the users who measure."""
     return _groups(mechanism, total)[-1].measured(mechanism.domain.symbols(texts))
 
 

@@ -20,10 +20,10 @@ from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms.categorical._base import (
     UNIT,
     CountingMechanism,
+    just_below,
     keep_weight,
     log_fraction,
     log_mass,
-    shy,
     whole,
 )
 from noisette.mechanisms.categorical._subsets import LARGEST, fill_subsets
@@ -113,12 +113,17 @@ class SubsetSelection(CountingMechanism):
     def _law(self, length: int) -> tuple[Fraction, Fraction]:
         """Return the chances that the own and another category are in a set of ``length``."""
         size = self.domain.size
-        own = Fraction(keep_weight(shy(self.epsilon) + math.log(length / (size - length))), UNIT)
+        own = Fraction(keep_weight(just_below(self.epsilon) + math.log(length / (size - length))), UNIT)
         return own, (length - own) / (size - 1)
 
     @cached_property
     def _support_law(self) -> tuple[Fraction, Fraction]:
         return self._law(self.length)
+
+    @property
+    def supported(self) -> tuple[int, int]:
+        """All reports have the same length."""
+        return self.length, self.length
 
     @property
     def _joint_law(self) -> tuple[Fraction, Fraction]:

@@ -16,7 +16,7 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import BoolArray, Categorical
 from noisette.mechanisms._base import BLOCK, blocks
-from noisette.mechanisms.categorical._base import CountingMechanism, log_fraction, log_mass, shy
+from noisette.mechanisms.categorical._base import CountingMechanism, just_below, log_fraction, log_mass
 from noisette.mechanisms.categorical._bits import BITS, FINE, IndependentBits
 
 _LANE = 255  # zeros and ones that a byte can add up
@@ -120,7 +120,7 @@ class UnaryEncoding(CountingMechanism):
     @cached_property
     def _others(self) -> IndependentBits:
         """Law of the bits of other categories."""
-        return IndependentBits(_rare_weight(shy(self.epsilon)))
+        return IndependentBits(_rare_weight(just_below(self.epsilon)))
 
     @cached_property
     def _turned(self) -> IndependentBits:
@@ -225,7 +225,7 @@ class SymmetricUnaryEncoding(UnaryEncoding):
 
     @cached_property
     def _others(self) -> IndependentBits:
-        return IndependentBits(_rare_weight(shy(self.epsilon) / 2))
+        return IndependentBits(_rare_weight(just_below(self.epsilon) / 2))
 
     @property
     def _turned(self) -> IndependentBits:

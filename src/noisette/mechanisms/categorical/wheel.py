@@ -19,7 +19,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
 from noisette.core import Capabilities, PubliclyDrawn
 from noisette.domains import BoolArray, Selection
-from noisette.mechanisms.categorical._base import log_fraction, shy, whole
+from noisette.mechanisms.categorical._base import just_below, log_fraction, whole
 from noisette.mechanisms.categorical._selections import SelectionMechanism
 
 RING = 2**31 - 1  # points, a prime
@@ -131,7 +131,7 @@ class Wheel(SelectionMechanism, PubliclyDrawn):
     def _law(self) -> Arcs:
         most, ratio = self.domain.most, math.exp(min(self.epsilon, 40.0))
         arc = max(1, round(RING / (2 * most - 1 + most * ratio)))
-        exact = Fraction(math.exp(min(shy(self.epsilon), 60.0)))
+        exact = Fraction(math.exp(min(just_below(self.epsilon), 60.0)))
         # own (RING - m arc) <= E (2^62 - m arc own): the rest of the ring keeps a density of own / E at least
         own = math.floor(exact * _DRAWS / (RING - most * arc + most * arc * exact))
         if own * RING <= _DRAWS:

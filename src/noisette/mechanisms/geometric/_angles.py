@@ -115,13 +115,6 @@ class AngleMechanism(VectorMechanism):
         """Return that of an entry of a vector as long as the radius whose direction is all noise."""
         return self.domain.radius**2 / self.dims
 
-    def _outside(self, rows: FloatArray) -> str | None:
-        inside = self.domain.contains(rows)
-        if inside.all():
-            return None
-        length = float(np.linalg.norm(rows[int(np.argmin(inside))]))
-        return f"Expected vectors in {self.domain}, got one of length {length:g}."
-
     def _extremes(self, shortest: float, longest: float) -> tuple[FloatArray, FloatArray]:
         """Return a vector of the one length with the least angles, and one of the other length with the largest.
 

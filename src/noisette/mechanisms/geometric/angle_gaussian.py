@@ -23,7 +23,6 @@ from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, Spherica
 from noisette.mechanisms.tensor.gaussian._normal import STEPS, add_noise
 
 _FINENESS = 2.0**20  # output steps in a standard deviation
-_PLACES = 2.0**20  # cells in a standard deviation, for the exact calculator
 
 
 @dataclass(frozen=True)
@@ -217,20 +216,8 @@ class AngleGaussian(AngleMechanism, EventDeclared):
         pair = self._pair
         first, second = self._released(np.stack(pair))
         white = (first - second) / self.sigmas
-        unit = white / np.linalg.norm(white)
-        runs = np.stack([unit, -unit]) / _PLACES
-        starts = np.stack([np.zeros_like(unit), -unit / _PLACES])
-        span = math.ceil(8 * _PLACES)
-        weight = self._log_volume + (self.dims - 1) / 2 * math.log(2 * math.pi) - math.log(_PLACES)
-        middle = (first + second) / 2
-        yield Cells(
-            pair=pair,
-            nodes=tuple(middle + self.sigmas * (starts + n * span * runs) for n in range(3)),
-            log_weight=np.full(2, weight),
-            places=np.full(2, math.inf),
-            span=np.full(2, float(span)),
-            tilt=np.zeros(2),
-        )
+        unit = self.sigmas * white / np.linalg.norm(white)
+        yield Cells.normal(pair, (first + second) / 2, unit, self._log_volume, self.dims)
 
     @cached_property
     def readout(self) -> Readout:

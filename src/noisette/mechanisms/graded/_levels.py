@@ -14,15 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.cells import log_above
 from noisette.domains import Interval
+from noisette.mechanisms._base import check_width
 
 TIES = 1e-11  # of a log ratio; those nearer to the largest, or to what is allowed, are compared as fractions
 Matrix = tuple[tuple[float, ...], ...]
 
 BUDGETS = (1e-7, 1e6)
-_WIDTHS = (1e-90, 1e90)
 _MOST_LEVELS = 1 << 10
 _COMPARED = 16  # levels up to which comparing with every edge is faster than a search
 
@@ -48,10 +49,7 @@ class Levels:
         if len(numbers) > _MOST_LEVELS + 1:
             raise ValueError(f"Expected at most {_MOST_LEVELS} levels, got {len(numbers) - 1}.")
         levels = cls(tuple(numbers))
-        if not _WIDTHS[0] <= levels.domain.diameter <= _WIDTHS[1]:
-            raise ValueError(
-                f"Expected {levels.domain} to be {_WIDTHS[0]:g} to {_WIDTHS[1]:g} wide: rescale the values first."
-            )
+        check_width(levels.domain)
         return levels
 
     @property
@@ -142,10 +140,7 @@ def largest_scale(epsilons: Sequence[float], holds: Callable[[tuple[float, ...]]
         if high == most:
             return scaled(most)
         low, high = high, min(2 * high, most)
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(scaled(middle)) else (low, middle)
-    return scaled(low)
+    return scaled(narrowed(lambda factor: holds(scaled(factor)), low, high, tolerance=1e-13)[0])
 
 
 def within(matrix: Matrix, target: Matrix) -> bool:

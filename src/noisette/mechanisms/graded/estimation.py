@@ -16,6 +16,7 @@ import numpy as np
 
 from noisette import _random, _validate
 from noisette._random import Rng
+from noisette._search import narrowed
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.mechanisms.graded.levelled import LevelledResponse
@@ -260,9 +261,9 @@ def _slope(mean: float) -> float:
     """Return the slope at which an exponential law on [0, 1] has this mean: 1 / (1 - exp(-s)) - 1 / s."""
     if mean > 0.5:
         return -_slope(1 - mean)
-    low, high = -1e9, 0.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        found = 0.5 + middle / 12 if abs(middle) < 1e-4 else 1 / -math.expm1(-max(middle, -700.0)) - 1 / middle
-        low, high = (middle, high) if found < mean else (low, middle)
-    return high
+
+    def short(slope: float) -> bool:
+        found = 0.5 + slope / 12 if abs(slope) < 1e-4 else 1 / -math.expm1(-max(slope, -700.0)) - 1 / slope
+        return found < mean
+
+    return narrowed(short, -1e9, 0.0, absolute=1e-50)[1]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._special import xlog1py, xlogy
 from noisette._validate import FloatArray
 from noisette.cells import Cells
@@ -219,10 +220,7 @@ class GradedLaplace(AdditiveMechanism):
         low, high = 0.0, 1.0
         while self._divergence(i, j, high) > delta:
             low, high = high, 2 * high
-        while high - low > 1e-13 * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._divergence(i, j, middle) > delta else (low, middle)
-        return high
+        return narrowed(lambda e: self._divergence(i, j, e) > delta, low, high, tolerance=1e-13)[1]
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return the ends of all levels, and the reports around them."""

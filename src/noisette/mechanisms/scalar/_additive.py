@@ -133,6 +133,7 @@ class AdditiveMechanism(ScalarMechanism):
             high=self.domain.high,
             tail=Tail(float(tail.variance) * step**2 + (radius + step) ** 2, float(tail.scale) * step),
             coarse=coarseness(max(math.sqrt(self._noise.absolute[1]), self._steps / 2)),
+            noise=self._noise.absolute[1] * step**2,
         )
 
     def _position(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -171,6 +172,10 @@ class AdditiveMechanism(ScalarMechanism):
         cubed = other * np.maximum(rest - half, 0.0) ** 3 + rest * np.maximum(other - half, 0.0) ** 3
         third = third + 3 * first * squared + p_half * cubed
         return Moments(np.zeros_like(rest), step**2 * (second + squared), step**3 * third)
+
+    def worst_variance(self) -> float:
+        """Return the largest variance of a report: half-way between two points of the lattice rounding adds most."""
+        return self._step**2 * (self._noise.absolute[1] + (0.0 if isinstance(self.domain, Grid) else 0.25))
 
     def log_prob(self, report: Any, x: Any) -> FloatArray:
         """Return the exact log mass of a report, per unit of length where the lattice stands for the real line."""

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from noisette import _random
+from noisette._search import golden_section
 from noisette._validate import FloatArray, IntArray
 from noisette.cells import log_above
-from noisette.mechanisms._search import golden_section
 
 PROGRAMME_ABOVE = 0.75  # up to it `exponential` solves the programme
 PROGRAMME_BELOW = 8.0  # here `sine` is 0.1 % above the programme (0.4 % at 6), which grows with the budget

@@ -51,8 +51,8 @@ class Window:
         # the window's odds are E / t, at most E width / moves; below epsilon 2 the latter, for there the mean report
         # hangs on a small difference of the two chances
         log_odds = epsilon + (math.log(width / moves) if epsilon < 2 else -log_t)
-        shy = 1 + (1 + epsilon) * 2.0**-50  # covers the rounding of these lines
-        p_other = math.ceil(shy / (1 + math.exp(min(log_odds, 700.0))) * 2**53)
+        margin = 1 + (1 + epsilon) * 2.0**-50  # covers the rounding of these lines
+        p_other = math.ceil(margin / (1 + math.exp(min(log_odds, 700.0))) * 2**53)
         # the outputs lie evenly about the middle of the domain, to within a hundred-thousandth of a step
         grain = max(step / 2**20, power_of_two(largest + total) / 2**51)
         first = grain * round(((domain.low + half) - step * (width + moves - 1) / 2) / grain)

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette.core import Capabilities, ConcentratedEvent, EventDeclared, GaussianEvent
 from noisette.domains import Grid, Interval
 from noisette.guarantees import Claim, Guarantee, gaussian_delta, gaussian_mu
@@ -150,10 +151,5 @@ def lattice_sigma(steps: int, epsilon: float, delta: float) -> float:
         low, high = low / 2, low
     while lattice_delta(high, steps, epsilon) > delta:
         low, high = high, high * 2
-    while high - low > 1e-14 * high:
-        middle = (low + high) / 2
-        if lattice_delta(middle, steps, epsilon) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high * _WIDER
+    least = narrowed(lambda sigma: lattice_delta(sigma, steps, epsilon) > delta, low, high, tolerance=1e-14)[1]
+    return least * _WIDER

@@ -184,6 +184,12 @@ class LpOptimal(TableMechanism):
         with np.errstate(divide="ignore"):
             return np.log(self._table.mass(codes, self._place(values)))
 
+    def worst_variance(self) -> float:
+        """Return the largest variance of a report, from that of the table on [-1, 1]."""
+        if self._wide is not None:
+            return self._wide.worst_variance()
+        return self._table.worst_variance * (self._rungs.step / self._table.step) ** 2
+
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
         """Return ends and middle of the domain, and reports from end to end: the windows of the ends do not overlap."""
         if self._wide is not None:
@@ -214,5 +220,4 @@ class LpOptimal(TableMechanism):
         """The plain mean of the reports."""
         if self._wide is not None:
             return self._wide.readout
-        worst = self._table.worst_variance * (self._rungs.step / self._table.step) ** 2
-        return bounded_readout(self._rungs, self.domain, variance=worst)
+        return bounded_readout(self._rungs, self.domain, variance=self.worst_variance())

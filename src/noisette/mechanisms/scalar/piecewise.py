@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
+from noisette._search import golden_section
 from noisette.core import Capabilities
 from noisette.domains import Interval
-from noisette.mechanisms._search import golden_section
 from noisette.mechanisms.scalar._window import Window, WindowMechanism
 
 

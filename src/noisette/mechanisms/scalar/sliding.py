@@ -65,7 +65,9 @@ class SlidingRows:
         likely, slope = share - rare, math.tanh(epsilon / 2)
         # places in the middle of eight parts of the curve exp(s), |s| <= tanh(epsilon / 2)
         curve = np.exp(slope * ((2 * np.arange(_HALF) + 1) / _HALF - 1))
-        codes = np.rint(curve * (_LARGEST_CODE / curve[-1])).astype(np.int64).tolist()
+        rounded, order = np.rint(curve * (_LARGEST_CODE / curve[-1])).astype(np.int64), np.arange(_HALF)
+        # at small budgets the curve is flat: each output stays one step or more below the next
+        codes = (np.minimum.accumulate((rounded - order)[::-1])[::-1] + order).tolist()
         reach = Fraction((likely - rare) * sum(codes), _UNIT)  # mean of the last row, in steps
         half = domain.diameter / 2
         middle = domain.low + half
@@ -135,8 +137,8 @@ class SlidingRows:
     def table(self) -> dict[str, Any]:
         """Return the rows, their points and the outputs."""
         law = self.written()
-        told = {"points": self.points.tolist(), "levels": law["levels"], "rows": law["rows"]}
-        return {"kind": "rows"} | told | {"outputs": list(self.support.values), "named": law["outputs"]}
+        rows = {"points": self.points.tolist(), "levels": law["levels"], "rows": law["rows"]}
+        return {"kind": "rows"} | rows | {"outputs": list(self.support.values), "named": law["outputs"]}
 
     def sample(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw one report for each value."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from noisette._random import ULP
+from noisette._search import narrowed
 from noisette._special import betainc, betaincc, erf, log_ndtr
 from noisette._validate import FloatArray
 from noisette.cells import up
@@ -237,12 +238,13 @@ class Cap:
         import mpmath
 
         log_floor = -epsilon - math.log(-math.expm1(-epsilon))  # ln 1/(E - 1)
-        low, high = 0.0, projection.limit
-        for _ in range(100):
-            middle = (low + high) / 2
-            log_mean = projection.log_part(middle) - float(np.logaddexp(log_floor, projection.log_mass(middle)))
-            low, high = (middle, high) if log_mean > math.log(middle) else (low, middle)
-        gamma, log_mass = low, projection.log_mass(low)
+
+        def rises(gamma: float) -> bool:
+            log_mean = projection.log_part(gamma) - float(np.logaddexp(log_floor, projection.log_mass(gamma)))
+            return log_mean > math.log(gamma)
+
+        gamma, _ = narrowed(rises, 0.0, projection.limit, absolute=2.0**-100 * projection.limit)
+        log_mass = projection.log_mass(gamma)
         with mpmath.workprec(_BITS):
             slack = mpmath.mpf(_ODDS_ERROR)
             odds = projection.mass_within(gamma)[0] * mpmath.expm1(mpmath.mpf(epsilon) - slack)

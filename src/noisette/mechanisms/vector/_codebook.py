@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from noisette._validate import FloatArray, IntArray
-from noisette.mechanisms.categorical._base import UNIT, shy
+from noisette.mechanisms.categorical._base import UNIT, just_below
 
 _CELLS = 1 << 16  # of the normal law, in which numbers are uniform
 _FAR = 9.0  # standard deviations, beyond which the normal law has no mass worth integrating
@@ -36,7 +36,7 @@ class Codebook:
     def build(cls, dims: int, bits: int, epsilon: float) -> Codebook:
         """Return the codebook whose number of near words makes m largest, with own / other below exp(epsilon)."""
         size = 1 << bits
-        excess = math.expm1(min(shy(epsilon), 30.0))
+        excess = math.expm1(min(just_below(epsilon), 30.0))
         low, high = 1, size - 1
 
         def mean(near: int) -> float:
@@ -48,7 +48,7 @@ class Codebook:
         other = max(1, math.floor(UNIT / (size + excess * low)))
         more = min(math.floor(other * excess), (UNIT - size * other) // low)
         if more < 1:
-            raise ValueError(f"Expected a larger epsilon than {epsilon!r}: not one of 2^53 draws would tell a word.")
+            raise ValueError(f"Expected a larger epsilon than {epsilon!r}: not one of 2^53 draws would favour a word.")
         return cls(dims, size, low, other + more, other)
 
     @property

@@ -14,7 +14,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.core import Capabilities, Tally
-from noisette.domains import Box, Domain
+from noisette.domains import Box, L2Ball, Sphere
 from noisette.mechanisms._base import BaseMechanism
 
 _ENTRIES = 1 << 16  # entries of vectors worked on at a time
@@ -73,10 +73,6 @@ class VectorMechanism(BaseMechanism):
     def _codes(self, rows: npt.NDArray[Any]) -> FloatArray:
         """Return the integers that stand for reports of the support, as float64."""
 
-    @abstractmethod
-    def _outside(self, rows: FloatArray) -> str | None:
-        """Describe what keeps the first inadmissible vector outside the domain, if one is."""
-
     def _answer(self, x: Any, *, clip: bool, rng: Rng) -> Any:
         """Return one report for each vector along the last axis, in an array of the same shape."""
         values = self._vectors(x)
@@ -124,20 +120,48 @@ class VectorMechanism(BaseMechanism):
 
     def _admit(self, rows: FloatArray, *, clip: bool) -> FloatArray:
         """Return vectors of the domain, moved into it where asked."""
-        low, high = float(rows.min()), float(rows.max())  # NaN spreads to both
-        if not (math.isfinite(low) and math.isfinite(high)):
-            row, column = np.argwhere(~np.isfinite(rows))[0]
-            raise ValueError(
-                f"Expected finite values, got {rows[row, column]} in dimension {column}. "
-                "Remove or impute missing values before privatising."
-            )
-        complaint = self._outside(rows)
-        if complaint is None:
-            return rows
-        if clip:
-            domain: Domain = self.domain
-            return domain.clip(rows)
-        raise ValueError(f"{complaint} Pass clip=True to move it to the nearest admissible vector.")
+        return admitted(rows, self.domain, clip=clip)
+
+
+def admitted(rows: FloatArray, domain: Box | L2Ball, *, clip: bool) -> FloatArray:
+    """Return rows if they are vectors of the domain, or moved into it where asked."""
+    low, high = float(rows.min()), float(rows.max())  # NaN spreads to both
+    if not (math.isfinite(low) and math.isfinite(high)):
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ValueError(
+            f"Expected finite values, got {rows[row, column]} in dimension {column}. "
+            "Remove or impute missing values before privatising."
+        )
+    if isinstance(domain, Box) and low >= np.max(domain.low) and high <= np.min(domain.high):
+        return rows
+    complaint = _outside(domain, rows)
+    if complaint is None:
+        return rows
+    if clip:
+        return domain.clip(rows)
+    nearest = "value" if isinstance(domain, Box) else "vector"
+    raise ValueError(f"{complaint} Pass clip=True to move it to the nearest admissible {nearest}.")
+
+
+def _outside(domain: Box | L2Ball, rows: FloatArray) -> str | None:
+    """Describe what keeps the first inadmissible vector outside the domain, if one is."""
+    if isinstance(domain, Box):
+        outside = (rows < np.asarray(domain.low)) | (rows > np.asarray(domain.high))
+        if not outside.any():
+            return None
+        row, column = np.argwhere(outside)[0]
+        ends = f"[{domain.lows[column]:g}, {domain.highs[column]:g}]"
+        return f"Expected values in {ends} in dimension {column}, got {rows[row, column]}."
+    inside = domain.contains(rows)
+    if inside.all():
+        return None
+    length = float(np.linalg.norm(rows[int(np.argmin(inside))]))
+    if not isinstance(domain, Sphere):
+        return f"Expected vectors of length at most {domain.radius:g}, got one of length {length:g}."
+    return (
+        f"Expected vectors of length {domain.radius:g}, got one of length {length:g}. "
+        f"For shorter ones take domain=L2Ball({domain.dims}, {domain.radius:g})."
+    )
 
 
 def row_blocks(users: int, dims: int) -> Iterator[slice]:

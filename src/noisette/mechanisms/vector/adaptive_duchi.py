@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._special import betainc, gammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells, largest_ratio, up
 from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee, warn_unsound
-from noisette.mechanisms._base import blocks
+from noisette.mechanisms._base import blocks, check_width
 from noisette.mechanisms.scalar.duchi import Duchi, TwoPoint
 from noisette.mechanisms.vector._vectors import VectorMechanism
 
@@ -49,14 +50,11 @@ def composed_delta(count: int, epsilon: float, total: float) -> float:
 @lru_cache(maxsize=256)
 def _budget_of_one(count: int, epsilon: float, delta: float) -> float:
     """Return the largest budget of each of ``count`` answers that are (epsilon, delta)-DP together, by bisection."""
-    low, high = epsilon / count, epsilon + 40.0
-    while high - low > 1e-13 * low:
-        middle = (low + high) / 2
-        if composed_delta(count, middle, epsilon) <= delta * (1 - 1e-8):
-            low = middle
-        else:
-            high = middle
-    return low
+
+    def holds(one: float) -> bool:
+        return composed_delta(count, one, epsilon) <= delta * (1 - 1e-8)
+
+    return narrowed(holds, epsilon / count, epsilon + 40.0, tolerance=1e-13)[0]
 
 
 _SHUFFLED = (
@@ -139,6 +137,7 @@ class AdaptiveDuchi(VectorMechanism):
 
     def __post_init__(self) -> None:
         self._settle()
+        check_width(self.domain)
         object.__setattr__(self, "delta", _validate.delta(self.delta))
         if self.as_published and self.delta > 0:
             raise ValueError(
@@ -221,17 +220,6 @@ class AdaptiveDuchi(VectorMechanism):
             self.dims, np.asarray(centre + radius * self._pair.low), np.asarray(centre + radius * self._pair.high)
         )
 
-    def _outside(self, rows: FloatArray) -> str | None:
-        low, high = np.asarray(self.domain.low), np.asarray(self.domain.high)
-        if low.ndim == 0 and float(rows.min()) >= low and float(rows.max()) <= high:
-            return None
-        outside = (rows < low) | (rows > high)
-        if not outside.any():
-            return None
-        row, column = np.argwhere(outside)[0]
-        ends = f"[{self.domain.lows[column]:g}, {self.domain.highs[column]:g}]"
-        return f"Expected weights in {ends} in dimension {column}, got {rows[row, column]}."
-
     def _canonical(self, rows: FloatArray, part: slice = slice(None)) -> FloatArray:
         """Map some dimensions of vectors on [-1, 1]."""
         centre, radius = (_cut(end, part) for end in self._scale)
@@ -287,6 +275,11 @@ class AdaptiveDuchi(VectorMechanism):
         one = largest_ratio(self._pair.exact_masses((-1.0, 1.0)))
         cells = Cells.constant((first, second), reports, weights, up(self.dims * Fraction(one)))
         yield replace(cells, complete=complete)
+
+    @property
+    def report_ends(self) -> tuple[FloatArray, FloatArray]:
+        """The two numbers that a report has."""
+        return self._said(0.0, 1.0)
 
     @cached_property
     def readout(self) -> Readout:

@@ -93,7 +93,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
     capabilities: ClassVar[Capabilities] = Capabilities(
         (Attributes,), delta="optional", slow_start=True, composite=True
     )
-    uncertified: ClassVar[str] = "the verifier does not add up unlike parts of a record with a delta yet"
+    uncertified: ClassVar[str] = "the verifier does not know the law of one of its parts"
     citation: ClassVar[str] = "duan2024benchmarking"
 
     def __post_init__(self) -> None:
@@ -376,6 +376,16 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         )
         return least, largest
 
+    @property
+    def report_ends(self) -> tuple[FloatArray, FloatArray]:
+        """Those of each attribute's own mechanism."""
+        each = [inner.report_ends for inner in self.inner_mechanisms]
+        least, largest = (
+            np.concatenate([np.broadcast_to(own[end], (size,)) for own, size in zip(each, self.groups, strict=True)])
+            for end in (0, 1)
+        )
+        return least, largest
+
     @cached_property
     def readout(self) -> Readout:
         """What each attribute's own mechanism does with its sums."""
@@ -392,6 +402,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
             high=joined(lambda own: own.high),
             tail=Tail(joined(lambda own: own.tail.variance), joined(lambda own: own.tail.scale)),
             coarse=joined(lambda own: own.coarse),
+            noise=joined(lambda own: np.nan if own.noise is None else own.noise),
         )
 
     def tally(self, reports: Any, each: Callable[[int, npt.NDArray[Any]], None] | None = None) -> Tally:
@@ -465,10 +476,9 @@ def _all(table: BoolArray) -> BoolArray:
 def record_law(parts: Sequence[dict[str, Any] | None], report: int) -> dict[str, Any] | None:
     """Return the law of some of several answers, drawn without looking at them.
 
-    None where a part has none, or has Gaussian noise: the verifiers do not add up unlike parts with a delta.
+    None where a part has none.
     """
-    unlike = None in parts or any("sigma" in (part or {}).get("noise", part or {}) for part in parts)
-    return None if unlike else {"kind": "record", "report": report, "parts": list(parts)}
+    return None if None in parts else {"kind": "record", "report": report, "parts": list(parts)}
 
 
 def _second_moment(inner: Any) -> float:

@@ -167,15 +167,6 @@ class DuchiBox(VectorMechanism):
         canonical /= half
         return np.clip(canonical, -1.0, 1.0, out=canonical)  # the division may round past an end
 
-    def _outside(self, rows: FloatArray) -> str | None:
-        low, high = self._bounds
-        outside = (rows < low) | (rows > high)
-        if not outside.any():
-            return None
-        row, column = np.argwhere(outside)[0]
-        ends = f"[{self.domain.lows[column]:g}, {self.domain.highs[column]:g}]"
-        return f"Expected values in {ends} in dimension {column}, got {rows[row, column]}."
-
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
         """Draw and keep or reject, on packed bits; how often a user draws says nothing about input or report."""
         probability = self._canonical(rows)
@@ -302,6 +293,11 @@ class DuchiBox(VectorMechanism):
         reports = np.asarray(signs, dtype=np.int8)
         cells = Cells.constant((first_input, second_input), reports, weights, largest_ratio(masses))
         return replace(cells, complete=complete)
+
+    @property
+    def report_ends(self) -> tuple[FloatArray, FloatArray]:
+        """What either sign says of each dimension."""
+        return self._said(-1.0, 1.0)
 
     @cached_property
     def readout(self) -> Readout:

@@ -22,7 +22,7 @@ from noisette.mechanisms._base import coarseness
 from noisette.mechanisms.vector._codebook import Codebook, lattice
 from noisette.mechanisms.vector._hadamard import SEEDS, HadamardRows
 from noisette.mechanisms.vector._vectors import VectorMechanism, row_blocks
-from noisette.mechanisms.vector.privunit import PrivUnit, Shell, outside_ball
+from noisette.mechanisms.vector.privunit import PrivUnit, Shell
 
 _FEWEST_ROWS = 64  # a projection to fewer would be biased by more than a fortieth of the vector
 _MOST_BITS = 12
@@ -141,9 +141,6 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
             if isinstance(inner, Codebook)
             else Seeded(inner.support, self._projection.width)
         )
-
-    def _outside(self, rows: FloatArray) -> str | None:
-        return outside_ball(self.domain, rows)
 
     def _spectrum(self, vectors: FloatArray) -> FloatArray:
         """Return sqrt(d) H D v of vectors of the domain, with the coordinate that makes up their length."""

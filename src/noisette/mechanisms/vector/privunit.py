@@ -56,20 +56,6 @@ class Shell:
         return np.asarray((length >= self.shortest) & (length <= self.longest))
 
 
-def outside_ball(domain: L2Ball, rows: FloatArray) -> str | None:
-    """Describe what keeps the first inadmissible vector outside a ball or off a sphere, if one is."""
-    inside = domain.contains(rows)
-    if inside.all():
-        return None
-    length = float(np.linalg.norm(rows[int(np.argmin(inside))]))
-    if not isinstance(domain, Sphere):
-        return f"Expected vectors of length at most {domain.radius:g}, got one of length {length:g}."
-    return (
-        f"Expected vectors of length {domain.radius:g}, got one of length {length:g}. "
-        f"For shorter ones take domain=L2Ball({domain.dims}, {domain.radius:g})."
-    )
-
-
 class CapMechanism(VectorMechanism):
     """Draw u from the cap {<u, v> >= gamma} more often than from its complement, v the user's direction; report u / m.
 
@@ -156,9 +142,6 @@ class CapMechanism(VectorMechanism):
         shortest, longest = (self._reach * length for length in self._lengths)
         slack = self._step * math.sqrt(self.dims)
         return Shell(self._step, 0.0 if self._lifted else max(0.0, shortest - slack), longest + slack)
-
-    def _outside(self, rows: FloatArray) -> str | None:
-        return outside_ball(self.domain, rows)
 
     def _unit(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return 1/length, the factors that put vectors on the lifted sphere, and the coordinate they are lifted by."""

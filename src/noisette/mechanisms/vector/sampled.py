@@ -22,6 +22,7 @@ from noisette.core import Capabilities, EventDeclared, Moments, PubliclyDrawn, R
 from noisette.domains import BoolArray, Box, Interval
 from noisette.guarantees import Claim, Guarantee
 from noisette.mechanisms._base import BLOCK, BaseMechanism, ScalarMechanism
+from noisette.mechanisms.vector._vectors import admitted
 
 _PARABOLA = 3  # nodes that a run of a parabola has
 _MOST_CELLS = 1 << 16  # combinations of inner cells that are told apart
@@ -206,7 +207,7 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
         reports = Reports(np.empty((len(rows), count), dtype=np.int32), np.empty((len(rows), count)))
         middle, half = self._scale
         for part in self._row_blocks(len(rows)):
-            block = self._admit(rows[part], clip=clip)
+            block = admitted(rows[part], self.domain, clip=clip)
             chosen = self.draw(len(block), source) if drawn is None else drawn[part]
             canonical = np.take_along_axis(block, chosen, axis=1)
             canonical -= middle[chosen]
@@ -221,26 +222,6 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
     def _row_blocks(self, users: int) -> Iterator[slice]:
         size = max(1, (1 << 20) // self.dims)
         return (slice(start, min(start + size, users)) for start in range(0, users, size))
-
-    def _admit(self, rows: FloatArray, *, clip: bool) -> FloatArray:
-        """Return rows of the domain, clipped into it where asked."""
-        if not np.isfinite(rows).all():
-            row, column = np.argwhere(~np.isfinite(rows))[0]
-            raise ValueError(
-                f"Expected finite values, got {rows[row, column]} in dimension {column}. "
-                "Remove or impute missing values before privatising."
-            )
-        outside = (rows < self.domain.low) | (rows > self.domain.high)
-        if not outside.any():
-            return rows
-        if clip:
-            return np.clip(rows, self.domain.low, self.domain.high)
-        row, column = np.argwhere(outside)[0]
-        bounds = f"[{self.domain.lows[column]:g}, {self.domain.highs[column]:g}]"
-        raise ValueError(
-            f"Expected values in {bounds} in dimension {column}, got {rows[row, column]}. "
-            "Pass clip=True to move it to the nearest admissible value."
-        )
 
     def moments(self, x: Any) -> Moments:
         """Return, for each dimension, the exact moments of one report about it."""
@@ -341,6 +322,13 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
         ends: tuple[Any, Any] = self.inner_mechanism.code_ends
         return ends
 
+    @property
+    def report_ends(self) -> tuple[FloatArray, FloatArray]:
+        """Those of the mechanism of one dimension, mapped back to its interval."""
+        middle, half = self._scale
+        least, largest = (middle + half * end for end in self.inner_mechanism.report_ends)
+        return np.asarray(least), np.asarray(largest)
+
     @cached_property
     def readout(self) -> Readout:
         """The mean of the reports of each dimension, mapped back to its interval."""
@@ -353,6 +341,7 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
             high=self.domain.highs,
             tail=Tail(inner.tail.variance * half**2, inner.tail.scale * half),
             coarse=inner.coarse,
+            noise=None if inner.noise is None else inner.noise * half**2,
         )
 
     def tally(self, reports: Reports) -> Tally:

@@ -29,7 +29,6 @@ SLICES = 1 << 20  # entries of the slices that are worked on at a time; one slic
 _FINENESS = 2.0**20  # output steps in the least standard deviation of an entry
 _FARTHEST = 2.0**26  # standard deviations: beyond, a value leaves the integers of the noise's lattice
 _UNIT = 1 << 16  # entries worked on at a time where modes let the tensor be cut
-_PLACES = 2.0**20  # cells in a standard deviation, for the exact calculator
 
 
 class TensorNoise(TensorReports, EventDeclared):
@@ -316,19 +315,8 @@ class TensorNoise(TensorReports, EventDeclared):
         multiply(touched, self._whiteners)
         allowed = Neighbours.read(self.relation, self.domain).white(self.modes)[0] / self.sigma
         length = max(found, allowed) + math.sqrt(np.count_nonzero(touched)) / STEPS
-        runs = np.asarray([1.0, -1.0])[(...,) + (None,) * gap.ndim] * unit / _PLACES
-        starts = np.stack([np.zeros_like(unit), -unit / _PLACES])
-        span = math.ceil(8 * _PLACES)
-        weight = self._log_volume + (self._free - 1) / 2 * math.log(2 * math.pi) - math.log(_PLACES)
-        pair = tuple(self._middle + sign * length / 2 * unit for sign in (1.0, -1.0))
-        yield Cells(
-            pair=(pair[0], pair[1]),
-            nodes=tuple(self._middle + starts + n * span * runs for n in range(3)),
-            log_weight=np.full(2, weight),
-            places=np.full(2, math.inf),
-            span=np.full(2, float(span)),
-            tilt=np.zeros(2),
-        )
+        ends = tuple(self._middle + sign * length / 2 * unit for sign in (1.0, -1.0))
+        yield Cells.normal((ends[0], ends[1]), np.asarray(self._middle), unit, self._log_volume, self._free)
 
     @cached_property
     def readout(self) -> Readout:
@@ -347,6 +335,7 @@ class TensorNoise(TensorReports, EventDeclared):
             high=high,
             tail=Tail(noise**2 + (half + self._step) ** 2, 0.0),
             coarse=coarse[0] if len(set(coarse)) == 1 else np.asarray(coarse)[np.unique(noise, return_inverse=True)[1]],
+            noise=noise**2,
         )
 
 

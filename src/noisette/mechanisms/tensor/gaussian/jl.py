@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from noisette import _random, _validate
 from noisette._random import Rng
+from noisette._search import narrowed
 from noisette._special import chdtr, chdtrc, gammaln, multigammaln
 from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Capabilities, Moments, Readout, Tail, Tally
 from noisette.domains import TensorBall
 from noisette.guarantees import Guarantee, gaussian_mu
-from noisette.mechanisms._base import BaseMechanism, coarseness, power_of_two
+from noisette.mechanisms._base import BaseMechanism, check_width, coarseness, power_of_two
 from noisette.mechanisms.tensor._tensors import TensorLattice
 from noisette.mechanisms.tensor._whole import open_array
 from noisette.mechanisms.tensor.gaussian._sketches import rounded_sketches
@@ -121,14 +122,11 @@ def largest_leverage(projections: int, epsilon: float, delta: float) -> float:
 
 def _bisected(projections: int, epsilon: float, delta: float) -> float:
     """Return the largest leverage by `jl_delta` in float64, by bisection: delta grows with it."""
-    low, high = -60.0, 60.0  # logit
-    for _ in range(200):
-        middle = (low + high) / 2
-        if jl_delta(projections, 1 / (1 + math.exp(-middle)), epsilon) <= delta * (1 - 1e-9):
-            low = middle
-        else:
-            high = middle
-    return 1 / (1 + math.exp(-low))
+
+    def holds(logit: float) -> bool:
+        return jl_delta(projections, 1 / (1 + math.exp(-logit)), epsilon) <= delta * (1 - 1e-9)
+
+    return 1 / (1 + math.exp(-narrowed(holds, -60.0, 60.0, absolute=1e-50)[0]))
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,6 @@ class JohnsonLindenstrauss(BaseMechanism):
     kind: ClassVar[str] = "covariance"
     capabilities: ClassVar[Capabilities] = Capabilities((TensorBall,), delta="needed", model="central")
     citation: ClassVar[str] = "blocki2012johnson"
-    uncertified: ClassVar[str] = "its law is on real numbers, whose chi-square tails the verifier cannot enclose yet"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validate.epsilon(self.epsilon))
@@ -170,6 +167,7 @@ class JohnsonLindenstrauss(BaseMechanism):
                 f"Expected domain={self.domain!r} to hold tables whose rows have a public bound on their length, "
                 "e.g. TensorBall((1000, 20), radius=1.0, mode=0)."
             )
+        check_width(self.domain)
         number = self._usual_projections if self.projections is None else self.projections
         number = _validate.integer(number, "projections", low=1, high=_MOST_PROJECTIONS)
         object.__setattr__(self, "projections", number)
@@ -218,6 +216,10 @@ class JohnsonLindenstrauss(BaseMechanism):
     def ridge(self) -> float:
         """w^2, added to the diagonal before projecting and taken off after."""
         return self._whole_ridge * self._unit**2
+
+    def written_law(self) -> dict[str, Any]:
+        """Return how many variables are drawn, and what is added to the diagonal before, exactly."""
+        return {"kind": "sketch", "projections": self._count, "ridge": self._whole_ridge * Fraction(self._unit) ** 2}
 
     @cached_property
     def _step(self) -> float:

@@ -14,6 +14,7 @@ from noisette._validate import FloatArray
 from noisette.core import Capabilities
 from noisette.domains import TensorBall, TensorDomain
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
+from noisette.mechanisms._base import check_width
 from noisette.mechanisms.tensor._tensors import groups, regroup
 from noisette.mechanisms.tensor.gaussian import calibration as rules
 from noisette.mechanisms.tensor.gaussian._noise import TensorNoise
@@ -98,6 +99,7 @@ class TensorGaussian(TensorNoise):
                 f"Expected domain={self.domain!r} to be a TensorDomain or a TensorBall, "
                 "e.g. TensorDomain((28, 28), 0, 1)."
             )
+        check_width(self.domain)
         if self.calibration not in CALIBRATIONS:
             raise ValueError(f"Expected calibration={self.calibration!r} to be one of {', '.join(CALIBRATIONS)}.")
         dims = self.domain.dims

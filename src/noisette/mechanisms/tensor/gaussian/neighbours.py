@@ -15,6 +15,7 @@ from noisette.guarantees import Model, Relation, Unit
 from noisette.mechanisms.tensor.gaussian._signs import Reach, largest_joint_form
 from noisette.mechanisms.tensor.gaussian.modes import Mode
 
+_LEAST, _MOST = 1e-100, 1e100  # float64 holds cubes of noise from one to the other
 FORMS = "'any-pair', 'slice:MODE', 'fibre:MODE', 'element', 'l2:DISTANCE' or 'box:WIDTH'"
 
 
@@ -94,20 +95,28 @@ class Neighbours:
         `largest_joint_form` proves for all of them together. Each factor is rounded up, by more than float64 may err.
         """
         up = 1 + 2.0**-48 * (len(modes) + 2)  # for the products below, and for the width or distance itself
-        square = math.prod(modes[k].largest for k in self.fixed)
+        squares, attained = [modes[k].largest for k in self.fixed], True
         if self.distance is not None:
-            square *= self.distance**2 * math.prod(modes[k].spectral for k in self.free if k != self.slices)
-            attained = True
+            squares += [modes[k].spectral for k in self.free if k != self.slices]
             if self.slices is not None:
                 mode = modes[self.slices]
                 each = min(mode.spectral, mode.reach.weight / mode.size)
-                square *= each
+                squares.append(each)
                 attained = each * mode.size <= mode.reach.lower * (1 + 1e-9)
-            return math.sqrt(square) * up, attained
-        assert self.width is not None
-        square *= self.width**2 * math.prod(modes[k].reach.upper for k in self.free if not modes[k].full)
-        joint = self._joint(modes)
-        return math.sqrt(square * joint.upper) * up, joint.exact
+        else:
+            joint = self._joint(modes)
+            squares += [*(modes[k].reach.upper for k in self.free if not modes[k].full), joint.upper]
+            attained = joint.exact
+        length = self.width if self.distance is None else self.distance
+        assert length is not None
+        # roots first: squares of small factors would vanish, and the noise with them
+        reach = length * math.prod(map(math.sqrt, squares)) * up
+        if not _LEAST <= reach <= _MOST:
+            raise ValueError(
+                f"Expected neighbours that are {_LEAST:g} to {_MOST:g} apart once the noise is white, got {reach:g}. "
+                "Rescale the values, or the covariances: only their shape counts."
+            )
+        return reach, attained
 
     def worst(self, modes: Sequence[Mode]) -> FloatArray:
         """Return a difference that reaches farthest among those known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, fields, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -33,6 +34,7 @@ _FARTHEST = 2.0**13  # spreads of the noise from the data
 _UNMOVED = 1e-6  # of what a record that comes or goes changes
 _SHARES = 1e-9  # rounding of a user's shares
 _COMPARED = 1 << 10  # cells up to which every record is looked at
+_WRITTEN = 1 << 14  # numbers of a strategy that a certificate holds
 _GDP = 1 + 1e-8  # noise on the coarsest such lattice against the normal distribution, in a thousand dimensions
 
 
@@ -92,7 +94,10 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     name: ClassVar[str] = "matrix"
     capabilities: ClassVar[Capabilities] = Capabilities((TensorDomain,), delta="needed", gaussian=True, model="central")
     citation: ClassVar[str] = "li2015matrix"
-    uncertified: ClassVar[str] = "the verifier knows Gaussian noise on one number, not yet on the answers of a workload"
+    uncertified: ClassVar[str] = (
+        "the verifier knows what a record that comes or goes changes in the answers of a product of strategies, one "
+        f"for each mode, of {_WRITTEN:,} numbers in all; not marginal tables, and no other neighbours"
+    )
 
     def __post_init__(self) -> None:
         self._settle()
@@ -205,6 +210,19 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
         step, noise = self._lattice
         return (self._change[0] / step + 2 * math.sqrt(math.prod(self._strategy.shape))) / noise * _GDP
 
+    def written_law(self) -> dict[str, Any] | None:
+        """Return the strategy, the lattice of its answers and the noise; None for other strategies or neighbours."""
+        strategy = self._strategy
+        small = math.prod(strategy.shape) * self.size <= _WRITTEN
+        if self.relation != "add-remove" or not isinstance(strategy, Kronecker) or not small:
+            return None
+        rows = [[Fraction(1)]]
+        for matrix in strategy.matrices:  # in fractions: the product of float64 matrices is none of float64
+            own = [[Fraction(float(entry)) for entry in row] for row in matrix]
+            rows = [[a * b for a in one for b in row] for one in rows for row in own]
+        step, noise = self._lattice
+        return {"kind": "queries", "step": step, "noise": {"kind": "gaussian", "sigma": noise}, "rows": rows}
+
     def privacy_event(self) -> GaussianEvent:
         """Return what accounting composes."""
         return GaussianEvent(self.mu)
@@ -264,8 +282,8 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
 
     @property
     def _largest(self) -> float:
-        """Largest absolute value of an entry of x."""
-        return max(abs(self.domain.low), abs(self.domain.high))
+        """Largest absolute value of an entry of x; a user's shares sum to 1, whatever the domain holds."""
+        return 1.0 if self.relation == "any-pair" else max(abs(self.domain.low), abs(self.domain.high))
 
     @property
     def _place(self) -> float:
@@ -276,11 +294,13 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
         """Return A x in whole steps.
 
         Entries of x keep their leading bits, so that sums come out nearly exact. Whole numbers lose nothing, and what
-        others lose does not change with a record more or less, which is a whole number of last places.
+        others lose does not change with a record more or less, which is a whole number of last places. Shares of a
+        user are rounded to shares: they are a mean of records, so two users are no farther apart than two records.
         """
-        kept = np.floor(rows.reshape(-1, *self.domain.dims) / self._place + 0.5) * self._place
+        places = rows / self._place
+        places = _shares(places, round(1 / self._place)) if self.relation == "any-pair" else np.floor(places + 0.5)
         step, _ = self._lattice
-        return np.rint(self._strategy.ask(kept) / step)
+        return np.rint(self._strategy.ask(places.reshape(-1, *self.domain.dims) * self._place) / step)
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: FloatArray) -> None:
         step, noise = self._lattice
@@ -395,3 +415,19 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
         weight = np.full(2, (self._strategy.rank - 1) * math.log(noise * math.sqrt(2 * math.pi)))
         endless, spans = np.full(2, math.inf), np.full(2, float(span))
         yield Cells((first, second), tuple(nodes), weight, endless, spans, np.zeros(2))
+
+
+def _shares(rows: FloatArray, total: int) -> FloatArray:
+    """Round numbers from 0 up, whose sum is less than 1 off ``total``, to whole numbers that sum to it.
+
+    Each is rounded down, and those that lost most are raised by 1; of equal ones the first.
+
+    >>> _shares(np.asarray([[2.5, 2.5, 3.0], [0.4, 0.3, 7.3]]), 8).tolist()
+    [[3.0, 2.0, 3.0], [1.0, 0.0, 7.0]]
+    """
+    whole = np.floor(rows)
+    lacking = total - whole.sum(axis=1, keepdims=True)
+    order = np.argsort(whole - rows, axis=1, kind="stable")
+    raised = np.arange(rows.shape[1]) < lacking
+    np.put_along_axis(whole, order, np.take_along_axis(whole, order, axis=1) + raised, axis=1)
+    return whole

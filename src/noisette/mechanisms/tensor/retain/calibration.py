@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from noisette._search import golden_section, narrowed
 from noisette._validate import FloatArray
-from noisette.mechanisms._search import golden_section
 from noisette.mechanisms.scalar.gaussian import lattice_sigma
 from noisette.mechanisms.tensor.retain.laws import KeptGaussian, KeptLaplace, chance
 
@@ -99,11 +99,7 @@ class Request:
         """Return the largest chance that holds, by bisection on its log odds."""
         if not holds(0.0):
             return None
-        low, high = -745.0, 37.0
-        while high - low > 1e-7:
-            middle = (low + high) / 2
-            low, high = (middle, high) if holds(chance(middle)) else (low, middle)
-        return chance(low)
+        return chance(narrowed(lambda odds: holds(chance(odds)), -745.0, 37.0, absolute=1e-7)[0])
 
 
 @lru_cache(maxsize=256)

@@ -19,10 +19,10 @@ LARGEST_KEPT = 1 - ULP  # an entry that is never noised could not be hidden at a
 
 def chance(log_odds: float) -> float:
     """Return a little less than the chance of given log odds: a multiple of 2^-53, as samplers have it."""
-    shy = min(max(log_odds - 2.0**-40 * max(1.0, abs(log_odds)), -700.0), 700.0)
-    if shy < 0:
-        return math.floor(2**53 / (1 + math.exp(-shy))) * ULP
-    return min(1 - math.ceil(2**53 / (1 + math.exp(shy))) * ULP, LARGEST_KEPT)
+    lowered = min(max(log_odds - 2.0**-40 * max(1.0, abs(log_odds)), -700.0), 700.0)
+    if lowered < 0:
+        return math.floor(2**53 / (1 + math.exp(-lowered))) * ULP
+    return min(1 - math.ceil(2**53 / (1 + math.exp(lowered))) * ULP, LARGEST_KEPT)
 
 
 class AddedNoise(Protocol):

@@ -17,7 +17,7 @@ from noisette.cells import Cells
 from noisette.core import Capabilities, ConcentratedEvent, EventDeclared, Moments, Readout, Tail
 from noisette.domains import TensorDomain
 from noisette.guarantees import Claim, Guarantee, warn_unsound
-from noisette.mechanisms._base import BLOCK, blocks, coarseness, power_of_two
+from noisette.mechanisms._base import BLOCK, blocks, check_width, coarseness, power_of_two
 from noisette.mechanisms.scalar._additive import GaussianNoise, LaplaceNoise
 from noisette.mechanisms.tensor._whole import TensorGrid, WholeTensorMechanism, open_array
 from noisette.mechanisms.tensor.retain.calibration import SMOOTH, NoiseChoice, Request, choose, group
@@ -86,6 +86,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
 
     def __post_init__(self) -> None:
         self._settle()
+        check_width(self.domain)
         object.__setattr__(self, "levels", _validate.integer(self.levels, "levels", low=2, high=_MOST_LEVELS))
         for name, allowed in (("noise", _NOISES), ("unit", _UNITS), ("retention", (None, *_RETENTIONS))):
             if getattr(self, name) not in allowed:
@@ -191,6 +192,11 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
     @cached_property
     def choice(self) -> NoiseChoice:
         """Noise and chance to keep an entry that this budget leads to, their error and that of noise alone."""
+        if self.as_published:
+            raise ValueError(
+                "Expected as_published=False: the published form keeps entries as the paper says, with p_keep, and "
+                "chooses nothing. Build the mechanism without as_published for the choice."
+            )
         shares, counts = group(self._weights, self.size)
         budget = self.epsilon - (self.weights_epsilon or 0.0)
         whole = self.unit == "record"
@@ -247,7 +253,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         return Guarantee(total, unit=self.unit, claim=claim)  # type: ignore[arg-type]
 
     def _entry_epsilons(self) -> FloatArray:
-        """Return the exact epsilon of each entry: infinite with Gaussian noise or where a kept real betrays itself."""
+        """Return the exact epsilon of each entry: infinite with Gaussian noise, or where a kept value is recognised."""
         kept = np.broadcast_to(self.p_keep, (self.size,))
         noise = self._noise
         if isinstance(noise, RealGaussian | RoundedGaussian | GaussianNoise):
