@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.auditing.exact import NotALaw
 from noisette.cells import Cells
 from noisette.mechanisms.graded.laplace import LaplaceNoise
 from noisette.mechanisms.scalar._additive import GaussianNoise
@@ -274,6 +275,39 @@ def test_their_sound_twins_are_certified(mechanism: Any, factor: float) -> None:
 def test_an_easy_pair_in_witnesses_and_dissect_does_not_hide_a_ratio() -> None:
     assert nz.exact_epsilon(EasyDuchi(EPSILON)) == pytest.approx(2 * EPSILON, abs=1e-9)
     assert nz.exact_epsilon(EasyCategories(EPSILON, nz.Categorical(5))) > 1.5 * EPSILON
+
+
+def hiding(base: Any, hidden: float) -> Any:
+    """Return a class that tells its value, by a place next to it, with a chance that `dissect` does not know of.
+
+    Its likelihood does.
+    """
+
+    class Hiding(base):  # type: ignore[misc]
+        def log_prob(self, report: Any, x: Any) -> Any:
+            reports, values = np.broadcast_arrays(np.asarray(report, dtype=float), np.asarray(x, dtype=float))
+            usual = super().log_prob(reports, values)
+            own = self.support.index(reports) == self.support.index(values) + 12345
+            told = np.where(own, math.log(hidden / self.support.step), -np.inf)
+            return np.logaddexp(usual + math.log1p(-hidden), told)
+
+    return Hiding
+
+
+@pytest.mark.parametrize("hidden", [3e-7, 5e-9])
+def test_reports_that_the_cells_leave_out_are_missed(hidden: float) -> None:
+    """They held 3 in 10 million of the mass, and what was left was taken for all of it."""
+    with pytest.raises(NotALaw, match="add up to"):
+        nz.exact_epsilon(hiding(nz.Laplace, hidden)(EPSILON))
+    with pytest.raises(NotALaw, match="add up to"):
+        nz.exact_epsilon(hiding(nz.Gaussian, hidden)(EPSILON, 1e-10), delta=1e-10)
+
+
+@pytest.mark.slow
+def test_rounding_of_many_entries_is_not_taken_for_missing_mass() -> None:
+    for size in (10, 10_000, 300_000):
+        mechanism = nz.TensorGaussian(nz.TensorDomain((size,)), EPSILON, DELTA)
+        assert nz.exact_epsilon(mechanism, delta=DELTA) == pytest.approx(EPSILON, rel=1e-3)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.accounting._numbers import log_binomial
 
@@ -104,11 +105,7 @@ def _tilt(k: FloatArray, logs: FloatArray) -> float:
     high = 1 / float(k[-1])
     while mean(high) < 0:
         high *= 2
-    low = 0.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if mean(middle) < 0 else (low, middle)
-    return (low + high) / 2
+    return sum(narrowed(lambda rate: mean(rate) < 0, 0.0, high, tolerance=2.0**-60)) / 2
 
 
 def _convolved(term: _Term, users: int, half: int) -> FloatArray:

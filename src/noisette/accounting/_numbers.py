@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 
 _SERIES_FROM = 32.0  # from here on five terms of Stirling's series are exact in float64
@@ -100,18 +101,8 @@ def least_above(
         start = low
         low, high = _bracket(holds, low, high, guess, 1 + trust)
         if low > start:
-            return _narrowed(holds, low, high, tolerance)
-    return low if holds(low) else _narrowed(holds, low, high, tolerance)
-
-
-def _narrowed(holds: Callable[[float], bool], low: float, high: float, tolerance: float) -> float:
-    """Bisect between a number that does not hold and one that does."""
-    while high - low > tolerance * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+            return narrowed(lambda x: not holds(x), low, high, tolerance=tolerance)[1]
+    return low if holds(low) else narrowed(lambda x: not holds(x), low, high, tolerance=tolerance)[1]
 
 
 def _bracket(

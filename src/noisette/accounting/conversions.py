@@ -13,9 +13,10 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.accounting._numbers import largest_below, least_above
-from noisette.guarantees import gaussian_delta, gaussian_mu
+from noisette.guarantees import gaussian_delta, gaussian_epsilon, gaussian_mu
 
 
 def zcdp_from_pure(epsilon: float) -> float:
@@ -71,14 +72,12 @@ def _log_zcdp_delta(rho: float, epsilon: float) -> float:
     """Return ln delta at the best order: the exponent is convex in it, so bisect its derivative."""
     if rho == 0:
         return -math.inf
-    low, high = 0.0, (epsilon + 1) / rho + 2  # a - 1, where the derivative is negative and positive
-    for _ in range(200):
-        less = (low + high) / 2
-        if not low < less < high:
-            break
-        slope = (2 * less + 1) * rho - epsilon + math.log(less) - math.log1p(less)
-        low, high = (low, less) if slope > 0 else (less, high)
-    less = max((low + high) / 2, 1e-300)
+
+    def falls(less: float) -> bool:
+        return (2 * less + 1) * rho - epsilon + math.log(less) - math.log1p(less) <= 0
+
+    ends = narrowed(falls, 0.0, (epsilon + 1) / rho + 2)  # of the order less one
+    less = max(sum(ends) / 2, 1e-300)
     return less * ((less + 1) * rho - epsilon) + less * math.log(less) - (less + 1) * math.log1p(less)
 
 
@@ -113,9 +112,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     >>> round(gdp_epsilon(1.0, 1e-6), 4)
     4.887
     """
-    mu, delta = _validate.positive(mu, "mu"), _validate.delta(delta, positive=True)
-    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9  # the tail bound of a normal variable
-    return least_above(lambda e: float(gaussian_delta(mu, e)) <= delta, 0.0, high, tolerance=1e-12)
+    return gaussian_epsilon(_validate.positive(mu, "mu"), _validate.delta(delta, positive=True))
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:

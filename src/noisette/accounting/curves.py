@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.accounting._runs import PairLosses, pair_losses
 from noisette.core import EventDeclared, Mechanism, PrivacyEvent, RepeatedEvent
@@ -208,13 +209,11 @@ def _is_three_valued(losses: FloatArray, epsilon: float) -> bool:
 
 def _reach(atoms: list[tuple[FloatArray, FloatArray]]) -> float:
     """Return an epsilon at which delta is negligible."""
-    high = max(float(losses.max()) for losses, _ in atoms)
-    low = 0.0
-    while high - low > 1e-2 * high:
-        middle = (low + high) / 2
-        small = all(float(_delta(a, np.asarray([middle]))[0]) < _SMALLEST for a in atoms)
-        low, high = (low, middle) if small else (middle, high)
-    return high
+
+    def large(epsilon: float) -> bool:
+        return any(float(_delta(a, np.asarray([epsilon]))[0]) >= _SMALLEST for a in atoms)
+
+    return narrowed(large, 0.0, max(float(losses.max()) for losses, _ in atoms), tolerance=1e-2)[1]
 
 
 def _interpolate(at: FloatArray, epsilons: FloatArray, deltas: FloatArray) -> FloatArray:

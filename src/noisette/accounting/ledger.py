@@ -261,6 +261,14 @@ class Ledger:
         assert number is not None  # sqlite numbers every row
         return receipt_of((number, key, *amounts.values(), note, idempotency_key, converted))
 
+    def receipt(self, key: str, idempotency_key: str) -> DebitReceipt | None:
+        """Return the debit that was made under an idempotency key, or None."""
+        with self._reading() as connection:
+            row = connection.execute(
+                f"SELECT {_DEBIT} FROM debits WHERE key = ? AND idempotency_key = ?", (key, idempotency_key)
+            ).fetchone()
+        return None if row is None else receipt_of(row, replayed=True)
+
     @contextlib.contextmanager
     def spend(
         self,
@@ -329,7 +337,26 @@ class Ledger:
         if connection is None or self._local.process != os.getpid():
             connection = _sqlite.connect(self._path, timeout=self._timeout)
             self._local.connection, self._local.process = connection, os.getpid()
+            self._local.file = self._file()
+        elif self._local.file != self._file():
+            raise LedgerError(
+                f"{self._path} is not the file any more that was opened: it was moved, replaced or deleted, and what "
+                "is spent here would be forgotten. Nothing was debited. Put it back, and open the ledger again."
+            )
         return connection
+
+    def _file(self) -> tuple[int, int] | None:
+        """Return what tells the file at the path from any other; None where there is none."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        if found.st_nlink > 1:
+            raise LedgerError(
+                f"{self._path} is one of {found.st_nlink} hard links to one file, and SQLite keeps what was written "
+                "last beside the name that it was opened by. Nothing was debited. Remove the other names."
+            )
+        return found.st_dev, found.st_ino
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

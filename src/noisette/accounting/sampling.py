@@ -23,6 +23,7 @@ from typing import Literal
 
 import numpy as np
 
+from noisette._search import narrowed
 from noisette._validate import FloatArray, IntArray
 from noisette.accounting._numbers import binomial_window, least_above, log_binomial
 from noisette.accounting.conversions import gdp_epsilon
@@ -38,10 +39,10 @@ _MOST_PIECES = 2.0**15
 _STEPS = 20.0, 2000.0  # lattice steps in the standard deviation of one loss, of many releases and of few
 _POINTS = 2.0**17  # of the lattice that a sum is convolved on, wanted
 _MOST_POINTS = 2.0**21  # and at most
-_FINEST = 1 / 400  # with less noise than this only inclusions are counted
-_SCARCE = 0.3  # with more noise than this counting inclusions gains nothing
+_LEAST_CONVOLVED_NOISE = 1 / 400  # with less noise than this only inclusions are counted
+_MOST_COUNTED_NOISE = 0.3  # with more noise than this counting inclusions gains nothing
 _ULP = 2.0**-52
-_FORGOTTEN = 60.0  # terms below exp(-60) of the first are bounded, not added
+_NEGLIGIBLE_EXPONENT = 60.0  # terms below exp(-60) of the first are bounded, not added
 _ROUNDED_DOWN = 1 - 1e-9  # of delta, for the rounding of closed forms
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
@@ -68,9 +69,9 @@ def _amplified(
     if releases == 1:
         return pair.epsilon(delta)
     found = [math.inf]
-    if multiplier < _SCARCE:
+    if multiplier < _MOST_COUNTED_NOISE:
         found.append(counted(multiplier, delta, releases, sampling_prob, relation))
-    if multiplier >= _FINEST:
+    if multiplier >= _LEAST_CONVOLVED_NOISE:
         worst = 0.0
         for law in pair.laws:
             worst = max(worst, law.epsilon(releases, delta, enough=worst))
@@ -84,8 +85,8 @@ def counted(
     """Return an epsilon at delta by counting how often the example in question is drawn.
 
     Formula: delta(e) <= sum_k P(Bin(releases, q) = k) delta_k(e), delta_k that of k releases without sampling.
-    *Guarantee*: holds for add, remove and replace. Which releases draw the example does not depend on the data: whoever
-    is told so besides has the same chance of being told either way, and then sees k releases with the example.
+    *Guarantee*: holds for add, remove and replace. Which releases draw the example does not depend on the data: an
+    observer who also learns it learns it with the same chance under both, and then sees k releases with the example.
 
     >>> round(counted(0.001, 1e-5, 1000, 0.01) / 1e6, 2), round(gdp_epsilon(math.sqrt(1000) / 0.001, 1e-5) / 1e6)
     (13.0, 500)
@@ -320,12 +321,12 @@ class _Lattice:
         spectrum = fft.rfft(np.bincount(self.points % size, np.exp(logs), size))
         powers = np.abs(spectrum) ** (n - 1)
         masses = np.roll(np.maximum(fft.irfft(spectrum**n, size), 0.0), -first % size)
-        count = min(size, math.ceil(_FORGOTTEN / (self.tilt * self.step)) if self.tilt > 0 else size)
+        count = min(size, math.ceil(_NEGLIGIBLE_EXPONENT / (self.tilt * self.step)) if self.tilt > 0 else size)
         k = np.arange(1.0, count + 1) * self.step
         weights = np.exp(-self.tilt * k) * -np.expm1(-k)
         # each value of a transform errs by a few ulps a stage of the sum of all entries; a power has n times that
         rounding = 16 * _ULP * math.log2(size + 2) * (n + 2) * float(powers.sum()) * 2 / size
-        lost = rounding * float(weights.sum()) + self._tail + math.exp(-_FORGOTTEN) * (count < size)
+        lost = rounding * float(weights.sum()) + self._tail + math.exp(-_NEGLIGIBLE_EXPONENT) * (count < size)
         sure = self._sure(target)
 
         def log_delta(index: int) -> float:
@@ -372,10 +373,7 @@ def _saddle(losses: FloatArray, logs: FloatArray, releases: int, target: float) 
     low, high = -35.0, 0.0
     while height(math.exp(high)) > target and high < 60:
         low, high = high, high + 3
-    while high - low > 0.02:
-        middle = (low + high) / 2
-        low, high = (middle, high) if height(math.exp(middle)) > target else (low, middle)
-    tilt = math.exp(low)
+    tilt = math.exp(narrowed(lambda log_tilt: height(math.exp(log_tilt)) > target, low, high, absolute=0.02)[0])
     return tilt, math.sqrt(_cumulants(losses, logs, tilt)[2])
 
 

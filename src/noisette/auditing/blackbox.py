@@ -25,7 +25,7 @@ _PROBE = 64  # reports that tell how wide one is
 _ENTRIES = 1 << 24  # numbers held at a time
 _PILOT = 20_000  # reports about each input that the choice of the pair looks at
 _LEVELS = 1000  # thresholds tried on a score
-# standard deviations taken off what an event promises about epsilon and about mu: of thousands, some are lucky
+# standard deviations taken off what an event promises about epsilon and mu: of thousands, some look good by chance
 _CAUTION = ((3.0, 1.5, 0.5), (4.0, 2.0, 0.5))
 
 

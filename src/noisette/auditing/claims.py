@@ -110,7 +110,7 @@ def forms(epsilon: float) -> Iterator[Mechanism]:
 
 
 def form_of(mechanism: Mechanism) -> str:
-    """Return how a form is told from the method itself, empty for that."""
+    """Return what sets a published form apart from the method itself; empty for the method."""
     return mechanism.form if isinstance(mechanism, BaseMechanism) else ""
 
 
@@ -129,7 +129,7 @@ def examine_all(
     advance: Callable[[float], None] = lambda share: None,
     rng: int = 7,
 ) -> list[Finding]:
-    """Examine every entry of the catalogue; ``advance`` is told the share that is done."""
+    """Examine every entry of the catalogue; ``advance`` is called with the share that is done."""
     found, every = [], list(forms(epsilon))
     for number, mechanism in enumerate(every):
         found.append(examine(mechanism, samples=samples, confidence=confidence, rng=rng))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.auditing.inputs import groups
 from noisette.cells import Cells, Dissected
@@ -22,7 +23,7 @@ _DOUBLINGS = 48  # as far as float64 holds lattice positions exactly
 _DIRECT = 1 << 20  # reports up to which a run is summed one by one
 _NEGLIGIBLE = 750.0  # a log mass that much below the largest is zero in float64
 _PANELS, _NODES = 64, 20
-_MISSING = 1e-6  # of the mass; runs that lose more are not all reports
+_MISSING = 1e-9, 1e-6  # of the mass; runs that lose more are not all reports, rounding of large logs aside
 _ULPS = 4  # of the larger log, by which the logs of two masses may err together
 _TOLERANCE = 1e-9  # by which a log ratio of interior inputs, whose laws are mixtures, may err
 _SEARCHED = 256  # numbers in an input up to which other inputs than a mechanism's own are tried
@@ -93,6 +94,25 @@ def exact_delta(mechanism: Mechanism, epsilon: float) -> float:
     return max(laws.delta(budget) for laws in _complete(mechanism))
 
 
+def worst_pair(mechanism: Mechanism, epsilon: float) -> tuple[float, Any, Any]:
+    """Return the hockey-stick divergence at epsilon of the worst pair of inputs, and the pair: 0 where none is known.
+
+    Some set of reports has a chance for the first input that exceeds exp(epsilon) times its chance for the second one
+    by that much. Where a mechanism dissects a part of its reports, the divergence is that of this part, and too small.
+
+    >>> from noisette import Duchi
+    >>> worst_pair(Duchi(epsilon=1.0), 0.5)  # doctest: +ELLIPSIS
+    (0.287..., ..., ...)
+    """
+    found: tuple[float, Any, Any] = (0.0, None, None)
+    for laws in _laws(mechanism):
+        for row in (0, 1):
+            delta = laws.delta(epsilon, row)
+            if delta > found[0]:
+                found = delta, laws.cells.pair[row], laws.cells.pair[1 - row]
+    return found
+
+
 def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[float, ...], ...]:
     """Return what the reports of inputs of each level give away against those of each other level.
 
@@ -138,13 +158,13 @@ def _level(mechanism: Any, x: Any) -> int:
 class _Laws:
     """Log masses of a pair of inputs along the runs, polynomials[input, run, power], and how far they may err.
 
-    ``betrayed`` tells of each input whether only it can send some report.
+    ``unshared`` says of each input whether some report can come from it alone.
     """
 
     cells: Cells
     polynomials: FloatArray
     rounding: FloatArray
-    betrayed: tuple[bool, bool]
+    unshared: tuple[bool, bool]
 
     @classmethod
     def build(cls, mechanism: Mechanism, cells: Cells) -> _Laws:
@@ -154,14 +174,16 @@ class _Laws:
         )  # input, node, run
         never = values == -math.inf
         rounding = _rounding(values.reshape(-1, values.shape[2]))
-        betrayed = bool(np.any(never[1] & ~never[0])), bool(np.any(never[0] & ~never[1]))
-        return cls(cells, _through(values, cells.span), rounding, betrayed)._straightened()
+        unshared = bool(np.any(never[1] & ~never[0])), bool(np.any(never[0] & ~never[1]))
+        return cls(cells, _through(values, cells.span), rounding, unshared)._straightened()
 
     def check(self, name: str) -> None:
         """Refuse runs that do not hold all of the mass, or log masses that are none."""
+        large = 16 * float(np.spacing(np.abs(self.cells.log_weight).max())) + 4 * float(np.max(self.rounding))
+        missing = min(max(_MISSING[0], large), _MISSING[1])
         for row, x in enumerate(self.cells.pair):
             mass = self._divergence(row, -math.inf)
-            if not abs(mass - 1) <= _MISSING:
+            if not abs(mass - 1) <= missing:
                 raise NotALaw(
                     f"The probabilities of {name} add up to {mass:.9g} for input {x}, not to 1. "
                     "Either its log_prob is wrong, or its dissect leaves reports out."
@@ -180,7 +202,7 @@ class _Laws:
         """Return the largest log ratio, of input ``row`` to the other one or either way, rounded up."""
         if row is None:
             return max(self.epsilon(0), self.epsilon(1))
-        if self.betrayed[row]:
+        if self.unshared[row]:
             return math.inf
         possible, bound = self.polynomials[row, :, 0] > -math.inf, self.cells.bound
         loss = self.polynomials[row, possible] - self.polynomials[1 - row, possible]
@@ -308,7 +330,7 @@ def _laws(mechanism: Mechanism) -> Iterator[_Laws]:
 def _checked(mechanism: Mechanism) -> Iterator[_Laws]:
     """Return the same, if they hold all of the mass or one of them settles the matter without."""
     for laws in _laws(mechanism):
-        if laws.cells.complete and not any(laws.betrayed):
+        if laws.cells.complete and not any(laws.unshared):
             laws.check(mechanism.name)
         yield laws
 
@@ -345,10 +367,7 @@ def _least(exceeds: Callable[[float], bool]) -> float:
         low, high = high, 2 * high
         if high > 1e6:
             return math.inf
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if exceeds(middle) else (low, middle)
-    return high
+    return narrowed(exceeds, low, high, tolerance=1e-12)[1]
 
 
 def _witnessed(mechanism: Mechanism) -> tuple[float, float]:

@@ -33,6 +33,9 @@ _HALVINGS = 60
 _RESIDUES = (2, 16, 256)
 _UNREPORTED = -1e12  # stands for an entry that a compact report leaves out
 _SIDES = 4  # quantiles by which independence is looked at
+_OUTERMOST = 1 / 128  # of the reports lie so far out on one side that they are looked at by themselves
+_FAR_OUT = 8.0  # times the range of almost all reports: nothing lies beyond
+_COLUMNS = 4  # of a vector that are looked at one by one
 
 
 def fit(mechanism: Any, x: Any, calls: Sequence[Any], share: float) -> str | None:
@@ -42,19 +45,20 @@ def fit(mechanism: Any, x: Any, calls: Sequence[Any], share: float) -> str | Non
     ``log_prob`` gives them, and reports that repeat too often. The last bits of places on a fine lattice must be
     uniform in every cell.
     """
-    rows = np.concatenate([table(reports) for reports in calls])
+    rows = np.concatenate(_same_width([table(reports) for reports in calls]))
     keys, first, counts = np.unique(row_keys(rows), return_index=True, return_counts=True)
-    logs = _log_prob(mechanism, joined(calls)[first], x)
+    whole = joined(calls)
+    logs, single = _log_prob(mechanism, whole[first], x), getattr(whole, "ndim", 2) == 1
     if np.any(logs == -np.inf):
         return "privatize sent a report that log_prob calls impossible"
-    unit = _unit(mechanism, logs, rows.shape[1])
+    unit = _unit(mechanism, logs, None if single else rows.shape[1])
     if unit is None:
         return None
     masses, total = np.exp(np.minimum(logs + unit, 0.0)), len(rows)
     found = _repeats(masses, counts, total, share / 3)
     if found is None and keys.size <= _LISTED and masses.sum() >= _COVERED:
         return _counted(masses, counts, total, share / 3)
-    if found is None and _is_lattice(mechanism.support) and rows.shape[1] == 1:
+    if found is None and _is_lattice(mechanism.support) and single:
         atoms = _Atoms.find(mechanism, x, _Atoms(rows[first, 0], counts, masses, total))
         # which of the units is the right one shows in the fit: a wrong one is a factor off
         complaints = []
@@ -143,7 +147,7 @@ def shown(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> str | N
     count, total, unit = 0, 0, None
     for reports in calls:
         if unit is None:
-            unit = _unit(mechanism, _log_prob(mechanism, np.unique(reports), x), 1) or 0.0
+            unit = _unit(mechanism, _log_prob(mechanism, np.unique(reports), x)) or 0.0
         count, total = count + int(np.isin(reports, near).sum()), total + len(reports)
     expected = total * float(np.exp(_log_prob(mechanism, near, x) + (unit or 0.0)).sum())
     if _poisson_tail(count, expected) < share:
@@ -176,6 +180,60 @@ def shown_whole(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> s
     expected = _STANDS_OUT * (around - count) * (3 / (2 * _STEPS_NEARBY + 1)) ** own.size + _STANDS_OUT / _STEPS_NEARBY
     if _poisson_tail(count, expected) < share:
         return f"{count} of {total} reports are the value itself, where {expected:.3g} are expected"
+    return None
+
+
+def shown_in_part(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> str | None:
+    """Check that vectors on a fine lattice hold neither an entry of the value, nor its direction, more often than near.
+
+    An entry is compared with places within some hundred steps, a direction with a tube around it that is four times
+    as wide.
+    """
+    support, step = mechanism.support, getattr(mechanism.support, "step", None)
+    size = int(np.size(x))
+    if not isinstance(step, float) or getattr(support, "real", False) or mechanism.report_shape != np.shape(x):
+        return None
+    origin, value = float(getattr(support, "origin", 0.0)), np.ravel(np.asarray(x, dtype=float))
+    own = origin + step * np.rint((value - origin) / step)
+    columns = range(min(size, _COLUMNS))
+    moved = own + step * _STEPS_NEARBY * np.concatenate([np.zeros((1, size)), np.eye(size)[: len(columns)]])
+    logs = _log_prob(mechanism, moved.reshape(-1, *np.shape(x)), x)
+    smooth = [column for column in columns if logs[0] <= logs[1 + column] + math.log(_STANDS_OUT)]
+    length, wide = float(np.linalg.norm(value)), 1.5 * step * math.sqrt(size)
+    directed = size > 1 and length > 0 and hasattr(mechanism.domain, "radius")
+    near, around = np.zeros((2, size + 1))
+    total = 0
+    for reports in calls:
+        rows = table(reports)
+        away = np.abs(rows - own)
+        near[:size] += (away <= 1.5 * step).sum(axis=0)
+        around[:size] += (away <= (_STEPS_NEARBY + 0.5) * step).sum(axis=0)
+        if directed:
+            across = np.linalg.norm(rows - np.outer(rows @ value / length**2, value), axis=1)
+            near[size], around[size] = near[size] + (across <= wide).sum(), around[size] + (across <= 4 * wide).sum()
+        total += len(rows)
+    shares = {column: (f"entry {column} of the value", 3 / (2 * _STEPS_NEARBY + 1)) for column in smooth}
+    shares |= {size: ("the direction of the value", 1 / (4.0 ** (size - 1) - 1))} if directed else {}
+    for place, (what, part) in shares.items():
+        expected = _STANDS_OUT * (float(around[place] - near[place]) * part + 1 / _STEPS_NEARBY)
+        if _poisson_tail(int(near[place]), expected) < share / (_COLUMNS + 1):
+            return f"{int(near[place])} of {total} reports hold {what}, where {expected:.3g} are expected"
+    return None
+
+
+def unlike(first: Any, second: Any, share: float) -> str | None:
+    """Check that what was drawn for reports about two inputs has the same law: it is drawn without looking at them."""
+    both = [row_keys(np.asarray(drawn, dtype=float).reshape(len(drawn), -1)) for drawn in (first, second)]
+    kinds, codes = np.unique(np.concatenate(both), return_inverse=True)
+    seen = np.stack([np.bincount(part, minlength=kinds.size) for part in np.split(codes, [len(both[0])])])
+    often = seen.sum(axis=0) >= 2 * _FEWEST
+    seen = np.column_stack([seen[:, often], seen[:, ~often].sum(axis=1)])
+    seen = seen[:, seen.sum(axis=0) >= 2 * _FEWEST]
+    if seen.shape[1] < 2:
+        return None
+    expected = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / seen.sum()
+    if float(chdtrc(seen.shape[1] - 1, float(((seen - expected) ** 2 / expected).sum()))) < share:
+        return "what is drawn for a report depends on the value"
     return None
 
 
@@ -212,7 +270,7 @@ def in_the_clear(mechanism: Any, inputs: Any, reports: Any, copies: int, share: 
     if np.any(logs == -np.inf):
         return f"privatize sent a report about {x[int(np.argmin(logs))]} that log_prob calls impossible"
     sample = np.unique(y[:copies])  # reports about one value
-    unit = _unit(mechanism, _log_prob(mechanism, sample, x[0]), 1) or 0.0
+    unit = _unit(mechanism, _log_prob(mechanism, sample, x[0])) or 0.0
     masses = np.exp(np.minimum(logs + unit, 0.0))
     single = y.size // copies
     same = (y.reshape(single, copies) == y.reshape(single, copies)[:, :1]).all(axis=1)
@@ -312,11 +370,37 @@ def _on_lattice(mechanism: Any, x: Any, values: FloatArray, atoms: _Atoms, unit:
             odd = np.bincount(cell[np.mod(place[cut:], 2) == 1], minlength=seen.size)
             if _chi_square(np.concatenate([odd, seen - odd]), np.tile(seen / 2, 2)) < share / (4 * len(_RESOLUTIONS)):
                 return "the parity of places on the lattice is not uniform: it carries something"
+    complaint = _tails(support, density, place, trials, share / 4)
+    if complaint is not None:
+        return complaint
     for residues in _RESIDUES if diffuse else ():
         seen = np.bincount(np.mod(place, residues).astype(np.int64), minlength=residues)
         if _chi_square(seen, np.full(residues, place.size / residues)) < share / (4 * len(_RESIDUES)):
             return f"the places of reports on the lattice, divided by {residues}, leave unlike rests"
     return _counted(atoms.masses, atoms.counts, atoms.total, share / 4) if known.size else None
+
+
+def _tails(support: Any, density: Any, place: FloatArray, trials: float, share: float) -> str | None:
+    """Count reports far out on either side by itself: cells of ever smaller chances, down to some twenty reports."""
+    cut = place.size // 10
+    shares = _OUTERMOST / 2.0 ** np.arange(max(0.0, math.log2(max(cut * _OUTERMOST / _ATOM, 1.0))) + 1)
+    if cut * shares[0] < _ATOM:
+        return None
+    chosen, counted = place[:cut], place[cut:]
+    between = np.arange(_OUTERMOST, 1.0, _OUTERMOST)  # no narrow peak is lost in a wide cell
+    inner = np.unique(np.floor(np.quantile(chosen, np.concatenate([shares, between, 1 - shares]))))
+    reach = _FAR_OUT * (inner[-1] - inner[0])
+    ends = [float(end) if math.isinf(end) else float(support.index(end)) for end in (support.low, support.high)]
+    edges = np.unique(np.concatenate([[max(inner[0] - reach, ends[0])], inner, [min(inner[-1] + reach, ends[1] + 1)]]))
+    if edges.size < _SIDES:
+        return None
+    masses = integrate(density, edges)
+    seen = np.bincount(np.searchsorted(edges, counted, side="right"), minlength=edges.size + 1)
+    expected = trials * np.append(masses, max(1 - float(masses.sum()), 0.0))
+    rest = seen[0] + seen[-1] + trials - counted.size
+    if _chi_square(np.append(seen[1:-1], rest), expected) < share:
+        return "reports far from their value do not follow log_prob: privatize and it disagree"
+    return None
 
 
 def integrate(density: Any, edges: FloatArray) -> FloatArray:
@@ -405,17 +489,19 @@ def units(support: Any) -> list[float]:
     return [math.log(step), 0.0] if isinstance(step, float) else [0.0]
 
 
-def _unit(mechanism: Any, logs: FloatArray, width: int) -> float | None:
+def _unit(mechanism: Any, logs: FloatArray, width: int | None = None) -> float | None:
     """Return the log of the volume that ``log_prob`` of different reports is per unit of: 0 for masses.
 
     Masses of different reports add up to 1 at most, which a density on a fine lattice breaks; the largest unit that
-    does not is no smaller than the true one. None where ``log_prob`` is relative to some other law.
+    does not is no smaller than the true one. None where ``log_prob`` is relative to some other law, which it may be
+    where a report is a vector, of so many entries.
     """
-    candidates = units(mechanism.support) if width == 1 else [0.0]
+    step = units(mechanism.support)
+    candidates = step if width is None else sorted({0.0, max(0.0, width * step[0])})
     for unit in sorted(candidates, reverse=True):
         if float(np.exp(np.minimum(logs + unit, 50.0)).sum()) <= 1 + 1e-6:
             return unit
-    return min(candidates) if width == 1 else None
+    return min(candidates) if width is None else None
 
 
 def _is_lattice(support: Any) -> bool:

@@ -1,7 +1,7 @@
 """Inputs to try, drawn from a domain alone: its ends, every kind of category, and what lies between.
 
-A mechanism names inputs that it says are worst (`witnesses`, `dissect`). It may be wrong, or lie; whoever checks it
-needs inputs that it had no part in.
+A mechanism names inputs that it says are worst (`witnesses`, `dissect`). It may be wrong, or lie, so a check needs
+inputs that the mechanism did not choose.
 """
 
 from __future__ import annotations
@@ -81,8 +81,16 @@ def _box(domain: Box | TensorDomain, rng: np.random.Generator, count: int) -> li
     return [np.asarray(x) for x in (low, high, *corners, *inside)]
 
 
+def _shares(domain: TensorDomain, rng: np.random.Generator, count: int) -> list[npt.NDArray[Any]]:
+    """Return tensors that sum to 1: all of it in one entry, equal parts in halves of the entries, and any other."""
+    size = int(np.prod(domain.shape))
+    first = (np.arange(size) < (size + 1) // 2).astype(float)
+    rows = [*np.eye(size)[[0, -1]], first / first.sum(), first[::-1] / first.sum(), np.full(size, 1 / size)]
+    return [np.reshape(row, domain.shape) for row in (*rows, *rng.dirichlet(np.ones(size), count))]
+
+
 def _ball(domain: L2Ball | TensorBall, rng: np.random.Generator, count: int) -> list[npt.NDArray[Any]]:
-    """Return opposite directions, others, and shorter ones where there are such; a hair inside, for rounding."""
+    """Return opposite directions, others, and shorter ones where there are such; slightly inside, for rounding."""
     shape = domain.shape
     directions = [domain.clip(1e3 * domain.radius * rng.standard_normal(shape)) for _ in range(count)]
     first = directions[0]
@@ -137,6 +145,8 @@ def groups(mechanism: Mechanism, rng: np.random.Generator, count: int = 6) -> It
     """
     guarantee, domain = mechanism.guarantee, mechanism.domain
     every = [x for x in drawn(domain, rng, count) if admitted(mechanism, x)]
+    if len(every) < _PAIR and isinstance(domain, TensorDomain):
+        every = [x for x in _shares(domain, rng, count) if admitted(mechanism, x)]
     if len(every) < _PAIR:
         return
     if guarantee.unit == "element" and isinstance(domain, Box | TensorDomain):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri, ndtri_exp
 
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 
 _SHARES = 800  # ways to share the risk between two limits that are looked at
@@ -64,13 +65,10 @@ def _exponential_limit(weight: float, risk: float) -> float:
             return math.exp(-2 * t) * (1 + 2 * t)
         return (weight * math.exp(-t / weight) - (1 - weight) * math.exp(-t / (1 - weight))) / (2 * weight - 1)
 
-    low, high = 0.0, 1.0
+    high = 1.0
     while tail(high) > risk:
         high *= 2
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle) > risk else (low, middle)
-    return high
+    return narrowed(lambda t: tail(t) > risk, 0.0, high, tolerance=1e-12)[1]
 
 
 def best_weight(rates: tuple[float, float], size: int, *, delta: float, confidence: float, quantity: int) -> float:

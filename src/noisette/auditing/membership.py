@@ -60,12 +60,12 @@ class Attack:
 
     def words(self, claimed: float | None = None) -> str:
         """Say what was measured, what follows, and what does not."""
-        told = self.auc.low > 0.5 or self.hits_at_rare.low > _FALSE_ALARMS
+        found = self.auc.low > 0.5 or self.hits_at_rare.low > _FALSE_ALARMS
         at = f" at delta {self.delta:g}" if self.delta else ""
         bound = f"has an epsilon of at least {self.epsilon:.2f}{at}" if self.epsilon > 0 else "has no bound from them"
         return " ".join(
             [
-                f"The attack {'tells members from others' if told else 'does no better than guessing'}. Of one member "
+                f"The attack {'tells members from others' if found else 'does no better than guessing'}. Of one member "
                 f"and one other it names the member in {_percent(self.auc)} of cases (guessing has 50 %), and with 1 % "
                 f"of false alarms it finds {_percent(self.hits_at_rare)} of the members (guessing has 1 %). That is "
                 f"from {self.members:,} members and {self.others:,} others, at confidence {self.confidence:.4g}.",

@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette.guarantees import gaussian_epsilon
 
 _SHARES = (0.05, 0.2, 0.5, 1.0)  # of the canaries, that are guessed
@@ -210,10 +211,7 @@ def _largest(refuted: Callable[[float], bool], precision: float) -> float:
     low, high = 0.0, 1.0
     while refuted(high) and high < _LARGEST:
         low, high = high, 2 * high
-    while high - low > precision * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
+    return narrowed(refuted, low, high, tolerance=precision)[0]
 
 
 def _chance(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
