@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, Route
 from tests.certificates.test_certificates import FORGED, MANY, example, forged, sound_ones, written
-from tests.certificates.test_forger import issued
+from tests.certificates.test_forger import composed_ones, issued, of_two_units
 
 import noisette_verify
 from noisette.certificates import TrainingRun, certify
@@ -95,6 +95,12 @@ def test_a_page_says_which_epsilon_is_beyond_it(page: Page) -> None:
     assert "no epsilon above 1000; noisette-verify does" in found["reason"]
 
 
+def test_the_unit_of_one_part_is_not_that_of_all_in_a_page(page: Page) -> None:
+    for found in verdicts(page, of_two_units()):
+        assert not found["proved"]
+        assert "another unit" in found["reason"]
+
+
 def test_one_unit_past_the_bound_is_refused_in_a_page(page: Page) -> None:
     fields = certify(example("grr", 1.0)).fields
     for change, proved in ((0, True), (400, False)):  # float64 leaves some 2^-46 of epsilon
@@ -112,3 +118,12 @@ def test_a_malicious_issuer_hears_the_same_from_both(page: Page, count: int) -> 
     made = issued(random.Random(37), count)
     for (done, text), found in zip(made, verdicts(page, [text for _, text in made]), strict=True):
         assert found["proved"] is noisette_verify.verify(text).proved, (done, found["reason"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [200, pytest.param(20 * MANY, marks=pytest.mark.long)])
+def test_laws_made_of_laws_get_the_same_verdicts(page: Page, count: int) -> None:
+    made = composed_ones(random.Random(43), count)
+    for text, found in zip(made, verdicts(page, made), strict=True):
+        if "no epsilon above 1000" not in found["reason"]:  # which the page says it does not prove
+            assert found["proved"] is noisette_verify.verify(text).proved, (found["reason"], text)

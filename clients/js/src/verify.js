@@ -9,7 +9,7 @@ export { lawHash, spent } from "./spent.js";
 const FORMAT = "noisette-certificate", VERSION = "1";
 const PI = 3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067n; // cut off
 const TENS = 10n ** 99n;
-const CENTRAL = "example,central,add-remove";
+const CENTRAL = "example,central,add-remove", TABLE = "record,central,add-remove";
 const MOST = 1000n, SUMMED = 1n << 10n; // epsilon; sigma that is summed
 const FIELDS = ["domain", "format", "guarantee", "law", "law_sha256", "sha256", "spec", "spec_sha256", "theorems", "version"];
 
@@ -27,6 +27,8 @@ const KINDS = {
   "normal-cap": ["dims:2 gamma:q preferred:p", "encoding post-processing"],
   normal: ["sigma:p", "gaussian post-processing"],
   ranges: ["many:list width:list sigma:list", "encoding gaussian post-processing"],
+  sketch: ["projections:1 ridge:p", "leverage post-processing"],
+  queries: ["step:p noise:object rows:list", "gaussian gaussian-composition post-processing smoothing sums"],
   entries: ["unit:text steps:1 many:list keep:list noise:object", "composition distance"],
   rounds: ["times:1 part:object", "composition gaussian-composition"],
   steps: ["times:1 sampling:p noise:p order:2", "renyi"],
@@ -122,7 +124,7 @@ function gaussianDelta(sigma, steps, epsilon) {
 /** At least the delta of real Gaussian noise whose mean moves by at most the root of a square. */
 function normalDelta(square, epsilon) {
   const mu = rootAbove([square, ONE]), slack = ONE >> 80n; // for what smoothing leaves of up to 2^31 numbers
-  const [low, high] = fixed(epsilon).map((end) => larger(end - slack, slack));
+  const [low, high] = fixed(epsilon).map((end) => larger(end - slack, 0n));
   const first = floor(low * ONE, mu) - mu / 2n - 1n, second = ceil(high * ONE, mu - 2n) + mu / 2n + 1n;
   const near = first >= 0n ? normalTail([first, first + 1n])[1] : ONE - normalTail([-first - 1n, -first])[0];
   return ((near - (expBounds(low)[0] * normalTail([second - 1n, second])[0] >> BITS) + 1n) * (ONE + slack) >> BITS) + 1n;
@@ -141,6 +143,40 @@ function stepsDelta(count, sampling, noise, order, epsilon) {
   const log = count * logAbove(total, ONE) - floor((order - 1n) * epsilon[0] << BITS, epsilon[1]);
   const growth = log >= 0n ? expBounds(log)[1] : fallBounds(-log, -log)[1];
   return ceil(growth * (order - 1n) ** order, order ** order * (order - 1n));
+}
+
+/** 1 + r(1) + r(1) r(2) + ..., of ratios [top, bottom], each term cut off. */
+function series(ratio) {
+  let sum = 0n, term = ONE;
+  for (let n = 1n; term > 0n; n += 1n) {
+    const [top, bottom] = ratio(n);
+    sum += term, term = term * top / bottom;
+  }
+  return sum;
+}
+
+/** P(a sum of so many squares <= x) and P(> x) as fractions, to 2^-150 of each. */
+function squares(degrees, [top, bottom]) {
+  const off = top - degrees * bottom, reach = (degrees << 12n) + (1n << 24n);
+  check(top << 99n > bottom && off * off <= reach * bottom * bottom, "sums of squares so far out are unknown");
+  // terms (x/2)^k / Gamma(k + 1), k = degrees/2 + n, in units of the first: n >= 0 make P(<= x), the others P(> x)
+  const x = (top << BITS) / bottom, most = series((n) => [x, (degrees + 2n * n) << BITS]);
+  const over = series((n) => [(degrees > 2n * n - 1n ? degrees - 2n * n + 2n : 0n) << BITS, x]) - ONE;
+  const across = rootAbove([top, bottom]), one = degrees % 2n ? 2n * normalTail([across - 1n, across])[0] : 0n; // P(one square > x)
+  const all = ONE * (most + over);
+  return [[(ONE - one) * most, all], [one * (most + over) + (ONE - one) * over, all]];
+}
+
+/** At least the delta of so many Gaussian sums of rows, one of which has this leverage. */
+function sketchDelta(degrees, leverage, epsilon) {
+  const less = minus([1n, 1n], leverage), log = [degrees * logAbove(less[1], less[0]), 2n * ONE], growth = expBounds(fixed(epsilon)[0])[0];
+  const place = ([top, bottom]) => [2n * less[0] * top * leverage[1], less[1] * bottom * leverage[0]]; // where the ratio is growth
+  const wider = ([top, bottom]) => [top * less[1], bottom * less[0]];
+  const excess = (own, other) => ceil(own[0] << BITS, own[1]) - floor(growth * other[0], other[1]);
+  const more = place(minus(log, [-epsilon[0], epsilon[1]])), fewer = place(minus(log, epsilon));
+  const found = excess(squares(degrees, more)[1], squares(degrees, wider(more))[1]);
+  const other = fewer[0] > 0n ? excess(squares(degrees, wider(fewer))[0], squares(degrees, fewer)[0]) : 0n;
+  return larger(found, other) + (ONE >> 140n);
 }
 
 /** A number below the chance that one coordinate of a random point of a sphere is at least gamma, as a fraction. */
@@ -195,23 +231,43 @@ function box(domain) {
   return dims;
 }
 
-/** What independent answers of one law give away. */
-function often(times, part, its, proof) {
-  const found = loss(part, its, proof), noise = proof.noise;
-  if (noise !== null && (times > 1n || below([SUMMED, 1n], noise[0]))) { // discrete noise, taken for real noise
-    const [a, b] = noise[0], room = a * a - 4n * b * b;
-    check(room > 0n && times < 1n << 31n, "the noise is too narrow to be taken for real noise");
-    [proof.delta, proof.noise, proof.square] = [null, null, ceil((noise[1] * b) ** 2n << BITS, room)];
-    for (const name of ["smoothing", "gaussian", ...(times > 1n ? ["gaussian-composition"] : [])]) proof.theorems.add(name);
+/** What one law gives away by itself, and leaves nothing of it noted. */
+function apart(law, domain, proof) {
+  const pure = loss(law, domain, proof), { square, delta, noise, many = 0n } = proof;
+  Object.assign(proof, { square: null, delta: null, noise: null, matrix: null, many: 0n });
+  return { pure, square, delta, noise, many };
+}
+
+/** What so many of independent answers give away, or one so often. */
+function answers(parts, most, proof) {
+  const often = parts.length === 1 ? most : 1n, sum = (list) => often * total(list.sort((a, b) => (a < b ? 1 : a > b ? -1 : 0)).slice(0, Number(most)));
+  const noisy = parts.filter((part) => part.square !== null || part.delta !== null), pure = sum(parts.map((part) => part.pure));
+  if (often * BigInt(noisy.length) < 2n) {
+    for (const { square, delta, noise, many } of noisy) Object.assign(proof, { square, delta, noise, many });
+    return pure;
   }
-  check(proof.delta === null || times === 1n, "answers with such a delta are not added up");
-  if (proof.square !== null) proof.square *= times;
-  return times * found;
+  const squares = noisy.map(({ square, noise }) => square ?? (noise && smoothed(...noise)));
+  check(squares.every((square) => square), "answers with such a delta are not added up");
+  [proof.square, proof.many] = [sum(squares), sum(noisy.map((part) => part.many))];
+  check(proof.many < 1n << 31n, "the noise is on too many numbers to be taken for real noise");
+  for (const name of ["gaussian", "gaussian-composition", ...(proof.many ? ["smoothing"] : [])]) proof.theorems.add(name);
+  return pure;
+}
+
+/** What so many of the parts of a record give away. */
+function record(parts, domains, report, proof) {
+  return answers(parts.map((part, place) => apart(part, domains[place], proof)), report, proof);
+}
+
+/** The square of the deviations by which real noise moves that discrete noise is taken for, null where it is too narrow. */
+function smoothed([a, b], steps) {
+  const room = a * a - 4n * b * b;
+  return a > 2n * b ? ceil((steps * b) ** 2n << BITS, room) : null;
 }
 
 /** What a law of these kinds gives away. */
 function others(kind, own, domain, proof, inner) {
-  const repeated = (...given) => often(...given, proof);
+  const repeated = (times, part, its) => answers([apart(part, its, proof)], times, proof);
   switch (kind) {
     case "arcs": { // a point on no own arc has least where these share nothing
       const [ring, arc, mine] = own, covered = of(domain, "selection", "size:1 most:1 labels:any")[1] * arc, all = 1n << 62n;
@@ -228,6 +284,12 @@ function others(kind, own, domain, proof, inner) {
     }
     case "gaussian": {
       const steps = stepsOf(domain);
+      proof.many = 1n;
+      if (below([SUMMED, 1n], own[0])) { // wide noise is taken for real noise
+        proof.square = smoothed(own[0], steps) || null;
+        for (const name of ["gaussian", "smoothing"]) proof.theorems.add(name);
+        return 0n;
+      }
       proof.noise = [own[0], steps];
       proof.delta = (epsilon) => gaussianDelta(own[0], steps, epsilon);
       return 0n;
@@ -238,7 +300,7 @@ function others(kind, own, domain, proof, inner) {
     case "sphere-cap":
     case "normal-cap": {
       const [dims, gamma, preferred] = own, most = kind === "sphere-cap" ? [1n, 1n] : [40n, 1n];
-      work(proof, kind === "sphere-cap" ? Number(dims >> 9n) : 0);
+      work(proof, Number(dims >> 9n));
       check(dims <= sphere(domain)[1] && gamma[0] >= 0n && below(gamma, most) && below(preferred, [1n, 1n]), "it is no cap");
       const mass = kind === "sphere-cap" ? sphereTail(dims, gamma) : [normalTail(fixed(gamma))[0], ONE];
       check(mass[0] > 0n, "the cap is empty");
@@ -259,6 +321,33 @@ function others(kind, own, domain, proof, inner) {
     case "normal":
       proof.square = moved(domain, own[0]);
       return 0n;
+    case "sketch": {
+      const [projections, ridge] = own, [sizes, radius, mode] = of(domain, "tensor-ball", "dims:list radius:p mode:any");
+      check(whole(sizes, 1).length === 2 && mode === "0" && projections <= 1n << 24n, "it is no table of bounded rows");
+      const square = times(radius, radius), most = square[0] * ridge[1]; // of the leverage B^2 / (B^2 + ridge)
+      [proof.terms, proof.unlike, proof.finer] = [TABLE, true, projections < 1n << 10n]; // few have tails that take more digits
+      proof.delta = (epsilon) => sketchDelta(projections, [most, most + ridge[0] * square[1]], epsilon);
+      return 0n;
+    }
+    case "queries": { // float64 and rounding move a sum by a step at most
+      const [step, noise, rows] = own, [sizes, ...ends] = of(domain, "tensor", "dims:list low:q high:q"), dims = whole(sizes, 1);
+      const [low, high] = floats(...ends), wide = larger(-fixed(low)[0], fixed(high)[1]);
+      check(rows.every(Array.isArray), "a row is no list");
+      work(proof, Math.floor(rows.length * rows[0].length / 128));
+      const sums = rows.map((row) => row.map((entry) => fixed(fraction(entry)))), cells = Number(product(dims));
+      check(sums.every((row) => row.length === cells), "it is about other cells");
+      check(rows.flat().every((entry) => (fraction(entry)[1] & (fraction(entry)[1] - 1n)) === 0n), "an entry is no binary fraction");
+      const size = ([from, to]) => larger(-from, to), reach = largest(sums.map((row) => total(row.map(size))));
+      const far = (total(dims) + 2n * BigInt(dims.length)) * reach * wide;
+      check(far * step[1] <= step[0] << (2n * BITS + 52n), "float64 may miss a sum by more than half a step");
+      const squares = sums[0].map((_, place) => total(sums.map((row) => size(row[place]) ** 2n)));
+      const across = root(largest(squares)) + 1n + 2n * ceil(rootAbove([BigInt(rows.length), 1n]) * step[0], step[1]);
+      const one = apart(noise, { kind: "lattice", steps: "1" }, proof), square = one.square ?? (one.noise && smoothed(...one.noise));
+      check(square, "the noise is not Gaussian, or too narrow");
+      proof.square = ceil(square * across * across * step[1] ** 2n, step[0] ** 2n << (2n * BITS));
+      [proof.many, proof.terms, proof.unlike] = [BigInt(rows.length), TABLE, true];
+      return 0n;
+    }
     case "rounds":
       return repeated(own[0], own[1], domain);
     case "entries": {
@@ -268,6 +357,7 @@ function others(kind, own, domain, proof, inner) {
       check(["element", "record"].includes(unit), "the unit is not known");
       const found = repeated(unit === "record" ? entries : 1n, noise, { kind: "lattice", steps: String(steps) });
       proof.terms = [unit, ...LOCAL.split(",").slice(1)].join();
+      proof.unlike ||= unit !== "record";
       check(noise.kind === "laplace" || most === 0n, "such noise does not hide what is kept");
       if (most === 0n) return found;
       const fall = fallBounds(...fixed(fraction(noise.rate)))[1]; // P(no noise) is (1 - fall) / (1 + fall)
@@ -281,7 +371,7 @@ function others(kind, own, domain, proof, inner) {
       const [count, sampling, noise, order] = own;
       check(Object.keys(domain).join() === "kind" && domain.kind === "examples", "it is no run of steps");
       check(!below([1n, 1n], sampling) && order <= 256n, "it is no run of steps");
-      proof.terms = CENTRAL;
+      [proof.terms, proof.unlike] = [CENTRAL, true];
       proof.delta = (epsilon) => stepsDelta(count, sampling, noise, order, epsilon);
       return 0n;
     }
@@ -341,16 +431,20 @@ async function prove(text) {
   for (const size of [512n, 4096n]) { // the second time with more digits, where the noise seems to tell too much
     try {
       precise(size);
-      [proof, small] = [started({ kinds: KINDS, loss: others, often, box }), true];
+      [proof, small] = [started({ kinds: KINDS, loss: others, box, record }), true];
       given = loss(told.law, domain, proof);
-      const chance = proof.square === null ? proof.delta : (at) => normalDelta(proof.square, at);
-      if (chance === null) break;
-      small = given === 0n && delta[0] > 0n && chance(epsilon) <= (delta[0] << BITS) / delta[1];
-      if (small || proof.square === null || given > 0n || delta[0] === 0n) break;
+      const chance = proof.delta ?? (proof.square && ((at) => normalDelta(proof.square, at)));
+      const left = [(epsilon[0] << BITS) - given * epsilon[1], epsilon[1] << BITS]; // of epsilon
+      if (chance === null || left[0] < 0n) break;
+      small = delta[0] > 0n && chance(left) <= (delta[0] << BITS) / delta[1];
+      if (small || (proof.square === null && !proof.finer) || delta[0] === 0n) break;
     } finally {
       precise(512n);
     }
   }
+  let outer = told.law;
+  while (outer.kind === "rounds") outer = outer.part;
+  check(!proof.unlike || ["entries", "queries", "sketch", "steps"].includes(outer.kind), "a part of it is about another unit or model"); // than all
   check(terms.join() === proof.terms, "unit, model or relation are others than the law is about");
   check(small, "the noise tells more than is promised");
   check(given <= (epsilon[0] << BITS) / epsilon[1], "a report is more than exp(epsilon) times as likely under one value");

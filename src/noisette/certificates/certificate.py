@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from noisette import _files
+from noisette.auditing.exact import worst_pair
 from noisette.core import Mechanism
 from noisette.guarantees import Guarantee
 
@@ -86,7 +87,7 @@ class Certificate:
 
 
 def certify(subject: Any, *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
-    """Return a certificate of a mechanism, a survey or a run, which `noisette-verify` proves with whole numbers.
+    """Return a certificate of a mechanism, a survey, a campaign or a run, which `noisette-verify` proves.
 
     What is promised is ``epsilon`` and ``delta``, by default what was published of the method, which for all but the
     forms ``as_published`` is its guarantee. What cannot be proved is refused: a false claim with the pair of inputs
@@ -105,8 +106,9 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     guarantee: Guarantee = subject.guarantee
     claim, law = guarantee.claim, _texts(subject.written_law())
     if epsilon is None and claim is not None and not guarantee.claim_holds:
-        refuted = _refutation(subject, Fraction(claim.epsilon))
-        raise CertificateError(f"{name} is not {claim.epsilon:g}-DP per {claim.unit}, as its source claims.{refuted}")
+        refuted = _refutation(subject, Fraction(claim.epsilon), Fraction(claim.delta))
+        stated = f"({claim.epsilon:g}, {claim.delta:g})-DP" if claim.delta else f"{claim.epsilon:g}-DP"
+        raise CertificateError(f"{name} is not {stated} per {claim.unit}, as its source claims.{refuted}")
     if law is None:
         raise CertificateError(f"{name} cannot be certified yet: {subject.uncertified}.")
     wanted = Fraction(epsilon if epsilon is not None else claim.epsilon if claim else guarantee.epsilon)
@@ -116,7 +118,7 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     given = {"spec": _tagged(subject.spec()), "domain": _texts(subject.domain.spec()), "guarantee": _texts(promise)}
     certificate, verdict = _proved(json.dumps(given | {"law": law}))
     if not verdict.proved:
-        refuted = _refutation(subject, wanted)
+        refuted = _refutation(subject, wanted, slack)
         raise CertificateError(f"{name} is not {Guarantee(float(wanted), float(slack))}: {verdict.reason}{refuted}")
     return certificate
 
@@ -142,7 +144,7 @@ def _proved(given: str) -> tuple[Certificate, Any]:
     proof = noisette_verify.Proof()
     try:
         proof.loss(fields["law"], fields["domain"])
-    except noisette_verify.Refused as reason:
+    except ValueError as reason:
         raise CertificateError(f"It cannot be certified. {reason}") from None
     fields["theorems"] = sorted(proof.theorems)
     fields["sha256"] = noisette_verify.digest(fields)
@@ -150,10 +152,26 @@ def _proved(given: str) -> tuple[Certificate, Any]:
     return certificate, certificate.verdict
 
 
-def _refutation(subject: Any, epsilon: Fraction) -> str:
-    """Return the pair of inputs and the report among the witnesses that refute an epsilon, if one does."""
-    if not isinstance(subject, Mechanism) or subject.guarantee.delta > 0:
+def _refutation(subject: Any, epsilon: Fraction, delta: Fraction) -> str:
+    """Return what refutes an epsilon and a delta, if something does: a pair of inputs, and what tells them apart."""
+    if not isinstance(subject, Mechanism):
         return ""
+    holds = f". What holds is {subject.guarantee}."
+    if delta == 0:
+        gap, one, other, report = _witnessed(subject)
+        if gap > epsilon:
+            shown = f"the report {report} is exp({gap:.6g}) times as likely for {one} as for {other}"
+            return f" Refuted: {shown}{holds}"
+    chance, *pair = worst_pair(subject, float(epsilon))
+    if not chance > delta * (1 + Fraction(1, 10**9)) + Fraction(1, 10**12):  # which the calculator may be off by
+        return ""
+    one, other = (np.asarray(value).tolist() for value in pair)
+    times = f"exp({float(epsilon):g}) times its chance for {other} by {chance:.3g}; at most {float(delta):g} is claimed"
+    return f" Refuted: a set of reports has a chance for {one} that exceeds {times}{holds}"
+
+
+def _witnessed(subject: Mechanism) -> tuple[float, Any, Any, Any]:
+    """Return the largest log ratio among the witnesses, the two inputs and the report, in plain numbers."""
     inputs, reports = subject.witnesses()
     best: tuple[float, Any, Any, Any] = (-math.inf, None, None, None)
     for report in reports:
@@ -161,12 +179,7 @@ def _refutation(subject: Any, epsilon: Fraction) -> str:
         most, least = int(np.argmax(masses)), int(np.argmin(masses))
         best = max(best, (masses[most] - masses[least], inputs[most], inputs[least], report), key=lambda row: row[0])
     gap, one, other, report = best
-    if not gap > epsilon:
-        return ""
-    plain = (np.asarray(value).tolist() for value in (report, one, other))
-    shown = "the report {} is exp({:.6g}) times as likely for {} as for {}"
-    report, one, other = plain
-    return " Refuted: " + shown.format(report, gap, one, other) + f". What holds is {subject.guarantee}."
+    return gap, *(np.asarray(value).tolist() for value in (one, other, report))
 
 
 def _texts(value: Any) -> Any:
