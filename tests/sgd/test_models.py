@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -343,6 +344,16 @@ def test_a_batch_without_examples_adds_nothing_but_noise(name):
         assert not any(value.any() for value in part.total(torch.zeros(0, dtype=torch.float64)).values())
 
 
+def scripted(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.script(model)
+
+
+def looking_up(*, sparse):
+    return Wired(lambda self, input: self.e((input > 0).long()).sum(1), e=nn.Embedding(2, 3, sparse=sparse))
+
+
 @pytest.mark.parametrize(
     ("model", "words", "remedy"),
     [
@@ -354,8 +365,19 @@ def test_a_batch_without_examples_adds_nothing_but_noise(name):
         ),
         (lambda: nn.DataParallel(nn.Linear(3, 3)), "give model.module", lambda model: model.module),
         (lambda: torch.compile(nn.Linear(3, 3), backend="eager"), "_orig_mod", lambda model: model._orig_mod),
+        (lambda: scripted(nn.Linear(3, 3)), "the model from before", lambda model: nn.Linear(3, 3)),
+        (lambda: looking_up(sparse=True), "sparse=False", lambda model: looking_up(sparse=False)),
+        (
+            lambda: Wired(lambda self, input: (input @ self.w).abs(), w=nn.Parameter(torch.ones(3, 3) * 1j)),
+            "'w' is complex.*torch.complex",
+            lambda model: Wired(
+                lambda self, input: (torch.complex(input, 0 * input) @ torch.complex(self.real, self.imag)).abs(),
+                real=nn.Parameter(torch.ones(3, 3)),
+                imag=nn.Parameter(torch.ones(3, 3)),
+            ),
+        ),
     ],
-    ids=["batch norm", "recurrence", "data parallel", "compiled"],
+    ids=["batch norm", "recurrence", "data parallel", "compiled", "scripted", "sparse", "complex"],
 )
 def test_a_refused_model_has_a_remedy_that_works(model, words, remedy):
     data = DataLoader([{"input": torch.randn(3)} for _ in range(8)], batch_size=2)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from noisette.sgd.recording import _rows
+from noisette.sgd.recording.layers import _compared_squares
 
 COMPILED = [torch.float32, torch.float64]
 KINDS = [*COMPILED, torch.float16, torch.bfloat16]
@@ -83,7 +84,9 @@ def test_weighted_and_clamped_sums_are_those_of_double_precision(shape, kind):
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("examples", [1, 4, 9])
-@pytest.mark.parametrize(("long", "wide"), [(1, 1), (2, 5), (5, 2), (3, 1030), (1030, 3)])
+@pytest.mark.parametrize(
+    ("long", "wide"), [(1, 1), (2, 5), (5, 2), (3, 1030), (1030, 3), (80, 80), (83, 97), (96, 121)]
+)
 def test_sums_of_outer_products_are_those_of_double_precision(examples, long, wide, kind):
     left, right, weights = drawn((examples, long), kind), drawn((examples, wide), kind, 1), factors(examples)
     exact = [side.double().numpy().astype(np.longdouble) for side in (left, right)]
@@ -138,3 +141,10 @@ def test_widened_rows_are_copies_without_what_has_no_weight(kind):
     assert made.dtype == torch.float64
     assert torch.equal(made, before.double() * (weights != 0)[:, None])
     assert torch.equal(rows, before)
+
+
+def test_a_bound_of_an_examples_norm_has_its_margins():
+    """Where every product is exact the margins are all there is: twice 2^-40 of the norm in its square, and once."""
+    one = torch.ones(1, 1, 1, dtype=torch.float64)
+    found = Fraction(_compared_squares(one, one).item())
+    assert 1 + Fraction(29, 10) * Fraction(1, 2**40) < found < 1 + Fraction(4) * Fraction(1, 2**40)

@@ -60,8 +60,8 @@ class Ranks:
                 for value in (*model.parameters(), *model.buffers()):
                     _spread.broadcast(value.data, 0)
 
-    def told(self, say: Callable[[], Any]) -> Any:
-        """Return what the first process says; the others do not even compute it."""
+    def from_first(self, say: Callable[[], Any]) -> Any:
+        """Return what the first process computes, in all of them; the others do not compute it."""
         if self.size == 1:
             return say()
         said = [say() if self.own == 0 else None]
@@ -90,7 +90,7 @@ class Ranks:
             made = release(_divided(row, {layer: _shapes(entries) for layer, entries in sums.items()}))
             shapes = {layer: _shapes(entries) for layer, entries in made.items()}
             row = torch.cat([value.double().reshape(-1) for entries in made.values() for value in entries.values()])
-        shapes = self.told(lambda: shapes)
+        shapes = self.from_first(lambda: shapes)
         if self.own:
             row = row.new_empty(sum(shape.numel() for own in shapes.values() for shape in own.values()))
         _spread.broadcast(row, 0)

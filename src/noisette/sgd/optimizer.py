@@ -69,7 +69,7 @@ class PrivateOptimizer(Optimizer):
         self.inner, self.recorder, self.loader, self.budget = inner, recorder, loader, budget
         # rules learn the model and more: what serves a second run, with another model, must not change this one
         clip, perturb = copy.deepcopy(clip), copy.deepcopy(perturb)
-        self.clip, self.perturb, self._loss_reduction = clip, perturb, loss_reduction
+        self._clip, self._perturb, self._loss_reduction = clip, perturb, loss_reduction
         self._rng, self._seeded = rng, seeded
         self._run = uuid.uuid4().hex
         self._made: dict[str, int] = {self._run: 0}
@@ -83,6 +83,7 @@ class PrivateOptimizer(Optimizer):
         self.watcher: Watcher | None = None
         self._sums: Sums | None = None
         self._summed: int | None = None  # the batch whose pieces the sums hold
+        self._rule: tuple[Any, ...] = ()  # of clipping, as it was for the first of them
         self._trained = list(recorder.parameters())  # as it is now: what is unfrozen later is not private
         self._known = {id(parameter) for _, _, parameter in self._trained}
         if self._unknown(inner.param_groups):
@@ -126,7 +127,17 @@ class PrivateOptimizer(Optimizer):
                 "protects. Step with the one that make_private returned: model, optimizer, loader = private."
             )
 
-    def _refuse_unknown(self) -> None:
+    def _refuse_changed(self) -> None:
+        """Refuse a step where something trains now that did not, or no more."""
+        frozen = next(
+            (f"{layer}.{own}".strip(".") for layer, own, value in self._trained if not value.requires_grad), None
+        )
+        if frozen is not None:
+            raise RuntimeError(
+                f"The parameter {frozen!r} was frozen after make_private, and noise and clipping are for all that was "
+                "trained then. No step was made. Freeze it first, then call make_private; or give it a group of its "
+                "own in the optimiser and set that group's lr to 0."
+            )
         if self._unknown(self.inner.param_groups):
             raise RuntimeError(
                 "The optimiser holds a parameter that was unfrozen or added after make_private: it would be trained on "
@@ -151,6 +162,16 @@ class PrivateOptimizer(Optimizer):
             "A private optimiser is not copied or pickled: its budget would be spent twice. Save its state_dict(), "
             "load that into a run built by make_private with the same settings; a model is copied by its state_dict()."
         )
+
+    @property
+    def clip(self) -> Clip:
+        """The rule of clipping; another one would not know the model."""
+        return self._clip
+
+    @property
+    def perturb(self) -> Perturbation:
+        """The noise on the sums."""
+        return self._perturb
 
     @property
     def steps(self) -> int:
@@ -194,7 +215,7 @@ class PrivateOptimizer(Optimizer):
                 loss = closure()
         self.budget.check(self.steps)
         self.loader.ranks.check()
-        self._refuse_unknown()
+        self._refuse_changed()
         complete = self._source()
         self._collect()
         self.stepped = complete
@@ -235,7 +256,7 @@ class PrivateOptimizer(Optimizer):
             add_exactly(white, self._rng)
             return on_lattice(white, size)
 
-        return np.asarray(ranks.told(noisy))
+        return np.asarray(ranks.from_first(noisy))
 
     def _widened(self, share: float) -> float:
         """Return the multiplier of noise on its lattice, where the rule of clipping takes a share of the squared mu."""
@@ -276,12 +297,22 @@ class PrivateOptimizer(Optimizer):
         self.recorder.notes.check(self.recorder.examples, self._loss_reduction)
         parts, scale = self.recorder.parts(), self.scale
         self.recorder.clear()  # parts hold what they need
+        self.recorder.notes.finish()
         return parts, scale
 
     def _collect(self) -> None:
         parts, scale = self.recorded()
         if self.watcher is not None:
             self.watcher.collect(parts, scale)
+        rule = _in_force(self.clip)
+        if self._sums is None:
+            self._rule = rule
+        elif self._rule != rule:
+            self._forget()
+            raise RuntimeError(
+                "The rule of clipping was changed between two pieces of a batch, and noise follows one of them. No "
+                "step was made. Change it when optimizer.stepped is true."
+            )
         added = self.perturb.collect(self.clip, parts, scale)
         self._sums = added_up(self._sums, added)
 
@@ -309,7 +340,7 @@ class PrivateOptimizer(Optimizer):
 
             def ask(count: float, reach: float) -> float:
                 whole = float(ranks.counts(np.array([count]))[0])
-                return float(ranks.told(lambda: noisy_count(whole, reach, spread, self._rng)))
+                return float(ranks.from_first(lambda: noisy_count(whole, reach, spread, self._rng)))
 
             self.clip.ask(expected, ask)
 
@@ -374,6 +405,11 @@ class PrivateOptimizer(Optimizer):
             _restore(self._rng, private["generators"]["noise"])
             _restore(self.loader.rng, private["generators"]["sampling"])
             torch.set_rng_state(private["generators"]["torch"])
+
+
+def _in_force(clip: Clip) -> tuple[Any, ...]:
+    """Return all that bounds an example's gradient, to tell whether it was changed."""
+    return _described(clip), clip.bound, clip.kept, clip.share, repr(clip.state())
 
 
 def _described(rule: Any) -> str:

@@ -24,7 +24,7 @@ from noisette.sgd.noise.tensor import TensorPerturbation
 from noisette.sgd.optimizer import PrivateOptimizer
 from noisette.sgd.recording.gradients import Recorder
 from noisette.sgd.recording.models import check_model
-from noisette.sgd.recording.verification import check_call, check_gradients
+from noisette.sgd.recording.verification import check_batch, check_call, check_gradients
 from noisette.sgd.sampling import PoissonLoader
 
 PERTURBATIONS: dict[str, type[Perturbation]] = {
@@ -158,8 +158,13 @@ def make_private(
     def look(given: tuple[Any, ...], named: dict[str, Any]) -> None:
         recorder.verified = check_call(model, given, named, private_loader.given, whole, shared)
 
+    def look_again(given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        check_batch(model, given, named, recorder.given or 0, wide=recorder.notes.batches > 1)
+
     try:
         recorder.verified, recorder.verify = False, torch.compiler.disable(look)  # type: ignore[no-untyped-call]  # slow to trace
+        recorder.look = torch.compiler.disable(look_again)  # type: ignore[no-untyped-call]
+        private_loader.shown = recorder.notes.begin
         private_optimizer = PrivateOptimizer(
             optimizer,
             recorder,

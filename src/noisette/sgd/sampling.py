@@ -68,6 +68,7 @@ class PoissonLoader:
         self.ranks = Ranks()
         self.position = 0
         self.collate = collate
+        self.shown: Callable[[Any, int], Any] = _as_it_is  # what a loop gets to see of a piece and its number
 
     @classmethod
     def like(cls, loader: DataLoader[Any], *, physical_batch: int = 1024, rng: np.random.Generator) -> PoissonLoader:
@@ -113,7 +114,7 @@ class PoissonLoader:
                 if self.complete:
                     self.position += 1
                 self._given.append((batch, len(piece), self.complete))
-                yield self.fetch(piece)
+                yield self.shown(self.fetch(piece), len(piece))
         self.position = 0
 
     @property
@@ -148,7 +149,7 @@ class PoissonLoader:
         """Draw the examples of a batch, in pieces."""
         # multiples of 2^-53 are drawn: below this limit they are with a chance of at most sampling_prob
         limit = math.floor(self.sampling_prob * 2.0**53) / 2.0**53
-        chosen = self.ranks.told(lambda: np.flatnonzero(self.rng.random(self.size) < limit))
+        chosen = self.ranks.from_first(lambda: np.flatnonzero(self.rng.random(self.size) < limit))
         pieces = -(-len(chosen) // (self.physical_batch * self.ranks.size))  # as many in every process
         return np.array_split(self.ranks.share(chosen), max(pieces, 1))
 
@@ -175,6 +176,10 @@ class PoissonLoader:
     def example(self, place: int) -> Any:
         """Return one of the examples that are drawn from, as the data set has it."""
         return self.dataset[place if self._members is None else int(self._members[place])]
+
+
+def _as_it_is(batch: Any, examples: int) -> Any:
+    return batch
 
 
 def _members(sampler: Any, size: int) -> npt.NDArray[np.int64] | None:

@@ -1,15 +1,18 @@
 """Every example's gradient of a convolution's kernel: sums over positions of gradient times what the kernel saw there.
 
-Two ways, chosen by cost. `windows` copies what the kernel sees, once for each of its entries, and a product of matrices
-follows. Where an image is large beside its channels that copy takes longer than the product; `direct` then needs none:
-with rows of the gradient as far apart as those of the image, the sum over all positions is one long product of two
-vectors, the second of which begins one pixel later for the next entry of the kernel.
+Three ways, chosen by cost. With channels enough an image is copied once, with channels next to each other, among zeros:
+what a row of the kernel sees is then one row of numbers, and the next position's begins one pixel later, so that tiles
+of the product are summed up in registers without a copy of the windows (`_tiles`). With few channels and many pixels
+rows of the gradient are laid as far apart as those of the image, and the sum over all positions is one long product of
+two vectors, the second of which begins one pixel later for the next entry of the kernel. Else `windows` copies what the
+kernel sees, once for each of its entries, and a product of matrices follows.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,9 +20,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from noisette.mechanisms._compiled import compiled
-from noisette.sgd.recording import _rows
+from noisette.sgd.recording import _rows, _tiles
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
+Way = Literal["tiles", "direct", "windows"]
 _LONG = 512  # pixels from which one long product is quicker than a copy: below, its ends take as long as the rest
 
 
@@ -104,12 +108,61 @@ def _each(entered: Any, gradient: Any, above: int, before: int, rows: int, pitch
 _fill_each = compiled(_each)
 
 
-def each_kernel(layer: Any, entered: Tensor, gradient: Tensor, *, direct: bool) -> Tensor:
+def _each_by_tiles(
+    entered: Any, gradient: Any, above: int, before: int, padded: Any, apart: Any, strides: Any, vectors: int, out: Any
+) -> None:
+    """Fill every example's gradient (channels out, height, width of the kernel, channels in).
+
+    ``padded`` (rows, columns, channels in) has zeros where no pixel comes to lie.
+    """
+    size, channels = entered.itemsize, entered.shape[1]
+    leaving, high, wide = gradient.shape[1:]
+    height, width = out.shape[2], out.shape[3]
+    columns = padded.shape[1]
+    once = apart[1] == 1  # then entries of a row of the kernel see one row of numbers
+    length, parts = (width * channels, 1) if once else (channels, width)
+    pixel, line = channels * size, columns * channels * size
+    steps = (
+        size,
+        high * wide * size,
+        0,
+        strides[1] * pixel,
+        strides[0] * line - wide * strides[1] * pixel,
+        height * width * pixel,
+    )
+    for example in range(entered.shape[0]):
+        for row in range(entered.shape[2]):
+            for channel in range(channels):
+                for column in range(entered.shape[3]):
+                    padded[above + row, before + column, channel] = entered[example, channel, row, column]
+        one, other, to = gradient[example].ctypes.data, padded.ctypes.data, out[example].ctypes.data
+        for row in range(height):
+            for part in range(parts):
+                _tiles.tiles(
+                    size,
+                    vectors,
+                    one,
+                    other + row * apart[0] * line + part * apart[1] * pixel,
+                    to + (row * width + part) * pixel,
+                    high,
+                    wide,
+                    steps,
+                    leaving,
+                    length,
+                )
+
+
+_fill_by_tiles = compiled(_each_by_tiles)
+
+
+def each_kernel(layer: Any, entered: Tensor, gradient: Tensor, way: Way) -> Tensor:
     """Return every example's gradient of a convolution's weights, without groups, as (examples, fan out, fan in).
 
-    Those of the direct way are in the order of the weights, others as `placed` expects them.
+    `placed` brings it into the order of the weights.
     """
-    if direct:
+    if way == "tiles":
+        return _by_tiles(layer, entered, gradient)
+    if way == "direct":
         return _direct(layer, entered, gradient)
     outputs = gradient.flatten(2)
     made = outputs.new_empty(*outputs.shape[:2], math.prod(layer.weight.shape[1:]))
@@ -120,28 +173,66 @@ def each_kernel(layer: Any, entered: Tensor, gradient: Tensor, *, direct: bool) 
     return made
 
 
-def placed(layer: Any, weight: Tensor) -> Tensor:
-    """Bring (..., fan in) into the weights' shape: `windows` lays the kernel's last axis before the others."""
+def placed(layer: Any, weight: Tensor, way: Way = "windows") -> Tensor:
+    """Bring (..., fan in) into the weights' shape.
+
+    `windows` lays the kernel's last axis before the others, tiles the channels behind them.
+    """
     channels, *kernel = layer.weight.shape[1:]
+    if way == "direct":
+        return weight.reshape(*weight.shape[:-1], channels, *kernel)
+    if way == "tiles":
+        return weight.reshape(*weight.shape[:-1], *kernel, channels).movedim(-1, -len(kernel) - 1)
     return weight.reshape(*weight.shape[:-1], channels, kernel[-1], *kernel[:-1]).movedim(-len(kernel), -1)
 
 
-def is_direct(layer: Any, entered: Tensor) -> bool:
-    """Tell whether a long product for each entry of the kernel is the quicker way, and can be taken."""
-    return (
-        len(layer.kernel_size) <= 2
-        and math.prod(entered.shape[2:]) >= _LONG
-        and all(stride == 1 for stride in layer.stride)
-        and _rows.compilable(entered)
-    )
+def way_of(layer: Any, entered: Sequence[Tensor]) -> Way:
+    """Return the quickest way that can be taken for all uses of a layer."""
+    if len(layer.kernel_size) > 2 or not all(map(_rows.compilable, entered)):
+        return "windows"
+    if _registers(layer, entered[0]):
+        return "tiles"
+    long = all(math.prod(one.shape[2:]) >= _LONG for one in entered)
+    return "direct" if long and all(stride == 1 for stride in layer.stride) else "windows"
+
+
+def _registers(layer: Any, entered: Tensor) -> int:
+    """Return how many registers a row of a tile has, 0 where none fits a row of the kernel."""
+    fan_out, channels, *kernel = layer.weight.shape
+    length = channels * (kernel[-1] if layer.dilation[-1] == 1 else 1)
+    return _tiles.vectors_of(fan_out, length, entered.element_size())
+
+
+def _by_tiles(layer: Any, entered: Tensor, gradient: Tensor) -> Tensor:
+    entered, (before, after, above, below) = _bordered(layer, entered)
+    gradient = gradient.to(entered)
+    if entered.ndim == 3:
+        entered, gradient = entered[:, :, None], gradient[:, :, None]
+    fan_out, channels, *kernel = layer.weight.shape
+    made = entered.new_empty(len(gradient), fan_out, *(1, *kernel)[-2:], channels)
+    rows, columns = entered.shape[2] + above + below, entered.shape[3] + before + after
+    given, back, out = entered.contiguous().numpy(), gradient.contiguous().numpy(), made.numpy()
+    apart, strides, vectors = (1, *layer.dilation)[-2:], (1, *layer.stride)[-2:], _registers(layer, entered)
+
+    def work(low: int, high: int) -> None:
+        padded = np.zeros((rows, columns, channels), dtype=given.dtype)
+        part = slice(low, high)
+        _fill_by_tiles(given[part], back[part], above, before, padded, apart, strides, vectors, out[part])
+
+    _rows.shared(work, len(given), made.numel() * back[0, 0].size if len(given) else 0)
+    return made.flatten(2)
+
+
+def _bordered(layer: Any, entered: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
+    """Return an image and how many zeros belong before, after, above and below it; other borders are laid around it."""
+    if layer.padding_mode != "zeros":
+        return functional.pad(entered, layer._reversed_padding_repeated_twice, mode=layer.padding_mode), (0, 0, 0, 0)
+    before, after, above, below = (*layer._reversed_padding_repeated_twice, 0, 0)[:4]
+    return entered, (before, after, above, below)
 
 
 def _direct(layer: Any, entered: Tensor, gradient: Tensor) -> Tensor:
-    if layer.padding_mode != "zeros":
-        entered = functional.pad(entered, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)
-        before, after, above, below = 0, 0, 0, 0
-    else:
-        before, after, above, below = (*layer._reversed_padding_repeated_twice, 0, 0)[:4]
+    entered, (before, after, above, below) = _bordered(layer, entered)
     if entered.ndim == 3:  # a line is an image of one row
         entered, gradient = entered[:, :, None], gradient[:, :, None]
     rows, pitch = entered.shape[2] + above + below, entered.shape[3] + before + after

@@ -19,12 +19,13 @@ from torch import Tensor
 from noisette._validate import FloatArray
 from noisette.mechanisms._compiled import compiled
 from noisette.mechanisms.geometric.spherical import share
+from noisette.sgd.recording import _tiles
 
 UNIT = 2.0**-53  # rounding of double precision
 _SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 _SPARE = 2.0**-40  # of a squared norm, so that what is lost below `_lost` is added in quadrature
 _BLOCK = 1024  # columns whose sums stay in the nearest cache
-_WIDE = 80  # columns of both factors from which a library's product of matrices is quicker than the loop
+_WIDE = 80  # columns of both factors from which a product of matrices by tiles is quicker than the loop
 _SHARED = 1 << 18  # numbers that are worth the work of several cores
 _SOME = 1 << 20  # numbers that are converted at a time where no loop is compiled
 
@@ -123,6 +124,27 @@ def _add_moments(entered: Any, gradient: Any, out: FloatArray) -> None:
         out[place, 0], out[place, 1], out[place, 2], out[place, 3] = plain, square, sloped, product
 
 
+def _add_normalised(entered: Any, gradient: Any, eps: float, out: FloatArray) -> None:
+    """Add, for each example, g z and g over its positions, with z what normalising makes of a position."""
+    count, size = entered.shape[1], entered.shape[2]
+    for place in range(entered.shape[0]):
+        scale, shift = out[place, 0], out[place, 1]
+        for position in range(count):
+            row, slope = entered[place, position], gradient[place, position]
+            total = 0.0
+            for column in range(size):
+                total += row[column]
+            mean, square = total / size, 0.0
+            for column in range(size):
+                apart = row[column] - mean
+                square += apart * apart
+            over = 1.0 / np.sqrt(square / size + eps)
+            for column in range(size):
+                scale[column] += slope[column] * ((row[column] - mean) * over)
+                shift[column] += slope[column]
+
+
+_normalised = compiled(_add_normalised, fastmath={"reassoc", "contract"})
 _moments = compiled(_add_moments, fastmath={"reassoc", "contract"})
 _squared = compiled(_add_squares, fastmath={"reassoc", "contract"})
 _weighted = compiled(_add_weighted, fastmath={"contract"})
@@ -205,14 +227,24 @@ def outer(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
     if not bool(weights.all()):
         kept = weights != 0
         left, right, weights = left[kept], right[kept], weights[kept]
-    if min(left.shape[1], right.shape[1]) >= _WIDE or not (compilable(left) and compilable(right)):
+    if not (compilable(left) and compilable(right)):
         return (left * weights[:, None]).T @ right.double()
+    if min(left.shape[1], right.shape[1]) >= _WIDE:
+        return _tiles.product(left, right, weights, shared)
     if left.shape[1] > right.shape[1]:  # the compiled loop runs along the longer row
         return outer(right, left, weights).T
     made = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float64)  # torch aligns it, which is quicker
     one, other, factors, out = left.contiguous().numpy(), right.contiguous().numpy(), weights.numpy(), made.numpy()
     shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one))
     return made
+
+
+def each_product(left: Tensor, right: Tensor) -> Tensor:
+    """Return left^T right for every example, of factors (examples, rows, columns), in their own precision."""
+    fits = left.shape[1] and _tiles.vectors_of(left.shape[2], right.shape[2], left.element_size())
+    if fits and compilable(left) and left.dtype == right.dtype:
+        return _tiles.each_product(left, right, shared)
+    return torch.bmm(left.transpose(1, 2), right)
 
 
 def moments(entered: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
@@ -227,6 +259,18 @@ def moments(entered: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
         x, g = x.double(), g.double()
         made = torch.stack([x.sum(1), x.square().sum(1), g.sum(1), (g * x).sum(1)], 1)
     return made.reshape(*entered.shape[:2], 4).unbind(2)
+
+
+def normalised(entered: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return, for each example, the sums over positions of g z and of g, with z the entered numbers, normalised.
+
+    Both are (examples, positions, numbers), in single or double precision, on the processor.
+    """
+    made = torch.zeros(len(entered), 2, entered.shape[2], dtype=torch.float64)
+    one, other, out = entered.contiguous().numpy(), gradient.contiguous().numpy(), made.numpy()
+    shared(lambda low, high: _normalised(one[low:high], other[low:high], eps, out[low:high]), len(one), one.size)
+    scale, shift = made.to(gradient.dtype).unbind(1)
+    return scale, shift
 
 
 def clamped(rows: Tensor, weights: Tensor, limit: float) -> Tensor:

@@ -10,6 +10,7 @@ run once, as they would. A copy of the model, by deepcopy or pickle, is a plain 
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
@@ -21,10 +22,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from noisette.sgd.recording import layers
+from noisette.sgd.recording import _pools, _products, layers
 from noisette.sgd.recording.layers import Gradients, Part, Use
 from noisette.sgd.recording.losses import Notes, traced
 from noisette.sgd.recording.models import check_model, needs_whole, trained_layers
+from noisette.sgd.recording.tape import plain
 
 
 class NotApart(TypeError):
@@ -35,18 +37,49 @@ class NotApart(TypeError):
         self.layer = layer
 
 
+Keep = Callable[[Any, tuple[Tensor, ...]], None]  # takes what was saved, and gradients
+
+
 class _Tap(torch.autograd.Function):
-    """Pass tensors on; hand their gradients to ``keep`` on the way back."""
+    """Pass tensors on; hand ``saved`` and their gradients to ``keep`` on the way back, and let go of it there."""
 
     @staticmethod
-    def forward(ctx: Any, keep: Callable[[tuple[Tensor, ...]], None], anchor: Tensor, *outputs: Tensor) -> Any:
+    def forward(ctx: Any, keep: Keep, anchor: Tensor, saved: Tensor | None, *outputs: Tensor) -> Any:
         ctx.keep = keep
+        ctx.save_for_backward(saved)
         return tuple(output.data for output in outputs)  # no views, so that what follows may work in place
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        ctx.keep(gradients)
-        return (None, None, *gradients)
+        ctx.keep(*ctx.saved_tensors, gradients)
+        return (None, None, None, *gradients)
+
+
+class _Linear(torch.autograd.Function):
+    """Do as a linear layer with fixed weights, and hand the gradient of what comes out to ``keep`` on the way back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        keep: Keep,
+        anchor: Tensor,
+        entered: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+    ) -> Tensor:
+        ctx.keep = keep
+        ctx.save_for_backward(entered, weight)  # which tells if they were changed in between
+        return _products.linear(entered, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        entered, weight = ctx.saved_tensors
+        ctx.keep(entered.detach(), (gradient,))
+        if not ctx.needs_input_grad[2]:
+            return None, None, None, None, None
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            return None, None, gradient @ weight, None, None
+        return None, None, _products.linear(gradient, weight.T, None), None, None
 
 
 class _Tapped:
@@ -67,7 +100,8 @@ class _Tapped:
         only = next(iter((*given, *named.values())), None) if len(given) + len(named) == 1 else None
         self._inside = True
         try:
-            if isinstance(only, Tensor) and only.ndim and not self._whole:
+            again = not (named and layers.runs_again(layer)) or _takes_first(layer, *named)
+            if isinstance(only, Tensor) and only.ndim and not self._whole and again:
                 return self._together(only, named)
             if not self._whole and any(value.requires_grad for value in _below(layer)):
                 raise NotApart(
@@ -85,6 +119,10 @@ class _Tapped:
         layer, recorder, name = self._layer, self._recorder, self._name
         if entered.shape[0] == 1 and recorder.size not in (None, 1):
             entered = entered.expand(recorder.size, *entered.shape[1:])  # one row for all, as in a table of positions
+        if type(layer) is nn.Linear:
+            weight, bias = layer._parameters["weight"], layer._parameters["bias"]
+            if weight is not None and _products.takes(entered, weight, bias):
+                return self._multiplied(entered, weight.detach(), None if bias is None else bias.detach())
         before = torch.get_rng_state() if layers.runs_again(layer) else None
         frozen = {key: value.detach() for key, value in layer._parameters.items() if value is not None}
         with layers.swapped(layer, frozen):
@@ -96,11 +134,27 @@ class _Tapped:
                 "things, so that its gradient cannot be computed a second time. Keep the parameter in a layer of its "
                 "own, or leave it out of training by requires_grad_(False).",
             )
-        kept, number = entered.detach(), recorder.begin()
+        number = recorder.begin(name)
         made: tuple[Tensor, ...] = _Tap.apply(  # type: ignore[no-untyped-call]
-            lambda gradients: recorder.note(name, kept, gradients[0], number), recorder.anchor, output
+            lambda kept, gradients: recorder.note(name, kept, gradients[0], number),
+            recorder.anchor,
+            entered.detach(),
+            output,
         )
         return made[0]
+
+    def _multiplied(self, entered: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Do as `_together` for a linear layer."""
+        recorder, name = self._recorder, self._name
+        number = recorder.begin(name)
+        made: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
+            lambda kept, gradients: recorder.note(name, kept, gradients[0], number),
+            recorder.anchor,
+            entered,
+            weight,
+            bias,
+        )
+        return made
 
     def _apart(self, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Compute each example by itself, with weights of its own, whose gradients are then the example's."""
@@ -114,10 +168,11 @@ class _Tapped:
         shared = recorder.shared.setdefault(name, set())
         shared.update(place for place in tensors if not leaves[place].ndim or len(leaves[place]) != size)
         rows = [place for place in tensors if place not in shared]
-        number = recorder.begin()
+        number = recorder.begin(name)
         weights: tuple[Tensor, ...] = _Tap.apply(  # type: ignore[no-untyped-call]
-            lambda gradients: recorder.add(name, dict(zip(self.owned, gradients, strict=True)), number),
+            lambda _, gradients: recorder.add(name, dict(zip(self.owned, gradients, strict=True)), number),
             recorder.anchor,
+            None,
             *(value.detach().expand(size, *value.shape) for value in self.owned.values()),
         )
         others: list[Any] = []
@@ -218,6 +273,12 @@ def _plain_forward(layer: nn.Module) -> MethodType:
     return MethodType(type(layer).forward, layer)
 
 
+def _takes_first(layer: nn.Module, *names: str) -> bool:
+    """Tell whether an argument that was given by its name may be given as the first one, without it."""
+    first = list(inspect.signature(type(layer).forward).parameters.values())[1:2]
+    return any(one.kind is one.POSITIONAL_OR_KEYWORD and names == (one.name,) for one in first)
+
+
 class _Inlet:
     """Before the whole model: how many examples it is called with. In a copy of the model it does nothing.
 
@@ -229,14 +290,20 @@ class _Inlet:
 
     def __call__(self, model: nn.Module, given: Any, named: Any) -> Any:
         recorder = self._recorder
-        if recorder is None or recorder.plain or not (model.training and torch.is_grad_enabled()):
+        if recorder is None or recorder.plain:
             return None
-        plain = len(given) == 1 and isinstance(given[0], Tensor)  # the usual call; to look through a tree takes longer
-        leaves = given if plain and not named else tree_leaves((given, named))
+        usual = len(given) == 1 and type(given[0]) is Tensor and not named  # to look through a tree takes longer
+        if not usual and not torch.compiler.is_compiling():
+            given, named = tree_map(plain, (given, named))
+        if not (model.training and torch.is_grad_enabled()):
+            return given, named
+        leaves = given if usual else tree_leaves((given, named))
         found = (leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim)
         recorder.given = recorder.size = next((tensor.shape[0] for tensor in found), None)
+        if recorder.notes.called(recorder.given):
+            recorder.look(given, named)
         if recorder.given != 0:
-            return None
+            return given, named
         recorder.size = 1
         return tree_map(lambda leaf: leaf.new_zeros(1, *leaf.shape[1:]) if _empty(leaf) else leaf, (given, named))
 
@@ -296,6 +363,9 @@ class Recorder:
     def __init__(self, model: nn.Module, whole: Collection[str] = ()) -> None:
         check_model(model)
         self._uses: dict[str, list[Use]] = {}
+        self._early: dict[str, Part] = {}  # uses whose gradients are formed already
+        self._counted: dict[str, set[int]] = {}  # and their examples
+        self._calls: dict[str, int] = {}  # of a layer's forward pass
         self._formed: dict[str, Gradients] = {}
         self._counts: dict[str, set[int]] = {}
         self._passes: set[int] = set()
@@ -306,6 +376,7 @@ class Recorder:
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
         self.verified = True  # whether there is no more to look at
         self.verify: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # looks at a first call
+        self.look: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # and at some later ones
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
         self.layers: dict[str, nn.Module] = {}
@@ -313,23 +384,39 @@ class Recorder:
         for name, layer, apart in trained_layers(model, {*whole, *needs_whole(model)}):
             layer.forward = tapped = _Tapped(self, name, layer, whole=apart)
             self.layers[name], self._uses[name], self._owned[name] = layer, [], tapped.owned
+        self._pools = [layer for layer in model.modules() if _pools.is_quick(layer)]
+        for layer in self._pools:
+            layer.forward = _pools.Pool(layer)
         self._groups = _grouped(model, self._owned)
         self._inlet = model.register_forward_pre_hook(_Inlet(self), with_kwargs=True)
         self._outlet = model.register_forward_hook(_Outlet(self), with_kwargs=True)
 
-    def begin(self) -> int:
-        """Return a number for a forward pass: another one once a backward pass is recorded.
+    def begin(self, name: str) -> int:
+        """Count a layer's forward pass, and return its number: another one once a backward pass is recorded.
 
         What runs again inside of a backward pass, to save memory, belongs to the pass before it.
         """
+        self._calls[name] = self._calls.get(name, 0) + 1
         if self._passes and torch._C._current_graph_task_id() == -1:
             self._number = max(self._passes) + 1
         return self._number
 
     def note(self, name: str, entered: Tensor, gradient: Tensor, number: int) -> None:
-        """Keep one use of a layer, in the forward pass of that number."""
-        self._uses[name].append((entered, gradient))
+        """Keep one use of a layer, in the forward pass of that number.
+
+        Where it is the only one, and gradients are formed anyway, that is done now: what they are formed from is in
+        the caches, and need not be kept until the step.
+        """
         self._passes.add(number)
+        early = None
+        if self._calls.get(name) == 1 and name not in self._early:
+            with torch.no_grad():
+                early = layers.formed_early(self.layers[name], (entered, gradient))
+        if early is None:
+            self._uses[name].append((entered, gradient))
+        else:
+            self._early[name] = early
+            self._counted[name] = {len(gradient)}
 
     def add(self, name: str, gradients: Gradients, number: int) -> None:
         """Keep every example's gradients in a layer, or add them to those of its other uses."""
@@ -356,7 +443,7 @@ class Recorder:
 
         Layers that hold a parameter together have one share. With ``every=False`` a layer that saw none has no share.
         """
-        used = {name for name, uses in self._uses.items() if uses or name in self._formed}
+        used = {name for name, uses in self._uses.items() if uses or name in self._formed or name in self._early}
         if not used:
             raise RuntimeError("No gradients were recorded. Call loss.backward() in training mode before the step.")
         seen = {id(parameter) for name in used for parameter in self._owned[name].values()}
@@ -372,7 +459,8 @@ class Recorder:
         if len(counts) > 1:
             raise RuntimeError(
                 f"Layers saw batches of {sorted(counts)} examples. The first axis of every layer's input must be that "
-                "of the examples: keep it first, and do one backward pass a step."
+                "of the examples: keep it first, do one backward pass a step, and let a layer that is for some of the "
+                "examples, such as one of several experts, see all of them and weigh what it returns by 0 or 1."
             )
         if len(self._passes) > 1:
             raise RuntimeError(
@@ -413,20 +501,21 @@ class Recorder:
     def _part(self, name: str) -> Part:
         """Return the share of one layer, of its uses together and apart."""
         uses, formed = self._uses[name], self._formed.get(name)
-        if formed is None:
-            return layers.part(self.layers[name], uses)
-        apart, own = layers.Formed(formed), {key: key for key in formed}
-        if not uses:
-            return apart
-        return layers.Tied(
-            [(apart, own), (layers.part(self.layers[name], uses), own)], sum(v[:1].numel() for v in formed.values())
-        )
+        found: list[Part] = [] if formed is None else [layers.Formed(formed)]
+        found += [self._early[name]] if name in self._early else []
+        found += [layers.part(self.layers[name], uses)] if uses else []
+        if len(found) == 1:
+            return found[0]
+        own = self._owned[name]
+        names = {key: key for key in own}
+        return layers.Tied([(one, names) for one in found], sum(value.numel() for value in own.values()))
 
     def rows(self) -> dict[str, set[int]]:
         """Return how many rows each layer saw, in each of its uses."""
         found = {name: {gradient.shape[0] for _, gradient in uses} for name, uses in self._uses.items()}
-        for name, counts in self._counts.items():
-            found[name] |= counts
+        for more in (self._counts, self._counted):
+            for name, counts in more.items():
+                found[name] |= counts
         return found
 
     @property
@@ -443,8 +532,8 @@ class Recorder:
         """Forget what was recorded."""
         self.notes.clear()
         self._passes.clear()
-        self._formed.clear()
-        self._counts.clear()
+        for kept in (self._formed, self._counts, self._early, self._counted, self._calls):
+            kept.clear()
         for uses in self._uses.values():
             uses.clear()
 
@@ -453,7 +542,7 @@ class Recorder:
         self.clear()
         self._inlet.remove()
         self._outlet.remove()
-        for layer in self.layers.values():
+        for layer in (*self.layers.values(), *self._pools):
             layer.__dict__.pop("forward", None)
 
 

@@ -9,7 +9,8 @@ What one example contributes is a matrix of numbers f, computed in the precision
 half precisions), whatever those numbers are worth: where tokens cancel they are mostly rounding errors. `Part.squares`
 is proved to be at least |f|^2, and `Part.total` adds the weighted f in double precision:
 
-* a gradient that is formed: the squares of the very numbers that are summed later, added up in double precision;
+* a gradient that is formed: the squares of the very numbers that are summed later, added up in double precision. Where
+  they are formed twice, one loop with a fixed order of sums forms them both times, to the same bits;
 * one position: |f| = |g| |a|, both in double precision, and so are the products that are summed;
 * several positions, not kept: with A = sum_t |g_t| |a_t|, the true gradient G has |G|^2 = sum_ts <a_t, a_s> <g_t, g_s>,
   of which single precision computes all but (gamma_in + gamma_out + gamma_in gamma_out) A^2, and |f - G| is at most
@@ -155,6 +156,50 @@ class Placed(Part):
         return made if self._bias is None else made | {"bias": Laid(self._bias)}
 
 
+class Again(Part):
+    """Gradients of weights that are formed twice, some examples at a time: for their norms, and for their sum.
+
+    ``form`` returns those of some examples, the same to the bit each time, as (examples, fan out, fan in). It is for
+    those that take far more memory than what they are formed from.
+    """
+
+    def __init__(
+        self,
+        form: Callable[[slice], Tensor],
+        shape: tuple[int, int, int],
+        place: Callable[[Tensor], Tensor],
+        bias: Tensor | None,
+    ) -> None:
+        self._form, self._shape, self._place, self._bias = form, shape, place, bias
+
+    def _some(self) -> Iterator[slice]:
+        """Yield as many examples at a time as a cache holds the gradients of."""
+        some = max(_CACHED // math.prod(self._shape[1:]), 1)
+        for start in range(0, self._shape[0], some):
+            yield slice(start, start + some)
+
+    def squares(self) -> Tensor:
+        found = [_rows.squares(self._form(some)) for some in self._some()]
+        squares = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+        return squares if self._bias is None else squares + _rows.squares(self._bias)
+
+    def total(self, weights: Tensor) -> Gradients:
+        total = torch.zeros(math.prod(self._shape[1:]), dtype=torch.float64)
+        for some in self._some():
+            total = _rows.weighted(self._form(some), weights[some], total)
+        made = {"weight": self._place(total.reshape(self._shape[1:]))}
+        return made if self._bias is None else made | {"bias": _rows.weighted(self._bias, weights)}
+
+    def _whole(self) -> Placed:
+        return Placed(self._form(slice(None)), self._place, self._bias)
+
+    def each(self) -> Gradients:
+        return self._whole().each()
+
+    def laid(self) -> dict[str, Laid]:
+        return self._whole().laid()
+
+
 class Outer(Part):
     """Outer products of inputs (examples, positions, fan in) and output gradients (examples, positions, fan out)."""
 
@@ -163,10 +208,10 @@ class Outer(Part):
         self._bias = _summed(outputs) if bias else None
         self._formed: Placed | None = None
 
-    def _form(self) -> Placed:
+    def form(self) -> Placed:
         """Return every example's gradient, and keep it."""
         if self._formed is None:
-            formed = torch.bmm(self._outputs.transpose(1, 2), self._inputs)
+            formed = _rows.each_product(self._outputs, self._inputs)
             self._formed = Placed(formed, self._place, self._bias)
         return self._formed
 
@@ -175,7 +220,7 @@ class Outer(Part):
         if self._formed is None and positions == 1:  # the gradient of the bias is that of the output
             return _rows.outer_squares(self._outputs[:, 0], self._inputs[:, 0], own=self._bias is not None)
         if self._formed is not None or _formed_sooner(positions, fan_in, fan_out) or not _known_precision(self._inputs):
-            return self._form().squares()
+            return self.form().squares()
         squares = _compared_squares(self._inputs, self._outputs)
         return squares if self._bias is None else squares + _rows.squares(self._bias)
 
@@ -197,15 +242,15 @@ class Outer(Part):
         for outputs, inputs, part in zip(
             *(torch.split(tensor, some) for tensor in (self._outputs, self._inputs, weights)), strict=True
         ):
-            total = _rows.weighted(torch.bmm(outputs.transpose(1, 2), inputs), part, total)
+            total = _rows.weighted(_rows.each_product(outputs, inputs), part, total)
         return total.reshape(shape)
 
     def each(self) -> Gradients:
-        return self._form().each()
+        return self.form().each()
 
     def laid(self) -> dict[str, Laid]:
         if self._formed is not None or self._inputs.shape[1] > 1:
-            return self._form().laid()
+            return self.form().laid()
         made = {"weight": Laid(self._outputs[:, 0], right=self._inputs[:, 0])}
         return made if self._bias is None else made | {"bias": Laid(self._bias)}
 
@@ -244,6 +289,11 @@ def _formed_sooner(positions: int, fan_in: int, fan_out: int) -> bool:
     To form it takes fewer operations than to compare positions and form it later, and more memory.
     """
     return positions > 1 and 2 * positions * (fan_in + fan_out) > fan_in * fan_out
+
+
+def _is_long(uses: Sequence[Use], formed: int) -> bool:
+    """Tell whether the gradients of a layer take more than twice the memory of what they are formed from."""
+    return formed > 2 * sum(math.prod(tensor.shape[1:]) for use in uses for tensor in use)
 
 
 def _known_precision(tensor: Tensor) -> bool:
@@ -329,15 +379,15 @@ def _convolution(layer: Any, uses: Sequence[Use]) -> Part:
     if not _formed_sooner(outputs.shape[1], fan_in, fan_out):
         inputs = _joined([_kernels.windows(layer, entered) for entered, _ in uses], 2).transpose(1, 2)
         return Outer(inputs, outputs, partial(_kernels.placed, layer), bias=bias)
-    direct = all(_kernels.is_direct(layer, entered) for entered, _ in uses)
-    formed = _added([_kernels.each_kernel(layer, *use, direct=direct) for use in uses])
-    place = partial(_unflattened, layer.weight.shape) if direct else partial(_kernels.placed, layer)
-    return Placed(formed, place, _summed(outputs) if bias else None)
+    way = _kernels.way_of(layer, [entered for entered, _ in uses])
+    place, own = partial(_kernels.placed, layer, way=way), _summed(outputs) if bias else None
 
+    def form(some: slice) -> Tensor:
+        return _added([_kernels.each_kernel(layer, entered[some], gradient[some], way) for entered, gradient in uses])
 
-def _unflattened(shape: torch.Size, weight: Tensor) -> Tensor:
-    """Bring (..., fan out, fan in) into the shape of the weights."""
-    return weight.reshape(*weight.shape[:-2], *shape)
+    if way == "tiles" and _is_long(uses, fan_out * fan_in):
+        return Again(form, (len(outputs), fan_out, fan_in), place, own)
+    return Placed(form(slice(None)), place, own)
 
 
 def _embedding(layer: nn.Embedding, uses: Sequence[Use]) -> Part:
@@ -373,12 +423,20 @@ def _layer_norm(layer: nn.LayerNorm, uses: Sequence[Use]) -> Part:
     """Scale and shift of each feature: sums over positions of the gradient with and without what was normalised."""
     own = len(layer.normalized_shape)
 
-    def gather(product: Tensor) -> Tensor:
-        return product.flatten(1, -own - 1).sum(1) if product.ndim > own + 1 else product
+    def laid(tensor: Tensor) -> Tensor:
+        behind = tensor.flatten(tensor.ndim - own)
+        return behind.flatten(1, -2) if behind.ndim > 2 else behind[:, None]
 
-    plain = [functional.layer_norm(entered, layer.normalized_shape, eps=layer.eps) for entered, _ in uses]
-    scales = [gather(gradient * entered) for (_, gradient), entered in zip(uses, plain, strict=True)]
-    return _scaled(layer, scales, [gather(gradient) for _, gradient in uses])
+    scales, shifts = [], []
+    for entered, gradient in uses:
+        if _rows.compilable(entered) and _rows.compilable(gradient):
+            scale, shift = _rows.normalised(laid(entered), laid(gradient), layer.eps)
+        else:
+            plain = functional.layer_norm(entered, layer.normalized_shape, eps=layer.eps)
+            scale, shift = laid(gradient * plain).sum(1), laid(gradient).sum(1)
+        scales.append(scale.reshape(-1, *layer.normalized_shape))
+        shifts.append(shift.reshape(-1, *layer.normalized_shape))
+    return _scaled(layer, scales, shifts)
 
 
 def _scaled(layer: Any, scales: Sequence[Tensor], shifts: Sequence[Tensor]) -> Part:
@@ -444,6 +502,25 @@ _PARTS: dict[type[nn.Module], Callable[[Any, Sequence[Use]], Part]] = {
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,
 }
+
+
+def formed_early(layer: nn.Module, use: Use) -> Part | None:
+    """Return the share of a layer that is used once, where every example's gradient is formed and kept; else None."""
+    shape = use[1].shape
+    if type(layer) is nn.Linear:
+        positions = math.prod(shape[1:-1])
+    elif type(layer) in (nn.Conv1d, nn.Conv2d, nn.Conv3d) and layer.groups == 1:
+        positions = math.prod(shape[2:])
+    else:
+        return part(layer, [use]) if type(layer) in (nn.GroupNorm, nn.LayerNorm) else None
+    weight: Any = layer.weight
+    fan_out, fan_in = len(weight), math.prod(weight.shape[1:])
+    if not weight.requires_grad or not _formed_sooner(positions, fan_in, fan_out):
+        return None
+    if type(layer) is not nn.Linear and _is_long([use], fan_in * fan_out):
+        return None
+    made = part(layer, [use])
+    return made.form() if isinstance(made, Outer) else made
 
 
 def part(layer: nn.Module, uses: Sequence[Use]) -> Part:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
@@ -21,9 +20,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from noisette.sgd.recording.tape import Followed, Tape, written
+
 _IGNORED = -100  # torch's default
 _NO_TARGET = -(2**40)  # that nobody has
-_KEPT = 64  # outputs of earlier calls of the model, which the loss may have to do with
 _LIKELIHOODS = {function: inspect.signature(function) for function in (functional.cross_entropy, functional.nll_loss)}
 _DEFAULTS = {
     function: {name: option.default for name, option in list(signature.parameters.items())[2:]}
@@ -33,11 +33,6 @@ _MEANS = {Tensor.mean, torch.mean}
 _QUOTIENTS = {Tensor.div, Tensor.div_, Tensor.__truediv__, Tensor.true_divide, torch.div, torch.true_divide}
 _PRODUCTS = {Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.multiply, torch.mul, torch.multiply}
 _CHOICES = {Tensor.__getitem__, Tensor.masked_select, torch.masked_select, Tensor.index_select, torch.index_select}
-# two ways to part the places of a batch in halves; a loss that lets examples see each other is looked at in both
-_HALVES: tuple[Callable[[Tensor], Tensor], ...] = (
-    lambda places: places % 2 == 0,
-    lambda places: places < (len(places) + 1) // 2,
-)
 _REMEDY = (
     "Take the loss of each example by itself and divide by their number, e.g. "
     "loss = (losses * mask).flatten(1).mean(1).mean(), with losses made by reduction='none'."
@@ -48,23 +43,49 @@ _REMEDY = (
 class Notes:
     """By what the losses of a batch were multiplied on the way to the one that was differentiated.
 
-    ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known. ``batches`` counts the losses
-    that were differentiated; ``told`` says whether that of this batch was one of them.
+    ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known. ``batches`` counts those of two
+    examples and more; ``tape`` is that of this one, if it is looked at; ``told`` says whether its loss was seen.
     """
 
     factor: float | None = None
     usual: float | None = None
     batches: int = 0
     told: bool = False
-    outputs: list[Tensor] = field(default_factory=list)
+    tape: Tape | None = None
+    _begun: bool = field(default=False, init=False)
 
-    @property
-    def looks(self) -> bool:
-        """Whether the loss of the next batch is looked at: the first, the second, the fourth, the eighth and so on."""
-        return self.batches & (self.batches + 1) == 0
+    def begin(self, batch: Any, examples: int) -> Any:
+        """Return a batch; the first, the second, the fourth, the eighth and so on is followed to its loss."""
+        self.finish()
+        self._begun = True
+        if examples < 2:
+            return batch
+        looked = self.batches & (self.batches + 1) == 0
+        self.batches += 1
+        if not looked:
+            return batch
+        self.tape = Tape(examples, self.batches.bit_length())
+        return self.tape.begin(batch)
+
+    def called(self, examples: int | None) -> bool:
+        """Note a call of the model, and tell whether it is the first one in a batch that is looked at."""
+        if not self._begun:  # with what is not from the loader
+            self.begin((), examples or 0)
+        if self.tape is None or self.tape.called:
+            return False
+        self.tape.called = True
+        return True
+
+    def finish(self) -> None:
+        """Let go of the batch."""
+        self.clear()
+        self._begun = False
+        if self.tape is not None:
+            self.tape.close()
+            self.tape = None
 
     def clear(self) -> None:
-        """Forget the batch, not what is usual, nor outputs: many loops forget old gradients after the forward pass."""
+        """Forget the loss, not what is usual, nor the batch: many loops forget old gradients after the forward pass."""
         self.factor, self.told = None, False
 
     def check(self, examples: int, reduction: Literal["mean", "sum"]) -> None:
@@ -91,20 +112,20 @@ class Notes:
             )
 
 
-class ModelOutput(Tensor):
+class ModelOutput(Followed):
     """An output of a model in training, or what was computed from it."""
 
     notes: Notes | None = None
     factor: float | None = None
 
-    def backward(self, *args: Any, **kwargs: Any) -> None:
-        """Tell by what the losses were multiplied, and differentiate."""
+    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Tell by what the losses were multiplied, look at the loop where that is due, and differentiate."""
         if self.notes is not None:
             self.notes.factor, self.notes.told = self.factor, True
-            _check_apart(self)
-            self.notes.batches += 1
+        if self.tape is not None and self.tape.open:
+            self.tape.check(self, gradient)
         with torch._C.DisableTorchFunctionSubclass():
-            super().backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+            super().backward(gradient, *args, **kwargs)  # type: ignore[no-untyped-call]
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -117,11 +138,7 @@ class ModelOutput(Tensor):
         _check_choice(func, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
             made = func(*args, **kwargs)
-        if isinstance(made, Tensor):
-            return _noted(made, func, args, kwargs)
-        if type(made) in (tuple, list):
-            return type(made)(_noted(value, func, args, kwargs) for value in made)
-        return made
+        return written(func, args, kwargs, made, lambda value: _noted(value, func, args, kwargs))
 
 
 def traced(output: Any, notes: Notes) -> Any:
@@ -129,8 +146,9 @@ def traced(output: Any, notes: Notes) -> Any:
     if isinstance(output, Tensor) and output.requires_grad and output.is_floating_point():
         made = output.as_subclass(ModelOutput)
         made.notes, made.factor = notes, 1.0
-        if notes.looks:
-            notes.outputs = [*notes.outputs[-_KEPT:], made]
+        if notes.tape is not None:
+            made.tape = notes.tape
+            notes.tape.leave(made, output)
         return made
     if type(output) in (tuple, list):
         return type(output)(traced(entry, notes) for entry in output)
@@ -163,11 +181,11 @@ def _answers(args: Any, kwargs: Any) -> list[ModelOutput]:
     return found
 
 
-def _noted(made: Any, func: Any, args: Any, kwargs: Any) -> Any:
+def _noted(made: Tensor, func: Any, args: Any, kwargs: Any) -> Tensor:
     """Let what was computed know by what its losses were multiplied, where it has a gradient."""
-    if not isinstance(made, Tensor) or not made.requires_grad:
-        return made
     entered = _answers(args, kwargs)
+    if not made.requires_grad or not entered:
+        return made
     known = {answer.factor for answer in entered}
     factor = known.pop() if len(known) == 1 else None
     answer: ModelOutput = made.as_subclass(ModelOutput)
@@ -212,12 +230,24 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
         )
     classes = entered.shape[min(entered.ndim - 1, 1)] if soft else 1
     count = max(target.numel() // max(classes, 1), 1) if reduction == "mean" else 1
+    call = _averaged if averaged else _called
     with torch._C.DisableTorchFunctionSubclass():
-        made = _averaged(func, options, count) if averaged else func(**options)
-    made.__class__ = ModelOutput  # nobody else holds it, and `as_subclass` would be one more node to differentiate
-    if isinstance(entered, ModelOutput):
-        made.notes, made.factor = entered.notes, None if entered.factor is None else entered.factor / count
-    return made
+        made = call(func, options, count)
+
+    def known(made: Tensor) -> Tensor:
+        if not isinstance(entered, ModelOutput) or not made.requires_grad:
+            return made
+        made.__class__ = ModelOutput  # nobody else holds it, and `as_subclass` would be one more node to differentiate
+        answer: Any = made
+        answer.notes, answer.factor = entered.notes, None if entered.factor is None else entered.factor / count
+        return made
+
+    return written(call, (func, options, count), {}, made, known)
+
+
+def _called(func: Any, options: dict[str, Any], count: int) -> Any:
+    """Return a loss that divides by nothing but public numbers."""
+    return func(**options)
 
 
 def _averaged(func: Any, options: dict[str, Any], count: int) -> Any:
@@ -266,45 +296,3 @@ def _check_choice(func: Any, args: Any, kwargs: Any) -> None:
             "Outputs are chosen by a mask, or by a list of places, so that the loss is divided by a number that other "
             f"examples decide. {_REMEDY}"
         )
-
-
-def _check_apart(loss: ModelOutput) -> None:
-    """Refuse a loss in which outputs of different examples meet, such as a contrastive one.
-
-    The gradient of a sum over examples does not change for one half of them when the outputs of the other half move:
-    its derivative is zero there. That is looked at in the batches that `Notes.looks` names, along the first axis of
-    outputs that have no other axis as long. A function that cannot be differentiated twice is not looked at.
-    """
-    notes = loss.notes
-    if notes is None or not notes.outputs or loss.numel() != 1:
-        return
-    outputs, notes.outputs = notes.outputs, []
-    try:
-        with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
-            half, moved = _moved(loss, outputs, _HALVES[notes.batches.bit_length() % len(_HALVES)])
-    except (RuntimeError, NotImplementedError):
-        return
-    for rows in moved:
-        still, most = rows[~half].abs(), float(rows.abs().nan_to_num(0.0, 0.0, 0.0).max())
-        if bool((still.isfinite() & (still > 1e-6 * most)).any()):
-            raise ValueError(
-                "The loss lets the outputs of one example change the gradient of another, as a contrastive loss or a "
-                f"mean that is taken off does, so no gradient is one example's own. {_REMEDY}"
-            )
-
-
-def _moved(loss: Tensor, outputs: list[Tensor], choose: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Return half of the examples, and how the gradient in every output moves when the outputs of that half move."""
-    gradients = torch.autograd.grad(loss, outputs, create_graph=True, allow_unused=True)
-    used = [(output, own) for output, own in zip(outputs, gradients, strict=True) if own is not None and own.ndim]
-    examples = {len(output) for output, _ in used}
-    used = [(output, own) for output, own in used if list(output.shape).count(len(output)) == 1]
-    half = choose(torch.arange(max(examples, default=0), device=loss.device))
-    seen = [own for _, own in used if own.requires_grad]
-    if not seen or len(examples) != 1 or len(half) < len(_HALVES):
-        return half, []
-    ways = [torch.sin(1.0 + torch.arange(g.numel(), device=g.device)).to(g.dtype).reshape(g.shape) for g in seen]
-    for way in ways:
-        way[~half] = 0.0
-    found = torch.autograd.grad(seen, [output for output, _ in used], ways, retain_graph=True, allow_unused=True)
-    return half, [rows for rows in found if rows is not None]

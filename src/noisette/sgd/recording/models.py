@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterator
 
+import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
@@ -68,6 +69,22 @@ def check_model(model: nn.Module) -> None:
                 f"Layer {name!r} shortens the rows that a batch looks up, in place, and no noise protects that. "
                 "Build it with max_norm=None."
             )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.weight.requires_grad and layer.sparse:
+            raise ValueError(
+                f"Layer {name!r} has sparse gradients, which leave out the words that no example has; with noise, "
+                "every word has one. Build it with sparse=False."
+            )
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise ValueError(
+                f"Layer {name!r} was made by torch.jit.script or trace, which hide its layers. Give make_private the "
+                "model from before; afterwards torch.compile(private.model) works."
+            )
+        for own, parameter in layer.named_parameters(recurse=False):
+            if parameter.requires_grad and parameter.is_complex():
+                raise ValueError(
+                    f"Parameter {f'{name}.{own}'.strip('.')!r} is complex, and noise is for real numbers. Keep its "
+                    "real part and its imaginary part as two parameters, and join them by torch.complex where used."
+                )
         if isinstance(layer, nn.RNNBase):
             raise ValueError(
                 f"Layer {name!r} is {type(layer).__name__}, whose kernels show no gradient of an example. "

@@ -18,24 +18,32 @@ from __future__ import annotations
 import copy
 import ctypes
 import inspect
+import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from noisette.sgd.recording.gradients import NotApart, Recorder
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.recording.models import calling_parent
+from noisette.sgd.recording.tape import differ
 
 _EXAMPLES = 3
 _MIXED = (
     "a layer mixes the examples of a batch, or takes another axis for theirs, so no gradient is one example's own. "
     "Take that layer out, or let it work on each example, with examples along the first axis."
+)
+_KEPT = (
+    "The {kind} {name!r} changes with the data that the model sees, and no noise protects it. Leave it out, or compute "
+    "it from public data before and keep it as it is."
 )
 Flat = dict[str, Tensor]
 Call = Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -110,7 +118,7 @@ def check_call(
         rows = [place % examples for place in range(_EXAMPLES + 1)]
 
         def chosen(places: list[int], salts: list[int]) -> Any:
-            return _chosen(batch, examples, [rows[place] for place in places], salts)
+            return _chosen(batch, examples, [rows[place] for place in places], salts, _drawn)
 
         every = list(range(_EXAMPLES))
         batches = [chosen(every, every), *(chosen([place], [place]) for place in every)]
@@ -121,7 +129,109 @@ def check_call(
         except RuntimeError:
             return True  # it keeps something of this call; what make_private looked at was as it should be
         _check_copy(model, twin, lambda batch: (tuple(batch[0]), batch[1]), batches, other, alike, whole, shared)
+        del twin, batches, other, alike
+    _give_back()
     return True
+
+
+def check_batch(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any], examples: int, *, wide: bool) -> None:
+    """Refuse a model whose calls with as many examples as in training let them see each other, or keep them.
+
+    Half of the examples are exchanged, and no layer may see or return anything else for the other half: in the same
+    shapes the same numbers come out, to the bit. Numbers with a fraction are drawn, as in `check_call`; with ``wide``
+    from -4 to 4, and from 0 to 8 for those that are exchanged. A model that mixes large batches, or begins to mix
+    later, is found by this where it is called from time to time.
+    """
+    batch = [list(given), named]
+    if examples < 2 or not any(len(tensor) == examples for tensor in _tensors(batch) if tensor.ndim):
+        return
+    with _own_randomness(), torch.no_grad():
+        try:
+            first, second = (
+                _seen(model, examples, *_exchanged(batch, examples, wide=wide, other=other)) for other in (False, True)
+            )
+        except (TypeError, ValueError, RuntimeError, LookupError, AttributeError):
+            return  # the call itself tells what is wrong, if anything is
+        finally:
+            _give_back()  # what two calls took would lie in pieces between what training keeps
+    for one, other in zip(first.rows, second.rows, strict=False):
+        if differ(one, other, 0, torch.arange(examples) % 2 == 1):
+            raise ValueError(
+                f"In a batch of {examples}, what a layer saw of one example changed with the other examples: {_MIXED}"
+            )
+    for name in {**first.held, **second.held}:
+        if not _same(first.held.get(name), second.held.get(name)):
+            kind = "parameter" if name in dict(model.named_parameters()) else "buffer"
+            raise ValueError(_KEPT.format(kind=kind, name=name))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What entered and left the layers of a model, as a few numbers for each example, and what the call changed."""
+
+    rows: list[Tensor]
+    held: dict[str, Tensor]
+
+
+def _exchanged(batch: Any, examples: int, *, wide: bool, other: bool) -> Any:
+    """Return the arguments of a call with numbers that are drawn, and with ``other`` every second example exchanged."""
+    if isinstance(batch, dict):
+        return {key: _exchanged(value, examples, wide=wide, other=other) for key, value in batch.items()}
+    if type(batch) in (list, tuple):
+        return [_exchanged(value, examples, wide=wide, other=other) for value in batch]
+    if not isinstance(batch, Tensor) or not batch.ndim or len(batch) != examples:
+        return batch
+    if not batch.is_floating_point():
+        made = batch.clone()
+        if other:
+            made[0::2] = batch[[(place + 1) % examples for place in range(0, examples, 2)]]
+        return made
+    source = torch.Generator().manual_seed(0)
+    low, across = (-4.0, 8.0) if wide else (0.1, 0.8)
+    made = _uniform(batch, source, low, across)
+    if other:
+        made[0::2] = _uniform(batch[0::2], source, 0.0 if wide else low, across)
+    return made
+
+
+def _uniform(like: Tensor, source: torch.Generator, low: float, across: float) -> Tensor:
+    """Return numbers between two limits, in the shape and precision of a tensor."""
+    kind = torch.float64 if like.dtype == torch.float64 else torch.float32
+    return torch.rand(like.shape, generator=source, dtype=kind).mul_(across).add_(low).to(like)
+
+
+@lru_cache(maxsize=64)
+def _ways(numbers: int, kind: torch.dtype) -> Tensor:
+    """Return two directions along which rows of so many numbers are looked at."""
+    return torch.sin(torch.arange(2 * numbers)).to(kind).reshape(-1, 2)
+
+
+def _seen(model: nn.Module, examples: int, given: list[Any], named: dict[str, Any]) -> _Seen:
+    """Call a copy of a model in training, and return what it saw, with what it holds that the model does not."""
+    made: list[Tensor] = []
+    twin = copy.deepcopy(model)
+
+    def keep(layer: nn.Module, given: Any, named: Any, out: Any) -> None:
+        for tensor in _tensors([given, named, out]):
+            axes = [axis for axis, length in enumerate(tensor.shape) if length == examples]
+            if len(axes) == 1:
+                rows = tensor.detach().movedim(axes[0], 0).reshape(examples, -1)
+                rows = rows if rows.dtype == torch.float64 else rows.float()
+                made.append(rows @ _ways(rows.shape[1], rows.dtype).to(rows.device))
+
+    twin.train()
+    twin.requires_grad_(False)  # nothing is kept for a backward pass
+    for layer in twin.modules():
+        layer.register_forward_hook(keep, with_kwargs=True)
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  # a model may draw from it
+    with torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        twin(*given, **named)
+    before = dict((*model.named_buffers(), *model.named_parameters()))
+    held = {name: value.detach() for name, value in (*twin.named_buffers(), *twin.named_parameters())}
+    return _Seen(made, {name: value for name, value in held.items() if not _same(value, before.get(name))})
 
 
 def _check_copy(
@@ -161,16 +271,18 @@ def _runs(model: nn.Module, called: Call, batch: Any) -> bool:
     return True
 
 
-def _chosen(batch: Any, examples: int, rows: list[int], salts: list[int]) -> Any:
-    """Return some examples of the arguments of a call; numbers with a fraction are drawn, from 0.1 to 0.9."""
+def _chosen(batch: Any, examples: int, rows: list[int], salts: list[int], drawn: Callable[[Any, int], Any]) -> Any:
+    """Return some examples of the arguments of a call; numbers with a fraction are drawn."""
     if isinstance(batch, Tensor):
         if not batch.ndim or len(batch) != examples:
             return batch
-        return torch.stack([_drawn(batch[row].detach(), salt) for row, salt in zip(rows, salts, strict=True)])
+        if not batch.is_floating_point():
+            return batch[rows]
+        return torch.stack([drawn(batch[row].detach(), salt) for row, salt in zip(rows, salts, strict=True)])
     if isinstance(batch, dict):
-        return {key: _chosen(value, examples, rows, salts) for key, value in batch.items()}
+        return {key: _chosen(value, examples, rows, salts, drawn) for key, value in batch.items()}
     if type(batch) in (list, tuple):
-        return [_chosen(value, examples, rows, salts) for value in batch]
+        return [_chosen(value, examples, rows, salts, drawn) for value in batch]
     return batch
 
 
@@ -269,10 +381,7 @@ def _check_kept(model: nn.Module, called: Call, *batches: Any) -> None:
     for name in {**moved[0], **moved[1]}:
         if not _same(*(one.get(name, before.get(name)) for one in moved)):
             kind = "parameter" if name in dict(model.named_parameters()) else "buffer"
-            raise ValueError(
-                f"The {kind} {name!r} changes with the data that the model sees, and no noise protects it. Leave it "
-                "out, or compute it from public data before and keep it as it is."
-            )
+            raise ValueError(_KEPT.format(kind=kind, name=name))
 
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:
@@ -445,9 +554,11 @@ def _give_back() -> None:
 
 @contextmanager
 def _own_randomness() -> Iterator[None]:
-    """Leave torch's generator as it was."""
-    state = torch.get_rng_state()
+    """Leave all generators as they were."""
+    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        yield
+        with torch.random.fork_rng():
+            yield
     finally:
-        torch.set_rng_state(state)
+        random.setstate(plain)
+        np.random.set_state(arrays)  # noqa: NPY002

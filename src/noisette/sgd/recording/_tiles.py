@@ -1,0 +1,272 @@
+"""Products of matrices, a tile of the result at a time in a core's registers.
+
+The library that torch calls for them uses half of the width of some processors' registers, and none that it calls takes
+a gradient apart by examples without copies. Here each tile is one loop over the rows of both factors, whose sums are
+never written before its end, in machine code for the processor at hand. An entry is a sum of n products in one chain,
+each product rounded with its addition or before it, so that it errs by at most n u / (1 - n u) of the sum of the
+absolute products, u the unit roundoff (Higham 2002, section 3.1), as any order of summing does.
+
+Tiles that would stick out at an end begin earlier, and compute some entries once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+from torch import Tensor
+
+from noisette.mechanisms._compiled import compiled
+
+_WIDE = bool(get_host_cpu_features().get("avx512f", False))
+_REGISTER = 64 if _WIDE else 32  # bytes
+ROWS = 8 if _WIDE else 4  # of a tile: its sums, and what they are made of, fit the registers
+VECTORS = 3  # registers of a row of a tile, at most
+COLUMNS = VECTORS * _REGISTER // 8  # of a tile in double precision
+SINGLE = _REGISTER // 4  # numbers of single precision in a register
+
+
+def _tile(vectors: int, single: bool) -> Any:
+    """Return a function that fills a tile with a sum of outer products, of rows that are not next to each other.
+
+    Arguments are addresses and distances in bytes: left, right, out; lines and rows in a line; from a row of the left
+    to the next, from one of its entries to the next, and from the last row of a line to the next line; the same of the
+    right, whose entries are next to each other; from a row of the result to the next.
+    """
+    size, kind = (4, ir.FloatType()) if single else (8, ir.DoubleType())
+    lanes = _REGISTER // size
+    name = f"llvm.fmuladd.v{lanes}f{8 * size}"  # one instruction where the processor has it
+
+    def typed(
+        _: Any,
+        left: Any,
+        right: Any,
+        out: Any,
+        lines: Any,
+        count: Any,
+        left_step: Any,
+        left_apart: Any,
+        left_jump: Any,
+        right_step: Any,
+        right_jump: Any,
+        out_step: Any,
+    ) -> Any:
+        def written(context: Any, builder: Any, __: Any, args: Any) -> Any:
+            left, right, out, lines, count, left_step, left_apart, left_jump, right_step, right_jump, out_step = args
+            whole = ir.IntType(64)
+            vector = ir.VectorType(kind, lanes)
+            known = builder.module.globals.get(name)
+            add = known or ir.Function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+            places = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
+            zero, one = ir.Constant(whole, 0), ir.Constant(whole, 1)
+
+            def phis(starts: list[Any], block: Any) -> list[Any]:
+                made = [builder.phi(start.type) for start in starts]
+                for phi, start in zip(made, starts, strict=True):
+                    phi.add_incoming(start, block)
+                return made
+
+            away = [builder.mul(left_apart, ir.Constant(whole, row)) for row in range(ROWS)]
+            start = builder.block
+            outer, inner, body, behind, end = (
+                builder.append_basic_block(f"tile.{part}") for part in ("outer", "inner", "body", "behind", "end")
+            )
+            builder.branch(outer)
+            builder.position_at_end(outer)
+            line, left_line, right_line, *kept = lines_now = phis(
+                [zero, left, right, *[ir.Constant(vector, None)] * (ROWS * vectors)], start
+            )
+            builder.cbranch(builder.icmp_signed("<", line, lines), inner, end)
+            builder.position_at_end(inner)
+            place, here, there, *sums = now = phis([zero, left_line, right_line, *kept], outer)
+            builder.cbranch(builder.icmp_signed("<", place, count), body, behind)
+            builder.position_at_end(body)
+            beside = [
+                builder.load(
+                    builder.inttoptr(builder.add(there, ir.Constant(whole, v * _REGISTER)), vector.as_pointer()),
+                    align=size,
+                )
+                for v in range(vectors)
+            ]
+            added = []
+            for row in range(ROWS):
+                factor = builder.load(builder.inttoptr(builder.add(here, away[row]), kind.as_pointer()), align=size)
+                empty = ir.Constant(vector, ir.Undefined)
+                spread = builder.insert_element(empty, factor, ir.Constant(ir.IntType(32), 0))
+                spread = builder.shuffle_vector(spread, empty, places)
+                added += [
+                    builder.call(add, [spread, numbers, sums[row * vectors + v]]) for v, numbers in enumerate(beside)
+                ]
+            then = [builder.add(place, one), builder.add(here, left_step), builder.add(there, right_step), *added]
+            for phi, value in zip(now, then, strict=True):
+                phi.add_incoming(value, body)
+            builder.branch(inner)
+            builder.position_at_end(behind)
+            then = [builder.add(line, one), builder.add(here, left_jump), builder.add(there, right_jump), *sums]
+            for phi, value in zip(lines_now, then, strict=True):
+                phi.add_incoming(value, behind)
+            builder.branch(outer)
+            builder.position_at_end(end)
+            for row in range(ROWS):
+                first = builder.add(out, builder.mul(out_step, ir.Constant(whole, row)))
+                for v in range(vectors):
+                    to = builder.add(first, ir.Constant(whole, v * _REGISTER))
+                    builder.store(kept[row * vectors + v], builder.inttoptr(to, vector.as_pointer()), align=size)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 11), written
+
+    typed.__name__ = f"tile_{vectors}_{'single' if single else 'double'}"
+    return intrinsic(typed)
+
+
+_single_3, _single_2, _single_1 = (_tile(vectors, True) for vectors in (3, 2, 1))
+_double_3, _double_2, _double_1 = (_tile(vectors, False) for vectors in (3, 2, 1))
+
+
+def _fill_one(size: int, vectors: int, left: int, right: int, out: int, lines: int, count: int, steps: Any) -> None:
+    """Fill a tile of numbers of ``size`` bytes, of so many registers a row; ``steps`` are distances, as in `_tile`."""
+    a, b, c, d, e, f = steps
+    if size == 4:
+        if vectors == 3:
+            _single_3(left, right, out, lines, count, a, b, c, d, e, f)
+        elif vectors == 2:
+            _single_2(left, right, out, lines, count, a, b, c, d, e, f)
+        else:
+            _single_1(left, right, out, lines, count, a, b, c, d, e, f)
+    elif vectors == 3:
+        _double_3(left, right, out, lines, count, a, b, c, d, e, f)
+    elif vectors == 2:
+        _double_2(left, right, out, lines, count, a, b, c, d, e, f)
+    else:
+        _double_1(left, right, out, lines, count, a, b, c, d, e, f)
+
+
+_one = compiled(_fill_one)
+
+
+def _fill_tiles(
+    size: int,
+    vectors: int,
+    left: int,
+    right: int,
+    out: int,
+    lines: int,
+    count: int,
+    steps: Any,
+    height: int,
+    width: int,
+) -> None:
+    """Fill a product (height, width) of at least one tile."""
+    across = vectors * _REGISTER // size
+    for row in range(0, height, ROWS):
+        first = min(row, height - ROWS)
+        for column in range(0, width, across):
+            place = min(column, width - across) * size
+            _one(
+                size,
+                vectors,
+                left + first * steps[1],
+                right + place,
+                out + first * steps[5] + place,
+                lines,
+                count,
+                steps,
+            )
+
+
+tiles = compiled(_fill_tiles)
+
+
+def vectors_of(height: int, width: int, size: int) -> int:
+    """Return how many registers a row of a tile has that covers a product best, 0 where none fits."""
+    lanes = _REGISTER // size
+    fitting = [vectors for vectors in (3, 2, 1) if vectors * lanes <= width and height >= ROWS]
+    return min(fitting, key=lambda vectors: -(-width // (vectors * lanes)) * vectors, default=0)
+
+
+def _fill_each(vectors: int, left: Any, right: Any, out: Any) -> None:
+    """Fill every example's product; factors are (examples, rows, columns)."""
+    size, count = left.itemsize, left.shape[1]
+    height, width = left.shape[2], right.shape[2]
+    steps = (height * size, size, 0, width * size, 0, width * size)
+    for example in range(left.shape[0]):
+        one, other, to = left[example].ctypes.data, right[example].ctypes.data, out[example].ctypes.data
+        tiles(size, vectors, one, other, to, 1, count, steps, height, width)
+
+
+_each = compiled(_fill_each)
+
+
+def each_product(left: Tensor, right: Tensor, share: Any) -> Tensor:
+    """Return left^T right for every example, of factors (examples, rows, columns); ``share`` divides the examples.
+
+    Both are on the processor, in single or double precision, and the product has at least one tile.
+    """
+    height, width = left.shape[2], right.shape[2]
+    vectors = vectors_of(height, width, left.element_size())
+    made = left.new_empty(len(left), height, width)
+    one, other, out = left.contiguous().numpy(), right.contiguous().numpy(), made.numpy()
+    share(lambda low, high: _each(vectors, one[low:high], other[low:high], out[low:high]), len(one), one.size * width)
+    return made
+
+
+def _fill_products(left: Any, right: Any, low: int, high: int, out: Any) -> None:
+    """Fill the columns of some panels of the right: panels are (panel, example, entry of a tile)."""
+    tile = np.empty((ROWS, COLUMNS))
+    count, apart = left.shape[1], out.shape[1] * 8
+    inside, outside = (
+        (ROWS * 8, 8, 0, COLUMNS * 8, 0, apart),
+        (ROWS * 8, 8, 0, COLUMNS * 8, 0, COLUMNS * 8),
+    )
+    for column in range(low, high):
+        first = column * COLUMNS
+        width = min(COLUMNS, out.shape[1] - first)
+        for panel in range(left.shape[0]):
+            height = min(ROWS, out.shape[0] - panel * ROWS)
+            one, other = left[panel].ctypes.data, right[column].ctypes.data
+            if width == COLUMNS and height == ROWS:
+                to = out[panel * ROWS, first:].ctypes.data
+                _one(8, VECTORS, one, other, to, 1, count, inside)
+                continue
+            _one(8, VECTORS, one, other, tile.ctypes.data, 1, count, outside)
+            for row in range(height):
+                for place in range(width):
+                    out[panel * ROWS + row, first + place] = tile[row, place]
+
+
+def _fill_panels(matrix: Any, weights: Any, out: Any) -> None:
+    """Fill panels (panel, row, column) with a matrix whose rows have a weight each, and zeros behind its columns."""
+    rows, columns = matrix.shape
+    width = out.shape[2]
+    for panel in range(out.shape[0]):
+        first = panel * width
+        some = min(width, columns - first)
+        for row in range(rows):
+            for column in range(some):
+                out[panel, row, column] = np.float64(matrix[row, first + column]) * weights[row]
+            for column in range(some, width):
+                out[panel, row, column] = 0.0
+
+
+_products, _panels = compiled(_fill_products), compiled(_fill_panels)
+
+
+def product(left: Tensor, right: Tensor, weights: Tensor, share: Any) -> Tensor:
+    """Return left^T right in double precision, with a weight for each row; ``share`` divides columns among cores."""
+    made = torch.empty(left.shape[1], right.shape[1], dtype=torch.float64)
+    one, other, out = _packed(left, weights, ROWS), _packed(right, torch.ones_like(weights), COLUMNS), made.numpy()
+    share(lambda low, high: _products(one, other, low, high, out), len(other), out.size * max(len(left), 1))
+    return made
+
+
+def _packed(matrix: Tensor, weights: Tensor, width: int) -> Any:
+    """Return a matrix in double precision, cut into panels of columns."""
+    made = torch.empty(-(-matrix.shape[1] // width), len(matrix), width, dtype=torch.float64).numpy()
+    _panels(matrix.contiguous().numpy(), weights.numpy(), made)
+    return made
