@@ -169,9 +169,6 @@ class ToyVector(VectorMechanism):
     def _p_high(self, x: Any) -> Floats:
         return (self._inputs(x) - self.support.low) / (self.support.high - self.support.low)
 
-    def _outside(self, rows: Floats) -> str | None:
-        return None if self.domain.contains(rows).all() else f"Expected vectors of {self.domain}."
-
     def _perturb(self, rows: Floats, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
         reports[...] = np.where(rng.random(rows.shape) < self._p_high(rows), self.support.high, self.support.low)
 

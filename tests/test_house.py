@@ -116,6 +116,14 @@ def test_one_seam_before_the_databases() -> None:
     assert know == {"sqlite.py", "postgres.py"}
 
 
+def test_commands_compute_nothing() -> None:
+    """What a command would do with arrays lives below it: no module of the command line imports numpy."""
+    imports = re.compile(r"^\s*(?:import|from) (?:numpy|scipy|torch)", re.MULTILINE)
+    found = {file.name for file in (SOURCE / "cli").glob("*.py") if imports.search(file.read_text(encoding="utf-8"))}
+    assert found == set()
+    assert imports.search("    import numpy as np"), "the search itself is broken"
+
+
 def _drawing() -> list[tuple[list[str], set[str]]]:
     """Return the lines of the drawings in CONTRIBUTING.md: modules, and the rooms that are named beside them."""
     chapter = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## The house")[2].partition("\n## ")[0]

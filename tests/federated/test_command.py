@@ -27,7 +27,7 @@ def test_a_plan_shows_the_budget_and_three_lines():
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
     assert record["weights"] == record["answers"] == 7850
-    assert record["planned"]["claimed"]["epsilon"] == pytest.approx(record["budget"])
+    assert record["planned"]["claimed"]["epsilon"] == pytest.approx(record["answer"]["epsilon"])
     assert 7.9 < record["planned"]["local"]["epsilon"] <= 8
     assert record["planned"]["shuffled"]["epsilon"] < record["planned"]["local"]["epsilon"]
     assert not record["planned"]["claim_holds"]
@@ -38,7 +38,7 @@ def test_a_plan_shows_the_budget_and_three_lines():
 def test_sampling_few_of_many_clients_leaves_each_more_budget():
     def budget(*args):
         done = federate("-e", "8", "--target-delta", "0", "--plan", "--json", "--rounds", "10", *args)
-        return json.loads(done.stdout)["budget"]
+        return json.loads(done.stdout)["answer"]["epsilon"]
 
     assert budget("--clients-per-round", "10") == pytest.approx(8.0, rel=1e-3)  # one round of ten each
     assert budget() == pytest.approx(0.8, rel=1e-3)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from noisette.accounting import AlreadyDebited
-from noisette.federated import Channel, ModelLayout, Norm, Ranges, Terms
-from noisette.federated.budget import NodeBudget
+from noisette.federated import AdaptiveNorm, CentralPlan, Channel, ModelLayout, Norm, PrivateRounds, Ranges, Terms
+from noisette.federated.budget import NodeBudget, RoundLog
 from noisette.federated.channel import channel_from
 from noisette.federated.history import History
 from noisette.federated.mixing import FromShuffler, Simulated
@@ -50,6 +50,16 @@ REFUSED = {
         lambda: PrivateFedAvg("privunit-g", **RUN, model="shuffled", mixer=Simulated(2), weighted=True),
         "no sender, hence no weight",
     ),
+    "a quantile that is none": (lambda: AdaptiveNorm(1.0, quantile=1.0), "quantile=1.0 between 0 and 1"),
+    "a quantile of nobody": (lambda: AdaptiveNorm(1.0, quantile=0.0), "quantile=0.0 between 0 and 1"),
+    "all of the budget for a count": (lambda: AdaptiveNorm(1.0, count_share=1.0), "count_share=1.0"),
+    "nothing of the budget for a count": (lambda: AdaptiveNorm(1.0, count_share=0.0), "count_share=0.0"),
+    "less noise than a lattice can hold": (
+        lambda: PrivateRounds(
+            CentralPlan(epsilon=1e14, delta=1e-6, rounds=1, clients=9, clients_per_round=9, bands=1), LAYOUT, Norm(1.0)
+        ),
+        "beyond the lattice",
+    ),
     "a report beside the shuffler": (
         lambda: FromShuffler(None, None).offer(1, np.zeros(1), None, None, "run", 1),
         "not to the shuffler",
@@ -83,9 +93,9 @@ def test_a_budget_does_not_begin_a_run_that_promises_nothing(tmp_path):
     budget = NodeBudget(tmp_path / "ledger", 1e6, 1e-3)
     nothing = Terms(**TERMS, placement="last-step", delta=1e-6)
     with pytest.raises(ValueError, match="promise nothing"):
-        budget.begin("one", nothing, LAYOUT, "run")
+        budget.begin("one", nothing, LAYOUT, "run", RoundLog(tmp_path / "log"))
     assert not (tmp_path / "ledger").exists()
-    budget.begin("one", Terms(**TERMS, delta=1e-6), LAYOUT, "run")
+    budget.begin("one", Terms(**TERMS, delta=1e-6), LAYOUT, "run", RoundLog(tmp_path / "log"))
 
 
 @pytest.mark.parametrize("options", [{"relation": "element"}, {"relation": "add-remove"}])
@@ -186,3 +196,10 @@ def test_the_old_name_of_epsilon_and_mu_still_works():
         assert gaussian.budget == 0.5
     with pytest.warns(DeprecationWarning, match="budget is now epsilon"):
         assert old.budget == 0.25
+
+
+def test_a_module_has_no_names_that_it_does_not_list():
+    from noisette import federated
+
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = federated.Nothing

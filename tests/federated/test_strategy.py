@@ -12,11 +12,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
-from noisette.cli.federate_run import _record as record
 from noisette.cli.federate_run import _show as show
 from noisette.federated import Length, Norm, Ranges
 from noisette.federated.mixing import Simulated
 from noisette.federated.mod import NOT_AFFORDED, LocalPrivacy
+from noisette.federated.run import record_of
 from noisette.federated.strategy import PrivateFedAvg
 
 NEARLY_EXACT = {"target_epsilon": 1e5, "target_delta": 1e-6, "clip": Ranges(0.0, 0.1), "enhance": "none"}
@@ -229,12 +229,12 @@ def test_the_command_shows_why_a_round_was_not_released(tmp_path, capsys):
     cheap = {"mechanism": "privunit-g", "clip": Norm(1.0), "target_epsilon": 8.0}
     strategy, _, _ = federate(tmp_path, nodes=3, app=poor, rounds=1, **cheap)
     asked = {"mechanism": "privunit-g", "rounds": 1, "certificate": None}
-    show(record(asked, strategy, [], 0.0))
+    show(record_of(asked, strategy, [], 0.0))
     shown = capsys.readouterr().out
     assert "Round 1 was not released: 0 of 3 reports counted." in shown
     assert shown.count(NOT_AFFORDED) == 1
     strategy.run.rounds[0]["released"] = True
-    show(record(asked, strategy, [], 0.0))
+    show(record_of(asked, strategy, [], 0.0))
     assert "not released" not in capsys.readouterr().out
 
 

@@ -177,7 +177,7 @@ def test_logs_and_metrics_tell_no_origin(running: Running, caplog: pytest.LogCap
     headers = sign(running.secret_of["client-4"], "/posts", "client-4", "number-of-the-post", b"x")
     httpx.post(running.shuffler + "/posts", content=b"x", headers=headers)
     assert running.receipt.wait("run", 1, timeout=300)
-    told = [vars(record).get("told", {}) for record in caplog.records if record.name.startswith("noisette")]
+    told = [vars(record).get("fields", {}) for record in caplog.records if record.name.startswith("noisette")]
     assert not [one for one in told if one.get("route") == "/posts"]  # posts are logged ten minutes at a time
     assert {"context": "run", "round": 1, "smallest_set": 3} in told
     written = json.dumps(told) + httpx.get(running.shuffler + "/metrics", headers=OPERATOR).text

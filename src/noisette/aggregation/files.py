@@ -22,6 +22,7 @@ from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.sampled import Reports
 
 _FORMAT, _VERSION = "noisette-reports", 1
+_USUAL_METADATA_BYTES = 100_000_000  # that Arrow reads unless more are allowed
 _VALUES = 1 << 20  # numbers in a row group and in a batch: 8 MB of float64
 REMAKE = "Copy it again, or make it again with `noisette privatize`."
 DAMAGED = "is damaged, truncated or not Parquet ({reason}). " + REMAKE
@@ -91,7 +92,7 @@ class ReportFile:
             return tuple(found.row_group(number).num_rows for number in range(found.num_row_groups))
 
     def aggregate(self, *, on_progress: Callable[[int], None] | None = None) -> Aggregate:
-        """Aggregate the file's reports; ``on_progress`` is told the users of each batch."""
+        """Aggregate the file's reports; ``on_progress`` is called with the users of each batch."""
         total: Aggregate | None = None
         for batch in self.batches():
             try:
@@ -110,7 +111,7 @@ def description(path: Path, kind: str, otherwise: str) -> tuple[Any, int, dict[s
     """Return the columns of a file of reports, their number, and what it says of itself, which must be of one kind."""
     with naming(path, DAMAGED), open_parquet(path) as source:
         schema, users = source.schema_arrow, source.metadata.num_rows
-    text = told_by(schema)
+    text = metadata_of(schema)
     if text.get("noisette.format") != kind:
         raise ValueError(f"{path} is Parquet, but {otherwise}")
     if text.get("noisette.version") != str(_VERSION):
@@ -125,17 +126,17 @@ def description(path: Path, kind: str, otherwise: str) -> tuple[Any, int, dict[s
     return schema, users, text
 
 
-def told_by(schema: Any) -> dict[str, str]:
-    """Return what a file says of itself."""
+def metadata_of(schema: Any) -> dict[str, str]:
+    """Return the metadata of a file that begin with noisette."""
     pairs = (schema.metadata or {}).items()
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in pairs}
 
 
-def describing(kind: str, **fields: str) -> dict[str, str]:
+def metadata_for(kind: str, **fields: str) -> dict[str, str]:
     """Return what a file is to say of itself, with a checksum."""
-    told = {"noisette.format": kind, "noisette.version": str(_VERSION)}
-    told |= {f"noisette.{name}": value for name, value in fields.items()}
-    return told | {"noisette.checksum": checksum(told)}
+    metadata = {"noisette.format": kind, "noisette.version": str(_VERSION)}
+    metadata |= {f"noisette.{name}": value for name, value in fields.items()}
+    return metadata | {"noisette.checksum": checksum(metadata)}
 
 
 def read_reports(path: Path, shape: tuple[int, ...], *, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
@@ -244,7 +245,7 @@ def _to_table(columns: dict[str, npt.NDArray[Any]], mechanism: Any, names: Seque
     for array in columns.values():
         flat = pa.array(np.ascontiguousarray(array).reshape(-1))
         arrays.append(pa.FixedSizeListArray.from_arrays(flat, math.prod(shape)) if shape else flat)
-    described = describing(
+    described = metadata_for(
         _FORMAT,
         mechanism=json.dumps(mechanism.spec()),
         names=json.dumps(None if names is None else list(map(str, names))),
@@ -296,7 +297,13 @@ def open_parquet(path: Path) -> Iterator[Any]:
         raise IsADirectoryError(f"{path} is a folder. Name the report files in it, e.g. {path}/*.parquet.")
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}. Check the name and the folder.")
-    if path.stat().st_size == 0:
+    size = path.stat().st_size
+    if size == 0:
         raise ValueError(f"{path} is empty. {REMAKE}")
-    with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16, page_checksum_verification=True) as source:
+    most = min(
+        max(size, _USUAL_METADATA_BYTES), 2**31 - 1
+    )  # bytes of a description: millions of labels are longer than usual
+    with parquet.ParquetFile(
+        path, pre_buffer=False, buffer_size=1 << 16, page_checksum_verification=True, thrift_string_size_limit=most
+    ) as source:
         yield source

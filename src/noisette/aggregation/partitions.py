@@ -145,7 +145,7 @@ class _Named:
 
 
 def aggregate_partitions(reports: Partitioned[S], *, on_progress: Callable[[int], None] | None = None) -> S:
-    """Sum all partitions in this process, one after the other; ``on_progress`` is told the users of each.
+    """Sum all partitions in this process, one after the other; ``on_progress`` is called with the users of each.
 
     >>> import tempfile
     >>> from noisette import Duchi

@@ -65,19 +65,19 @@ class _Verbs(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-            raise _BadInput(_told(error)) from error
+            raise _BadInput(_sentence(error)) from error
         except (ValueError, TypeError) as error:
             raise _BadInput(str(error)) from error
         except OSError as error:
-            raise click.ClickException(_told(error)) from error
+            raise click.ClickException(_sentence(error)) from error
         except Exception as error:
             ours = type(error).__module__.startswith("noisette.")  # such errors say what to do
             unforeseen = f"{type(error).__name__}: " if type(error).__module__ == "builtins" else ""
-            reason = str(error) if ours else f"{unforeseen}{_told(error)} Set NOISETTE_DEBUG=1 to see where."
+            reason = str(error) if ours else f"{unforeseen}{_sentence(error)} Set NOISETTE_DEBUG=1 to see where."
             raise click.ClickException(reason) from error
 
 
-def _told(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     """Return what went wrong as one sentence, with the file and without the number that the system has for it."""
     said = str(error)
     if isinstance(error, OSError) and error.filename is not None:

@@ -204,6 +204,6 @@ def _domain(
 
 
 def _near(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)  # a guess that is far off hides the list
     known = ", ".join(names)
     return f"Did you mean {' or '.join(close)}?" if close else f"Expected one of {known}."

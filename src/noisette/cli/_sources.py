@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noisette._files import need_packages
 from noisette._validate import FloatArray
 from noisette.core import Aggregate
 
@@ -73,8 +73,7 @@ def _database(databases: Sequence[str], campaign: str) -> str:
     """Return the one database that a campaign is read from."""
     if len(databases) != 1:
         raise ValueError(f"Expected one database for --campaign {campaign}, got {len(databases)}.")
-    if find_spec("sqlalchemy") is None:
-        raise ValueError("Reading a database needs sqlalchemy: pip install 'noisette[collector]'.")
+    need_packages("Reading a database", ("sqlalchemy",), "collector")
     return databases[0]
 
 

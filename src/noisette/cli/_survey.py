@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-HALF = 1.959963984540054  # standard errors in half of a 95 % interval
 _ROWS = 60  # of a table on a terminal; JSON has all
 
 
@@ -17,7 +17,7 @@ def plan_survey(
     path: Path, users: int | None, *, as_json: bool, epsilon: float | None = None, html: Path | None = None
 ) -> None:
     """Print what a survey will tell from so many users, at its own budget or another, and write the planner's page."""
-    from noisette._terminal import console, describe, literal, number, table, to_json
+    from noisette._terminal import HALF_WIDTH_95, console, describe, literal, number, table, to_json
     from noisette.planner.surveys import at_budget
     from noisette.survey.survey import Survey
 
@@ -26,19 +26,19 @@ def plan_survey(
         survey = at_budget(survey, epsilon)
     made = survey.plan(users)
     if html is not None:
-        write_survey_page(html, survey, users, f"noisette plan {path}")
+        write_survey_page(html, survey, users, shlex.join(["noisette", "plan", str(path)]))
     if as_json:
         click.echo(to_json(made.to_dict()))
         return
     out = console()
     out.print(f"[bold]{literal(path)}[/]: {made.users:,} users, {len(made.survey.questions)} questions")
     out.print(f"Guarantee: {describe(made.guarantee)}")
-    told = made.to_dict()["mechanisms"]
-    out.print(literal("Mechanisms: " + ", ".join(f"{name} by {own}" for name, own in told.items())))
+    used = made.to_dict()["mechanisms"]
+    out.print(literal("Mechanisms: " + ", ".join(f"{name} by {own}" for name, own in used.items())))
     shown = table("question", "quantity", "group", ">±", "verdict")
     for row in made.rows[:_ROWS]:
         cells = map(literal, (row.question, row.quantity, row.group))
-        shown.add_row(*cells, number(HALF * row.std_error, row.std_error), row.verdict)
+        shown.add_row(*cells, number(HALF_WIDTH_95 * row.std_error, row.std_error), row.verdict)
     out.print(shown)
     _more(out, len(made.rows))
     out.print(literal(f"Verdict: {made.verdict}"))
@@ -66,7 +66,7 @@ def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed
     with progress(f"Privatising {path.name}") as advance:
         users = asked.privatize_file(path, output, clip=clip, rng=seed, on_progress=advance)
     if as_json:
-        told = {
+        record = {
             "output": str(output),
             "users": users,
             "bytes": output.stat().st_size,
@@ -75,7 +75,7 @@ def privatize_survey(path: Path, survey: Path, output: Path, *, clip: bool, seed
             "guarantee": asked.guarantee.spec(),
             "seeded": seed is not None,
         }
-        click.echo(to_json(told))
+        click.echo(to_json(record))
         return
     out = console()
     out.print(f"[bold]{literal(output)}[/]: {users:,} reports, {output.stat().st_size / 1e6:,.2f} MB")
@@ -117,22 +117,22 @@ def estimate_survey(
         results = results.weighted(_margins(weights))
         found = results.design_effect().itertuples(index=False)
         effects = {(question, quantity): effect for question, quantity, effect in found}
-    names = dict(zip(_pairs(asked), (name for one in asked.told for name in one.quantities), strict=True))
+    names = dict(zip(_pairs(asked), (name for one in asked.topics for name in one.quantities), strict=True))
     rows = results.table().to_dict("records")
     for row in rows if effects else ():
         row["design_effect"] = effects[row["question"], row["quantity"]]
     if as_json:
-        told = {
+        record = {
             "users": results.users,
             "guarantee": asked.guarantee.spec(),
             "level": level,
             "enhance": method,
             "dimensions": [{"name": _name(names, row["question"], row["quantity"])} | row for row in rows],
         }
-        click.echo(to_json(told | ({"distributions": _distributions(results)} if shape else {})))
+        click.echo(to_json(record | ({"distributions": _distributions(results)} if shape else {})))
         return
     out = console()
-    out.print(f"[bold]{results.users:,} reports[/] on {len(results)} questions")
+    out.print(f"[bold]{results.users:,} reports[/] on {len(asked.questions)} questions")
     out.print(f"Guarantee: {describe(asked.guarantee)}")
     if effects:
         out.print(literal(f"Weighted to the margins in {weights}; the design effect is in the intervals"))
@@ -183,8 +183,8 @@ def show_differences(arms: Mapping[str, Any], what: str, level: float, *, as_jso
     guarantee = max((one.survey.guarantee for one in arms.values()), key=lambda own: own.epsilon)
     users = sum(one.users for one in arms.values())
     if as_json:
-        told = {"users": users, "guarantee": guarantee.spec(), "level": level, "note": note}
-        click.echo(to_json(told | {"differences": rows}))
+        record = {"users": users, "guarantee": guarantee.spec(), "level": level, "note": note}
+        click.echo(to_json(record | {"differences": rows}))
         return
     out = console()
     out.print(f"[bold]{users:,} reports[/], compared by {literal(what)}")
@@ -200,7 +200,7 @@ def show_differences(arms: Mapping[str, Any], what: str, level: float, *, as_jso
 
 
 def _distributions(results: Any) -> dict[str, Any]:
-    """Return the distributions that are told."""
+    """Return the distributions that the questions ask for."""
     from noisette.survey.estimation.hierarchy import QUANTILES
 
     found = {}
@@ -218,7 +218,7 @@ def _distributions(results: Any) -> dict[str, Any]:
 
 
 def _pairs(asked: Any) -> list[tuple[str, str]]:
-    return [(one.name, quantity) for one in asked.told for quantity in one.estimated]
+    return [(one.name, quantity) for one in asked.topics for quantity in one.estimated]
 
 
 def _place(file: str) -> Path:

@@ -61,11 +61,15 @@ def audit(
     if model is not None or scores is not None:
         if name is not None or every or (model is not None and scores is not None):
             raise ValueError("--model and --scores audit a trained model: give one of them, without NAME and --all.")
+        from noisette.auditing.attacks import attack_by_scores, attack_on_losses
+
+        shared: dict[str, Any] = {"confidence": confidence, "rng": seed}
         if model is not None:
-            found = _attack(model, confidence, seed)
+            found = attack_on_losses(model, **shared)
         else:
             assert scores is not None
-            found = _judge(scores, epsilon, delta, one_run, confidence, seed)
+            found = attack_by_scores(scores, claimed=epsilon, delta=delta, one_run=one_run, **shared)
+        found |= {} if one_run else {"seed": seed}  # one run is judged without a draw
         click.echo(to_json(found)) if as_json else _show_attack(found)
         return
     if delta or one_run:
@@ -153,56 +157,6 @@ def _all(epsilon: float, samples: int, confidence: float, seed: int, page: Path 
         if stream is not None:
             stream.write(claims.page(findings).encode())
     return findings
-
-
-def _attack(path: Path, confidence: float, seed: int) -> dict[str, Any]:
-    """Return how well the loss tells members from others, beside what the accountant allows."""
-    from noisette.auditing.membership import evaluate, loss_scores
-
-    record = json.loads(path.read_text(encoding="utf-8"))
-    if not record.get("attack"):
-        raise ValueError(f"{path} holds no losses to attack with. Train again with --attack.")
-    members, others = (loss_scores(record["attack"][side]) for side in ("members", "others"))
-    allowed = record["spent"]
-    found = evaluate(members, others, delta=allowed["delta"], confidence=confidence, rng=seed)
-    claimed = record["guarantee"]["epsilon"]
-    return _found(found, "loss threshold", claimed, allowed["epsilon"]) | {"seed": seed}
-
-
-def _judge(
-    path: Path, claimed: float | None, delta: float, one_run: bool, confidence: float, seed: int
-) -> dict[str, Any]:
-    """Return how well somebody's scores tell members from others."""
-    import numpy as np
-
-    from noisette.aggregation import Table
-    from noisette.auditing.membership import evaluate
-    from noisette.auditing.one_run import one_run_bounds
-
-    rows = np.concatenate([np.zeros((0, 2)), *Table.open(path, ["score", "member"]).numbers()])
-    values, members = rows.T
-    if not np.isin(members, (0, 1)).all():
-        raise ValueError(f"Expected the column member of {path} to be 1 for members and 0 for others.")
-    inside = members == 1
-    if one_run:
-        return _found(one_run_bounds(values, inside, delta=delta, confidence=confidence), "canaries", claimed, claimed)
-    found = evaluate(values[inside], values[~inside], delta=delta, confidence=confidence, rng=seed)
-    return _found(found, "scores", claimed, claimed) | {"seed": seed}
-
-
-def _found(found: Any, attack: str, claimed: float | None, accountant: float | None) -> dict[str, Any]:
-    """Return a record of what was found: its numbers, its verdict and its words."""
-    from dataclasses import asdict
-
-    verdict = None if accountant is None else "violated" if found.epsilon > accountant else "holds"
-    return asdict(found) | {
-        "attack": attack,
-        "claimed": claimed,
-        "accountant": accountant,
-        "lower_bound": found.epsilon,
-        "verdict": verdict,
-        "words": found.words(accountant),
-    }
 
 
 def _show_attack(found: Mapping[str, Any]) -> None:

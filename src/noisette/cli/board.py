@@ -47,11 +47,11 @@ def board(
         raise ValueError(f"Unknown task {min(unknown)!r}. Expected one of {', '.join((*frame.TASKS, 'curves'))}.")
     failed: list[str] = []
     if not no_run:
-        told: dict[str, Any] = {"small": small, "again": again, "folder": folder, "tell": _tell}
+        options: dict[str, Any] = {"small": small, "again": again, "folder": folder, "tell": _tell}
         if not only or any(one.partition("/")[0] in frame.TASKS for one in only):
-            failed += frame.run(only, **told)
+            failed += frame.run(only, **options)
         if not only or any(one.partition("/")[0] == "curves" for one in only):
-            failed += curves.run(only, **told)
+            failed += curves.run(only, **options)
     summary = pages.summary(folder)
     if page is not None:
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -79,18 +79,22 @@ def _tell(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _show(told: dict[str, Any], page: Path | None) -> None:
+def _show(summary: dict[str, Any], page: Path | None) -> None:
     """Print the counts and the cells where auto is not near the best."""
     from noisette._terminal import console, literal, table
 
     out = console()
-    counts = f"{told['methods']} methods and variants, {told['cells']} cells, {len(told['data_sets'])} data sets"
-    out.print(literal(f"{counts}, {told['results']} results: {told['refuted']} refuted."))
-    near = f"auto is within 1.05 of the best certified method in {told['auto_near']} of {told['auto_cells']} cells"
-    out.print(literal(near + (f" ({100 * told['auto_share']:.1f} %)." if told["auto_cells"] else ".")))
-    if told["auto_far"]:
+    counts = (
+        f"{summary['methods']} methods and variants, {summary['cells']} cells, {len(summary['data_sets'])} data sets"
+    )
+    out.print(literal(f"{counts}, {summary['results']} results: {summary['refuted']} refuted."))
+    near = (
+        f"auto is within 1.05 of the best certified method in {summary['auto_near']} of {summary['auto_cells']} cells"
+    )
+    out.print(literal(near + (f" ({100 * summary['auto_share']:.1f} %)." if summary["auto_cells"] else ".")))
+    if summary["auto_far"]:
         elsewhere = table("elsewhere", "auto took", "best certified", ">ratio")
-        for one in told["auto_far"]:
+        for one in summary["auto_far"]:
             named = (f"{one['task']}: {one['cell']}", one["chosen"], one["best"])
             elsewhere.add_row(*map(literal, named), f"{one['ratio']:.3f}")
         out.print(elsewhere)

@@ -31,8 +31,8 @@ def certify(
     certificate.save(output)
     verdict, promise = certificate.verdict, certificate.fields["guarantee"]
     if as_json:
-        told = {"output": str(output), "guarantee": promise, "law_sha256": certificate.law_sha256}
-        click.echo(to_json(told | {"proved": verdict.proved, "reason": verdict.reason}))
+        result = {"output": str(output), "guarantee": promise, "law_sha256": certificate.law_sha256}
+        click.echo(to_json(result | {"proved": verdict.proved, "reason": verdict.reason}))
         return
     click.echo(f"{verdict}\n\nWritten to {output}. Anybody can check it: noisette-verify {output}")
 

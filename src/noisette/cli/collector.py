@@ -42,7 +42,7 @@ def _roster(store: Any) -> Any:
     return Roster(store)
 
 
-def _told(rows: Sequence[Mapping[str, Any]], as_json: bool, **more: Any) -> None:
+def _print(rows: Sequence[Mapping[str, Any]], as_json: bool, **more: Any) -> None:
     """Print rows as a table, or all as JSON."""
     from noisette._terminal import console, literal, table, to_json
 
@@ -70,7 +70,7 @@ def campaigns(database: str, as_json: bool) -> None:
             ends = life.closes.isoformat() if life.closes else None
             users = sum(store.periods(campaign).values())
             rows.append({"id": name, "title": campaign.title, "state": life.state, "closes": ends, "reports": users})
-    _told(rows, as_json)
+    _print(rows, as_json)
 
 
 @collector.command("open")
@@ -86,7 +86,7 @@ def open_campaign(file: Path, who: str, database: str, as_json: bool) -> None:
     campaign, life = Campaign.read(file), Life.read(read_fields(file))
     with _store(database) as store:
         _roster(store).open(campaign, life, who)
-    _told([{"id": campaign.id, "state": life.state}], as_json)
+    _print([{"id": campaign.id, "state": life.state}], as_json)
 
 
 @collector.command()
@@ -105,19 +105,19 @@ def preview(file: Path, as_json: bool) -> None:
     from noisette.survey.survey import read_fields
 
     campaign = Campaign.read(file)
-    told = rehearsed(campaign, Life.read(read_fields(file)))
+    form_data = rehearsed(campaign, Life.read(read_fields(file)))
     if as_json:
-        click.echo(to_json(told))
+        click.echo(to_json(form_data))
         return
     out, form = console(), campaign.form
     out.print(literal(campaign.title), style="bold")
     out.print(literal(" ".join(filter(None, [f"Asked by {form['by']}." if form.get("by") else "", form.get("about")]))))
     shown = table("question", "answers", "")
-    for one in told["attributes"]:
+    for one in form_data["attributes"]:
         words = form.get("questions", {}).get(one["name"], {})
         asked, unit = words.get("ask", one["name"]), words.get("unit", "")
         shown.add_row(literal(asked), literal(_answers(one, unit)), "may be left out" if one.get("optional") else "")
-    group = told["public_group"]
+    group = form_data["public_group"]
     if group is not None:
         shown.add_row(literal(f"Your {group['name']}"), literal(", ".join(group["values"])), "sent openly")
     out.print(shown)
@@ -157,7 +157,7 @@ def qr(campaign: str, url: str, output: Path | None, database: str, as_json: boo
         output.write_bytes(drawn)
     elif not as_json:
         click.echo(drawn.decode())
-    _told([{"address": address} | ({"file": str(output)} if output else {})], as_json)
+    _print([{"address": address} | ({"file": str(output)} if output else {})], as_json)
 
 
 @collector.command()
@@ -166,23 +166,27 @@ def qr(campaign: str, url: str, output: Path | None, database: str, as_json: boo
 @_who
 @_common
 def edit(campaign: str, changes: tuple[str, ...], who: str, database: str, as_json: bool) -> None:
-    """Change the title, the target, the times or the webhook of a campaign.
+    """Change the title, the target, the wanted error, the times or the webhook of a campaign.
 
-    FIELD is one of title, users, opens, closes, late, skew, least, keep, liars, webhook; an empty VALUE removes
-    opens, closes, keep or webhook. The questions and the budget of a campaign never change.
+    FIELD is one of title, users, wanted, opens, closes, late, skew, least, keep, liars, webhook; an empty VALUE
+    removes wanted, opens, closes, keep or webhook. Wanted is the ± at which an answer is known well enough, in percent
+    of its range. The questions and the budget of a campaign never change.
     """
     import yaml
 
-    told: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for one in changes:
         name, sign, value = one.partition("=")
         if not sign:
             raise ValueError(f"Expected FIELD=VALUE, e.g. closes=2026-12-31, got {one!r}.")
-        told[name] = value if name == "title" else yaml.safe_load(value) if value else None
-    written = {name: str(own) if name in ("opens", "closes") and own is not None else own for name, own in told.items()}
+        given[name] = value if name == "title" else yaml.safe_load(value) if value else None
+    written = {
+        name: str(own) if name in ("opens", "closes") and own is not None else own for name, own in given.items()
+    }
     with _store(database) as store:
         life = _known(_roster(store), campaign).change(campaign, written, who)
-    _told([{"id": campaign} | life.written()], as_json)
+    whole = life.written()
+    _print([{"id": campaign} | {name: own for name, own in whole.items() if as_json or name in written}], as_json)
 
 
 def _known(roster: Any, campaign: str) -> Any:
@@ -199,7 +203,7 @@ def _state(name: str, state: str, text: str) -> None:
     def change(campaign: str, who: str, database: str, as_json: bool) -> None:
         with _store(database) as store:
             _known(_roster(store), campaign).change(campaign, {"state": state}, who, f"{name}-campaign")
-        _told([{"id": campaign, "state": state}], as_json)
+        _print([{"id": campaign, "state": state}], as_json)
 
 
 _state("close", "closed", "Close a campaign: it takes no more reports, and its results stay.")
@@ -219,7 +223,7 @@ def rotate(campaign: str, who: str, database: str, as_json: bool) -> None:
         roster = _known(_roster(store), campaign)
         Issuer(store, tuple, roster.life).rotate(roster.campaign(campaign))
         roster.change(campaign, {}, who, "rotate-signing")
-    _told([{"id": campaign, "signing": "a new key"}], as_json)
+    _print([{"id": campaign, "signing": "a new key"}], as_json)
 
 
 @collector.command()
@@ -235,7 +239,7 @@ def delete(campaign: str, yes: bool, who: str, database: str, as_json: bool) -> 
         if not yes:
             click.confirm(f"Delete {campaign} and its {users:,} reports?", abort=True)
         roster.delete(campaign, who)
-    _told([{"id": campaign, "deleted": users}], as_json)
+    _print([{"id": campaign, "deleted": users}], as_json)
 
 
 @collector.command()
@@ -245,11 +249,13 @@ def delete(campaign: str, yes: bool, who: str, database: str, as_json: bool) -> 
 @click.option("--output", "-o", type=_FILE, help="Write every estimate as .csv or .parquet.")
 @_common
 def results(campaign: str, period: str | None, enhance: str, output: Path | None, database: str, as_json: bool) -> None:
-    """Say what is known so far of each question, whether that is enough, and how many users are still needed."""
+    """Say what is known so far of each question, whether that is enough, how many users it still takes, and when."""
     from noisette.collector.results.estimates import Query, estimates, total
     from noisette.collector.results.exports import to_csv, to_parquet
     from noisette.collector.results.found import found_texts
     from noisette.collector.results.known import known_so_far
+    from noisette.collector.results.pace import guessed
+    from noisette.collector.storage.arrivals import arrivals
     from noisette.enhancement import METHODS
     from noisette.survey.estimation.distributions import Shapes
     from noisette.survey.periods import check_period, period_at
@@ -264,19 +270,25 @@ def results(campaign: str, period: str | None, enhance: str, output: Path | None
         asked, life = roster.campaign(campaign), roster.life(campaign)
         chosen = period_at(asked.period) if period is None else period
         check_period(asked.period, chosen)
-        layout, sums = store.layout(asked), store.sums(asked)
+        layout, sums, came = store.layout(asked), store.sums(asked), arrivals(store, asked, chosen)
     found = estimates(asked, layout, sums, Query(chosen, 0.95, enhance, life.least, life.liars), Shapes())
     whole = total(layout, sums.get(chosen, {}).values())
     named = [one.name for one in asked.survey.questions if one.tells == "texts"] if whole.users else []
     texts = {} if found["withheld"] else {name: found_texts(whole, name) for name in named}
     if output is not None:
         output.write_bytes(writers[output.suffix](found))
+    when = guessed(asked, life, chosen, came, found["users"])
     rows = [
-        {"known so far": one["sentence"], "state": one["state"], "users needed": one["needed"]}
-        for one in known_so_far(asked, found, texts)
+        {
+            "known so far": one["sentence"],
+            "state": one["state"],
+            "users needed": one["needed"] if as_json else f"{one['needed']:,}",
+            "when": one["when"],
+        }
+        for one in known_so_far(asked, found, texts, wanted=life.wanted, when=when)
     ]
-    told = {"period": chosen, "users": f"{found['users']:,} of {asked.users:,}"} | ({"file": output} if output else {})
-    _told(rows, as_json, **(told | {"estimates": found} if as_json else told))
+    facts = {"period": chosen, "users": f"{found['users']:,} of {asked.users:,}"} | ({"file": output} if output else {})
+    _print(rows, as_json, **(facts | {"estimates": found} if as_json else facts))
 
 
 @collector.command()
@@ -285,7 +297,7 @@ def keys(database: str, as_json: bool) -> None:
     """List the keys that were given out by name."""
     with _store(database) as store:
         rows = [{name: one[name] for name in ("name", "role", "ends")} for one in store.registry.api_keys()]
-    _told(rows, as_json)
+    _print(rows, as_json)
 
 
 @collector.command("add-key")
@@ -300,7 +312,7 @@ def add_key(name: str, role: str, days: int | None, who: str, database: str, as_
 
     with _store(database) as store:
         made = give_key(store.registry, name, role, days, who)
-    _told([made], as_json)
+    _print([made], as_json)
 
 
 @collector.command()
@@ -316,7 +328,7 @@ def link(campaign: str, days: int | None, url: str, who: str, database: str, as_
     with _store(database) as store:
         _known(_roster(store), campaign)
         made = viewing_link(store.registry, campaign, days, who)
-    _told([{"name": made["name"], "ends": made["ends"]}], as_json, link=f"{url.rstrip('/')}{made['path']}")
+    _print([{"name": made["name"], "ends": made["ends"]}], as_json, link=f"{url.rstrip('/')}{made['path']}")
 
 
 @collector.command("end-key")
@@ -327,7 +339,7 @@ def end_key(name: str, who: str, database: str, as_json: bool) -> None:
     """End a key."""
     with _store(database) as store:
         store.registry.end_key(name, who)
-    _told([{"name": name, "state": "ended"}], as_json)
+    _print([{"name": name, "state": "ended"}], as_json)
 
 
 @collector.command()
@@ -337,7 +349,7 @@ def audit(after: int, database: str, as_json: bool) -> None:
     """Show who changed what."""
     with _store(database) as store:
         rows = store.registry.log(after)
-    _told(rows, as_json)
+    _print(rows, as_json)
 
 
 @collector.command()
@@ -346,7 +358,7 @@ def prune(database: str, as_json: bool) -> None:
     """Delete the reports that have been kept for long enough; a service that runs does so every ten minutes."""
     with _store(database) as store:
         count = _roster(store).expire()
-    _told([{"deleted": count}], as_json)
+    _print([{"deleted": count}], as_json)
 
 
 @collector.command()
@@ -357,7 +369,7 @@ def backup(file: Path, database: str, as_json: bool) -> None:
     from noisette.collector.storage.backup import backup as make
 
     made = make(database, file)
-    _told([{"table": name, "rows": count} for name, count in made["rows"].items()], as_json, moment=made["moment"])
+    _print([{"table": name, "rows": count} for name, count in made["rows"].items()], as_json, moment=made["moment"])
 
 
 @collector.command()
@@ -370,7 +382,7 @@ def restore(file: Path, database: str, as_json: bool) -> None:
 
     done = fill(file, database, taking)
     rows = [{"table": name, "rows": count} for name, count in done["rows"].items()]
-    _told(rows, as_json, moment=done["moment"], unknown=done["unknown"])
+    _print(rows, as_json, moment=done["moment"], unknown=done["unknown"])
 
 
 @collector.command()
@@ -380,6 +392,6 @@ def verify(database: str, as_json: bool) -> None:
     from noisette.collector.storage.backup import verify as look
 
     rows = [vars(one) for one in look(database)]
-    _told(rows, as_json)
+    _print(rows, as_json)
     if any(row["wrong"] for row in rows):
         raise SystemExit(1)

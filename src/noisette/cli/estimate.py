@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from noisette._validate import FloatArray
 from noisette.cli._sources import (
     Distributions,
     aggregate_campaign,
@@ -19,7 +17,6 @@ from noisette.cli._sources import (
 from noisette.core import Aggregate, Estimate
 
 _ROWS = 50  # of a table on a terminal; JSON has all
-_SPARKS = "▁▂▃▄▅▆▇█"
 
 
 @click.command()
@@ -142,14 +139,17 @@ def _names(result: Estimate) -> list[str]:
 
 
 def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distributions, level: float) -> None:
-    from noisette._terminal import console, describe, inner_name, literal, number, table
+    from noisette._terminal import console, describe, inner_name, literal, number, sparks, table
+    from noisette.enhancement import relative_gain
 
     out = console()
     mechanism: Any = aggregate.mechanism
     out.print(f"[bold]{_what(mechanism)}[/] of {aggregate.users:,} users, {inner_name(mechanism)}")
     out.print(f"Guarantee: {describe(mechanism.guarantee)}")
     if result.method != "none":
-        out.print(f"Enhanced by {result.method}{_gain(raw, result)}")
+        gain = relative_gain(raw, result)
+        fall = f": mean squared error expected to fall by {gain:.0%}" if gain >= 0.01 else ""
+        out.print(f"Enhanced by {result.method}{fall}")
     low, high = result.interval(level)
     headers = ("dimension", ">estimate", ">std. error", f">{100 * level:g}% from", ">to", ">reports")
     shown = table(*headers, *(["distribution"] if found else []))
@@ -157,8 +157,8 @@ def _show(aggregate: Aggregate, raw: Estimate, result: Estimate, found: Distribu
     for row in range(min(_ROWS, result.value.size)):
         error = float(result.std_error[row])
         numbers = (number(float(v[row]), error) for v in (result.value, result.std_error, low, high))
-        sparks = [_spark(*found[row])] if found else []
-        shown.add_row(literal(names[row]), *numbers, f"{int(result.count[row]):,}", *sparks)
+        drawn = [sparks(found[row][1])] if found else []
+        shown.add_row(literal(names[row]), *numbers, f"{int(result.count[row]):,}", *drawn)
     out.print(shown)
     if result.value.size > _ROWS:
         out.print(f"... and {result.value.size - _ROWS:,} more: --json prints all.", style="dim")
@@ -170,20 +170,3 @@ def _what(mechanism: Any) -> str:
         kinds = {part.kind for part in mechanism.domain.parts}
         return "Frequencies" if kinds == {"categorical"} else "Means and frequencies" if len(kinds) > 1 else "Means"
     return "Frequencies" if mechanism.kind == "frequency" else "Means"
-
-
-def _gain(raw: Estimate, result: Estimate) -> str:
-    """Say by how much the error is expected to have fallen."""
-    seen = np.isfinite(raw.std_error)
-    before = float(np.mean(raw.std_error[seen] ** 2)) if seen.any() else 0.0
-    gain = 0.0 if result.expected_gain is None or before == 0 else result.expected_gain / before
-    return f": mean squared error expected to fall by {gain:.0%}" if gain >= 0.01 else ""
-
-
-def _spark(edges: FloatArray, probabilities: FloatArray) -> str:
-    """Draw a distribution in sixteen characters, from the low end of the range to the high one."""
-    if not np.isfinite(probabilities).all():
-        return "-"
-    groups = np.asarray([part.sum() for part in np.array_split(probabilities, min(16, probabilities.size))])
-    heights = np.rint(groups / groups.max() * (len(_SPARKS) - 1)).astype(int)
-    return "".join(_SPARKS[height] for height in heights.tolist())

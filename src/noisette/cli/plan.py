@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from noisette.cli._options import find, parse_categories, parse_levels, parse_numbers, parse_range, split_list
-from noisette.cli._survey import HALF, only_survey, plan_survey, required, write_survey_page
+from noisette.cli._survey import only_survey, plan_survey, required, write_survey_page
 
 _ROWS = 10  # break-even populations on a terminal; JSON has all
 _GOALS = (("mse", "MSE"), ("power", "power"))
@@ -101,12 +101,14 @@ def plan(
         if any(given not in (None, (), 1) for given in others):
             raise ValueError("A plan of levels is about one number: it takes --users, --epsilon and its values only.")
     domain = _domain(categories, limits if graded is None else f"{graded[0][0]!r},{graded[0][-1]!r}")
-    sample: Any = None if values is None else np.asarray(parse_numbers(values, "--values"))
+    sample: Any = None if values is None else parse_numbers(values, "--values")
     if data is not None:
-        sample = _read(data, columns, domain)
+        from noisette.aggregation.inputs import sample_of
+
+        sample = sample_of(data, None if columns is None else split_list(columns), domain)
         dims = (1 if sample.ndim == 1 else sample.shape[1]) if dims is None else dims
     elif domain.kind == "categorical" and sample is not None:
-        sample = sample.astype(np.int64)
+        sample = [int(value) for value in sample]
     setting: dict[str, Any] = {
         "users": users,
         "dims": 1 if dims is None else dims,
@@ -127,8 +129,8 @@ def plan(
         made = predict(**setting, mechanisms=names or None, target_mse=target_mse, **targets)
     swept = None if curve is None else _sweep(curve, names, setting)
     if as_json:
-        told = made.to_dict() | ({} if swept is None else {"curve": swept.to_dict()})
-        click.echo(to_json(told))
+        result = made.to_dict() | ({} if swept is None else {"curve": swept.to_dict()})
+        click.echo(to_json(result))
     else:
         _show(made, worst=sample is None and distribution is None)
         if swept is not None:
@@ -190,37 +192,14 @@ def _write_choices(
         for place, part in enumerate(parts, 1)
     ]
     survey = Survey(asked, epsilon=epsilon, users=users, mechanism=names[0] if len(names) == 1 else "auto")
-    given = " ".join([*(f"--categories {one}" for one in categories), *(f"--mechanism {one}" for one in names)])
-    write_survey_page(path, survey, users, f"noisette plan {given}")
-
-
-def _read(path: Path, columns: str | None, domain: Any) -> Any:
-    """Return a file's numbers or category codes; one column as a list."""
-    from noisette.aggregation import Table
-
-    table = Table.open(path, None if columns is None else split_list(columns))
-    if domain.kind == "interval":
-        rows = np.concatenate(list(table.numbers()))
-        return rows[:, 0] if rows.shape[1] == 1 else rows
-    parts = domain.parts if domain.kind == "attributes" else (domain,) * len(table.columns)
-    if len(parts) != len(table.columns):
-        raise ValueError(
-            f"Expected as many --categories as columns, got {len(parts)} for {', '.join(table.columns)}. "
-            "Choose columns with --columns."
-        )
-    codes = [_codes(Table.open(path, [name]), part) for name, part in zip(table.columns, parts, strict=True)]
-    return codes[0] if len(codes) == 1 else np.column_stack(codes)
-
-
-def _codes(table: Any, domain: Any) -> Any:
-    """Return one column as codes of categories."""
-    labels = np.concatenate(list(table.labels()))
-    return labels.astype(np.int64) if domain.labels is None else domain.encode(labels)
+    given = [part for one in categories for part in ("--categories", one)]
+    given += [part for one in names for part in ("--mechanism", one)]
+    write_survey_page(path, survey, users, shlex.join(["noisette", "plan", *given]))
 
 
 def _show_candidates(made: Any, out: Any) -> None:
     """Print the candidates: their errors, or what the targets take."""
-    from noisette._terminal import literal, number, table
+    from noisette._terminal import HALF_WIDTH_95, literal, number, table
 
     goals = [(name, f">users for {text}") for name, text in _GOALS if name in made.targets]
     columns = [">±", ">bias", ">std"]
@@ -229,7 +208,7 @@ def _show_candidates(made: Any, out: Any) -> None:
     shown = table("mechanism", ">reports", *columns, "")
     for candidate in made.candidates:
         share = "all" if candidate.report in (None, made.dims) else f"{candidate.report:,} of {made.dims:,}"
-        cells = [number(HALF * candidate.mse**0.5)]
+        cells = [number(HALF_WIDTH_95 * candidate.mse**0.5)]
         if made.targets:
             if "effect" in made.targets:
                 cells.append("-" if candidate.power is None else f"{candidate.power:.3f}")

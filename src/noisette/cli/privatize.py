@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import numpy.typing as npt
 
-from noisette import _validate
-from noisette._validate import FloatArray, IntArray
 from noisette.cli._options import build, build_record, parse_column_categories, parse_levels, parse_ranges, split_list
 from noisette.cli._survey import only_survey, privatize_survey, required
 from noisette.domains import Categorical
 
 _OTHERS = frozenset({".csv", ".json", ".tsv", ".txt", ".xlsx"})  # a name that would say something untrue
-_PUBLIC = (
-    "A range must be known beforehand, from what the numbers mean: one that is read off the data tells something "
-    "about the people in it."
-)
 
 
 @click.command()
@@ -94,9 +85,9 @@ def privatize(
         return
     epsilon = required(epsilon, "--epsilon")
     required(names or None, "--mechanism")
-    from noisette._random import generator
     from noisette._terminal import progress, to_json
-    from noisette.aggregation import Table, write_reports
+    from noisette.aggregation import Table
+    from noisette.aggregation.inputs import PUBLIC, privatize_table
 
     table = Table.open(file, None if columns is None else split_list(columns), header=not no_header)
     if output.exists() and output.resolve() == file.resolve():
@@ -109,20 +100,10 @@ def privatize(
         epsilon=epsilon,
         delta=delta,
         report=report,
-        ranges=parse_ranges(ranges, table.columns, why=_PUBLIC),
+        ranges=parse_ranges(ranges, table.columns, why=PUBLIC),
     )
-    source = _Source(table, mechanism, clip=clip, asked=bool(ranges))
-    rng = generator(seed)
     with progress(f"Privatising {file.name}") as advance:
-
-        def reports() -> Iterator[Any]:
-            for batch in source.batches():
-                yield mechanism.privatize(batch, clip=clip, rng=rng)
-                advance(table.share_read)
-
-        labels = {"frequency": "labels", "attributes": "quantities"}.get(mechanism.kind)
-        named = table.columns if labels is None else getattr(mechanism.domain, labels)
-        users = write_reports(output, mechanism, reports(), names=named)
+        users = privatize_table(table, mechanism, output, clip=clip, ranged=bool(ranges), rng=seed, on_progress=advance)
     if as_json:
         payload = {
             "output": str(output),
@@ -162,90 +143,6 @@ def _mechanism(
             "and categories: give --categories COLUMN=A,B,... for the latter."
         )
     return build(names[0], columns, categories=categories.get(columns[0]), levels=levels, **options)
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Batches of a table in the form that a mechanism takes, each value checked against the public domain."""
-
-    table: Any
-    mechanism: Any
-    clip: bool
-    asked: bool
-
-    def batches(self) -> Iterator[Any]:
-        """Yield what `privatize` takes."""
-        domain = self.mechanism.domain
-        if domain.kind == "categorical":
-            for labels in self.table.labels():
-                yield self._coded(labels, domain, 0)
-            return
-        if domain.kind == "attributes":
-            yield from self._records(domain.parts)
-            return
-        for batch in self.table.numbers():
-            if domain.kind == "box":
-                self._check(batch, domain.lows, domain.highs)
-            elif domain.kind == "tensor":
-                self._check(batch, *(np.full(batch.shape[1], end) for end in (domain.low, domain.high)))
-            elif domain.kind == "grid":
-                self._check(batch, np.full(1, domain.low), np.full(1, domain.high))
-                self._check_whole(batch)
-            yield batch if domain.shape else batch[:, 0]
-
-    def _records(self, parts: Sequence[Any]) -> Iterator[FloatArray]:
-        """Yield rows of numbers and category codes."""
-        coded = {place: part for place, part in enumerate(parts) if part.kind == "categorical"}
-        lows = np.asarray([0.0 if place in coded else part.low for place, part in enumerate(parts)])
-        highs = np.asarray([part.size - 1 if place in coded else part.high for place, part in enumerate(parts)])
-        for batch, labels in self.table.records([self.table.columns[place] for place in coded]):
-            for place, part in coded.items():
-                batch[:, place] = self._coded(labels[self.table.columns[place]], part, place)
-            self._check(batch, lows, highs)
-            yield batch
-
-    def _coded(self, values: npt.NDArray[np.str_], domain: Any, column: int) -> IntArray:
-        """Return category codes, naming the row of a value that is no category."""
-        labels = [str(code) for code in range(domain.size)] if domain.labels is None else list(domain.labels)
-        codes = {label: code for code, label in enumerate(labels)}
-        names, inverse = np.unique(values, return_inverse=True)
-        known = np.asarray([codes.get(name, -1) for name in names.tolist()], dtype=np.int64)[inverse]
-        if known.min() < 0:
-            row = int(np.argmin(known))
-            few = _validate.few(labels)
-            raise ValueError(
-                f"{self._place(row, column)}: {str(values[row])!r} is not among the categories {few}. "
-                "Add it to --categories, or map it to one such as 'other' first."
-            )
-        return known
-
-    def _check(self, batch: FloatArray, lows: FloatArray, highs: FloatArray) -> None:
-        """Refuse the first value outside its public range, unless values are to be clipped."""
-        outside = (batch < lows) | (batch > highs)
-        if self.clip or not outside.any():
-            return
-        row, column = np.argwhere(outside)[0].tolist()
-        name = self.table.columns[column]
-        raise ValueError(
-            f"{self._place(row, column)}: {batch[row, column]:g} is outside the "
-            f"{'' if self.asked else 'default '}range [{lows[column]:g}, {highs[column]:g}]. "
-            f"Give the public range of the numbers, --range {name}=LOW,HIGH, or --clip to move such "
-            f"numbers to the nearer end. {_PUBLIC}"
-        )
-
-    def _check_whole(self, batch: FloatArray) -> None:
-        """Refuse the first value between two points of the grid, unless values are to be moved."""
-        whole = self.mechanism.domain.contains(batch)
-        if not self.clip and not whole.all():
-            row = int(np.argmin(whole))
-            raise ValueError(
-                f"{self._place(row, 0)}: {batch[row, 0]:g} is not a whole number, which {self.mechanism.name} takes. "
-                "Use --clip to round such numbers, or a mechanism for numbers between."
-            )
-
-    def _place(self, row: int, column: int) -> str:
-        name = self.table.columns[column]
-        return f"{self.table.path}, row {self.table.rows_read + row + 1:,}, column {name!r}"
 
 
 def _show(output: Path, users: int, columns: tuple[str, ...], mechanism: Any) -> None:

@@ -6,14 +6,14 @@ import hashlib
 import json
 import os
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
+from noisette._files import need_packages
+
 _URL = re.compile(r"(https?://.+?)/campaigns/([a-z0-9][a-z0-9-]*)/?")
-_PACKAGES = ("httpx", "yaml")
 
 
 @click.command()
@@ -54,9 +54,7 @@ def report(
     by the number of the row, from 0. Where reports come through a shuffler, --shuffler is its address and --secrets the
     file of each user's secret there; a report then counts as sent when the shuffler has it.
     """
-    lacking = [name for name in _PACKAGES if find_spec(name) is None]
-    if lacking:
-        raise ValueError(f"Reporting needs {', '.join(lacking)}: pip install 'noisette[collector]'.")
+    need_packages("Reporting", ("httpx", "yaml"), "collector")
     found = _URL.fullmatch(address)
     if found is None:
         raise ValueError(f"Expected --campaign {address!r} to be as https://HOST/campaigns/ID.")
@@ -87,10 +85,10 @@ def report(
                 advance(block.share)
         with progress("Sending") as advance:
             tally = gateway.send(advance)
-        told = {"campaign": gateway.campaign.id, "period": gateway.period, "rows": rows, "users": tally.reports}
-        told |= {"new": new, "sent": tally.sent, "refused": tally.refused, "waiting": tally.waiting}
-        told |= {"reasons": gateway.refusals(), "state": str(folder)}
-    click.echo(to_json(told)) if as_json else _show(told)
+        result = {"campaign": gateway.campaign.id, "period": gateway.period, "rows": rows, "users": tally.reports}
+        result |= {"new": new, "sent": tally.sent, "refused": tally.refused, "waiting": tally.waiting}
+        result |= {"reasons": gateway.refusals(), "state": str(folder)}
+    click.echo(to_json(result)) if as_json else _show(result)
     if tally.refused or tally.waiting:
         raise click.exceptions.Exit(1)
 
@@ -118,20 +116,20 @@ def _key(path: Path | None) -> str:
     return key
 
 
-def _show(told: dict[str, Any]) -> None:
+def _show(result: dict[str, Any]) -> None:
     """Print where every row went."""
     from noisette._terminal import console, literal, table
 
     out = console()
     shown = table("", ">count")
     for name in ("rows", "users", "sent", "refused", "waiting"):
-        shown.add_row(name, f"{told[name]:,}")
+        shown.add_row(name, f"{result[name]:,}")
     out.print(shown)
-    again = told["rows"] - told["users"]
+    again = result["rows"] - result["users"]
     if again > 0:
         out.print(f"{again:,} rows were of users who had answered in another row.")
-    for reason, count in told["reasons"].items():
+    for reason, count in result["reasons"].items():
         out.print(literal(f"Refused {count:,}: {reason}"), soft_wrap=True)
-    if told["waiting"]:
+    if result["waiting"]:
         out.print("Not all could be sent now. Run the same command again: nothing counts twice.")
-    out.print(literal(f"Budget and reports are in {told['state']}: keep that folder."), style="dim", soft_wrap=True)
+    out.print(literal(f"Budget and reports are in {result['state']}: keep that folder."), style="dim", soft_wrap=True)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from noisette.cli._survey import HALF
-
-_PACKAGES = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml")
+from noisette._files import need_packages, whole_file
 
 
 @click.command()
@@ -71,9 +68,7 @@ def serve(
     acknowledged is on the disk. SIGTERM ends the service after the requests that have begun. With --shufflers,
     --server-key and --minimum, reports are taken from `noisette shuffler` only, sealed.
     """
-    lacking = [name for name in _PACKAGES if find_spec(name) is None]
-    if lacking:
-        raise ValueError(f"The collector needs {', '.join(lacking)}: pip install 'noisette[collector]'.")
+    need_packages("The collector", ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml"), "collector")
     from noisette.survey.campaigns import Campaign
 
     campaigns = [Campaign.read(path) for path in files]
@@ -107,10 +102,10 @@ def serve(
         opening = None if files else once_key(store.registry)
     tls = Tls(tls_cert, tls_key) if tls_cert and tls_key else None
     bound = listen(host, port)
-    told: dict[str, Any] = {"url": address(host, bound, tls), "forms": forms} | ({"keys": made} if made else {})
+    served: dict[str, Any] = {"url": address(host, bound, tls), "forms": forms} | ({"keys": made} if made else {})
     if opening is not None:
-        told["console"] = f"{told['url']}/console#key={opening}"
-    _show(campaigns, as_json, told)
+        served["console"] = f"{served['url']}/console#key={opening}"
+    _show(campaigns, as_json, served)
     sys.stdout.flush()
 
     def work() -> None:
@@ -135,7 +130,6 @@ def serve(
 
 def _write_page(campaign: Any, path: Path) -> None:
     """Write the plan as a web page that appears whole or not at all."""
-    from noisette._files import whole_file
     from noisette.collector.web.planpage import plan_page
 
     with whole_file(path) as stream:
@@ -154,17 +148,17 @@ def _shuffled(shuffler_file: Path | None, server_key: Path | None, minimum: int 
     return Shuffled(ServerKey.read(server_key), Clients.read(shuffler_file), minimum, colluding=colluding)
 
 
-def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
+def _show(campaigns: list[Any], as_json: bool, served: dict[str, Any]) -> None:
     """Print what the campaigns will cost and tell, and where they are served."""
-    from noisette._terminal import console, describe, literal, number, table, to_json
+    from noisette._terminal import HALF_WIDTH_95, console, describe, literal, number, table, to_json
 
     if as_json:
         plans = [
             one.to_wire() | {"predicted": dict(zip(one.quantities, one.predict(), strict=True))} for one in campaigns
         ]
-        click.echo(to_json(told | {"campaigns": plans}))
+        click.echo(to_json(served | {"campaigns": plans}))
         return
-    from noisette.collector.web.planpage import named
+    from noisette.collector.web.planpage import named, verdicts
 
     out = console()
     for one in campaigns:
@@ -172,22 +166,20 @@ def _show(campaigns: list[Any], as_json: bool, told: dict[str, Any]) -> None:
         out.print(f"Guarantee: {describe(one.mechanism.guarantee)}")
         out.print(f"Answers: {one.answers}, one in each period ({one.period})")
         shown = table("quantity", ">± expected", "verdict")
-        planned = one.survey.plan(users=one.users)
-        names = [name for question in one.survey.told for name in question.quantities]
-        judged = {name: row.verdict for name, row in zip(names, planned.rows, strict=False)}  # of all come first
+        judged = verdicts(one)
         for name, error in zip(one.quantities, one.predict().tolist(), strict=True):
-            shown.add_row(literal(name), number(HALF * error, error), judged[name])
+            shown.add_row(literal(name), number(HALF_WIDTH_95 * error, error), judged[name])
         out.print(shown)
         out.print(
             f"± is half of a 95 % interval, at {one.users:,} users, for the distribution that is worst on average.",
             style="dim",
         )
-    for role, keys in told.get("keys", {}).items():
+    for role, keys in served.get("keys", {}).items():
         out.print(literal(f"Key for {role}: {keys[0]}"), soft_wrap=True)
-    if told:
-        out.print(literal(f"Listening on {told['url']}"), soft_wrap=True)
-        out.print(literal(f"Dashboard: {told['url']}/dashboard"), soft_wrap=True)
-        if "console" in told:
-            out.print(literal(f"Console, once: {told['console']}"), soft_wrap=True)
-        for one in campaigns if told["forms"] else ():
-            out.print(literal(f"Form for {one.id}: {told['url']}/c/{one.id}"), soft_wrap=True)
+    if served:
+        out.print(literal(f"Listening on {served['url']}"), soft_wrap=True)
+        out.print(literal(f"Dashboard: {served['url']}/dashboard"), soft_wrap=True)
+        if "console" in served:
+            out.print(literal(f"Console, once: {served['console']}"), soft_wrap=True)
+        for one in campaigns if served["forms"] else ():
+            out.print(literal(f"Form for {one.id}: {served['url']}/c/{one.id}"), soft_wrap=True)

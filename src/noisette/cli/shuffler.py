@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-_PACKAGES = ("cryptography", "fastapi", "httpx", "prometheus_client", "uvicorn")
+from noisette._files import need_packages
+
+_NEEDED = ("The shuffler", ("cryptography", "fastapi", "httpx", "prometheus_client", "uvicorn"), "shuffler")
 _FILE = click.Path(path_type=Path)
 
 
@@ -77,7 +78,7 @@ def run_shuffler(
     forwards them to the server in random order without their origin. A packet that was acknowledged is on the disk,
     and is forwarded once. SIGTERM ends the service after the requests that have begun.
     """
-    _need_packages()
+    need_packages(*_NEEDED)
     from noisette._service import Tls, address, listen, run
     from noisette._terminal import console, literal, to_json
     from noisette.shuffler._http import LARGEST_BODY, Operators
@@ -123,7 +124,7 @@ def enrol(file: Path, names: tuple[str, ...], folder: Path | None, as_json: bool
     which alone holds its own. The same command makes the secret between the shuffler and the server. Without names it
     only takes the secrets out of a FILE of an older version.
     """
-    _need_packages()
+    need_packages(*_NEEDED)
     from noisette.shuffler.clients import enrol as add
 
     made = [str(path) for path in add(file, names, folder=folder or file.parent)]
@@ -141,7 +142,7 @@ def key(file: Path, rotate: bool, retire: bool, as_json: bool) -> None:
     FILE holds the private keys; it is made if it is not there, and never leaves the server. A service that runs follows
     its changes.
     """
-    _need_packages()
+    need_packages(*_NEEDED)
     from noisette.shuffler.sealing import ServerKey
 
     if not file.exists():
@@ -175,7 +176,7 @@ def _ask(
     method: str, path: str, url: str, operator_key: str, authority: Path | None, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return what a shuffler answers to an operator, or raise what it says is wrong."""
-    _need_packages()
+    need_packages(*_NEEDED)
     import ssl
 
     import httpx
@@ -187,28 +188,28 @@ def _ask(
     except httpx.TransportError as error:
         raise OSError(f"No shuffler answers at {url}: {str(error).lower() or 'no connection'}") from error
     try:
-        told: dict[str, Any] = answer.json()
+        content: dict[str, Any] = answer.json()
     except ValueError as error:
         raise ValueError(f"{url} answered {answer.status_code}, and not as a shuffler does.") from error
     if not answer.is_success and path != "/ready":
-        raise ValueError(str(told.get("detail", told)))
-    return told
+        raise ValueError(str(content.get("detail", content)))
+    return content
 
 
 @shuffler.command()
 @_asking
 def status(url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
     """Tell whether a shuffler stores and forwards, and list its batches."""
-    told = _ask("GET", "/ready", url, operator_key, authority)
-    told |= _ask("GET", "/batches", url, operator_key, authority)
+    content = _ask("GET", "/ready", url, operator_key, authority)
+    content |= _ask("GET", "/batches", url, operator_key, authority)
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(content))
         return
-    click.echo(told.get("detail", told.get("status", "")))
-    for one in told["batches"]:
-        company = f"{one['smallest_set']} of {one['minimum']} clients"
+    click.echo(content.get("detail", content.get("status", "")))
+    for one in content["batches"]:
+        senders = f"{one['smallest_set']} of {one['minimum']} clients"
         click.echo(
-            f"{one['name']}  {one['state']}  {one['context']} {one['round']}  {one['packets']} packets, {company}"
+            f"{one['name']}  {one['state']}  {one['context']} {one['round']}  {one['packets']} packets, {senders}"
         )
         if one["reason"]:
             click.echo(f"    {one['reason']}")
@@ -219,8 +220,8 @@ def _batch_command(action: str, text: str) -> None:
     @click.argument("batch")
     @_asking
     def change(batch: str, url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
-        told = _ask("POST", f"/batches/{batch}/{action}", url, operator_key, authority)
-        click.echo(json.dumps(told) if as_json else f"{told['done']}: {told['batch']}")
+        content = _ask("POST", f"/batches/{batch}/{action}", url, operator_key, authority)
+        click.echo(json.dumps(content) if as_json else f"{content['done']}: {content['batch']}")
 
 
 _batch_command("drop", "Erase a batch with all its packets.")
@@ -232,8 +233,8 @@ _batch_command("retry", "Try again to forward a batch that was set aside.")
 @_asking
 def clients(url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
     """List the clients that are enrolled."""
-    told = _ask("GET", "/clients", url, operator_key, authority)
-    click.echo(json.dumps(told) if as_json else "\n".join(told["clients"]))
+    content = _ask("GET", "/clients", url, operator_key, authority)
+    click.echo(json.dumps(content) if as_json else "\n".join(content["clients"]))
 
 
 @shuffler.command("enrol")
@@ -246,8 +247,8 @@ def enrol_live(
     """Enrol clients at a shuffler that runs, and write NAME.json for each: its secret, which nobody else keeps."""
     from noisette.shuffler.clients import write_secrets
 
-    told = _ask("POST", "/clients", url, operator_key, authority, {"names": list(names)})
-    made = [str(path) for path in write_secrets(told["secrets"], folder)]
+    content = _ask("POST", "/clients", url, operator_key, authority, {"names": list(names)})
+    made = [str(path) for path in write_secrets(content["secrets"], folder)]
     click.echo(json.dumps({"files": made}) if as_json else "\n".join(made))
 
 
@@ -256,8 +257,8 @@ def enrol_live(
 @_asking
 def revoke(name: str, url: str, operator_key: str, authority: Path | None, as_json: bool) -> None:
     """Refuse what a client sends from now on."""
-    told = _ask("DELETE", f"/clients/{name}", url, operator_key, authority)
-    click.echo(json.dumps(told) if as_json else f"revoked {name}; {told['clients']} clients are left")
+    content = _ask("DELETE", f"/clients/{name}", url, operator_key, authority)
+    click.echo(json.dumps(content) if as_json else f"revoked {name}; {content['clients']} clients are left")
 
 
 @shuffler.command()
@@ -266,19 +267,13 @@ def changes(url: str, operator_key: str, authority: Path | None, as_json: bool) 
     """List which operator changed what, and when."""
     import time
 
-    told = _ask("GET", "/changes", url, operator_key, authority)
+    content = _ask("GET", "/changes", url, operator_key, authority)
     lines = [
         f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(one['time']))}  {one['operator']}  {one['change']}"
-        for one in told["changes"]
+        for one in content["changes"]
     ]
-    click.echo(json.dumps(told) if as_json else "\n".join(lines))
+    click.echo(json.dumps(content) if as_json else "\n".join(lines))
 
 
 shuffler.add_command(run_shuffler)
 shuffler.add_command(key)
-
-
-def _need_packages() -> None:
-    lacking = [name for name in _PACKAGES if find_spec(name) is None]
-    if lacking:
-        raise ValueError(f"The shuffler needs {', '.join(lacking)}: pip install 'noisette[shuffler]'.")

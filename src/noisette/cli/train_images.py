@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import json
-import time
-import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-_ADVISED = "advised"
-_COMPARED = 10  # steps at which the errors of the noise are predicted and measured
-_ATTACKED = 5000  # examples on each side that a membership attack is tried on
+from noisette._files import need_packages, whole_file
 
 
 @click.command("train")
@@ -70,98 +63,32 @@ def command(
 
     Images are read from the folder in NOISETTE_DATA, or fetched. Needs the extra: pip install 'noisette[sgd]'.
     """
-    from noisette._files import whole_file
     from noisette._terminal import progress, to_json
 
-    try:
-        import torch
-    except ImportError:
-        raise ValueError("Training needs PyTorch: pip install 'noisette[sgd]'.") from None
-    from torch.utils.data import DataLoader
-
-    from noisette import datasets, sgd
-    from noisette.sgd import training, zoo
+    need_packages("Training", ("torch",), "sgd")
+    from noisette.sgd.images import train_images
 
     if limit is not None and limit < 1:
         raise ValueError(f"Expected --limit {limit} of at least 1.")
-    if seed is not None:
-        torch.manual_seed(seed)
-    train, test = training.tensors(datasets.images(data), limit=limit)
-    channels, side = train.tensors[0].shape[1:3]
-    network = zoo.ZOO[model](channels, side)
-    optimum = copy.deepcopy(network)
-
-    def optimizer(trained: torch.nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(trained.parameters(), lr=lr, momentum=momentum)
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Noise from a known seed")  # told below
-        private = sgd.make_private(
-            network,
-            optimizer(network),
-            DataLoader(train, batch_size=batch),
-            target=(epsilon, delta),
-            epochs=epochs,
-            clip="l2" if clip == _ADVISED else _clip(clip),
-            perturb=perturb,
-            advice_steps=1 if clip == _ADVISED else 0,
-            rng=seed,
-        )
-    curve: list[dict[str, Any]] = []
-    advice: dict[str, Any] | None = None
-    if checkpoint is not None and checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
-        network.load_state_dict(saved["model"])
-        private.optimizer.load_state_dict(saved["optimizer"])
-        curve, advice = json.loads(saved["curve"]), json.loads(saved["advice"])
-    started = time.monotonic()
-    if clip == _ADVISED and advice is None:
-        advice = asdict(sgd.advise_clip(private, torch.nn.functional.cross_entropy))
-    observer = None
-    if analyse:
-        training.fit_plainly(optimum, train, optimizer(optimum), epochs=epochs, batch=batch)
-        every = max(epochs * len(private.loader) // _COMPARED, 1)
-        observer = sgd.Observer(private, optimum=optimum, every=every, rng=seed)
     with progress(f"Training {model} on {data}") as advance:
-
-        def keep(epoch: training.Epoch) -> None:
-            curve.append(asdict(epoch))
-            if checkpoint is not None:
-                whole = {
-                    "model": network.state_dict(),
-                    "optimizer": private.optimizer.state_dict(),
-                    "curve": json.dumps(curve),
-                    "advice": json.dumps(advice),
-                }
-                with whole_file(checkpoint) as stream:
-                    torch.save(whole, stream)
-
-        training.fit(private, test, epochs=epochs, start=len(curve), each=keep, advance=advance)
-    record = {
-        "data": data,
-        "model": model,
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "examples": len(train),
-        "settings": {
-            "epochs": epochs,
-            "batch": batch,
-            "lr": lr,
-            "momentum": momentum,
-            "clip": clip,
-            "perturb": perturb,
-            "noise_multiplier": private.optimizer.budget.multiplier,
-            "sampling_prob": private.loader.sampling_prob,
-        },
-        "advice": advice,
-        "guarantee": private.guarantee.spec(),
-        "spent": private.optimizer.guarantee.spec(),
-        "accuracy": curve[-1]["accuracy"],
-        "curve": curve,
-        "attack": _attacked(training, network, train, test, delta) if attack else None,
-        "analysis": None if observer is None else observer.record(),
-        "seed": seed,
-        "seconds": time.monotonic() - started,
-    }
+        record, private = train_images(
+            data,
+            model,
+            epsilon=epsilon,
+            delta=delta,
+            epochs=epochs,
+            batch=batch,
+            lr=lr,
+            momentum=momentum,
+            clip=clip,
+            perturb=perturb,
+            limit=limit,
+            attack=attack,
+            analyse=analyse,
+            checkpoint=checkpoint,
+            seed=seed,
+            advance=advance,
+        )
     if certificate is not None:
         private.certificate().save(certificate)
     if output is not None:
@@ -170,25 +97,6 @@ def command(
     click.echo(to_json(record)) if as_json else _show(record, private.guarantee)
     if seed is not None:
         click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
-
-
-def _clip(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _attacked(training: Any, network: Any, train: Any, test: Any, delta: float) -> dict[str, Any]:
-    """Return the losses of members and others, from which `noisette audit --model` tells how well an attack does."""
-    from torch.utils.data import TensorDataset
-
-    sides = {"members": train, "others": test}
-    made: dict[str, Any] = {"delta": delta}
-    for name, side in sides.items():
-        part = TensorDataset(*(tensor[:_ATTACKED] for tensor in side.tensors))
-        made[name] = training.losses(network, part).tolist()
-    return made
 
 
 def _show(record: Mapping[str, Any], guarantee: Any) -> None:

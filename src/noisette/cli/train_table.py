@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from noisette import _validate
 from noisette.cli._options import parse_column_categories, parse_ranges, split_list
 from noisette.domains import Categorical, Interval
 
 _PUBLIC = "It must be known beforehand, from what the numbers mean, not read off the data."
 _ROWS = 30
-_JUDGES = 0.1  # of the people, who judge a model of two classes
 
 
 @click.command("train")
@@ -111,12 +106,9 @@ def command(
     read once, in constant memory. The guarantee is that of a whole row, target included. Columns are numbers in a
     public range, [-1, 1] by default, or categories.
     """
-    from noisette._random import generator
     from noisette._terminal import progress, to_json
     from noisette.aggregation import Table
-    from noisette.regression import BadValue, ClassPairs, Design, Inference, OneShot, Training, coding_for
-    from noisette.regression.pairs import PAIRS
-    from noisette.regression.rows import DesignRows
+    from noisette.regression.files import USUAL_JUDGES, BadRow, FileTraining
 
     header = not no_header
     known = Table.open(file, header=header).columns
@@ -131,153 +123,59 @@ def command(
         kinds[target] = _classes(classes)
     elif isinstance(kinds.get(target), Categorical):
         raise ValueError(f"The target of a linear model is a number: give --range {target}=LOW,HIGH. {_PUBLIC}")
-    pairs = mechanism == PAIRS
-    if pairs and (model == "linear" or error_bars or planned is not None):
-        raise ValueError("--mechanism pairs is for --model logistic, without --error-bars and --plan.")
-    judged = _share(judge, model == "logistic", test is None)
-    if coding == "auto" or pairs:
-        coding = (
-            "unit" if pairs or one_shot or error_bars or planned is not None else coding_for(_validate.epsilon(epsilon))
-        )
-    design = Design(tuple(kinds.get(name, Interval()) for name in chosen), names=tuple(chosen), coding=coding)
-    goal: Any = kinds.get(target, Interval())
-    options: dict[str, Any] = {"mechanism": mechanism, "ridge": ridge}
     own: dict[str, Any] = {"batch": batch, "step": step, "levels": tuple(map(_level, levels)) or None}
     given = {name: value for name, value in own.items() if value is not None} | ({"average": False} if last else {})
+    training = FileTraining(
+        file,
+        tuple(chosen),
+        target,
+        kinds,
+        epsilon,
+        mechanism=mechanism,
+        coding=coding,
+        ridge=ridge,
+        one_shot=one_shot,
+        error_bars=error_bars or planned is not None,
+        given=given,
+        judges=_judges(judge, model == "logistic", USUAL_JUDGES if test is None else 0.0),
+        clip=clip,
+        header=header,
+    )
+    if training.pairs and (model == "linear" or training.error_bars):
+        raise ValueError("--mechanism pairs is for --model logistic, without --error-bars and --plan.")
     if one_shot and (given or model == "logistic"):
         raise ValueError(
             "--one-shot is for linear models and has no rounds: leave --batch, --step, --level and --last out."
         )
-    if (error_bars or pairs) and (given or one_shot):
+    if (error_bars or training.pairs) and (given or one_shot):
         what = "--error-bars" if error_bars else "--mechanism pairs"
         raise ValueError(f"{what} has no steps: leave --one-shot, --batch, --step, --level and --last out.")
     if planned is not None:
-        _show_plan(Inference(design, goal, epsilon, mechanism=mechanism).expected(planned), planned, as_json=as_json)
+        _show_plan(training.expected_errors(planned), planned, as_json=as_json)
         return
-    trainer: Any
-    if error_bars:
-        trainer = Inference(design, goal, epsilon, mechanism=mechanism)
-    elif pairs:
-        trainer = ClassPairs(design, epsilon)
-    else:
-        trainer = (OneShot if one_shot else Training)(design, goal, epsilon, **options, **given)
-    declared = dict(zip(chosen, design.attributes, strict=True)) | {target: goal}
-    source = DesignRows(file, tuple(chosen), target, declared, header)
-    started = time.monotonic()
-    randomness = generator(seed)
-    parts = _Parts(source, judged, int(randomness.integers(2**63)))  # who is asked to judge is no secret
-    protocol = trainer.protocol if one_shot or error_bars else trainer
-    protocol = Training(design, goal, epsilon) if pairs else protocol
-    judgement = None
     try:
         with progress(f"Training on {file.name}") as advance:
-            if error_bars or pairs:
-                rows, values = parts.whole(advance)
-                values = protocol.encode_target(values, clip=clip) if pairs else values
-                result = trainer.run(rows, values, clip=clip, rng=randomness)
-            else:
-                result = trainer.run(parts.stream(advance), clip=clip, rng=randomness)
-        fitted = result.model if one_shot or error_bars else result
-        if judged:
-            judgement = parts.judgement(protocol, fitted, clip=clip, rng=randomness)
-    except BadValue as error:
-        row = f"{file}, row {parts.number(error.row):,}"
-        reason = error.text.replace("[row]", row).replace("'target'", repr(target))
-        raise ValueError(f"{reason} Use --range or --categories, or --clip. {_PUBLIC}") from None
-    seconds = time.monotonic() - started
-    slopes, intercept = protocol.coefficients(fitted)
-    record = {
-        "model": model,
-        "target": target,
-        "users": fitted.users,
-        "rounds": fitted.rounds,
-        "intercept": intercept,
-        "coefficients": result.table()[1:]
-        if error_bars
-        else [{"name": name, "value": value} for name, value in zip(design.columns[1:], slopes.tolist(), strict=True)],
-        "intercept_error": result.table()[0] if error_bars else None,
-        "verdict": result.verdict() if error_bars else None,
-        "mechanism": {"mechanism": PAIRS} if pairs else trainer.channel.spec(),
-        "guarantee": trainer.guarantee.spec(),
-        "training": protocol.spec() | {"one_shot": one_shot},
-        "seed": seed,
-        "seconds": seconds,
-        "judgement": judgement,
-        "test": None if test is None else replace(source, path=test).errors(protocol, fitted, clip=clip),
-    }
+            record, guarantee = training.run(test=test, rng=seed, on_progress=advance)
+    except BadRow as error:
+        raise ValueError(f"{error} Use --range or --categories, or --clip. {_PUBLIC}") from None
+    record["seed"] = seed
     if as_json:
         click.echo(to_json(record))
     else:
-        _show(record, trainer.guarantee)
+        _show(record, guarantee)
     if seed is not None:
         click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
 
 
-def _share(asked: float | None, logistic: bool, untested: bool) -> float:
+def _judges(asked: float | None, logistic: bool, usual: float) -> float:
     """Return the share of people who judge the model."""
     if asked is None:
-        return _JUDGES if logistic and untested else 0.0
+        return usual if logistic else 0.0
     if not logistic:
         raise ValueError("--judge is for --model logistic. A linear model has --error-bars.")
     if not 0 <= asked < 1:
         raise ValueError(f"Expected --judge {asked:g} to be at least 0 and below 1, e.g. 0.1.")
     return asked
-
-
-class _Parts:
-    """The rows of a file in two parts, by a coin for each: those that teach a model, and those that judge it."""
-
-    def __init__(self, source: Any, share: float, coins: int) -> None:
-        self.source, self.share, self.coins = source, share, coins
-        self.places: list[Any] = []  # in the file, of the rows that are at work
-
-    def number(self, row: int) -> int:
-        """Return where in the file a row is, counted from 1."""
-        return int(np.concatenate(self.places)[row]) + 1
-
-    def batches(self, *, judging: bool) -> Iterator[tuple[Any, Any, float]]:
-        """Yield rows, values and the share of the file that was read."""
-        tosses, done = np.random.default_rng(self.coins), 0
-        for rows, values, read in self.source.batches():
-            kept = np.flatnonzero((tosses.random(len(values)) < self.share) == judging)
-            self.places = [done + kept]
-            done += len(values)
-            if len(kept):
-                yield rows[kept], values[kept], read
-
-    def stream(self, advance: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the rows that teach."""
-        for rows, values, read in self.batches(judging=False):
-            yield rows, values
-            advance(read)
-
-    def whole(self, advance: Any) -> tuple[Any, Any]:
-        """Return all rows that teach."""
-        found, places = [], []
-        for one in self.stream(advance):
-            found.append(one)
-            places += self.places
-        if not found:
-            raise ValueError("Expected at least one user to learn from, got an empty stream.")
-        self.places = places
-        rows, values = map(np.concatenate, zip(*found, strict=True))
-        return rows, values
-
-    def judgement(self, protocol: Any, model: Any, *, clip: bool, rng: Any) -> dict[str, Any] | None:
-        """Return what the people who did not teach the model say of it."""
-        from dataclasses import asdict
-
-        from noisette.regression.judging import judge
-
-        named, own = [], []
-        for rows, values, _ in self.batches(judging=True):
-            own.append(protocol.encode_target(values, clip=clip))
-            _ = protocol.design.encode(rows, outside="clip" if clip else "refuse")
-            named.append(protocol.predict(model, rows) > 0.5)
-        if not own:
-            return None
-        found = judge(np.concatenate(named), np.concatenate(own), protocol.epsilon, rng=rng)
-        return asdict(found) | {"verdict": found.verdict}
 
 
 def _domains(columns: Sequence[str], ranges: Sequence[str], categories: Sequence[str]) -> dict[str, Any]:
@@ -352,6 +250,6 @@ def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) 
         return
     shown = table("column", ">standard error", ">least effect that shows")
     for row in rows:
-        shown.add_row(literal(row["name"]), number(row["std_error"]), number(row["told"]))
+        shown.add_row(literal(row["name"]), number(row["std_error"]), number(row["least_effect"]))
     console().print(shown)
     console().print("Of columns that are spread evenly and independent; found four times in five, at 95 %.")

@@ -78,20 +78,26 @@ def ahead_of(answer: httpx.Response) -> float:
         return 0.0
 
 
+class CollectorError(RuntimeError):
+    """What a collector says instead of doing what it was asked."""
+
+
 def shown(answer: httpx.Response, campaign_id: str, *, sealed: bool) -> Campaign:
     """Return the campaign that an answer shows, or say why it cannot be answered in this way."""
+    if answer.status_code == 401:
+        raise CollectorError(f"The collector does not know the key that campaign {campaign_id!r} was asked for with.")
     if answer.status_code != 200:
-        raise RuntimeError(f"The collector does not show campaign {campaign_id!r}: {reason_of(answer)}")
-    told = answer.json()
-    found = Campaign.from_wire(told)
+        raise CollectorError(f"The collector does not show campaign {campaign_id!r}: {reason_of(answer)}")
+    body = answer.json()
+    found = Campaign.from_wire(body)
     if found.id != campaign_id:
         raise ValueError(f"Expected campaign {campaign_id!r}, the collector sent {found.id!r}.")
-    if told.get("sealed", False) and not sealed:
+    if body.get("sealed", False) and not sealed:
         raise ValueError(
             f"Campaign {campaign_id!r} takes reports from its shuffler alone: answer with ShuffledClient, or with "
             "`noisette report --shuffler`."
         )
-    if sealed and not told.get("sealed", False):
+    if sealed and not body.get("sealed", False):
         raise ValueError(f"Campaign {campaign_id!r} has no shuffler in front of it: answer with Client.")
     return found
 
@@ -157,7 +163,9 @@ def signature_of(device: Device, campaign: Campaign, code: str | None, attempts:
     verdict = yield from admit(device.wallet, campaign.id, when, code or "", attempts)
     if verdict != SENT:
         why = "it does not answer" if verdict is None else verdict.reason
-        raise RuntimeError(f"The collector has not signed the token that draws for this user: {why}. Try again later.")
+        raise CollectorError(
+            f"The collector has not signed the token that draws for this user: {why}. Try again later."
+        )
     signed = device.wallet.signed(campaign.id, when)
     return None if signed is None else signed[1]
 

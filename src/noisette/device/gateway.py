@@ -22,8 +22,8 @@ from noisette._random import Rng
 from noisette._sqlite import transaction
 from noisette.accounting import Ledger
 from noisette.certificates import check_promise
-from noisette.device.conversation import admit, ahead_of, bearer, hold, post, reason_of, shown, trusted
-from noisette.device.state import Sent, Verdict, check_time, question_of
+from noisette.device.conversation import CollectorError, admit, ahead_of, bearer, hold, post, reason_of, shown, trusted
+from noisette.device.state import Sent, Verdict, check_time, pay, question_of, remember_asked
 from noisette.device.tokens import WALLET, Wallet, new_secret, token, written
 from noisette.guarantees import warn_known_noise
 from noisette.survey.batches import TOKEN_BYTES, pack
@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS sources (digest TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS answers (
     question TEXT NOT NULL, user BLOB NOT NULL, report BLOB NOT NULL, PRIMARY KEY (question, user)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS asked (question TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS queue (
     campaign TEXT NOT NULL,
     period TEXT NOT NULL,
@@ -98,6 +99,7 @@ class Gateway:
             if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
                 database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
             self._secret: bytes = database.execute("SELECT secret FROM secrets").fetchone()[0]
+            remember_asked(database)
         try:
             self.campaign = self._fetch(campaign_id)
             self._codes = {self._name(user.encode()): code for user, code in (codes or {}).items()}
@@ -135,12 +137,12 @@ class Gateway:
 
         answer = self._lines["collector"].get(f"/campaigns/{self.campaign.id}/shuffler")
         answer.raise_for_status()
-        told = answer.json()
-        self._minimum, key = int(told["minimum"]), PublicKey(told["public_key"])
+        body = answer.json()
+        self._minimum, key = int(body["minimum"]), PublicKey(body["public_key"])
         return {self._name(user.encode()): Seal(user, secret, key) for user, secret in secret_of.items()}
 
     def _name(self, user: bytes) -> bytes:
-        """Return what a user is called here: nobody without the secret can tell who it is."""
+        """Return the name of a user in this folder: without the secret nobody can tell who it is."""
         return hmac.new(self._secret, user, hashlib.sha256).digest()
 
     def check(self, users: Sequence[bytes]) -> None:
@@ -173,8 +175,7 @@ class Gateway:
         """Prove the law, and pay for this question once for all users or raise `noisette.accounting.BudgetExceeded`."""
         check_time(self.campaign, self._life, self._ahead)
         check_promise(self.campaign.survey)  # what it is about to draw by keeps what the campaign promises
-        spent = self.campaign.mechanism.guarantee
-        self._ledger.debit(_ACCOUNT, spent, note=self.campaign.id, idempotency_key=self._question)
+        pay(self._path, self._ledger, _ACCOUNT, self.campaign, self._question)
 
     def answer(
         self,
@@ -280,14 +281,14 @@ class Gateway:
         if answer is None:
             return False
         if answer.is_success:
-            told = answer.json()
-            if told["accepted"] + told["repeated"] != len(batch):
-                raise RuntimeError(f"Sent {len(batch)} reports, the collector counted {told}. Ask who runs it.")
+            body = answer.json()
+            if body["accepted"] + body["repeated"] != len(batch):
+                raise CollectorError(f"Sent {len(batch)} reports, the collector counted {body}. Ask who runs it.")
             self._settle([(user, "sent", "") for user in users], period)
             return True
         refused = answer.json().get("reports") if answer.status_code in (400, 409, 410, 422) else None
         if not refused:
-            raise RuntimeError(f"The collector refuses the batch, which is kept: {reason_of(answer)}")
+            raise CollectorError(f"The collector refuses the batch, which is kept: {reason_of(answer)}")
         self._settle([(users[one["index"]], "refused", one["detail"]) for one in refused], period)
         return True
 

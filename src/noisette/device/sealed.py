@@ -99,7 +99,7 @@ class _ThroughShuffler:
     def _carry(self, device: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
         known = device.recall(campaign)
         assert known is not None  # whoever answers a campaign has seen it
-        return self._seal.carry(known, body, self._attempts, max(self._minimum, device.company(campaign)))
+        return self._seal.carry(known, body, self._attempts, max(self._minimum, device.clients_mixed(campaign)))
 
 
 class ShuffledClient(_ThroughShuffler, Client):

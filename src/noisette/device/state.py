@@ -16,7 +16,7 @@ from typing import Any
 
 from noisette._random import Rng
 from noisette._sqlite import transaction
-from noisette.accounting import Ledger
+from noisette.accounting import Ledger, LedgerError
 from noisette.certificates import check_promise
 from noisette.device.tokens import WALLET, Wallet, new_secret, token
 from noisette.guarantees import warn_known_noise
@@ -41,6 +41,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS campaigns (id TEXT PRIMARY KEY, definition TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS asked (question TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS queue (
     campaign TEXT NOT NULL,
     period TEXT NOT NULL,
@@ -96,6 +97,7 @@ class Device:
             if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
                 database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
             self._secret: bytes = database.execute("SELECT secret FROM secrets").fetchone()[0]
+            remember_asked(database)
 
     def close(self) -> None:
         """Close the ledger; what waits stays in its file."""
@@ -117,8 +119,8 @@ class Device:
         self._ahead = ahead
         with self._open() as database:
             row = database.execute("SELECT definition FROM campaigns WHERE id = ?", (campaign.id,)).fetchone()
-            told, seen = json.loads(definition), json.loads(definition if row is None else row[0])
-            if changed := [name for name in _KEPT_TERMS if told.get(name) != seen.get(name)]:
+            sent, seen = json.loads(definition), json.loads(definition if row is None else row[0])
+            if changed := [name for name in _KEPT_TERMS if sent.get(name) != seen.get(name)]:
                 raise ValueError(
                     f"Campaign {campaign.id!r} has another {', '.join(changed)} than before. Do not answer it: a "
                     "collector that has to change a question gives it another id."
@@ -127,10 +129,10 @@ class Device:
 
     def recall(self, campaign_id: str) -> Campaign | None:
         """Return a campaign as it was last seen."""
-        told = self._seen(campaign_id)
-        return Campaign.from_wire(told) if told else None
+        known = self._seen(campaign_id)
+        return Campaign.from_wire(known) if known else None
 
-    def company(self, campaign_id: str) -> int:
+    def clients_mixed(self, campaign_id: str) -> int:
         """Return among how many clients a campaign states that reports are mixed."""
         return int(self._seen(campaign_id).get("minimum", 0))
 
@@ -177,8 +179,7 @@ class Device:
         report = ""
         if is_new:
             check_promise(campaign.survey)
-            # A debit without a report is one whose report was never written, and so never sent: it may be made now.
-            self._ledger.debit(_ACCOUNT, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
+            pay(self._path, self._ledger, _ACCOUNT, campaign, question)
             report = json.dumps(
                 campaign.survey.answer(values, clip=clip, signature=signature, rng=rng), separators=(",", ":")
             )
@@ -236,6 +237,31 @@ class Device:
     def _open(self) -> Iterator[sqlite3.Connection]:
         with transaction(self._path) as database:
             yield database
+
+
+def remember_asked(database: sqlite3.Connection) -> None:
+    """Take over what was answered before questions were written down when they were paid for."""
+    if database.execute("SELECT 1 FROM asked LIMIT 1").fetchone() is None:
+        database.execute("INSERT INTO asked SELECT DISTINCT question FROM answers")
+
+
+def pay(path: Path, ledger: Ledger, account: str, campaign: Campaign, question: str) -> None:
+    """Debit a question once, or refuse it where this file knows nothing of the debit that the ledger has.
+
+    A question is written down before it is debited. So a debit without a report is one whose report was never written,
+    and so never sent: it may be made now. A file that does not know the question is not the one that it was
+    paid from: reports may have been sent, and others about the same value would be a second release.
+    """
+    with transaction(path) as database:
+        known = database.execute("SELECT 1 FROM asked WHERE question = ?", (question,)).fetchone()
+        if known is None and ledger.receipt(account, question) is not None:
+            raise LedgerError(
+                f"Campaign {campaign.id!r} was answered from this folder before, and {path.name} does not hold the "
+                "report: it was deleted, or an older copy was put in its place. Nothing is sent: another report about "
+                f"the same value would be a second release. Put the last {path.name} back."
+            )
+        database.execute("INSERT OR IGNORE INTO asked VALUES (?)", (question,))
+    ledger.debit(account, campaign.mechanism.guarantee, note=campaign.id, idempotency_key=question)
 
 
 def check_group(campaign: Campaign, group: str | None) -> None:

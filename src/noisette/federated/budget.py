@@ -22,7 +22,7 @@ from noisette.federated.channel import Channel
 from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Terms
-from noisette.guarantees import Relation
+from noisette.guarantees import Guarantee, Relation
 
 fcntl = posix_module("fcntl", "A client of a federation")
 
@@ -57,7 +57,7 @@ class NodeBudget:
         channel, run = _prepared(terms.to_json(), layout)
         return Desk(self, account, terms, layout, channel, run)
 
-    def begin(self, account: str, terms: Terms, layout: ModelLayout, run: str) -> None:
+    def begin(self, account: str, terms: Terms, layout: ModelLayout, run: str, log: RoundLog) -> None:
         """Debit a whole run, once however often it is called; raise `BudgetExceeded` if it is too much."""
         promise = terms.promise(layout, model=self.model, clients=self.minimum_set)
         if not math.isfinite(promise.epsilon):
@@ -65,7 +65,7 @@ class NodeBudget:
         ledger = _opened(Path(self.ledger))
         relation: Relation = "replace" if self.model == "shuffled" else "any-pair"
         ledger.open_account(account, self.epsilon, self.delta, model=self.model, relation=relation)
-        ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)
+        log.pay(ledger, account, promise, run)
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,12 @@ class Desk:
     def spend(self, number: int) -> bool:
         """Debit a round; False if it is the one that was debited last, so that its report must be sent again.
 
-        Raises if the client cannot afford the run, or if other rounds were answered since or all that were paid for.
+        Raises if the client cannot afford the run, if a later round was answered, or if all rounds that were paid for
+        were.
         """
         log = RoundLog(f"{self._file}.log")
-        if not log.path.exists():
-            self.budget.begin(self.account, self.terms, self.layout, self.run)
+        if not log.begun:
+            self.budget.begin(self.account, self.terms, self.layout, self.run, log)
         return log.note(number, self.terms.rounds)
 
     def kept(self, number: int) -> npt.NDArray[Any] | None:
@@ -120,6 +121,31 @@ class RoundLog:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a round was answered."""
+        try:
+            return self.path.stat().st_size > 0
+        except FileNotFoundError:
+            return False
+
+    def pay(self, ledger: Ledger, account: str, promise: Guarantee, run: str) -> None:
+        """Debit a run, once however often it is called, and refuse one whose log was there and is gone.
+
+        The file is made before the run is paid for. So a run that is paid for and has none may have been answered, in
+        rounds that nobody can count any more.
+        """
+        paid = ledger.receipt(account, run)  # first: whoever pays meanwhile has made the file before
+        if paid is not None and not self.path.exists():
+            raise AlreadyDebited(
+                f"The run is paid for, and the list of its rounds, {self.path}, is gone: which of them were answered "
+                "is not known. Put the file back, or leave this client out of the run."
+            )
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            os.fsync(file.fileno())
+        ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)
 
     def note(self, number: int, most: int) -> bool:
         """Note a round; False if it is the one that was noted last. Raise if an earlier one, or more than ``most``.

@@ -1,6 +1,6 @@
 """What a federated run guarantees, in three lines: what is claimed, what holds, what holds behind a shuffler.
 
-One client's update is told in many answers, round after round, and all of them are about the same person. Per weight
+One client's update is reported in many answers, round after round, all of them about the same person. Per weight
 and round means nothing to that person: the answers of all weights and rounds compose.
 """
 

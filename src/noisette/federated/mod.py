@@ -1,9 +1,9 @@
 """The client's side on Flower: a mod that lets nothing out but private reports, within the client's own budget.
 
-Whoever sends the requests may want to read the client, so that an answer is made in an order that leaves nothing to be
-read. The request is judged, and the budget is debited, before the app runs: whether a request is refused, and in which
-words, depends on the requests alone. From there on there is no refusal. Whatever the app does, the answer is a private
-report of the same kind; an update that is missing or cannot be used is reported as a zero update.
+The sender of a request may try to learn something about the client, so an answer is made in an order that gives nothing
+away. The request is judged, and the budget is debited, before the app runs: whether a request is refused, and for
+which reason, depends on the requests alone. After that nothing is refused. Whatever the app does, the answer is a
+private report of the same kind; an update that is missing or cannot be used is reported as a zero update.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TERMS = "noisette"  # key of the terms in the server's config
 REPORT = "report"  # name of the array that holds a report
 BEFORE_LAST_STEP = "before-last-step"  # record with the weights that the last local step started from
 
-# all that a server is ever told instead of a report; what happened in detail is in the node's own log
+# the reasons that a server may get instead of a report; details are in the node's own log
 NOT_TRAINING = "only training is answered: other replies would tell of private data unprotected"
 NOT_UNDERSTOOD = "the request holds no model and terms that a client can answer: use PrivateFedAvg of the same version"
 NOT_AGREED = "the client does not accept these terms: their placement, options, or number of mixed reports"
@@ -173,9 +173,9 @@ class LocalPrivacy:
         """Return the report of a round that was debited.
 
         A report of a zero update is made and kept first, before anything private is looked at. It is the answer for a
-        round whose report was lost, and for whoever asks again while the app runs: it costs nothing, as it is about
-        nothing. An update that does not come is reported by another one of zero: who has seen the first would know it
-        again, and know that the app failed.
+        round whose report was lost, and for a second request while the app runs: it costs nothing, as it is about
+        nothing. If the app gives no update, a second report of zero is made: a server that has seen the first would
+        recognise it, and learn that the app failed.
         """
         nothing = np.zeros(desk.layout.dims)
         with _Otherwise(NOT_READY):
@@ -307,7 +307,7 @@ class _Otherwise:
 
 
 def _learnt(asked: _Request, desk: Desk, run_app: Callable[[], Message]) -> tuple[FloatArray, FloatArray | None] | None:
-    """Run the app and return its update; None, and a word in the node's log, if it gives none that can be used.
+    """Run the app and return its update; None, with a line in the node's log, if it gives none that can be used.
 
     With the placement "last-step" the second vector is the part of the update before the last step.
     """
@@ -328,7 +328,7 @@ def _learnt(asked: _Request, desk: Desk, run_app: Callable[[], Message]) -> tupl
             if not (np.isfinite(vector).all() and (clean is None or np.isfinite(clean).all())):
                 raise ValueError("Expected an update of finite numbers.")
             return vector, clean
-    except KeyboardInterrupt:  # who operates the node stops it
+    except KeyboardInterrupt:  # the node's operator stops it
         raise
     except BaseException:  # whatever else: nothing that an app raises may be seen outside
         _log.exception("noisette: the app gave no update that can be reported: a zero update is reported instead")

@@ -93,7 +93,7 @@ class PrivateFedAvg(FedAvg):
         if adapt_ranges and not isinstance(clip, Ranges):
             raise ValueError(f"Expected clip={clip} to be Ranges with adapt_ranges=True: other clips have no ranges.")
         if (model == "shuffled") != (mixer is not None):
-            raise ValueError("Expected a mixer with model='shuffled', and with no other: who would mix the reports?")
+            raise ValueError("Expected a mixer with model='shuffled', and only then: it mixes the reports.")
         if model == "shuffled" and weighted:
             raise ValueError("Mixed reports have no sender, hence no weight: leave weighted=True out.")
         if enhance not in SHRINKAGES:
@@ -145,7 +145,7 @@ class PrivateFedAvg(FedAvg):
             return None
         terms, layout = self.run.terms, self.run.layout
         noise = layout.spread(terms.channel(layout).noise()) / math.sqrt(self.clients_per_round)
-        steps = 1 if terms.sends == "weights" else rounds  # weights are told anew in every round
+        steps = 1 if terms.sends == "weights" else rounds  # weights are sent anew in every round
         return Prospect.of(noise, dims=layout.dims, reach=terms.clip.reach(layout), rounds=steps)
 
     def guarantee(self) -> Lines:

@@ -83,6 +83,16 @@ class Design:
         return np.concatenate([[-1], np.repeat(np.arange(len(sizes)), sizes)])
 
     @property
+    def most_products(self) -> int:
+        """How many products of two columns, or of a column and the target, are not zero: one of each two attributes.
+
+        The constant column counts as an attribute. A product is at most 1, so this bounds their squared length.
+        """
+        attributes = 1 + len(self.attributes)
+        numbers = sum(isinstance(attribute, Interval) for attribute in self.attributes)
+        return attributes * (attributes - 1) // 2 + numbers + attributes
+
+    @property
     def width(self) -> int:
         """Number of columns."""
         return int(self.owners.size)

@@ -1,4 +1,4 @@
-"""Coefficients with error bars: each user reports once what a step of Newton's method takes, and groups tell the error.
+"""Coefficients with error bars: each user reports once what a step of Newton's method needs; groups give the error.
 
 A model trained by noisy gradients says nothing of its own error: it has not converged, and nobody knows how far it is.
 Here the estimate solves an equation whose terms are unbiased, so that its error is known from how groups of users
@@ -25,10 +25,10 @@ from noisette.regression.channels import VectorChannel, channel_of
 from noisette.regression.designs import Design
 from noisette.regression.training import Model, Training
 
-_GROUPS = 60  # of users, whose differences tell the error
+_GROUPS = 60  # of users, from whose differences the error is estimated
 _PHASES = (0.25, 0.25, 0.5)  # shares of users that a logistic model's steps take; the last one has the error bars
 _LEAST_SIGNAL = 0.5  # times the noise of the moments, that they must be above in every direction
-_POWER = 2.8  # standard errors of an effect that is told from zero at 95 % four times in five
+_POWER = 2.8  # standard errors of an effect that differs from zero at 95 % four times in five
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +72,8 @@ class Coefficients:
         """Say how many effects differ from zero, the intercept aside."""
         if not np.isfinite(self.std_error).all():
             return "cannot tell: the noise hides how the columns go together; ask more people, or about fewer columns"
-        told = sum(row["verdict"] != "cannot tell" for row in self.table(level)[1:])
-        return f"{told} of {len(self.names) - 1} effects differ from zero at {100 * level:g} %"
+        shown = sum(row["verdict"] != "cannot tell" for row in self.table(level)[1:])
+        return f"{shown} of {len(self.names) - 1} effects differ from zero at {100 * level:g} %"
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,7 @@ class Inference:
     @cached_property
     def channel(self) -> VectorChannel:
         """How the products leave a device; each two attributes have at most one that is not zero."""
-        attributes = 1 + len(self.design.attributes)
-        numbers = sum(isinstance(attribute, Interval) for attribute in self.design.attributes)
-        longest = math.sqrt(attributes * (attributes - 1) / 2 + numbers + attributes + self._logistic)
+        longest = math.sqrt(self.design.most_products + self._logistic)
         epsilon = _validate.epsilon(self.epsilon)
         return channel_of(self.mechanism, epsilon, dims=len(self.pairs), bound=1.0, radius=longest)
 
@@ -211,15 +209,15 @@ class Inference:
 
     def _solved(self, start: FloatArray, means: FloatArray, sizes: IntArray, users: int) -> Coefficients:
         """Return the jackknife's estimate and error from the means of groups."""
-        told = int(sizes.sum())
+        counted = int(sizes.sum())
         total = sizes @ means
-        smallest = float(np.linalg.eigvalsh(self._moments(total / told)[0])[0])  # of 4 H for classes
-        blind = smallest < _LEAST_SIGNAL * self._noise(told)
-        count, weights = len(sizes), start - self._step(total / told, told, safe=blind)
+        smallest = float(np.linalg.eigvalsh(self._moments(total / counted)[0])[0])  # of 4 H for classes
+        blind = smallest < _LEAST_SIGNAL * self._noise(counted)
+        count, weights = len(sizes), start - self._step(total / counted, counted, safe=blind)
         error = np.full(weights.size, np.inf)
         if not blind:
             left = zip(sizes.tolist(), means, strict=True)
-            without = [start - self._step((total - size * mean) / (told - size), told) for size, mean in left]
+            without = [start - self._step((total - size * mean) / (counted - size), counted) for size, mean in left]
             weights = count * weights - (count - 1) * np.mean(without, axis=0)
             error = math.sqrt(count - 1) * np.stack([self._units(one) for one in without]).std(axis=0)
         full = np.zeros(self.design.width)
@@ -268,6 +266,6 @@ class Inference:
         full = np.stack([self._units(row) - self._units(np.zeros(len(owners))) for row in np.eye(len(owners))], axis=1)
         error = np.sqrt(np.diag(full @ spread @ full.T))
         return [
-            {"name": name, "std_error": float(one), "told": float(_POWER * one)}
+            {"name": name, "std_error": float(one), "least_effect": float(_POWER * one)}
             for name, one in zip(self._names, error, strict=True)
         ]

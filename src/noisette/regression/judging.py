@@ -1,4 +1,4 @@
-"""Is a model of two classes better than always naming the larger one? People who did not teach it tell, privately."""
+"""Is a model of two classes better than always naming the larger one? People who did not teach it report privately."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def judge(predicted: Any, classes: Any, epsilon: float, *, rng: Rng = None) -> J
     """Return how good a model's classes are, from one report of each person whom it has not learnt from.
 
     A person reports which class the model names for her and which she has, one of four cells, by randomised response.
-    A gain is told at 95 % if it is told over both classes, whichever is larger.
+    A gain is stated at 95 % if it holds over both classes, whichever is larger.
 
     *Guarantee*: epsilon-LDP for a person's whole record: the model is public, and the cell is what she reports.
 

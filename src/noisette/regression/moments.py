@@ -93,10 +93,8 @@ class OneShot:
 
     @property
     def radius(self) -> float:
-        """Largest length of the vector of products: each two attributes have at most one that is not zero."""
-        attributes = 1 + len(self.design.attributes)
-        numbers = sum(isinstance(attribute, Interval) for attribute in self.design.attributes)
-        return math.sqrt(attributes * (attributes - 1) / 2 + numbers + attributes)
+        """Largest length of the vector of products."""
+        return math.sqrt(self.design.most_products)
 
     @cached_property
     def channel(self) -> VectorChannel:

@@ -40,8 +40,8 @@ class ClassPairs:
 
     >>> rng = np.random.default_rng(1)
     >>> kind = rng.integers(0, 4, 20_000)
-    >>> told = (rng.random(20_000) < 0.2 + 0.2 * kind).astype(int)
-    >>> model = ClassPairs(Design((Categorical(4),)), epsilon=1.0).run(kind[:, None], told, rng=7)
+    >>> bought = (rng.random(20_000) < 0.2 + 0.2 * kind).astype(int)
+    >>> model = ClassPairs(Design((Categorical(4),)), epsilon=1.0).run(kind[:, None], bought, rng=7)
     >>> bool(np.all(np.diff(model.average[1:]) > 0))
     True
     """

@@ -42,7 +42,7 @@ def aggregate_on_ray(
     ``address`` is ``HOST:PORT`` of the head, ``ray://HOST:PORT`` from a machine outside the cluster, ``auto`` for the
     one that this machine belongs to, or ``local`` for one that is started here and ends with the call; None takes the
     cluster that this process is connected to. Each node reads its partitions itself, so all must see the same paths or
-    the same database. ``on_progress`` is told the users of each partition as it is done.
+    the same database. ``on_progress`` is called with the users of each partition as it is done.
     """
     ray = _ray()
     with _connected(ray, address):
@@ -165,7 +165,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse an address at which nothing speaks as Ray does; Ray itself would try for minutes."""
+    """Refuse an address at which no Ray cluster answers; Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16) or "/" in host:
         raise ValueError(f"Expected --ray {address} to be HOST:PORT, ray://HOST:PORT, auto or local.")

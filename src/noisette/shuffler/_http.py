@@ -30,7 +30,7 @@ _SHORTEST = 16  # letters of an operator's key
 
 
 class Operators:
-    """Who may look behind the counter and change things: named keys, of which a JSON file holds one each."""
+    """The operators, who may read the counters and change things: a name and a key each, from a JSON file."""
 
     def __init__(self, keys: Mapping[str, str] | None = None) -> None:
         found = keys or {}
@@ -58,7 +58,7 @@ class Operators:
             if self._file is not None and self._file.changed():
                 self._digests = Operators.read(self._file.path)._digests
         except (OSError, ValueError) as error:
-            logging.getLogger("noisette.shuffler").error("operators not read", extra={"told": {"detail": str(error)}})
+            logging.getLogger("noisette.shuffler").error("operators not read", extra={"fields": {"detail": str(error)}})
 
     def __call__(self, request: Request) -> str:
         """Return the name of the operator whose key a request carries, or refuse it: a dependency of routes."""
@@ -121,7 +121,7 @@ def new_app(
 
     @app.exception_handler(sqlite3.Error)
     async def broken(_: Request, error: sqlite3.Error) -> Response:
-        log.error("database", extra={"told": {"error": type(error).__name__}})
+        log.error("database", extra={"fields": {"error": type(error).__name__}})
         return answer(503, "unavailable", Exception("The store does not answer. Nothing was stored; try again."))
 
     @app.get("/health")
@@ -141,7 +141,7 @@ async def take(
 ) -> Response:
     """Check a signed post and store it; the answer comes when it is on the disk.
 
-    Who calls is looked at before the body is read: nobody who is not enrolled can make the service hold one.
+    The caller is checked before the body is read, so that only an enrolled client can make the service hold one.
     """
     clients.admit(request.headers)
     body = await read_body(request, most)
@@ -149,6 +149,6 @@ async def take(
     done = await run_in_threadpool(store, caller, body)
     metrics.accepted.inc(done.accepted)
     metrics.repeated.inc(done.repeated)
-    told = {"accepted": done.accepted, "repeated": done.repeated}
-    request.state.told = told
-    return JSONResponse(told, 201 if done.accepted else 200)
+    counts = {"accepted": done.accepted, "repeated": done.repeated}
+    request.state.logged = counts
+    return JSONResponse(counts, 201 if done.accepted else 200)

@@ -32,7 +32,7 @@ _ENTRY = re.compile(r"[0-9a-f]{64}:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _POST = re.compile(r"[A-Za-z0-9._-]{1,80}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
-_NOBODY = "0" * 64 + ":" + "0" * 64  # compared with for unknown names, so that they take as long
+_NOBODY = "0" * 64 + ":" + "0" * 64  # unknown names are compared with it, so that they take as long as known ones
 
 log = logging.getLogger("noisette.shuffler")
 
@@ -95,7 +95,7 @@ class Clients:
                 if self._file.changed():
                     self._entries = _checked(_read(self._file.path))
             except (OSError, ValueError) as error:
-                log.error("clients not read", extra={"told": {"detail": str(error)}})
+                log.error("clients not read", extra={"fields": {"detail": str(error)}})
 
     def enrol(self, names: Sequence[str]) -> dict[str, str]:
         """Add clients, here and in the file, and return their new secrets, which are kept nowhere."""
@@ -119,7 +119,7 @@ class Clients:
         self._entries = entries
 
     def admit(self, headers: Mapping[str, str]) -> Caller:
-        """Return who says it calls if its mark is right, before the body is looked at; or raise `Forged`."""
+        """Return the caller that a request names if its mark is right, before its body is read; or raise `Forged`."""
         self._look()
         name, mark = headers.get(CLIENT, ""), headers.get(MARK, "")
         found = Caller(name, mark, headers.get(POST, ""), _minimum(headers.get(MINIMUM, "")))
@@ -213,7 +213,7 @@ def write_secrets(secret_of: Mapping[str, str], folder: str | os.PathLike[str]) 
 
 
 def _write(path: Path, entries: dict[str, str]) -> None:
-    """Write names and what belongs to them for their owner's eyes alone."""
+    """Write names, and the entry of each, to a file that its owner alone can read."""
     with whole_file(path, mode=0o600) as file:
         file.write(json.dumps(entries, indent=1).encode())
 
@@ -245,8 +245,8 @@ def sign(secret: str, path: str, client: str, post: str, body: bytes, *, minimum
 
 def _signature(key: str, path: str, caller: Caller, body: bytes) -> str:
     content = hashlib.sha256(body).hexdigest()
-    told = "\n".join(["noisette-shuffler-2", path, caller.name, caller.post, str(caller.minimum), content])
-    return hmac.new(bytes.fromhex(key), told.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+    message = "\n".join(["noisette-shuffler-2", path, caller.name, caller.post, str(caller.minimum), content])
+    return hmac.new(bytes.fromhex(key), message.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def _digest(mark: str) -> str:

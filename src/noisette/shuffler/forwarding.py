@@ -20,7 +20,7 @@ _OF_THE_KEY = frozenset({401, 403})  # about the shuffler's own key, which an op
 
 
 class Undelivered(Exception):
-    """The server took no part: whether for good, and whether it was a fault over this part."""
+    """The server did not take a part: ``final`` if it never will, ``fault`` if it failed over this very part."""
 
     def __init__(self, reason: str, *, final: bool = False, fault: bool = False) -> None:
         super().__init__(reason)
@@ -37,8 +37,8 @@ def forward(
     fails waits by itself; `Undelivered` that is neither ends the work: the server is away.
     """
     for released, smallest in shuffler.release():
-        told = {"context": released.context, "round": released.number, "smallest_set": smallest}
-        log.info("released", extra={"told": told})
+        fields = {"context": released.context, "round": released.number, "smallest_set": smallest}
+        log.info("released", extra={"fields": fields})
     packets = 0
     while not stopped() and (part := shuffler.next_part()) is not None:
         try:
@@ -46,7 +46,7 @@ def forward(
         except Undelivered as error:
             shuffler.failed(part, str(error), final=error.final, fault=error.fault)
             own = {"batch": part.name, "context": part.frame.round.context, "detail": str(error)}
-            log.error("set aside" if error.final else "not taken", extra={"told": own})
+            log.error("set aside" if error.final else "not taken", extra={"fields": own})
             if error.final or error.fault:
                 continue
             raise
@@ -58,7 +58,7 @@ def forward(
 class Forwarder(threading.Thread):
     """Forwards to the server while the service runs, and tries again for ever when the server does not answer.
 
-    ``trouble`` says why nothing can be forwarded at all, and is empty when all could be that was to be.
+    ``trouble`` says why nothing can be forwarded at all, and is empty otherwise.
     """
 
     def __init__(self, shuffler: Shuffler, server: Http, *, forwarded: Any = None, failed: Any = None) -> None:
@@ -80,7 +80,7 @@ class Forwarder(threading.Thread):
         self._server.close()
 
     def run(self) -> None:
-        """Forward until told to stop."""
+        """Forward until `stop` is called."""
         waits, ticks = pauses(), 0.0
         while not self._halt.is_set():
             try:
@@ -91,7 +91,7 @@ class Forwarder(threading.Thread):
                 waits, self.trouble = pauses(), ""
             except (Undelivered, OSError, sqlite3.Error) as error:
                 self.trouble = str(error)
-                log.error("not forwarded", extra={"told": {"detail": str(error)}})
+                log.error("not forwarded", extra={"fields": {"detail": str(error)}})
                 self._halt.wait(next(waits))
             self._news.wait(_TICK)
             self._news.clear()

@@ -61,7 +61,7 @@ class ServerKey:
     """The server's private keys: what was sealed to any of them opens, and clients are shown the first.
 
     A key that was read from a file follows the file, so that a new key comes first and old ones go while a service
-    runs. Clients that know an old key seal for it until they are told the new one.
+    runs. Clients that know an old key seal for it until they learn the new one.
     """
 
     def __init__(self, *keys: X25519PrivateKey) -> None:
@@ -101,7 +101,7 @@ class ServerKey:
             if self._file is not None and self._file.changed():
                 self._keys = tuple(_private_keys(self._file.path))
         except (OSError, ValueError) as error:
-            log.error("server key not read", extra={"told": {"detail": str(error)}})
+            log.error("server key not read", extra={"fields": {"detail": str(error)}})
 
     def change(self, action: str) -> list[PublicKey]:
         """Put a new key first ("rotate") or keep the first alone ("retire"), in the file too; return what is shown."""

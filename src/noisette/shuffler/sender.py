@@ -100,8 +100,8 @@ def _refusal(answer: httpx.Response) -> PostRefused | None:
     if answer.status_code != 409:
         return None
     try:
-        told = answer.json()
-        return PostRefused(str(told["reason"]), str(told["detail"]), list(map(int, told["blocks"])))
+        body = answer.json()
+        return PostRefused(str(body["reason"]), str(body["detail"]), list(map(int, body["blocks"])))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -58,7 +58,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        log.info("started", extra={"told": {"clients": len(clients), "minimum": shuffler.minimum}})
+        log.info("started", extra={"fields": {"clients": len(clients), "minimum": shuffler.minimum}})
         forwarder.start()
         yield
         await run_in_threadpool(forwarder.stop)
@@ -130,7 +130,7 @@ def _add_operation(
 
     def noted(operator: str, change: str) -> None:
         shuffler.note(operator, change)
-        log.info("changed", extra={"told": {"operator": operator, "change": change}})
+        log.info("changed", extra={"fields": {"operator": operator, "change": change}})
 
     @app.get("/batches", dependencies=only)
     def list_batches() -> Response:
@@ -164,8 +164,8 @@ def _add_operation(
         try:
             made = await run_in_threadpool(lambda: clients.enrol(Names.model_validate_json(body).names))
         except ValueError as error:  # of pydantic too, whose messages would repeat what was sent
-            told = str(error) if type(error) is ValueError else 'Expected {"names": ["phone-1", ...]}.'
-            raise Problem(422, "bad-names", told) from error
+            detail = str(error) if type(error) is ValueError else 'Expected {"names": ["phone-1", ...]}.'
+            raise Problem(422, "bad-names", detail) from error
         await run_in_threadpool(noted, operator, f"enrol {', '.join(made)}")
         return JSONResponse({"secrets": made}, 201)
 

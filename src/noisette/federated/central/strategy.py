@@ -152,9 +152,7 @@ class CentralPrivacy(Strategy):
         assert model is not None, "configure_train comes first"
         for reply in replies:
             node = reply.metadata.src_node_id
-            if (
-                node not in self._asked
-            ):  # not drawn, or heard already: the sampling that is accounted for is all there is
+            if node not in self._asked:  # not drawn, or counted already: the accounts cover what was drawn, once
                 continue
             self._asked.remove(node)
             try:

@@ -180,11 +180,11 @@ class DistributedPrivacy:
         promise = self.plan.guarantee
         try:
             account, run, (path, epsilon, delta) = *self._names(context), self._limits(context)
-            terms = {"model": promise.model, "relation": promise.relation}
+            terms, log = {"model": promise.model, "relation": promise.relation}, self._log(context, "answered")
             with Ledger(path) as ledger:
                 ledger.open_account(account, epsilon, delta, **terms)  # type: ignore[arg-type]
-                ledger.debit(account, promise, note=run, idempotency_key=run)
-            new = self._log(context, "answered").note(int(message.metadata.group_id), self.plan.rounds)
+                log.pay(ledger, account, promise, run)
+            new = log.note(int(message.metadata.group_id), self.plan.rounds)
         except (AlreadyDebited, BudgetExceeded):
             raise
         except Exception as error:

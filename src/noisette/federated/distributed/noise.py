@@ -27,7 +27,7 @@ from noisette.federated.layout import ModelLayout
 from noisette.guarantees import Guarantee
 
 _LEAST_SHARE = 64.0  # deviation of a client's noise: coarser integers would round the update visibly
-_FINE = 4096  # whole numbers that the length of an update is told in, at the least
+_FINE = 4096  # least number of steps in the length of an update
 _REACH = 40.0  # deviations that noise goes at most: farther with a chance below exp(-800)
 MODULUS = 1 << 32  # of Flower's secure aggregation
 

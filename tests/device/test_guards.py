@@ -1,0 +1,340 @@
+"""What a device refuses before anything leaves it: another key, another campaign, a group that nobody asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from noisette._sqlite import transaction
+from noisette.device import Client
+from noisette.device.blind import SigningKey, VerifyingKey
+from noisette.device.client import check_code
+from noisette.device.conversation import ahead_of, judged, shown, signature_of
+from noisette.device.gateway import Gateway
+from noisette.device.sealed import pad
+from noisette.device.state import SENT, Verdict, check_group
+from noisette.device.tokens import WALLET, Wallet
+from noisette.survey.campaigns import Campaign
+
+COMMUTE: dict[str, Any] = {
+    "id": "commute",
+    "epsilon": 2.0,
+    "users": 1000,
+    "attributes": [{"name": "minutes", "range": [0, 120]}],
+    "mechanism": {"minutes": "piecewise"},
+}
+DRAWN = {"id": "drinks", "epsilon": 4.0, "users": 10, "attributes": [{"name": "drink", "text": 6}], "tokens": "drawn"}
+
+
+def told(campaign: dict[str, Any], **more: Any) -> httpx.Response:
+    """Return how a collector shows a campaign."""
+    return httpx.Response(200, json=Campaign.from_dict(campaign).to_wire() | more)
+
+
+def wallet(folder: Path, owner: bytes = b"") -> Wallet:
+    with transaction(folder / "wallet.db") as database:
+        database.execute(WALLET)
+    return Wallet(folder / "wallet.db", owner)
+
+
+@cache
+def keys() -> dict[str, SigningKey]:
+    """Return two keys, the smaller first: what is blinded under it can be signed under both."""
+    return dict(zip(("first", "second"), sorted([SigningKey.new(), SigningKey.new()], key=_modulus), strict=True))
+
+
+def _modulus(key: SigningKey) -> int:
+    return key.public.modulus
+
+
+def modulus(name: str) -> str:
+    return f"{_modulus(keys()[name]):x}"
+
+
+def test_a_collector_that_shows_another_key_gets_no_second_token(tmp_path: Path) -> None:
+    """A key for each user would mark who sent which report: a period has one key, whatever is asked later."""
+    own = wallet(tmp_path)
+    first = own.blind("commute", "once", modulus("first"))
+    assert own.blind("commute", "once", modulus("first")) == first  # the same blinded token, however often
+    with pytest.raises(ValueError, match=r"another key than before.*may mark users"):
+        own.blind("commute", "once", modulus("second"))
+    assert own.blind("commute", "once", modulus("first")) == first
+    assert own.blind("commute", "next", modulus("second")) != first
+    assert own.blind("other", "once", modulus("second")) != first
+    assert Wallet(own.path, b"another user").blind("commute", "once", modulus("second")) != first
+
+
+def test_a_signature_by_another_key_is_not_kept(tmp_path: Path) -> None:
+    own = wallet(tmp_path)
+    blinded = base64.b64decode(own.blind("commute", "once", modulus("first")))
+    wrong, right = (base64.b64encode(keys()[name].sign(blinded)).decode() for name in ("second", "first"))
+    with pytest.raises(ValueError, match="signature"):
+        own.unblind("commute", "once", wrong)
+    assert own.signed("commute", "once") is None
+    own.unblind("commute", "once", right)
+    token, signature = own.signed("commute", "once") or (b"", b"")
+    assert keys()["first"].public.verifies(token, signature)
+    assert not keys()["second"].public.verifies(token, signature)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sealed", "words"),
+    [
+        (told(COMMUTE | {"id": "other"}), False, "the collector sent 'other'"),
+        (told(COMMUTE, sealed=True), False, "from its shuffler alone"),
+        (told(COMMUTE, sealed=False), True, "no shuffler in front"),
+        (told(COMMUTE), True, "no shuffler in front"),
+        (httpx.Response(404, json={"detail": "there is none"}), False, "does not show"),
+        (httpx.Response(201, json={}), False, "does not show"),
+    ],
+)
+def test_a_campaign_that_is_not_the_one_asked_for_is_refused(answer: httpx.Response, sealed: bool, words: str) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=words):
+        shown(answer, "commute", sealed=sealed)
+
+
+def test_the_campaign_asked_for_is_returned() -> None:
+    assert shown(told(COMMUTE), "commute", sealed=False).id == "commute"
+    assert shown(told(COMMUTE, sealed=False), "commute", sealed=False).id == "commute"
+    assert shown(told(COMMUTE, sealed=True), "commute", sealed=True).id == "commute"
+
+
+def test_a_public_group_is_one_that_the_campaign_knows() -> None:
+    plain = Campaign.from_dict(COMMUTE)
+    grouped = Campaign.from_dict(COMMUTE | {"groups": {"region": ["north", "south"]}})
+    check_group(plain, None)
+    check_group(grouped, "south")
+    with pytest.raises(ValueError, match=r"asks for no public group: leave group='north' out"):
+        check_group(plain, "north")
+    for wrong in (None, "east", ""):
+        with pytest.raises(ValueError, match="region, to be one of north, south"):
+            check_group(grouped, wrong)
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "state"),
+    [
+        (200, "", "sent"),
+        (201, "", "sent"),
+        (401, "", "waiting"),
+        (403, "", "waiting"),
+        (404, "", "waiting"),
+        (425, "", "waiting"),
+        (409, "wrong-period", "waiting"),
+        (409, "post-reused", "waiting"),
+        (409, "copied", "waiting"),
+        (403, "unknown-code", "refused"),
+        (400, "", "refused"),
+        (409, "repeated", "refused"),
+        (410, "", "refused"),
+        (422, "", "refused"),
+    ],
+)
+def test_what_an_answer_means_for_a_report(status: int, word: str, state: str) -> None:
+    """What an operator or time can mend keeps the report; whatever else is refused stays refused."""
+    body = {"detail": "why"} | ({"reason": word} if word else {})
+    verdict = judged(httpx.Response(status, json=body))
+    assert verdict is not None
+    assert (verdict == SENT) == (state == "sent")
+    if state != "sent":
+        assert (verdict.state, "why" in verdict.reason) == (state, True)
+    assert judged(None) is None
+
+
+def test_a_clock_is_compared_with_the_collectors() -> None:
+    late = httpx.Response(200, headers={"date": "Wed, 01 Jan 2020 00:00:00 GMT"})
+    assert ahead_of(late) > 365 * 24 * 60 * 60
+    assert ahead_of(httpx.Response(200)) == 0.0
+    assert ahead_of(httpx.Response(200, headers={"date": "no date"})) == 0.0
+
+
+def replied(talk: Any, verdict: Verdict | None) -> None:
+    """Answer what a conversation asks, or be away."""
+    if verdict is None:
+        talk.throw(httpx.ConnectError("nobody"))
+    else:
+        talk.send(httpx.Response(422, json={"detail": verdict.reason}))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"), [(None, "does not answer"), (Verdict("refused", "no such code"), "no s")]
+)
+def test_nothing_is_drawn_without_a_signature(tmp_path: Path, verdict: Verdict | None, words: str) -> None:
+    device: Any = SimpleNamespace(wallet=wallet(tmp_path))
+    talk = signature_of(device, Campaign.from_dict(DRAWN), "code", 1)
+    asked = next(talk)
+    assert (asked.method, asked.path) == ("GET", "/campaigns/drinks/tokens/once")
+    with pytest.raises(RuntimeError, match=f"not signed the token that draws for this user: .*{words}"):
+        replied(talk, verdict)
+    with pytest.raises(StopIteration) as stopped:  # where nothing is drawn, nobody is asked
+        next(signature_of(device, Campaign.from_dict(COMMUTE), None, 1))
+    assert stopped.value.value is None
+
+
+class Collector:
+    """A collector that shows a campaign, and answers a batch as it is told."""
+
+    def __init__(self, campaign: dict[str, Any], status: int, answer: Any) -> None:
+        self.campaign, self.status, self.answer, self.bodies = campaign, status, answer, list[bytes]()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return told(self.campaign)
+        self.bodies.append(request.read())
+        return httpx.Response(self.status, content=json.dumps(self.answer).encode())
+
+
+def gateway(folder: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Gateway:
+    plain = httpx.Client
+
+    def made(**options: Any) -> httpx.Client:
+        return plain(**options | {"transport": httpx.MockTransport(collector)})
+
+    with monkeypatch.context() as patched:
+        patched.setattr("noisette.device.gateway.httpx.Client", made)
+        return Gateway("http://collector", collector.campaign["id"], state=folder, api_key="k", epsilon=4, attempts=1)
+
+
+def answered(through: Gateway) -> None:
+    assert through.answer([b"one", b"two", b"three"], {"minutes": np.asarray([1.0, 2.0, 3.0])}) == 3
+
+
+def test_a_collector_that_counts_otherwise_than_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it did not count stays in the queue, and the operator is told."""
+    for number, counts in enumerate([(2, 0), (3, 1)]):
+        collector = Collector(COMMUTE, 200, dict(zip(("accepted", "repeated"), counts, strict=True)))
+        with gateway(tmp_path / str(number), collector, monkeypatch) as through:
+            answered(through)
+            with pytest.raises(RuntimeError, match="Sent 3 reports, the collector counted"):
+                through.send()
+            assert (through.tally().sent, through.tally().waiting) == (0, 3)
+    for number, counts in enumerate([(2, 1)]):
+        collector = Collector(COMMUTE, 200, dict(zip(("accepted", "repeated"), counts, strict=True)))
+        with gateway(tmp_path / f"right{number}", collector, monkeypatch) as through:
+            answered(through)
+            assert (through.send().sent, len(collector.bodies)) == (3, 1)
+
+
+@pytest.mark.parametrize(("status", "answer"), [(422, {"detail": "no"}), (500, {"reports": [{"index": 0}]}), (403, {})])
+def test_a_batch_that_is_refused_as_a_whole_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, answer: Any
+) -> None:
+    with gateway(tmp_path, Collector(COMMUTE, status, answer), monkeypatch) as through:
+        answered(through)
+        if status < 500:
+            with pytest.raises(RuntimeError, match="refuses the batch, which is kept"):
+                through.send()
+        else:
+            through.send()
+        assert (through.tally().refused, through.tally().waiting) == (0, 3)
+
+
+def test_reports_that_are_refused_one_by_one_are_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"reports": [{"index": number, "detail": "it is late"} for number in range(3)]}
+    with gateway(tmp_path, Collector(COMMUTE, 422, answer), monkeypatch) as through:
+        answered(through)
+        assert through.send().refused == 3
+
+
+def test_a_gateway_draws_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn follows from the user's own token: whoever answers first and signs later could choose it."""
+    through = gateway(tmp_path, Collector(DRAWN, 200, {}), monkeypatch)
+    with through, pytest.raises(ValueError, match=r"to answer by Client: what is drawn follows"):
+        through.check([b"one"])
+
+
+def test_users_without_a_code_are_refused_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gateway(tmp_path, Collector(COMMUTE | {"tokens": "blind"}, 200, {}), monkeypatch) as through:
+        with pytest.raises(ValueError, match="enrolment code of user 'one'"):
+            through.answer([b"one"], {"minutes": np.asarray([1.0])})
+        assert through._ledger.balance("each user").epsilon == 0
+    with gateway(tmp_path / "open", Collector(COMMUTE, 200, {}), monkeypatch) as through:
+        through.check([b"one"])
+
+
+def test_a_device_does_not_answer_another_campaign_than_it_asked_for(tmp_path: Path) -> None:
+    transport = httpx.MockTransport(Collector(COMMUTE, 200, {}))
+    options: dict[str, Any] = {"api_key": "k", "epsilon": 4.0, "attempts": 1, "transport": transport}
+    with Client("http://collector", state=tmp_path, **options) as client:
+        with pytest.raises(ValueError, match="the collector sent 'commute'"):
+            client.answer("other", {"minutes": 3.0})
+        assert client.left["epsilon"] == 4
+
+
+def test_a_campaign_that_changes_under_its_id_is_not_answered(tmp_path: Path) -> None:
+    """Who could try one range after the other would learn from silence where a value is not."""
+    collector = Collector(COMMUTE, 200, {})
+    options: dict[str, Any] = {"api_key": "k", "epsilon": 4.0, "attempts": 1}
+    with Client("http://c", state=tmp_path, transport=httpx.MockTransport(collector), **options) as client:
+        assert client.campaign("commute").id == "commute"
+        for changed in ({"attributes": [{"name": "minutes", "range": [0, 121]}]}, {"epsilon": 1.0}):
+            collector.campaign = COMMUTE | changed
+            with pytest.raises(ValueError, match=r"than before\. Do not answer it"):
+                client.answer("commute", {"minutes": 3.0})
+        collector.campaign = COMMUTE
+        assert client.answer("commute", {"minutes": 3.0})
+
+
+def test_a_collector_that_was_never_seen_is_not_guessed(tmp_path: Path) -> None:
+    def away(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("nobody")
+
+    options: dict[str, Any] = {"api_key": "k", "epsilon": 4.0, "attempts": 1}
+    with (
+        Client("http://c", state=tmp_path, transport=httpx.MockTransport(away), **options) as client,
+        pytest.raises(httpx.ConnectError),
+    ):
+        client.campaign("commute")
+
+
+def test_a_campaign_that_admits_by_code_needs_one() -> None:
+    signed = Campaign.from_dict(COMMUTE | {"tokens": "blind"})
+    with pytest.raises(ValueError, match="admits users by enrolment code"):
+        check_code(signed, None)
+    assert check_code(signed, "a code") is signed
+    plain = Campaign.from_dict(COMMUTE)
+    assert check_code(plain, None) is plain
+
+
+def test_all_sealed_reports_of_a_campaign_have_one_length() -> None:
+    campaign = Campaign.from_dict(COMMUTE)
+    short, long = (pad(campaign, {"report": "x" * size}) for size in (1, 100))
+    assert len(short) == len(long) > 2560
+    assert json.loads(long) == {"report": "x" * 100}
+    longest = len(short) - len('{"report":""}')
+    assert len(pad(campaign, {"report": "x" * longest})) == len(short)
+    with pytest.raises(ValueError, match=f"at most {len(short)} bytes, got {len(short) + 1}"):
+        pad(campaign, {"report": "x" * (longest + 1)})
+
+
+def test_a_gateway_reports_from_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gateway(tmp_path, Collector(COMMUTE, 200, {}), monkeypatch) as through:
+        through.same_source("one")
+        through.same_source("one")
+        with pytest.raises(ValueError, match="row numbers would name other users"):
+            through.same_source("two")
+
+
+@pytest.mark.parametrize("wrong", [3, 2**2047, 2**2048 + 1, 2**2047 - 1])
+def test_a_key_that_is_too_small_or_even_is_refused(wrong: int) -> None:
+    VerifyingKey(2**2047 + 1)
+    with pytest.raises(ValueError, match="odd modulus of 2048 bits"):
+        VerifyingKey(wrong)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_is_no_blinded_token_is_not_signed(number: int) -> None:
+    key = keys()["first"]
+    for wrong in (number.to_bytes(256, "big"), key.public.modulus.to_bytes(256, "big"), bytes([1] * 255)):
+        with pytest.raises(ValueError, match="Expected a blinded token of 256 bytes"):
+            key.sign(wrong)

@@ -1,0 +1,151 @@
+"""What a client looks at before its numbers go into a secure aggregation, one term changed at a time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra federated")
+
+from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_STATE
+from flwr.compat.common import recorddict_compat as compat
+
+from noisette.accounting import AlreadyDebited, BudgetExceeded, Ledger
+from noisette.federated import Norm
+from noisette.federated.distributed.flower import DistributedFedAvg, DistributedPrivacy, _NotAgreed, workflow
+from noisette.federated.distributed.noise import DistributedPlan
+
+PLAN = DistributedPlan(epsilon=4.0, delta=1e-6, rounds=2, survivors=3, dims=5, clip=Norm(1.0))
+FAIR = {
+    "sample_num": 6,
+    "share_num": 6,
+    "threshold": 4,
+    "clipping_range": float(PLAN.reach),
+    "target_range": 2 * PLAN.reach,
+    "mod_range": 2**32,
+    "max_weight": 1000.0,
+}
+
+
+def mod(folder, colluding=1, plan=PLAN):
+    return DistributedPrivacy(plan, ledger=folder / "budget.db", colluding=colluding)
+
+
+def asked(mod, terms, dims=5):
+    """Ask a client to take part under some terms, and return the weights that it would start from."""
+    content = compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters([np.zeros(dims)]), {}), True)
+    state = SimpleNamespace(config_records={RECORD_KEY_STATE: terms})
+    return mod._asked(SimpleNamespace(content=content), SimpleNamespace(state=state))
+
+
+def test_fair_terms_are_agreed_to(tmp_path):
+    assert [array.shape for array in asked(mod(tmp_path), FAIR)] == [(5,)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"share_num": 5},  # somebody is no neighbour of somebody
+        {"share_num": 7},
+        {"threshold": 3},  # three may be opened, one of whom works for the server
+        {"sample_num": 7, "share_num": 7},  # two sets of four among seven, one colluding, may differ in one client
+        {"clipping_range": PLAN.reach + 1.0},
+        {"clipping_range": PLAN.reach - 1.0},
+        {"target_range": 2 * PLAN.reach + 1},
+        {"target_range": 2 * PLAN.reach - 1},
+        {"mod_range": 2**31},
+        {"mod_range": 2**33},
+        {"max_weight": 999.0},
+        {"max_weight": 1001.0},
+    ],
+    ids=str,
+)
+def test_one_term_that_is_not_fair_is_refused(tmp_path, wrong):
+    with pytest.raises(_NotAgreed):
+        asked(mod(tmp_path), FAIR | wrong)
+
+
+def test_a_model_of_another_length_is_refused(tmp_path):
+    for dims in (4, 6):
+        with pytest.raises(_NotAgreed):
+            asked(mod(tmp_path), FAIR, dims)
+
+
+def test_the_threshold_counts_those_who_work_for_the_server(tmp_path):
+    """Of 6 clients and c colluding: a threshold of at least survivors + c, and twice it above 6 + c."""
+    fair = {0: 4, 1: 4, 2: 5, 3: 6}  # least threshold by who colludes: max(3 + c, 4 + c // 2)
+    for colluding, least in fair.items():
+        asked(mod(tmp_path, colluding), FAIR | {"threshold": least})
+        with pytest.raises(_NotAgreed):
+            asked(mod(tmp_path, colluding), FAIR | {"threshold": least - 1})
+
+
+def message(number):
+    return SimpleNamespace(metadata=SimpleNamespace(group_id=str(number)))
+
+
+def context(run=1, **config):
+    return SimpleNamespace(run_id=run, node_config=config)
+
+
+def test_a_round_is_answered_once_and_the_run_is_paid_for_once(tmp_path):
+    client = mod(tmp_path)
+    client._debit(context(), message(1))
+    with pytest.raises(AlreadyDebited, match="second release"):
+        client._debit(context(), message(1))
+    client._debit(context(), message(2))
+    with pytest.raises(AlreadyDebited, match="All 2 rounds"):
+        client._debit(context(), message(3))
+    with Ledger(tmp_path / "budget.db") as ledger:
+        balance = ledger.balance("node")
+        assert (float(balance.epsilon), balance.debits, balance.model, balance.relation) == (
+            4.0,
+            1,
+            "distributed",
+            "replace",
+        )
+
+
+def test_who_operates_a_node_has_the_last_word(tmp_path):
+    client = mod(tmp_path)
+    with pytest.raises(BudgetExceeded):
+        client._debit(context(epsilon=3.9, ledger=str(tmp_path / "small.db")), message(1))
+    roomy = context(epsilon=8.0, delta=2e-6, ledger=str(tmp_path / "roomy.db"))
+    client._debit(roomy, message(1))
+    client._debit(SimpleNamespace(run_id=2, node_config=roomy.node_config), message(1))
+    with pytest.raises(BudgetExceeded):
+        client._debit(SimpleNamespace(run_id=3, node_config=roomy.node_config), message(1))
+    apart = {"partition-id": 3, "ledger": str(tmp_path / "apart.db")}  # simulated clients share a file
+    client._debit(SimpleNamespace(run_id=1, node_config=apart), message(1))
+    with Ledger(tmp_path / "apart.db") as ledger:
+        assert ledger.balance("node-3").debits == 1
+
+
+def test_the_servers_workflow_asks_for_what_clients_agree_to(tmp_path):
+    fit = workflow(PLAN, colluding=1).fit_workflow
+    assert (fit.num_shares, fit.reconstruction_threshold, fit.max_weight) == (1.0, 4, 1000.0)
+    assert (fit.clipping_range, fit.quantization_range) == (float(PLAN.reach), 2 * PLAN.reach)
+
+
+def test_a_mean_moves_the_model():
+    """Every result holds the same noisy mean; weights keep their types."""
+    start = [np.ones((2, 2), dtype=np.float32), np.zeros(1)]
+    server = DistributedFedAvg(PLAN, start, clients_per_round=6)
+    assert server.aggregate_fit(1, [], []) == (None, {})
+    numbers = np.arange(5.0) * PLAN.length
+    result = SimpleNamespace(parameters=ndarrays_to_parameters([numbers]))
+    found, _ = server.aggregate_fit(1, [(None, result)], [])
+    first, second = parameters_to_ndarrays(found)
+    assert (first.dtype, second.dtype) == (np.float32, np.float64)
+    # norm 1 of the clip is `length` of the whole numbers
+    assert np.allclose(np.concatenate([first.ravel(), second]), [1, 2, 3, 4, 4], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4,), (6,), (5, 1), (1, 5)])
+def test_an_update_of_another_shape_is_not_encoded(shape):
+    assert PLAN.encode(np.zeros(5), rng=1).shape == (5,)
+    with pytest.raises(ValueError, match="an update of 5 weights"):
+        PLAN.encode(np.zeros(shape), rng=1)
