@@ -193,6 +193,93 @@ def _listed() -> Study:
     return Study(survey, 5000, draw, {"c=0": 0.2, "c=1": 0.1, "c=2": 0.05, "c=1999": float(shares[-1])})
 
 
+def _few_choice(epsilon: float, people: int, shares: tuple[float, ...] = (1.0, 0.0, 0.0)) -> Study:
+    """A choice of three labels: hardly any report is false at a large budget, or nearly all labels are empty."""
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        return {"c": rng.choice(3, people, p=shares)}
+
+    truth = {f"c={label}": share for label, share in zip("abd", shares, strict=True)}
+    return Study(nz.Survey([nz.Choice("c", list("abd"))], epsilon=epsilon), people, draw, truth)
+
+
+def _few_numbers(epsilon: float, people: int, value: float = 0.0, far: float = 0.0) -> Study:
+    """A number that is the same for everybody, an end of the range by default, but for a share who have the other."""
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        return {"x": np.where(rng.random(people) < far, 10.0, value)}
+
+    survey = nz.Survey([nz.Number("x", 0, 10)], epsilon=epsilon)
+    return Study(survey, people, draw, {"x": value + far * (10.0 - value)})
+
+
+def _few_cells(epsilon: float, people: int) -> Study:
+    """Two pairs: cells of two choices, most of them empty, and means within a choice at ends of the range."""
+    cells = np.asarray([0.9, 0.0, 0.02, 0.08])
+    asked = [nz.Choice("a", ["p", "q"]), nz.Choice("b", ["x", "y"]), nz.Number("n", 0, 10)]
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        own = rng.choice(4, people, p=cells)
+        return {"a": own // 2, "b": own % 2, "n": np.where(own < 2, 0.0, 10.0)}
+
+    truth = {"a × b: p, x": 0.9, "a × b: p, y": 0.0, "a=p": 0.9, "b=y": 0.08, "n": 1.0}
+    means = {"a × n: mean where a=p": 0.0, "a × n: mean where a=q": 10.0}
+    survey = nz.Survey(asked, epsilon=epsilon, joint=[("a", "b"), ("a", "n")])
+    return Study(survey, people, draw, truth | means)
+
+
+def _few_answers(epsilon: float, people: int) -> Study:
+    """Optional questions: a number that nearly everybody leaves at an end, a choice that a third answers."""
+    asked = [nz.Number("n", 0, 10, optional=True), nz.Choice("c", ["a", "b"], optional=True)]
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        silent = rng.random(people) < 0.1
+        return {"n": np.where(silent, np.nan, 10.0), "c": rng.choice(3, people, p=[0.3, 0.03, 0.67])}
+
+    truth = {"n": 10.0, "n answered": 0.9, "c=a": 10 / 11, "c=b": 1 / 11, "c answered": 0.33}
+    return Study(nz.Survey(asked, epsilon=epsilon), people, draw, truth)
+
+
+def _few_several(epsilon: float, people: int) -> Study:
+    """Several choices: everybody has the first option, hardly anybody the last."""
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        last = np.where(rng.random(people) < 0.02, 3, -1)
+        return {"c": np.stack([np.zeros(people, dtype=np.int64), last], axis=1)}
+
+    truth = {"c=p": 1.0, "c=q": 0.0, "c=s": 0.02, "c chosen": 1.02}
+    return Study(nz.Survey([nz.Choices("c", list("pqrs"), most=2)], epsilon=epsilon), people, draw, truth)
+
+
+def _few_spread(epsilon: float, people: int) -> Study:
+    """Quantiles, and mean and variance, of numbers of which 92 % are near one end."""
+    asked = [nz.Number("q", 0, 1, want="quantiles"), nz.Number("v", 0, 1, want="variance")]
+
+    def draw(rng: np.random.Generator, people: int) -> dict[str, Any]:
+        values = np.where(rng.random(people) < 0.92, 0.1, 0.9)
+        return {"q": values, "v": values}
+
+    survey = nz.Survey(asked, epsilon=epsilon)
+    quantiles = dict(zip(survey.questions[0].quantities, (0.1, 0.1, 0.1, 0.1, 0.9), strict=True))
+    return Study(survey, people, draw, quantiles | {"v": 0.164, "v: variance": 0.64 * 0.92 * 0.08})
+
+
+def _few_compared(epsilon: float, people: int) -> Looked:
+    """A share that nobody has in one group and 3 % in the other; and a share that nobody has in either."""
+    survey = nz.Survey([nz.Choice("c", ["a", "b", "d"])], epsilon=epsilon, groups={"region": ["north", "south"]})
+
+    def look(rng: np.random.Generator) -> list[Row]:
+        south = rng.random(people) > 0.5
+
+        def answers(own: np.random.Generator, people: int) -> dict[str, Any]:
+            return {"c": (south & (own.random(people) < 0.03)).astype(np.int64)}
+
+        table = _grouped(rng, survey, people, answers, south.astype(np.uint16)).compare("region", correct="none")
+        return [_seen(table[["difference", "std_error", "low", "high"]].iloc[row]) for row in (1, 2)]
+
+    return Looked(survey, people, look, {"c=b, 3 % in one group": 0.03, "c=d, nobody": 0.0})
+
+
 Row = tuple[float, float, float, float]  # a value, its error, and the ends of its interval
 _UNKNOWN: Row = (math.nan, math.nan, math.nan, math.nan)
 
@@ -411,7 +498,21 @@ STUDIES: dict[str, Callable[[], Study | Looked]] = {
     "difference of texts": _difference_of_texts,
     "difference looked at daily": _daily,
     "texts": _texts,
+    "few people: one label": lambda: _few_choice(4.0, 300),
+    "few people: one label at epsilon 8": lambda: _few_choice(8.0, 300),
+    "few people: rare labels at epsilon 12": lambda: _few_choice(12.0, 100, (0.96, 0.03, 0.01)),
+    "ten people: three labels": lambda: _few_choice(2.0, 10, (0.5, 0.3, 0.2)),
+    "one person: a label": lambda: _few_choice(8.0, 1, (0.5, 0.3, 0.2)),
+    "few people: a number at an end": lambda: _few_numbers(8.0, 200),
+    "few people: a number, 2 % at the other end": lambda: _few_numbers(12.0, 100, far=0.02),
+    "ten people: a number in the middle": lambda: _few_numbers(1.0, 10, value=5.0),
+    "few people: pairs": lambda: _few_cells(8.0, 300),
+    "few people: optional answers": lambda: _few_answers(8.0, 100),
+    "few people: several choices": lambda: _few_several(6.0, 200),
+    "few people: quantiles and variance": lambda: _few_spread(12.0, 100),
+    "few people: difference of groups": lambda: _few_compared(8.0, 200),
 }
+FEW = tuple(name for name in STUDIES if name.startswith(("few people", "ten people", "one person")))
 
 
 def _run_looked(study: Looked, runs: int, rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -440,14 +541,14 @@ def run(study: Study | Looked, runs: int, seed: int = 1) -> list[dict[str, Any]]
     values, errors, held = (np.empty((runs, len(names))) for _ in range(3))
     for place in range(runs):
         sums = survey.layout.tally(survey.privatize_coded(study.draw(rng, study.people), rng=rng))
-        found = [_as_estimate(sums.told()["x"])] if ranges else list(sums.told().values())
+        found = [_as_estimate(sums.by_question()["x"])] if ranges else list(sums.by_question().values())
         low, high = (np.concatenate(ends)[places] for ends in zip(*(one.interval(LEVEL) for one in found), strict=True))
         values[place] = np.concatenate([one.value for one in found])[places]
         errors[place] = np.concatenate([one.std_error for one in found])[places]
         held[place] = (low <= truth) & (truth <= high)
     predicted = np.full(2, np.inf) if ranges else survey.predict(study.people)[places]
     with np.errstate(invalid="ignore"):
-        seen = np.sqrt(np.nanmean((values - truth) ** 2, axis=0))
+        seen = np.sqrt(np.nanmean(np.where(np.isfinite(values), values - truth, np.nan) ** 2, axis=0))
         stated = np.sqrt(np.mean(errors**2, axis=0))
     rows = []
     for column, name in enumerate(names):

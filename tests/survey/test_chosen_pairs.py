@@ -147,7 +147,8 @@ def test_intervals_hold() -> None:
         rows = rng.integers(0, 200_000, 4000)
         sums = own.layout.tally(own.privatize_coded({name: part[rows] for name, part in codes.items()}, rng=rng))
         low, high = (
-            np.concatenate(ends) for ends in zip(*(one.interval(0.95) for one in sums.told().values()), strict=True)
+            np.concatenate(ends)
+            for ends in zip(*(one.interval(0.95) for one in sums.by_question().values()), strict=True)
         )
         held += (low <= truth) & (truth <= high)
     assert np.all(np.abs(held / 75 - 0.95) < 0.1)

@@ -18,7 +18,7 @@ from noisette.collector.results.estimates import Query, estimates
 from noisette.survey.campaigns import Campaign
 from noisette.survey.estimation.distributions import Shapes
 from noisette.survey.estimation.hierarchy import CdfEstimate, agreed, tree
-from noisette.survey.estimation.ratios import CellShares
+from noisette.survey.estimation.ratios import CellShares, Supports
 from noisette.survey.reports import SurveyReports
 
 FALSE_ALARM = 1e-6
@@ -42,8 +42,9 @@ def test_the_error_of_the_distribution_function(epsilon: float, cells: int, erro
         ]
         best = min(made, key=lambda one: one.moments(0).variance[1])
         variance = float(best.moments(0).variance[1])
-        levels.append((best, CellShares(1000, np.zeros(size), np.full(size, variance / 1000), 0.0, 0.0)))
-    _, spread = agreed(levels, size)
+        spread = np.full(size, variance / 1000)
+        levels.append((best, CellShares(1000, np.zeros(size), spread, 0.0, 0.0, Supports.of(best))))
+    _, spread, _ = agreed(levels, size)
     found = math.sqrt(np.diag(spread).max() * 1000 * len(levels))
     assert found == pytest.approx(error, rel=0.02)
 
@@ -59,7 +60,7 @@ def test_levels_agree_as_least_squares_says() -> None:
         reports = mechanism.privatize(rng.integers(0, size, 500), rng=rng)
         made = mechanism.aggregate(reports)
         levels.append((mechanism, CellShares.of(mechanism, np.stack([made.count, made.total, made.squares]))))
-    cdf, _ = agreed(levels, 16)
+    cdf, _, _ = agreed(levels, 16)
 
     def loss(shares: Any) -> float:
         total = 0.0
@@ -89,7 +90,7 @@ def test_the_covariance_is_that_of_collections() -> None:
     found, stated = [], []
     for _ in range(400):
         people = {"x": rng.beta(2, 5, 2000)}
-        (one,) = survey.layout.tally(survey.privatize_coded(people, rng=rng)).told().values()
+        (one,) = survey.layout.tally(survey.privatize_coded(people, rng=rng)).by_question().values()
         assert isinstance(one, CdfEstimate)
         found.append(one.cdf[[8, 16, 32, 48]])
         stated.append(one.error[[8, 16, 32, 48]] ** 2)
@@ -105,12 +106,8 @@ def test_a_quantile_interval_is_the_set_of_cells_that_are_not_rejected() -> None
     answer = survey.estimate(survey.privatize({"x": x}, rng=3))["x"]
     found: Any = answer.estimate
     for chance in (0.0, 0.05, 0.5, 0.95, 1.0):
-        z = ndtri(0.975)
-        kept = [
-            cell
-            for cell in range(64)
-            if found.cdf[cell] - z * found.error[cell] < chance <= found.cdf[cell + 1] + z * found.error[cell + 1]
-        ]
+        least, most = found.band(ndtri(0.975))
+        kept = [cell for cell in range(64) if least[cell] < chance <= most[cell + 1]]
         low, high = answer.quantile_interval(chance, level=0.95)
         assert (low, high) == pytest.approx((min(kept) / 64, (max(kept) + 1) / 64) if kept else (0, 1))
         assert 0 <= answer.quantile(chance) <= 1
@@ -126,8 +123,9 @@ def test_a_quantile_interval_is_the_set_of_cells_that_are_not_rejected() -> None
     assert (cut[1], cut[2]) == pytest.approx((inside[1], around[2]))
     first = answer.share_between(0, 1 / 64)  # the first cell, whole
     assert first[0] == pytest.approx(found.cdf[1])
-    reach = ndtri(0.975) * found.error[1]
-    assert first[1:] == pytest.approx((max(found.cdf[1] - reach, 0), found.cdf[1] + reach))
+    reach = ndtri(0.975) * found.error[1]  # the normal interval: 5,000 people make it a little wider
+    assert first[1] == max(found.band(ndtri(0.975))[0][1], 0.0)
+    assert found.cdf[1] + reach < first[2] < found.cdf[1] + 1.1 * reach
     with pytest.raises(ValueError, match="< high"):
         answer.share_between(0.5, 0.5)
 
@@ -259,3 +257,34 @@ def test_the_collector_tells_intervals_that_hold() -> None:
     middle = shape["quantiles"][2]
     assert middle["low"] <= np.median(x) <= middle["high"]
     assert [row["name"] for row in told["dimensions"]] == list(campaign.quantities)
+
+
+def test_a_graded_number_beside_a_text_has_its_own_distribution() -> None:
+    """Texts are counted apart: the sums of the section after them were once read as those of the one before."""
+    survey = nz.Survey.from_dict(
+        {
+            "epsilon": 4.0,
+            "questions": [
+                {"name": "by", "categories": ["car", "bus"]},
+                {"name": "site", "text": 4},
+                {"name": "drinks", "levels": [[0, 50, 4.0], [50, 100, 2.0]]},
+            ],
+        }
+    )
+    people = [{"by": "car", "site": "a", "drinks": 10.0}] * 400
+    answer = survey.estimate(survey.privatize(people, rng=3))["drinks"]
+    edges, shares = answer.histogram(bins=2)["low"], answer.histogram(bins=2)["share"]
+    assert edges.tolist() == [0.0, 50.0]
+    assert shares.iloc[0] > 0.6  # everybody is below 50
+
+
+def test_the_variance_of_few_people_may_be_anything() -> None:
+    """Where noise is larger than the range, its square is taken off the estimate: the interval is still the range."""
+    survey = nz.Survey([_asked(want="variance")], epsilon=0.05)
+    for seed in range(20):
+        for people in (1, 2, 5):
+            table = survey.estimate(survey.privatize({"x": np.full(people, 0.5)}, rng=seed)).table()
+            row = table[table["quantity"] == "variance"].iloc[0]
+            assert row["low"] == 0.0
+            assert row["high"] > 0.0
+            assert not math.isinf(row["value"])

@@ -19,9 +19,10 @@ from scipy.stats import binom, chi2
 
 import noisette as nz
 from noisette import datasets
+from noisette.aggregation import files
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.prediction import combine, deviation
-from noisette.survey.coding.columns import Columns
+from noisette.survey.coding.columns import Columns, columns_of
 from noisette.survey.estimation.comparing import holm
 from noisette.survey.reports import SurveyReports
 
@@ -860,3 +861,114 @@ def test_labels_are_looked_at_once() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             nz.Choice("x", labels)
+
+
+def test_labels_that_look_like_something_else_come_back_from_a_file(tmp_path: Path) -> None:
+    labels = ["1e3", "1", "true", "null", "~", "- x", "2020-01-01", "08:30", 'a,b;c "d"', "é", "🎉", "no"]
+    survey = nz.Survey([nz.Choice("1e3", labels), nz.Number("yes", 0, 1)], epsilon=1.0, groups={"no": ["on", "2e5"]})
+    survey.save(tmp_path / "survey.yaml")
+    assert nz.Survey.read(tmp_path / "survey.yaml") == survey
+
+
+def test_labels_with_spaces_at_their_ends_are_refused() -> None:
+    """They are taken off the answers of a table, so that nobody could give such a label."""
+    for make in (lambda: nz.Choice("c", [" a", "a"]), lambda: nz.Choices("c", ["a ", "b"])):
+        with pytest.raises(ValueError, match="without spaces at its ends"):
+            make()
+    with pytest.raises(ValueError, match="without spaces at its ends"):
+        nz.Survey(QUESTIONS, epsilon=1.0, groups={"region": ["north", " south"]})
+    assert nz.Choice("c", ["a b", "a  b"]).labels == ("a b", "a  b")
+
+
+def test_the_description_of_a_file_may_be_as_long_as_its_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow reads no text above a limit unless it is told the length, and ten million labels are longer."""
+    monkeypatch.setattr(files, "_USUAL_METADATA_BYTES", 1)
+    survey = nz.Survey([nz.Choice("c", [f"item {place}" for place in range(2000)])], epsilon=1.0)
+    survey.privatize({"c": ["item 7"]}, rng=1).save(tmp_path / "r.parquet")
+    assert survey.estimate(tmp_path / "r.parquet").users == 1
+    with pytest.raises(OSError, match="size limit"):
+        parquet.ParquetFile(tmp_path / "r.parquet", thrift_string_size_limit=10_000)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [np.asarray(["a"]), np.asarray([])],
+        [frozenset({"a"}), frozenset()],
+        [{"a"}, set()],
+        pa.array([["a"], []], pa.large_list(pa.large_string())),
+        ["a", ""],
+    ],
+)
+def test_several_choices_are_lists_arrays_or_sets(column: Any) -> None:
+    asked = nz.Choices("c", ["a", "b"])
+    assert asked.column(columns_of({"c": column}, [asked], [])).tolist() == [[0, -1], [-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "column", "message"),
+    [
+        (nz.Choices("c", ["a", "b"]), [["a"], "a;b"], "row 2, column 'c': 'a;b' is a text among lists"),
+        (nz.Choices("c", ["a", "b"]), [["a", None]], "row 1, column 'c': an option of the list is missing"),
+        (nz.Choices("c", ["a", "b"]), [{"a": 1}], "holds struct<a: int64>, not lists of labels"),
+        (nz.Choice("c", ["a", "b"]), [["a"]], "holds list<item: string>, not labels"),
+        (nz.Text("c"), [["a"]], "holds list<item: string>, not texts"),
+        (nz.Number("c", "06:00", "12:00"), ["13:00:00.5"], "13:00:00 is outside 06:00:00 to 12:00:00"),
+    ],
+)
+def test_a_column_of_something_else_is_named(asked: Any, column: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        nz.Survey([asked], epsilon=1.0).privatize({"c": column})
+
+
+def test_times_may_have_parts_of_a_second() -> None:
+    asked = nz.Number("c", "06:00", "12:00", optional=True)
+    found = asked.column(columns_of({"c": ["08:30:15.5", None, "08:30"]}, [asked], []))
+    assert np.array_equal(found, [30615.5, math.nan, 30600.0], equal_nan=True)
+    assert asked.code("08:30:15.5") == 30615.5
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nz.Number("c", "22:00", "06:00"), "got 22:00:00 to 06:00:00"),
+        (lambda: nz.Number("c", "1950-01-01", "1950-01-01"), "got 1950-01-01 to 1950-01-01"),
+        (lambda: nz.Number("c", "06:00", "12:00").code("23:00"), "Expected c='23:00:00' in 06:00:00 to 12:00:00"),
+        (lambda: nz.Number("c", -1e200, 1e200, want="variance"), "to be 1e-90 to 1e+90 wide, got -1e+200 to 1e+200"),
+        (lambda: nz.Choices("c", ["a"]), "at least two options of 'c', got ['a']"),
+        (lambda: nz.Choices("c", ["a", "b"], most=3), "Expected 0 <= most of 'c' <= 2, got most of 'c'=3"),
+    ],
+)
+def test_a_wrong_question_is_named_as_it_was_written(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+def test_a_row_may_lack_what_is_optional() -> None:
+    survey = nz.Survey([nz.Number("age", 18, 99), nz.Choice("c", ["a", "b"], optional=True)], epsilon=1.0)
+    rows = [{"age": 30}, {"age": 40, "c": "b"}]
+    whole = {"age": [30, 40], "c": [None, "b"]}
+    assert np.array_equal(survey.privatize(rows, rng=3).rows, survey.privatize(whole, rng=3).rows)
+    with pytest.raises(ValueError, match="row 2 lacks column 'age'"):
+        survey.privatize([{"age": 30, "c": "a"}, {"c": "a"}])
+    with pytest.raises(ValueError, match="lacks column 'c'"):
+        survey.privatize([{"age": 30}])
+
+
+def test_a_share_of_a_range_is_within_its_interval() -> None:
+    asked = nz.Number("x", 0, 1, want="quantiles")
+    survey = nz.Survey([asked], epsilon=1.0)
+    for seed in range(20):
+        found = survey.estimate(survey.privatize({"x": np.full(300, 0.36)}, rng=seed))["x"]
+        value, low, high = found.share_between(1 / 3, 0.3755)
+        assert low <= value <= high
+
+
+def test_one_person_has_no_covariance() -> None:
+    survey = nz.Survey([nz.Number("x", 0, 1), nz.Number("y", 0, 1)], epsilon=1.0, joint=[("x", "y")])
+    for seed in range(6):
+        told = survey.estimate(survey.privatize({"x": [0.2], "y": [0.9]}, rng=seed)).joint("x", "y").table()
+        assert told["value"].isna().all()
+        assert told["high"].tolist() == [1.0, 0.25]

@@ -56,3 +56,9 @@ def test_the_error_is_that_of_the_entries_that_were_asked() -> None:
     assert 0.69 < ratio < 1.31
     about_zero = (DIMS * (mechanism.moments(rows).variance + rows**2) - rows**2).mean() / USERS  # the twin
     assert not 0.69 < ratio * predicted(mechanism, rows) ** 2 / about_zero < 1.31
+
+
+def test_a_mechanism_for_lengths_is_refused_for_a_range_with_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"Box\(dims=3.*'privunit', which takes vectors by their length.*length="):
+        nz.Survey([nz.Vector("v", 3, -5, 5)], epsilon=6.0, mechanism="privunit")
+    nz.Survey([nz.Vector("v", 3, length=5.0)], epsilon=6.0, mechanism="privunit")

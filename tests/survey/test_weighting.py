@@ -134,3 +134,16 @@ def test_wrong_margins_are_named(margins: dict[str, dict[str, float]], message: 
     results = survey.estimate(survey.privatize(people, rng=3))
     with pytest.raises((TypeError, ValueError), match=message):
         results.weighted(margins)
+
+
+def test_a_weighted_variance_or_correlation_has_no_interval_of_its_first_group() -> None:
+    """Those of a mixture do not follow from its parts: no value, and the whole range."""
+    asked = [nz.Number("v", 0, 2, want="variance"), nz.Number("x", 0, 1), nz.Number("y", 0, 1)]
+    survey = nz.Survey(asked, epsilon=8.0, joint=[("x", "y")], groups={"g": ["s", "t"]})
+    rng = np.random.default_rng(1)
+    people = {"v": 2 * rng.random(900), "x": rng.random(900), "y": rng.random(900), "g": rng.choice(["s", "t"], 900)}
+    table = survey.estimate(survey.privatize(people, rng=2)).weighted({"g": {"s": 0.3, "t": 0.7}}).table()
+    for quantity, low, high in (("variance", 0.0, 1.0), ("correlation", -1.0, 1.0)):
+        row = table[table["quantity"] == quantity].iloc[0]
+        assert np.isnan(row["value"])
+        assert (row["low"], row["high"]) == (low, high)

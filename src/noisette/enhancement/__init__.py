@@ -21,7 +21,7 @@ from noisette.enhancement.records import by_kind
 from noisette.enhancement.shrinkage import Target
 from noisette.enhancement.stein import Enhanced
 
-__all__ = ["METHODS", "Method", "Reconstruction", "enhance", "expectation_maximization", "reconstruct"]
+__all__ = ["METHODS", "Method", "Reconstruction", "enhance", "expectation_maximization", "reconstruct", "relative_gain"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,13 @@ def enhance(estimate: Estimate, method: str = "auto", *, bias: float | FloatArra
         return replace(estimate, method="none", expected_gain=0.0)
     result = chosen.run(problem, **options)
     return problem.solve(result, f"{method}: {result.name}" if result.name else method)
+
+
+def relative_gain(raw: Estimate, enhanced: Estimate) -> float:
+    """Return the expected fall in mean squared error, as a share of that of the raw estimate; 0 if it is unknown."""
+    seen = np.isfinite(raw.std_error)
+    before = float(np.mean(raw.std_error[seen] ** 2)) if seen.any() else 0.0
+    return 0.0 if enhanced.expected_gain is None or before == 0 else enhanced.expected_gain / before
 
 
 def _by_kind(part: Estimate, method: str, bias: FloatArray, options: dict[str, Any]) -> Estimate:

@@ -141,8 +141,8 @@ def _frequencies(problem: NormalMeans) -> Enhanced:
 def _worse(std_error: FloatArray, risk: FloatArray, other: FloatArray) -> bool:
     """Tell whether a risk is above another by two standard errors, in all or relative to the noise.
 
-    The sum hangs on the noisiest coordinates; in units of their noise all speak alike, and truths that are tied to the
-    noise show.
+    The noisiest coordinates dominate the sum. In units of its own noise every coordinate counts the same, so that
+    truths that depend on the noise show.
     """
     for difference in (risk - other, (risk - other) / std_error**2):
         error = math.sqrt(float(np.sum((difference - np.mean(difference)) ** 2)))

@@ -17,8 +17,8 @@ from noisette.enhancement.stein import Enhanced, unbiased_risk
 
 _BLOCK = 1 << 11
 _NEGLIGIBLE = 1e-12  # weight
-# Weights before the data speak, which add up to one. A distribution that is learned from the data starts low, the lower
-# the more it can follow noise, and wins where it predicts observations that it did not see.
+# Prior weights of the distributions, which add up to one. One that is learned from the data starts low, the lower the
+# more it can follow noise, and gains weight where it predicts observations that it did not see.
 _AT_ORIGIN, _FLAT, _ONE_SIDE, _NORMAL, _RIDGE = 0.16, 0.18, 0.004, 0.116, 0.085
 _SPIKE_SHARES, _SPARSE = (0.5, 0.8, 0.9, 0.95, 0.98), (0.013, 0.032, 0.097, 0.097, 0.083)
 _SLAB_FLAT, _SLAB_ONE_SIDE, _SLAB_NORMAL = 0.1, 0.65, 0.25

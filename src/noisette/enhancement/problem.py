@@ -14,7 +14,7 @@ from noisette.domains import BoolArray
 from noisette.enhancement.stein import Enhanced, clipped
 
 Scale = Literal["common", "canonical", "own"]
-_LUCKY_COUNT = 10  # reports: equal ones are luck, not certainty
+_FEW_REPORTS = 10  # up to which equal reports are chance, and no proof of a standard error of zero
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ class NormalMeans:
             value=value.reshape(shape),
             std_error=error.reshape(shape),
             tail=None,
+            ends=None,
+            noise=None,
             method=method,
             expected_gain=gain,
         )
@@ -192,13 +194,13 @@ def _bounds(estimate: Estimate) -> tuple[FloatArray, FloatArray]:
 
 
 def _steady(error: FloatArray, count: Any, impossible: BoolArray) -> FloatArray:
-    """Replace a standard error of zero that luck gave by what the other coordinates show.
+    """Replace a standard error that is zero by chance by what the other coordinates show.
 
-    A handful of equal reports is luck, and so is a value outside its domain: a category that no report named.
+    A handful of equal reports is chance, and so is a value outside its domain: a category that no report named.
     """
-    lucky = (error == 0) & (count > 1) & ((count <= _LUCKY_COUNT) | impossible)
+    by_chance = (error == 0) & (count > 1) & ((count <= _FEW_REPORTS) | impossible)
     seen = np.isfinite(error) & (error > 0) & (count > 1)
-    if not (np.any(lucky) and np.any(seen)):
+    if not (np.any(by_chance) and np.any(seen)):
         return error
     one_report = float(np.mean(error[seen] ** 2 * count[seen]))
-    return np.where(lucky, np.sqrt(one_report / np.maximum(count, 1)), error)
+    return np.where(by_chance, np.sqrt(one_report / np.maximum(count, 1)), error)

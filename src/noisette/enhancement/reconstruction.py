@@ -103,8 +103,8 @@ class Reconstruction:
         square = found.var(axis=0, ddof=1)
         if self.source.smoothing:
             moved = self.probabilities - self.source.again(counts, smoothing=False)
-            luck = (found - self._resampled(drawn, False)).var(axis=0, ddof=1)
-            square = square + max(0.0, float(np.mean(moved**2 - luck)))
+            scatter = (found - self._resampled(drawn, False)).var(axis=0, ddof=1)
+            square = square + max(0.0, float(np.mean(moved**2 - scatter)))
         raw = self.source.inverted if self.raw is None else self.raw
         return Estimate(
             value=self.probabilities,

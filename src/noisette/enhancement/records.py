@@ -37,7 +37,8 @@ def by_kind(estimate: Estimate, bias: Any, step: Step) -> Estimate:
         methods.append(found.method)
     name = " and ".join(dict.fromkeys(methods)) or "none"
     gain = gains / max(1, int(np.count_nonzero(reported)))
-    return replace(estimate, value=value, std_error=error, tail=None, method=name, expected_gain=gain)
+    found = replace(estimate, value=value, std_error=error, tail=None, method=name, expected_gain=gain)
+    return found if name == "none" else replace(found, ends=None, noise=None)
 
 
 def _part(estimate: Estimate, here: BoolArray, kind: str, groups: tuple[int, ...] | None) -> Estimate:
@@ -54,6 +55,8 @@ def _part(estimate: Estimate, here: BoolArray, kind: str, groups: tuple[int, ...
         low=taken(estimate.low),
         high=taken(estimate.high),
         tail=None,
+        ends=None,
+        noise=None,
         names=None if estimate.names is None else tuple(np.asarray(estimate.names)[here]),
         kind=kind,
         groups=groups,

@@ -55,7 +55,7 @@ def clipped(observed: FloatArray, std_error: FloatArray, result: Enhanced) -> En
 def pooled_square(observed: FloatArray, std_error: FloatArray) -> float:
     """Return the mean square of the truths behind noisy values, plus one standard error of it.
 
-    The mean of y^2 - s^2 is unbiased but may fall below zero by luck, which must not pass for certainty.
+    The mean of y^2 - s^2 is unbiased but may fall below zero by chance; the standard error covers that.
     """
     if observed.size == 0:
         return 0.0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Attributes, Domain
 from noisette.mechanisms import CATALOGUE, by_name
@@ -191,13 +192,10 @@ def _split(
     def demand(price: float) -> FloatArray:
         return np.asarray(tried[np.argmin(costs + price * tried, axis=1)])
 
-    low, high = 0.0, float(costs.max()) / float(tried[0]) + 1.0
-    if demand(high).sum() > 1:
+    highest = float(costs.max()) / float(tried[0]) + 1.0
+    if demand(highest).sum() > 1:
         return None  # more attributes than the least shares allow
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if demand(middle).sum() > 1 else (low, middle)
-    shares = demand(high)
+    shares = demand(narrowed(lambda price: bool(demand(price).sum() > 1), 0.0, highest, absolute=1e-60)[1])
     shares /= shares.sum()
     names, errors = [""] * record.dims, np.zeros(record.dims)
     for share in np.unique(shares).tolist():

@@ -18,7 +18,7 @@ from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
 from noisette.prediction.responses import respond, scalar_domain
 
-MOST = 4096  # quantities whose covariances are told
+MOST = 4096  # quantities up to which covariances are computed
 
 
 def covariance(
@@ -81,7 +81,7 @@ def _categories(
 
 
 def _among_categories(frequency: FloatArray, pair: tuple[float, float]) -> FloatArray:
-    """Average the covariances of one report over users, of whom some hold either category and most hold neither."""
+    """Average the covariances of one report over users: some hold one of the two categories, most hold neither."""
     mixed, others = pair
     return np.asarray(others + (frequency[:, None] + frequency) * (mixed - others))
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from noisette._search import narrowed
 from noisette.core import Mechanism
 from noisette.mechanisms.categorical._base import CategoricalMechanism
 from noisette.mechanisms.categorical._selections import SelectionMechanism
@@ -207,7 +208,4 @@ def _search(first: ErrorCurve, second: ErrorCurve) -> float | None:
         return None
     low, high = float(grid[changes[-1] - 1]), float(grid[changes[-1]])
     before = leads[changes[-1] - 1]
-    while high - low > 1e-8:
-        middle = (low + high) / 2
-        low, high = (middle, high) if lead(middle) == before else (low, middle)
-    return math.exp(high)
+    return math.exp(narrowed(lambda point: lead(point) == before, low, high, absolute=1e-8)[1])

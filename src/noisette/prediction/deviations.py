@@ -134,7 +134,7 @@ def deviation(
 def selected_variance(mechanism: SelectionMechanism, share: Any) -> Any:
     """Return the variance that one user leaves in the share of an option that such a share of users chose.
 
-    Where each user is asked about some of the options, who is asked adds the scatter of a sample.
+    Where each user is asked about some of the options only, the draw of these users adds the variance of a sample.
     """
     none, every = mechanism.spread
     return none + share * (every - none) + share * (1 - share) * (1 / mechanism.share - 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from noisette import _random, _validate
 from noisette._random import Rng
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.core import Aggregate, Moments
 from noisette.domains import Interval
@@ -186,13 +187,10 @@ def duchi_within(edges: Any, matrix: Any) -> Duchi:
         ratio = logs[:, :, None, None] - logs
         return bool(np.all(ratio.max(axis=(1, 3, 4)) <= target + 1e-12))
 
-    low, high = 1e-6, 50.0
-    if not keeps(low):
+    if not keeps(1e-6):
         raise ValueError("No epsilon of at least 1e-6 keeps this matrix.")
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if keeps(middle) else (low, middle)
-    return Duchi(low, domain=Interval(levels.edges[0], levels.edges[-1]))
+    largest, _ = narrowed(keeps, 1e-6, 50.0, tolerance=1e-12)
+    return Duchi(largest, domain=Interval(levels.edges[0], levels.edges[-1]))
 
 
 def predicted_hiera(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -13,13 +12,14 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
 from noisette.prediction.correlations import covariance
 from noisette.prediction.deviations import Deviation, deviation
 
 _POINTS = 8192
-_SHIFTS = 4  # of the lattice, against bad luck
+_SHIFTS = 4  # random shifts of the lattice, whose results are averaged
 _RIDGE = 1e-10
 _NODES = 400  # of the integral over a scale of the squared length
 
@@ -88,7 +88,7 @@ class JointDeviation:
         low = float(np.max(self.marginal.supremum(level)))
         each = 1 - (1 - level) / self.bias.size
         high = float(np.max(self.marginal.supremum(each)))  # Bonferroni
-        return _bisect(lambda radius: self.probability_within(radius) >= level, low, high)
+        return narrowed(lambda radius: self.probability_within(radius) < level, low, high, tolerance=1e-9)[1]
 
     @property
     def expected_supremum(self) -> float:
@@ -183,14 +183,6 @@ def _repeated(one: Deviation, size: int) -> Deviation:
     """Return the prediction of one dimension for ``size`` dimensions alike."""
     bias, std, third = (np.full(size, number) for number in (one.bias, one.std, one.third))
     return Deviation(bias, std, third, one.reports, one.range)
-
-
-def _bisect(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the least number between two, to nine digits, from which on a condition holds."""
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
 
 
 def box_probability(low: FloatArray, high: FloatArray, correlation: FloatArray) -> float:

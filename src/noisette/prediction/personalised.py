@@ -39,7 +39,7 @@ class Personalised:
       variance of its reports and S^2 that of uniform values. All of it is public. Unbiased if, within a region, the
       choice of a budget has nothing to do with the value; then a few users with large budgets save the many.
 
-    *Guarantee*: each user has her own epsilon, among the values of her region only: the region itself is told.
+    *Guarantee*: each user has her own epsilon, among the values of her region only: the region itself is public.
     Xue, Zhu, Wang 2022; Duan 2024, section 4.1.3.
 
     >>> choices = Personalised.of("piecewise", epsilons=[0.5, 4.0], regions=[Interval(-1, 0), Interval(0, 1)])
@@ -157,8 +157,8 @@ class Personalised:
         """Predict the deviation of the estimate from the mean of all users (Theorem 3, with weights).
 
         delta = sum w_z delta_z, sigma^2 = sum w_z^2 sigma_z^2 + S^2 sum (w_z - n_z/n)^2 / n_z: the second sum is the
-        luck of which values chose which budget, and none for plain weights. ``values`` has a list for each group;
-        ``distribution`` is a family on each region; neither is the worst case.
+        chance of which values chose which budget, and zero for plain weights. ``values`` has a list for each group,
+        ``distribution`` is a family on each region; without either the worst case is predicted.
         """
         counts, chosen = self._users(users), self.weights(users, weights)
         if values is not None and len(values) != len(self.mechanisms):
@@ -172,14 +172,14 @@ class Personalised:
             weight = chosen[place]
             shift, spread = abs(weight - shares[place]), self._spread(place, own, distribution)
             length = scalar_domain(self.mechanisms[place]).diameter
-            luck = shift**2 * spread / counts[place]
+            chance_variance = shift**2 * spread / counts[place]
             bias = bias + weight * one.bias
-            variance = variance + weight**2 * one.std**2 + luck
+            variance = variance + weight**2 * one.std**2 + chance_variance
             cube = weight**3 * one.third / one.reports**2
             if shift > 0:  # (a + b)^3 <= 4 (a^3 + b^3), and a value is no farther from its mean than the region is long
                 cube = 4 * (cube + shift**3 * length * spread / counts[place] ** 2)
             cubes = cubes + cube
-            # values all alike leave no luck; where there is a bias it may vanish for some values
+            # values that are all equal leave nothing to chance; a bias may vanish for some values
             least = least + weight**2 * (one.range[0] if np.all(np.abs(one.bias) <= ROUNDING * length) else 0.0)
             reports += one.reports
         error = plain(bias**2 + variance)

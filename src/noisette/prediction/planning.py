@@ -118,7 +118,7 @@ class Plan:
 
     @property
     def best_unbiased(self) -> Candidate | None:
-        """The best candidate whose plain average is unbiased: it needs no luck with the true values."""
+        """The best candidate whose plain average is unbiased, whatever the true values are."""
         return next((c for c in self.candidates if c.unbiased), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def plan(
     ``target_mse`` and ``target_power`` (with ``effect`` and ``significance``, see `noisette.prediction.power`) ask each
     candidate how many users it needs, at the number of dimensions to report that is best for ``users``.
 
-    The true values are given as for `deviation`, on ``domain`` ([-1, 1] unless told), the same in every dimension; or
+    The true values are given as for `deviation`, on ``domain`` ([-1, 1] by default), the same in every dimension; or
     as a table of users by dimensions; or not at all: then mechanisms are compared by their worst case.
 
     *Utility*: of plain averages of reports, see `deviation`.
@@ -208,7 +208,7 @@ def plan(
         try:
             entries.append(_entry(offer, setting, known))
         except (ArithmeticError, MemoryError, ValueError) as error:
-            if mechanisms is not None:  # whoever names a mechanism is told why it cannot
+            if mechanisms is not None:  # a mechanism that was named is listed with the reason
                 raise
             left_out[offer.name] = str(error)
     if record is not None and _combines(mechanisms):

@@ -72,8 +72,8 @@ class Group:
             return Errors(noise, bias, response.unbiased)
         if response.variance.ndim == 2:
             size = self.weights.shape[1]
-            luck = (1 - share) * (1 - (self.weights**2).sum(axis=1)) / size
-            return Errors((response.pure_variances()[0] + luck) / share, np.zeros(self.members.size), True)
+            sampling_variance = (1 - share) * (1 - (self.weights**2).sum(axis=1)) / size
+            return Errors((response.pure_variances()[0] + sampling_variance) / share, np.zeros(self.members.size), True)
         bias, mean = self.weights @ response.bias, response.centred
         spread = np.maximum(self.weights @ mean**2 - (self.weights @ mean) ** 2, 0.0)
         noise = np.maximum(self.weights @ response.variance + (1 - share) * spread, 0.0) / share

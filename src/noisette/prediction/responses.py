@@ -95,7 +95,7 @@ def respond(mechanism: Mechanism, values: FloatArray) -> Response:
     shape = mechanism.domain.shape
     if values.ndim > 1:
         moments = _evaluate(mechanism, values)
-        if moments.bias.ndim == 1:  # one number is told of each row, its first; the others say how, like a user's level
+        if moments.bias.ndim == 1:  # only the first number of a row is estimated; the others steer, like a user's level
             return Response(values[:, 0], moments.bias, moments.variance, moments.third, 1.0, _scale(mechanism.domain))
         flat = len(values), -1
         bias, variance, third = (array.reshape(flat) for array in (moments.bias, moments.variance, moments.third))

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette.core import Mechanism
 from noisette.domains import Attributes, Categorical, Domain, Grid, Interval, Selection
 from noisette.mechanisms.vector.attributes import SampledAttributes
@@ -84,11 +85,8 @@ def power(std: float, effect: float, significance: float = 0.05) -> float:
 
 def needed_ratio(target: float, significance: float) -> float:
     """Return effect / std at which a test has the wanted power."""
-    low, high = 0.0, float(ndtri(1 - significance / 2) + ndtri(max(target, 0.5))) + 1
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if power(1.0, middle, significance) < target else (low, middle)
-    return high
+    high = float(ndtri(1 - significance / 2) + ndtri(max(target, 0.5))) + 1
+    return narrowed(lambda ratio: power(1.0, ratio, significance) < target, 0.0, high, tolerance=1e-12)[1]
 
 
 def users_for_error(errors: ErrorCurve, target: float) -> int | None:

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from noisette import _validate
+from noisette._search import narrowed
 from noisette._special import ndtr, ndtri
 from noisette._validate import FloatArray
 from noisette.domains.texts import OPEN
@@ -17,7 +18,6 @@ from noisette.mechanisms.categorical.prefixes import PrefixExtending
 from noisette.mechanisms.categorical.search import MOST_TEXTS, SURVIVORS, check_level, extensions
 
 _CHANCE = 0.9  # of being shown, for which the share is stated
-_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,9 @@ class TextPrediction:
 
         Infinity where even a text that everybody has would be missed.
         """
-        low, high = 0.0, 1.0
-        if self._alone(high) < chance:
+        if self._alone(1.0) < chance:
             return math.inf
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._alone(middle) < chance else (low, middle)
-        return high
+        return narrowed(lambda share: self._alone(share) < chance, 0.0, 1.0, absolute=1e-15)[1]
 
     def _alone(self, share: float) -> float:
         """Return the chance that a text is shown of which every prefix has just its own share, nothing else known."""
@@ -111,10 +107,9 @@ class TextPrediction:
 
     def _level(self, known: FloatArray, candidates: float, groups: int) -> float:
         """Return the share above which so many prefixes are expected as are kept."""
-        noise, low, high = float(self.std_error(groups=groups)), -1.0, 2.0
-        errors = self.std_error(known, groups)
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            above = candidates * ndtr(-middle / noise) + ndtr((known - middle) / errors).sum()
-            low, high = (middle, high) if above > self._kept else (low, middle)
-        return high
+        noise, errors = float(self.std_error(groups=groups)), self.std_error(known, groups)
+
+        def many(level: float) -> bool:
+            return bool(candidates * ndtr(-level / noise) + ndtr((known - level) / errors).sum() > self._kept)
+
+        return narrowed(many, -1.0, 2.0, absolute=1e-15)[1]

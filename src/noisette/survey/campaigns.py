@@ -106,6 +106,12 @@ class Campaign:
     rows = _of_survey("rows")
     decode = _of_survey("decode")
     check = _of_survey("check")
+    # what a certificate is about
+    guarantee = _of_survey("guarantee")
+    domain = _of_survey("domain")
+    spec = _of_survey("spec")
+    written_law = _of_survey("written_law")
+    uncertified = _of_survey("uncertified")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Campaign:
@@ -264,17 +270,17 @@ def _tracked(fields: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, 
 
 def _form(fields: Any, survey: Survey) -> dict[str, Any]:
     """Check what a person reads on the page of a campaign."""
-    told = {} if fields is None else fields
+    form = {} if fields is None else fields
     known = [one.name for one in survey.questions]
-    asked = told.get("questions", {}) if isinstance(told, Mapping) else None
+    asked = form.get("questions", {}) if isinstance(form, Mapping) else None
     if not isinstance(asked, Mapping) or not all(isinstance(one, Mapping) for one in asked.values()):
         raise ValueError(
             f"Expected form={fields!r:.80} to have some of by, about and questions: {{name: {{ask, unit, step}}}}."
         )
-    for where, own, allowed in (("form", told, {"by", "about", "questions"}), ("questions of form", asked, {*known})):
+    for where, own, allowed in (("form", form, {"by", "about", "questions"}), ("questions of form", asked, {*known})):
         if unknown := sorted(map(str, set(own) - allowed)):
             raise ValueError(f"Unknown {unknown[0]!r} in {where}; expected some of {', '.join(sorted(allowed))}.")
-    found = {name: text(told[name], f"{name} of form") for name in ("by", "about") if name in told}
+    found = {name: text(form[name], f"{name} of form") for name in ("by", "about") if name in form}
     return found | ({"questions": {name: _wording(name, one) for name, one in asked.items()}} if asked else {})
 
 

@@ -69,8 +69,8 @@ def _axes(answer: Answer) -> tuple[str, str]:
     name = escape(answer.question.name)
     if _pictured(answer):
         held = isinstance(answer.estimate, CdfEstimate)
-        told = f"{answer.results.level:.0%} interval" if held else "smoothed: no interval"
-        return name, f"share of people, {told}"
+        shown = f"{answer.results.level:.0%} interval" if held else "smoothed: no interval"
+        return name, f"share of people, {shown}"
     level = f"{answer.results.level:.0%} interval"
     return (name, f"share of people, {level}") if answer.question.tells != "mean" else ("group", f"mean, {level}")
 

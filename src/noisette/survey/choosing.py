@@ -111,8 +111,8 @@ def _wanted(item: Item, asked: str | Mapping[str, str]) -> str:
         return asked
     names = {asked[name] for name in item.asked}
     if len(names) > 1:
-        told = ", ".join(item.asked)
-        raise ValueError(f"Expected one mechanism for {told}, which are asked together, got {sorted(names)}.")
+        together = ", ".join(item.asked)
+        raise ValueError(f"Expected one mechanism for {together}, which are asked together, got {sorted(names)}.")
     return names.pop()
 
 
@@ -295,6 +295,11 @@ def whole(question: Question, budget: Allowance, asked: str, report: int | None)
     made = plan(**asked_for, report=report, **budget.spent).candidates
     fitting = bounded([c for c in made if c.unbiased and c.spec["domain"] == domain.spec()])
     if not fitting:
+        if any(c.unbiased for c in made):  # in a larger domain, the ball around the range
+            raise ValueError(
+                f"Expected a mechanism for {domain}, got {asked!r}, which takes vectors by their length. Ask for the "
+                "vector with length=... in place of its range, or name another mechanism, or auto."
+            )
         raise ValueError(f"Expected mechanism={asked!r} to be unbiased on {domain}. Name another one, or auto.")
     most = max((c.spec.get("report") or 0 for c in fitting), default=0)
     if asked == "auto" and report is None:  # the plan's number of entries is best for the widest population

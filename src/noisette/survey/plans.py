@@ -60,18 +60,20 @@ class SurveyPlan:
             own = _shares(name, values, shares.get(name))
             sizes |= {f"{name}={label}": users * own[label] for label in values}
         found: dict[int, Any] = {}
+        places, start = {}, 0  # where the quantities of each topic begin
+        for one in (one for section in survey.sections for one in section.questions):
+            places[one.name], start = start, start + len(one.quantities)
         rows: list[Predicted] = []
         for group, size in sizes.items():
             count = max(1, round(size))
             if count not in found:
-                found[count] = dict(zip(survey.quantities, survey.predict(count).tolist(), strict=True))
-            for question in survey.told:
-                for quantity, name, signal in zip(
-                    question.estimated, question.quantities, question.signals.tolist(), strict=True
-                ):
-                    error = found[count][name] if size >= 1 else math.inf
+                found[count] = survey.predict(count)
+            for question in survey.topics:
+                errors = found[count][places[question.name] :].tolist()
+                for quantity, error, signal in zip(question.estimated, errors, question.signals.tolist(), strict=False):
+                    error = error if size >= 1 else math.inf
                     if question.tells == "texts":
-                        quantity = survey.answering.foretold(question, quantity, count)
+                        quantity = survey.answering.planned_name(question, quantity, count)
                     rows.append(Predicted(question.name, quantity, group, error, verdict(error**2, signal)))
         return cls(survey, users, tuple(rows), sizes)
 
@@ -86,7 +88,7 @@ class SurveyPlan:
         if all(row.verdict == WORTH for row in self.rows):
             where = ", in every group," if any(row.group != ALL for row in self.rows) else ""
             return f"Worth collecting: every answer{where} will be clearly better than a guess."
-        told = []
+        remarks = []
         for word in (NOT_WORTH, DOUBTFUL):
             names: dict[str, list[str]] = {}
             for row in self.rows:
@@ -97,10 +99,10 @@ class SurveyPlan:
                 for question, where in names.items()
                 if where
             ]
-            told += [f"{word.capitalize()}: {'; '.join(listed)}."] if listed else []
+            remarks += [f"{word.capitalize()}: {'; '.join(listed)}."] if listed else []
         good = sum(row.verdict == WORTH for row in self.rows)
         remedy = "Ask more people, ask less, make groups larger, or raise epsilon."
-        return f"{good} of {len(self.rows)} answers are worth collecting. {' '.join(told)} {remedy}"
+        return f"{good} of {len(self.rows)} answers are worth collecting. {' '.join(remarks)} {remedy}"
 
     def compare(
         self,
@@ -130,7 +132,7 @@ class SurveyPlan:
         z, wanted = float(ndtri(1 - alpha / 2)), float(ndtri(power))
         found = {(row.question, row.quantity, row.group): row.std_error for row in self.rows}
         rows = []
-        for one in survey.told:
+        for one in survey.topics:
             if one.tells == "texts" or (isinstance(differences, Mapping) and one.name not in differences):
                 continue  # which texts there are is not known before
             for quantity, signal in zip(one.estimated, one.signals.tolist(), strict=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,9 +21,9 @@ import numpy.typing as npt
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.domains import Box, Categorical, Domain, Interval, Selection, Sphere, TensorDomain, Texts
-from noisette.domains.categories import Labels
+from noisette.domains.categories import Labels, prefixed
 from noisette.survey.coding.axes import axis_of, number_of, shown
-from noisette.survey.coding.items import Direct, Item, Told
+from noisette.survey.coding.items import Direct, Item, Topic
 from noisette.survey.coding.joints import OptionalChoice, OptionalNumber, ResponseRate, rate_name
 from noisette.survey.estimation.hierarchy import ITEMS, quantile_names
 
@@ -34,11 +34,12 @@ LONGEST_NAME = 200
 SEPARATOR = ";"  # between the options that one person chose, in a text
 WANTS = ("mean", "distribution", "quantiles", "variance")
 _MOST_ENTRIES = 1_000_000
+_NARROWEST, _WIDEST = 1e-90, 1e90  # ranges of a number, of which squares are taken
 _CLIPPING = "Pass clip=True (--clip) to move such numbers to the nearer end, or widen the range of the question."
 
 
 @dataclass(frozen=True)
-class Question(Told):
+class Question(Topic):
     """One thing that is asked of a person.
 
     ``plain`` questions have one number or one choice as answer: they are sampled and planned together. ``forms`` are
@@ -105,10 +106,10 @@ class Question(Told):
         if clip:
             return np.asarray(domain.clip(found))
         row = int(np.argmin(inside))
-        told = "the vector" if domain.shape else f"{found[row]:g}"
+        shown_value = "the vector" if domain.shape else f"{found[row]:g}"
         if self.shown(0.0) != 0:  # a date or a time of day
-            told, domain = self.shown(found[row]), f"{self.shown(domain.low)} to {self.shown(domain.high)}"
-        raise ValueError(f"{columns.place(row, self.name)}: {told} is outside {domain}. {_CLIPPING}")
+            shown_value, domain = self.shown(found[row]), f"{self.shown(domain.low)} to {self.shown(domain.high)}"
+        raise ValueError(f"{columns.place(row, self.name)}: {shown_value} is outside {domain}. {_CLIPPING}")
 
     def shown(self, value: float) -> Any:
         """Return a value as its axis shows it."""
@@ -129,6 +130,8 @@ class _OneNumber(Question):
         if clip:
             return np.asarray(float(min(max(number, domain.low), domain.high)))
         if not domain.low <= number <= domain.high:
+            if self.shown(0.0) != 0:  # a date or a time of day
+                value, domain = str(self.shown(number)), f"{self.shown(domain.low)} to {self.shown(domain.high)}"
             raise ValueError(f"Expected {self.name}={value!r} in {domain}. Pass clip=True to move it inside.")
         return np.asarray(number)
 
@@ -172,6 +175,9 @@ class Number(_OneNumber):
             object.__setattr__(self, name, number_of(getattr(self, name), self.axis, f"range of {self.name}"))
         object.__setattr__(self, "whole", _flag(self.whole, self.name, "whole") or self.axis == "date")
         super().__post_init__()
+        if not _NARROWEST <= self.domain.diameter <= _WIDEST:
+            wanted = f"{_NARROWEST:g} to {_WIDEST:g} wide, got {self.low:g} to {self.high:g}"
+            raise ValueError(f"Expected the range of {self.name!r} to be {wanted}: rescale the values first.")
         if self.want not in WANTS:
             raise ValueError(f"Expected want={self.want!r} of {self.name!r} to be one of {', '.join(WANTS)}.")
         _flag(self.optional, self.name, "optional")
@@ -185,7 +191,7 @@ class Number(_OneNumber):
     @cached_property
     def domain(self) -> Interval:
         """The range."""
-        return _interval(self.name, self.low, self.high)
+        return _interval(self.name, self.low, self.high, self.shown)
 
     @property
     def unit(self) -> Domain:
@@ -243,8 +249,7 @@ class Number(_OneNumber):
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return a column of numbers, dates or times as numbers."""
         found = super().column(columns.on_axis(self.name, self.axis), clip=clip)
-        broken = self.whole & (found % 1 != 0) & ~np.isnan(found)
-        if np.any(broken):
+        if self.whole and np.any(broken := (found % 1 != 0) & ~np.isnan(found)):
             row = int(np.argmax(broken))
             raise ValueError(f"{columns.place(row, self.name)}: expected a whole number, got {found[row]:g}.")
         return found
@@ -256,8 +261,8 @@ class Number(_OneNumber):
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Number:
         """Return the question that these fields describe."""
-        told = {name: entry[name] for name in ("want", "optional", "whole") if name in entry}
-        return cls(entry["name"], *_span(entry), **told)
+        options = {name: entry[name] for name in ("want", "optional", "whole") if name in entry}
+        return cls(entry["name"], *_span(entry), **options)
 
     def written(self) -> dict[str, Any]:
         """Return the fields that describe the question in a file."""
@@ -309,14 +314,14 @@ class Choice(Question):
         return OptionalChoice((self, ResponseRate(rate_name(self.name))), self) if self.optional else Direct(self)
 
     @property
-    def estimated(self) -> tuple[str, ...]:
+    def estimated(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
         """The labels, whose shares are estimated."""
-        return tuple(self.labels)
+        return self.labels
 
     @cached_property
-    def quantities(self) -> tuple[str, ...]:
+    def quantities(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
         """The labels with the name of the question."""
-        return tuple(f"{self.name}={label}" for label in self.labels)
+        return prefixed(f"{self.name}=", self.labels)
 
     @property
     def signal(self) -> float:
@@ -327,13 +332,10 @@ class Choice(Question):
         """Return the code of one person's label."""
         if self.optional and value is None:
             return np.asarray(len(self.labels))
-        if not isinstance(value, str) or value not in self._places:
+        place = int(Labels.of(self.labels).find([value])[0]) if isinstance(value, str) else -1
+        if place < 0:
             raise ValueError(f"Expected {self.name}={value!r} to be one of {_validate.few(self.labels)}.")
-        return np.asarray(self._places[value])
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {label: place for place, label in enumerate(self.labels)}
+        return np.asarray(place)
 
     def column(self, columns: Columns, *, clip: bool = False) -> npt.NDArray[Any]:
         """Return the codes of a column of labels."""
@@ -360,20 +362,21 @@ class Choices(Question):
     )
 
     def __post_init__(self) -> None:
-        labels = texts(self.labels, f"options of {self.name!r}")
-        if bad := [label for label in labels if SEPARATOR in label or label != label.strip()]:
+        labels = _labels(self.labels, f"options of {self.name!r}")
+        if bad := [label for label in labels if SEPARATOR in label]:
             raise ValueError(
-                f"Expected options of {self.name!r} without {SEPARATOR!r} and without spaces at their ends, got "
-                f"{bad[0]!r}: in a file the options that one person chose are separated by it."
+                f"Expected options of {self.name!r} without {SEPARATOR!r}, got {bad[0]!r}: "
+                "in a file the options that one person chose are separated by it."
             )
         object.__setattr__(self, "labels", labels)
+        most = _validate.integer(self.most, f"most of {self.name!r}", low=0, high=len(labels))
+        object.__setattr__(self, "most", most or len(labels))
         super().__post_init__()
-        object.__setattr__(self, "most", self.domain.most)
 
     @cached_property
     def domain(self) -> Selection:
         """The labels, and how many may be chosen."""
-        return Selection(most=self.most, labels=tuple(self.labels))
+        return Selection(most=self.most, labels=Labels.of(self.labels))
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Choices:
@@ -386,20 +389,20 @@ class Choices(Question):
 
     @property
     def item(self) -> Item:
-        """The number of options is told beside the shares."""
+        """How it is asked; the number of options is estimated beside the shares."""
         from noisette.survey.coding.choices import ChoicesItem
 
         return ChoicesItem(self)
 
     @property
-    def estimated(self) -> tuple[str, ...]:
+    def estimated(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
         """The labels, whose shares are estimated."""
-        return tuple(self.labels)
+        return self.labels
 
     @cached_property
-    def quantities(self) -> tuple[str, ...]:
+    def quantities(self) -> Sequence[str]:  # type: ignore[override]  # as good as a tuple
         """The labels with the name of the question."""
-        return tuple(f"{self.name}={label}" for label in self.labels)
+        return prefixed(f"{self.name}=", self.labels)
 
     @property
     def signal(self) -> float:
@@ -660,7 +663,7 @@ def read_question(entry: Any) -> Question:
     if kind is None:
         raise ValueError(
             "Expected a question with a name and a range, categories or options, or a vector with a range or a length, "
-            f"or a tensor with a range, or levels, got {entry!r}."
+            f"or a tensor with a range, or levels, or a text, got {entry!r}."
         )
     return kind.from_entry(entry)
 
@@ -690,6 +693,9 @@ def _all_fine(values: Sequence[Any]) -> bool:
     """Tell whether `text` takes all values, of which millions are looked at in a second."""
     if set(map(type, values)) != {str} or not "".join(values).isprintable():
         return False
+    bounds = "\n".join(values)  # the only space that is printable is the plain one
+    if " \n" in bounds or "\n " in bounds or bounds.strip(" ") != bounds:
+        return False
     return min(map(len, values)) > 0 and max(map(len, values)) <= LONGEST_NAME
 
 
@@ -703,7 +709,10 @@ def texts(values: Any, what: str) -> tuple[str, ...]:
             f"Expected {what}={values!r:.200} to be texts. YAML reads yes, no and 1 as something else: "
             'put them in quotes, as in ["yes", "no"].'
         )
-    return tuple(text(value, f"each of {what}") for value in values)
+    for value in values:
+        if text(value, f"each of {what}") != value.strip():
+            raise ValueError(f"Expected {value!r} of {what} without spaces at its ends: in answers they are taken off.")
+    return tuple(values)
 
 
 def _flag(value: Any, name: str, what: str) -> bool:
@@ -724,9 +733,10 @@ def _span(entry: Mapping[str, Any]) -> tuple[Any, Any]:
     return limits[0], limits[1]
 
 
-def _interval(name: str, low: Any, high: Any) -> Interval:
-    """Return a public range."""
+def _interval(name: str, low: Any, high: Any, shown: Callable[[float], Any] = float) -> Interval:
+    """Return a public range; ``shown`` writes its ends in messages."""
     ends = [_validate.number(limit, f"range of {name}") for limit in (low, high)]
     if not (math.isfinite(ends[0]) and math.isfinite(ends[1]) and ends[0] < ends[1]):
-        raise ValueError(f"Expected the range of {name!r} to be finite, low < high, got {ends[0]:g} to {ends[1]:g}.")
+        ends_shown = " to ".join(f"{one:g}" if isinstance(one := shown(end), float) else str(one) for end in ends)
+        raise ValueError(f"Expected the range of {name!r} to be finite, low < high, got {ends_shown}.")
     return Interval(*ends)

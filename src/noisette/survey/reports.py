@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from noisette._files import whole_file
 from noisette.aggregation._arrow import naming
-from noisette.aggregation.files import DAMAGED, REMAKE, describing, description, open_parquet, shown, told_by
+from noisette.aggregation.files import DAMAGED, REMAKE, description, metadata_for, metadata_of, open_parquet, shown
 from noisette.survey.survey import Rows, Survey
 
 FORMAT = "noisette-survey-reports"
@@ -89,8 +89,8 @@ def check_same(own: Survey, other: Survey) -> None:
     mine, theirs = own.spec(), other.spec()
     wrong = [name for name in mine if name != "users" and mine[name] != theirs[name]]
     if wrong:
-        told = ", ".join(f"{name} {shown(mine[name])} and {shown(theirs[name])}" for name in wrong)
-        raise ValueError(f"Expected reports of one survey; these differ in {told}. Estimate them apart.")
+        differences = ", ".join(f"{name} {shown(mine[name])} and {shown(theirs[name])}" for name in wrong)
+        raise ValueError(f"Expected reports of one survey; these differ in {differences}. Estimate them apart.")
 
 
 def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
@@ -101,7 +101,7 @@ def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
     kinds = [_kind(survey.row[name]) for name in survey.row.names or ()]
     fields = [pa.field(name, kind) for name, kind in zip(_names(survey), kinds, strict=True)]
     fields += [pa.field("cell", pa.uint16())] if survey.groups else []
-    schema = pa.schema(fields, metadata=describing(FORMAT, survey=json.dumps(survey.spec())))
+    schema = pa.schema(fields, metadata=metadata_for(FORMAT, survey=json.dumps(survey.spec())))
     rows, users = max(1, _BYTES // survey.row.itemsize), 0
     with whole_file(path) as stream:
         with parquet.ParquetWriter(stream, schema, compression="zstd", write_page_checksum=True) as writer:
@@ -156,9 +156,9 @@ class ReportsFile:
         """Read what a file says about itself, refusing what is no file of a survey's reports."""
         path = Path(path)
         otherwise = "not a file of a survey's reports. Give what reports.save or survey.privatize_file wrote."
-        schema, users, told = description(path, FORMAT, otherwise)
+        schema, users, metadata = description(path, FORMAT, otherwise)
         try:
-            survey = Survey.from_spec(json.loads(told["noisette.survey"]))
+            survey = Survey.from_spec(json.loads(metadata["noisette.survey"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not say well which survey it is of: {error} {REMAKE}") from error
         names = _names(survey) + (["cell"] if survey.groups else [])
@@ -188,7 +188,7 @@ class ReportsFile:
 def is_survey_file(path: str | os.PathLike[str]) -> bool:
     """Tell whether a Parquet file says that it holds reports of a survey."""
     with naming(Path(path), DAMAGED), open_parquet(Path(path)) as source:
-        return told_by(source.schema_arrow).get("noisette.format") == FORMAT
+        return metadata_of(source.schema_arrow).get("noisette.format") == FORMAT
 
 
 def batches_of(survey: Survey, reports: Any) -> Iterator[SurveyReports]:

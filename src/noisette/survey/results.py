@@ -16,7 +16,7 @@ from noisette.core import Estimate
 from noisette.enhancement import METHODS
 from noisette.survey.coding.axes import axis_of, number_of
 from noisette.survey.coding.choices import number_name
-from noisette.survey.coding.items import Told
+from noisette.survey.coding.items import Topic
 from noisette.survey.coding.joints import Within, joint_name, rate_name
 from noisette.survey.estimation.comparing import compared, compared_within
 from noisette.survey.estimation.distributions import NO_INTERVAL, Shape, quantiles, shape_of
@@ -116,7 +116,8 @@ class Results(Mapping[str, "Answer"]):
     @cached_property
     def sums(self) -> Sums:
         """The sums of all people in these results."""
-        return sum(self.aggregate.cells.values(), start=self.survey.layout.nothing())
+        first, *others = self.aggregate.cells.values() or [self.survey.layout.nothing()]
+        return sum(others, start=first)
 
     @cached_property
     def _kept(self) -> dict[Any, Any]:
@@ -125,8 +126,8 @@ class Results(Mapping[str, "Answer"]):
 
     @cached_property
     def _answers(self) -> dict[str, Answer]:
-        found = self.sums.told(self.method)
-        return {one.name: Answer(one, found[one.name], self) for one in self.survey.told}
+        found = self.sums.by_question(self.method)
+        return {one.name: Answer(one, found[one.name], self) for one in self.survey.topics}
 
     def __getitem__(self, name: str) -> Answer:
         if name not in self._answers:
@@ -140,7 +141,7 @@ class Results(Mapping[str, "Answer"]):
         return len(self._answers)
 
     def __repr__(self) -> str:
-        return f"Results({len(self)} questions, {self.users:,} reports)"
+        return f"Results({len(self.survey.questions)} questions, {self.users:,} reports)"
 
     # --- groups
 
@@ -193,10 +194,10 @@ class Results(Mapping[str, "Answer"]):
         if what not in ("share", "std_error", "low", "high"):
             raise ValueError(f"Expected what={what!r} to be share, std_error, low or high.")
         low, high = answer.estimate.interval(self.level)
-        told = {"share": answer.estimate.value, "std_error": answer.estimate.std_error, "low": low, "high": high}[what]
+        found = {"share": answer.estimate.value, "std_error": answer.estimate.std_error, "low": low, "high": high}
         rows, columns = next(pair for pair in self.survey.joint if {*pair} == {first, second})
         one, two = (pd.Index(self.survey.question(name).estimated, name=name) for name in (rows, columns))
-        table = pd.DataFrame(told.reshape(len(one), len(two)), index=one, columns=two)
+        table = pd.DataFrame(found[what].reshape(len(one), len(two)), index=one, columns=two)
         return table if rows == first else table.T
 
     def compare(
@@ -320,7 +321,7 @@ class GroupedResults(Mapping[str, Results]):
 class Answer:
     """What the reports say about one question."""
 
-    question: Told
+    question: Topic
     estimate: Estimate
     results: Results
 
@@ -348,10 +349,10 @@ class Answer:
         return float(self.estimate.value[self._place("variance")])
 
     def _place(self, quantity: str) -> int:
-        told = self.question.estimated
-        if quantity not in told:
-            raise AttributeError(f"{self.question.name!r} has no {quantity}: it was asked for {', '.join(told[:3])}.")
-        return told.index(quantity)
+        known = self.question.estimated
+        if quantity not in known:
+            raise AttributeError(f"{self.question.name!r} has no {quantity}: it was asked for {', '.join(known[:3])}.")
+        return known.index(quantity)
 
     def _shown(self, value: Any) -> Any:
         """Return a value as the question's axis shows it."""
@@ -395,7 +396,7 @@ class Answer:
         """Return the most frequent texts that were found, at most so many: text, share, low, high, std_error.
 
         Intervals hold for each text by itself: those whose reports they come from had no part in choosing it. Texts too
-        rare to be told from chance are not shown; ``attrs["note"]`` says below which share.
+        rare to differ from chance are not shown; ``attrs["note"]`` says below which share.
         """
         if self.question.tells != "texts":
             raise AttributeError(f"{self.question.name!r} asks for no texts: it has no top().")
@@ -413,8 +414,8 @@ class Answer:
             known[self.question.name, texts] = search(section.mechanism, sums, texts)
         return known[self.question.name, texts]
 
-    def measured(self, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-        """Return shares and standard errors of texts, by the people who had no part in choosing what is shown."""
+    def measured(self, texts: Sequence[str]) -> Estimate:
+        """Return the shares of texts, by the people who had no part in choosing what is shown."""
         from noisette.mechanisms.categorical.search import measured
 
         section, sums = self.results.sums.about(self.question.name)
@@ -447,7 +448,7 @@ class Answer:
     def _shape(self) -> Shape:
         found = shape_of(self.results.sums, self.question)
         if isinstance(found, str):
-            raise ValueError(f"The distribution of {self.question.name!r} is not told. {found}")
+            raise ValueError(f"The distribution of {self.question.name!r} is not estimated. {found}")
         return found
 
     @cached_property
@@ -491,7 +492,8 @@ class Answer:
             raise ValueError(f'Shares of ranges of {self.question.name!r} need want="quantiles".')
         axis = self.question.axis if isinstance(self.question, Number) else "number"
         first, last = (end if axis_of(end) == "number" else number_of(end, axis, "end") for end in (low, high))
-        return self.estimate.between(first, last, self._level(level))
+        value, least, most = self.estimate.between(first, last, self._level(level))
+        return min(max(value, least), most), least, most
 
     def histogram(self, bins: int = 20) -> pd.DataFrame:
         """Return the share of people in each of so many bins of the range.
@@ -515,8 +517,8 @@ class Answer:
             ends = found.bins(count)
             rows = [found.between(a, b, self.results.level) for a, b in pairwise(ends.tolist())]
             share, least, most = zip(*rows, strict=True)
-            told = {"share": share, "share_low": least, "share_high": most}
-            table = pd.DataFrame({"low": ends[:-1], "high": ends[1:]} | told)
+            columns = {"share": share, "share_low": least, "share_high": most}
+            table = pd.DataFrame({"low": ends[:-1], "high": ends[1:]} | columns)
             table.attrs["note"] = f"Each {self.results.level:.0%} interval holds by itself, at any distribution."
             return table
         edges, shares = self._shape.edges, self._bins
@@ -572,6 +574,10 @@ def frame(parts: list[tuple[Any, ...]]) -> pd.DataFrame:
 
     sizes = [len(part[1]) for part in parts]
     names, groups = (np.repeat(np.asarray([part[at] for part in parts], dtype=object), sizes) for at in (0, 2))
-    quantities = [one for part in parts for one in part[1]]
-    numbers = [np.concatenate([np.ravel(part[at]) for part in parts]) for at in range(3, len(COLUMNS))]
+    alone = len(parts) == 1  # nothing is copied
+    quantities = parts[0][1] if alone else [one for part in parts for one in part[1]]
+    numbers = [
+        np.ravel(parts[0][at]) if alone else np.concatenate([np.ravel(part[at]) for part in parts])
+        for at in range(3, len(COLUMNS))
+    ]
     return pd.DataFrame(dict(zip(COLUMNS, (names, quantities, groups, *numbers), strict=True)))

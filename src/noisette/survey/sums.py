@@ -150,7 +150,7 @@ class Sums:
         """Return what the mechanism of each such section estimates."""
         return tuple(replace(one.estimate(), names=one.names) for one in self.aggregates)
 
-    def told(self, method: str = "none") -> dict[str, Estimate]:
+    def by_question(self, method: str = "none") -> dict[str, Estimate]:
         """Return the estimate of each question by its name, enhanced where asked, in the order of the quantities."""
         found: dict[str, Estimate] = {}
         for section, where in zip(self.layout.survey.sections, self.layout.sections, strict=True):

@@ -19,7 +19,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.guarantees import Guarantee
-from noisette.survey.coding.items import Item, Told
+from noisette.survey.coding.items import Item, Topic
 from noisette.survey.coding.sections import Section, Together, read_sections
 from noisette.survey.draws import PublicDraws
 from noisette.survey.questions import Question, read_question, text, texts
@@ -36,7 +36,7 @@ FIELDS = frozenset({"questions", "epsilon", "delta", "groups", "joint", "breakdo
 OLD_NAMES = {"attributes": "questions", "public_group": "groups"}  # in files, which both are read
 # what a campaign adds, and what a collector's operator decides about it, see noisette.collector.campaigns.life
 LIFE = frozenset({"id", "title", "period", "answers", "tokens", "begins", "periods", "form"}) | frozenset(
-    {"opens", "closes", "late", "skew", "least", "keep", "liars"}
+    {"opens", "closes", "late", "skew", "least", "keep", "liars", "wanted", "webhook"}
 )
 _NUMBERS = {int, float}  # of a report in JSON: true and false are none
 _USUAL_USERS = 10_000  # to compare mechanisms for, where nobody says how many are hoped for
@@ -112,9 +112,10 @@ class Survey:
 
         from noisette._files import whole_file
 
-        told = {name: value for name, value in self.terms().items() if value not in (None, [], {})}
+        fields = {name: value for name, value in self.terms().items() if value not in (None, [], {})}
+        written = yaml.dump(fields, Dumper=_yaml_classes()[1], sort_keys=False, allow_unicode=True)
         with whole_file(Path(path)) as stream:
-            stream.write(yaml.safe_dump(told, sort_keys=False, allow_unicode=True).encode())
+            stream.write(written.encode())
 
     @classmethod
     def from_dict(cls, fields: Any) -> Survey:
@@ -170,7 +171,7 @@ class Survey:
         return items_of(self.questions, self.joint)
 
     @cached_property
-    def told(self) -> tuple[Told, ...]:
+    def topics(self) -> tuple[Topic, ...]:
         """What results contain: the questions, then what follows from them, such as crosstabs and response rates."""
         asked = {one.name for one in self.questions}
         return (*self.questions, *(one for item in self.items for one in item.questions if one.name not in asked))
@@ -216,16 +217,16 @@ class Survey:
         """Names of the means and shares that are estimated, section by section."""
         return tuple(name for section in self.sections for name in section.quantities)
 
-    def told_by_name(self, name: str) -> Told:
+    def topic(self, name: str) -> Topic:
         """Return the part of the results with this name: a question, or what follows from several."""
-        return next(one for one in self.told if one.name == name)
+        return next(one for one in self.topics if one.name == name)
 
     def question(self, name: str) -> Question:
         """Return a question by its name."""
         for one in self.questions:
             if one.name == name:
                 return one
-        if name in [one.name for one in self.told]:
+        if name in [one.name for one in self.topics]:
             raise KeyError(f"{name!r} is not asked by itself: it follows from the answers to other questions.")
         raise KeyError(f"No question {name!r}; the questions are {', '.join(one.name for one in self.questions)}.")
 
@@ -340,8 +341,8 @@ class Survey:
     ) -> int:
         """Turn a CSV or Parquet file of any size into a file of reports, and return the number of reports.
 
-        The memory does not grow with the file. The reports appear whole or not at all. ``on_progress`` is told the
-        share of the file that was read.
+        The memory does not grow with the file. The reports appear whole or not at all. ``on_progress`` is
+        called with the share of the file that was read.
         """
         from noisette.survey.coding.columns import columns_of_file
         from noisette.survey.reports import write
@@ -492,8 +493,8 @@ def named_errors(path: Any, make: Callable[[], T]) -> T:
     try:
         return make()
     except (TypeError, ValueError) as error:
-        told = str(error)
-        raise ValueError(told if told.startswith(f"{path}") else f"{path}: {told}") from error
+        message = str(error)
+        raise ValueError(message if message.startswith(f"{path}") else f"{path}: {message}") from error
 
 
 def read_fields(path: str | os.PathLike[str]) -> Any:
@@ -501,22 +502,29 @@ def read_fields(path: str | os.PathLike[str]) -> Any:
     import yaml
 
     try:
-        return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_loader())
+        return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_yaml_classes()[0])
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}.") from error
 
 
 @cache
-def _loader() -> Any:
-    """Return a safe reader of YAML to which 1e6 and 2E-3 are numbers, as in JSON and in YAML 1.2."""
+def _yaml_classes() -> tuple[Any, Any]:
+    """Return a safe reader of YAML to which 1e6 and 2E-3 are numbers, as in JSON and in YAML 1.2, and its writer.
+
+    Only a writer that knows so puts a label such as "1e6" in quotes.
+    """
     import yaml
 
     class Loader(yaml.SafeLoader):
         pass
 
+    class Dumper(yaml.SafeDumper):
+        pass
+
     number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
-    return Loader
+    for one in (Loader, Dumper):
+        one.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader, Dumper
 
 
 def _terms(fields: Any) -> dict[str, Any]:
@@ -526,26 +534,26 @@ def _terms(fields: Any) -> dict[str, Any]:
     for old, new in OLD_NAMES.items():
         if old in fields and new in fields:
             raise ValueError(f"Expected {new!r} or its old name {old!r}, got both.")
-    told = {OLD_NAMES.get(str(name), str(name)): value for name, value in fields.items()}
-    if unknown := sorted(set(told) - FIELDS - LIFE):
+    named = {OLD_NAMES.get(str(name), str(name)): value for name, value in fields.items()}
+    if unknown := sorted(set(named) - FIELDS - LIFE):
         raise ValueError(f"Unknown field {unknown[0]!r} in a survey; expected some of {', '.join(sorted(FIELDS))}.")
-    if lacking := sorted({"questions", "epsilon"} - set(told)):
+    if lacking := sorted({"questions", "epsilon"} - set(named)):
         raise ValueError(f"Expected a field {lacking[0]!r} in the survey.")
-    entries = told["questions"]
+    entries = named["questions"]
     if not isinstance(entries, list) or not entries:
         raise ValueError(f"Expected questions={entries!r} to be a list of at least one question.")
-    told["questions"] = tuple(read_question(entry) for entry in entries)
+    named["questions"] = tuple(read_question(entry) for entry in entries)
     if "public_group" in fields:
-        told["groups"] = _one_group(fields["public_group"])
-    if not isinstance(told.get("breakdown", []), list):
-        raise ValueError(f"Expected breakdown={told['breakdown']!r} to be a list.")
-    return {name: value for name, value in told.items() if name in FIELDS}
+        named["groups"] = _one_group(fields["public_group"])
+    if not isinstance(named.get("breakdown", []), list):
+        raise ValueError(f"Expected breakdown={named['breakdown']!r} to be a list.")
+    return {name: value for name, value in named.items() if name in FIELDS}
 
 
 def items_of(questions: Sequence[Question], joint: Sequence[Sequence[str]]) -> tuple[Item, ...]:
     """Return what is really asked: pairs of questions as one, and the others by themselves.
 
-    A question of several pairs is told by the first of them.
+    A question of several pairs is estimated from the first of them.
     """
     from noisette.survey.coding.joints import joint_item
 

@@ -11,14 +11,14 @@ import numpy as np
 from noisette._validate import IntArray
 from noisette.core import Estimate
 from noisette.domains import Interval
-from noisette.survey.coding.items import Direct, Told
+from noisette.survey.coding.items import Direct, Topic
 
 if TYPE_CHECKING:
     from noisette.survey.questions import Choices
 
 
 @dataclass(frozen=True)
-class ChosenNumber(Told):
+class ChosenNumber(Topic):
     """How many options people choose, on average."""
 
     most: int
@@ -47,7 +47,7 @@ class ChoicesItem(Direct):
     question: Choices
 
     @property
-    def questions(self) -> tuple[Told, ...]:  # type: ignore[override]  # a property is as good
+    def questions(self) -> tuple[Topic, ...]:  # type: ignore[override]  # a property is as good
         """The question, and the number of options."""
         return self.question, ChosenNumber(number_name(self.name), self.question.domain.most)
 

@@ -18,9 +18,9 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.domains import Selection
 from noisette.survey.coding.choices import ChosenNumber, number_name
-from noisette.survey.coding.items import Answers, Item, Told
+from noisette.survey.coding.items import Answers, Item, Topic
 from noisette.survey.coding.joints import Joint, signs
-from noisette.survey.estimation.ratios import CellShares, RatioEstimate
+from noisette.survey.estimation.ratios import CellShares, RatioEstimate, Supports
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
@@ -39,7 +39,7 @@ class ChosenPairs(Item):
     where a person may be in several rows there is a last row of pairs with any row.
     """
 
-    questions: tuple[Told, ...]
+    questions: tuple[Topic, ...]
     first: Any
     second: Choices
 
@@ -124,12 +124,12 @@ class ChosenPairs(Item):
         """Return the estimates of each question, and of both together."""
         users = int(sums[0, 0])
         found = Aggregate(mechanism, users, *sums).estimate()
-        table = _Table(
-            found, users, mechanism.covariances, np.arange(self._rows * self._columns).reshape(self._rows, -1)
-        )
+        supports = Supports(mechanism.readout.offset[0], mechanism.readout.scale[0], 0, mechanism.supported[1])
+        places = np.arange(self._rows * self._columns).reshape(self._rows, -1)
+        table = _Table(found, users, mechanism.covariances, supports, places)
         return tuple(self._told(one, table) for one in self.questions)
 
-    def _told(self, one: Told, table: _Table) -> Estimate:
+    def _told(self, one: Topic, table: _Table) -> Estimate:
         """Return what the table says of one question."""
         places, first = table.places, self.first.domain
         if isinstance(one, ChosenNumber):
@@ -156,46 +156,62 @@ class _Table:
     found: Estimate
     users: int
     covariances: tuple[float, float]
+    supports: Supports
     places: IntArray
 
-    def single(self, own: IntArray, one: Told) -> Estimate:
+    def single(self, own: IntArray, one: Topic) -> Estimate:
         """Return the shares of some pairs as they are."""
-        return Estimate(self.found.value[own], self.found.std_error[own], self._counts(own.size), names=one.quantities)
+        told: dict[str, Any] = {"names": one.quantities, "ends": self._ends(own)}
+        return Estimate(self.found.value[own], self.found.std_error[own], self._counts(own.size), **told)
+
+    def _ends(self, own: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest that one report says of some pairs."""
+        low, high = self.found.ends or (np.zeros(0), np.zeros(0))
+        return low[own], high[own]
 
     def _cells(self, own: IntArray) -> CellShares:
         """Return pairs of which a person has one at most."""
-        return CellShares(self.users, self.found.value[own], self.found.std_error[own] ** 2, *self.covariances)
+        value, variance = self.found.value[own], self.found.std_error[own] ** 2
+        return CellShares(self.users, value, variance, *self.covariances, self.supports)
 
     def _counts(self, many: int) -> IntArray:
         return np.full(many, self.users, dtype=np.int64)
 
-    def sums(self, places: IntArray, one: Told) -> Estimate:
+    def sums(self, places: IntArray, one: Topic) -> Estimate:
         """Return the sum of each column: a person is in one row."""
         each = [self._cells(column).linear(np.ones((1, column.size)), ()) for column in places.T]
         value, error = (np.concatenate([getattr(part, name) for part in each]) for name in ("value", "std_error"))
-        return Estimate(value, error, self._counts(value.size), names=one.quantities)
+        low, high = (np.concatenate(side) for side in zip(*(part.ends or () for part in each), strict=True))
+        return Estimate(value, error, self._counts(value.size), names=one.quantities, ends=(low, high))
 
-    def means(self, places: IntArray, ends: FloatArray, one: Told) -> Estimate:
+    def means(self, places: IntArray, ends: FloatArray, one: Topic) -> Estimate:
         """Return the mean of a number among those who are in each column, its rows being the ends of the range."""
         each = [self._cells(column).ratio(ends[None], np.ones((1, 2)), ()) for column in places.T]
         over, under = (np.concatenate([getattr(part, name) for part in each]) for name in ("numerator", "denominator"))
         spread = np.concatenate([part.spread for part in each], axis=1)
-        return RatioEstimate.of(over, under, spread, self._counts(over.size), one.quantities, *ends.tolist())
+        low, high = ends.tolist()
+        said = each[0].said
+        return RatioEstimate.of(over, under, spread, self._counts(over.size), one.quantities, low, high, said)
 
-    def between(self, upper: int, low: float, high: float, one: Told) -> Estimate:
+    def between(self, upper: int, low: float, high: float, one: Topic) -> Estimate:
         """Return the mean of a number from the share of those who were rounded to the upper end."""
         value, error = (part[[upper]] * (high - low) for part in (self.found.value, self.found.std_error))
-        return Estimate(low + value, error, self._counts(1), low, high, names=one.quantities)
+        said = tuple(low + (high - low) * end for end in self._ends([upper]))
+        return Estimate(low + value, error, self._counts(1), low, high, names=one.quantities, ends=(said[0], said[1]))
 
-    def number(self, one: Told) -> Estimate:
+    def number(self, one: Topic) -> Estimate:
         """Return how many options a person chose: all her pairs but the one with any option."""
         value, error = self.found.value[-1:] - 1, self.found.std_error[-1:]
-        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, names=one.quantities)
+        low, high = self._ends(slice(-1, None))
+        told: dict[str, Any] = {"names": one.quantities, "ends": (low - 1, high - 1)}
+        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **told)
 
-    def bounded_sum(self, own: IntArray, one: Told) -> Estimate:
+    def bounded_sum(self, own: IntArray, one: Topic) -> Estimate:
         """Return a sum over pairs of which a person may have several; its error is at most the sum of theirs."""
         value, error = (part[own].sum(keepdims=True) for part in (self.found.value, self.found.std_error))
-        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, names=one.quantities)
+        low, high = self.supports.ends(np.ones((1, own.size)))
+        told: dict[str, Any] = {"names": one.quantities, "ends": (low, high)}
+        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **told)
 
 
 def _with_any(codes: IntArray, place: int) -> IntArray:
@@ -203,19 +219,19 @@ def _with_any(codes: IntArray, place: int) -> IntArray:
     return np.concatenate([codes, np.full((len(codes), 1), place)], axis=1)
 
 
-def chosen_pairs(pair: tuple[Question, Question], mine: tuple[Told, ...], name: str) -> ChosenPairs:
-    """Return how several choices are asked together with another question; ``mine`` are told by nothing else."""
+def chosen_pairs(pair: tuple[Question, Question], mine: tuple[Topic, ...], name: str) -> ChosenPairs:
+    """Return how several choices are asked together with another question; no other item asks what ``mine`` asks."""
     first, second = pair if pair[1].kind == "choices" else pair[::-1]
     a: Any = first
     b: Any = second
-    told = tuple(f"{one}, {two}" for one in getattr(pair[0], "labels", ()) for two in getattr(pair[1], "labels", ()))
+    cells = tuple(f"{one}, {two}" for one in getattr(pair[0], "labels", ()) for two in getattr(pair[1], "labels", ()))
     names = (pair[0].name, pair[1].name)
     if first.kind == "number":
-        told = tuple(f"mean where {b.name} has {label}" for label in b.labels)
-        joint = Joint(name, names, told, a.low, a.high, ((a.high - a.low) / 2,))
+        cells = tuple(f"mean where {b.name} has {label}" for label in b.labels)
+        joint = Joint(name, names, cells, a.low, a.high, ((a.high - a.low) / 2,))
     else:
         rows = a.domain.most / 2 / len(a.labels) if a.kind == "choices" else 1 / len(a.labels)
-        joint = Joint(name, names, told, sizes=(rows * b.domain.most / 2 / len(b.labels),), shares=True)
+        joint = Joint(name, names, cells, sizes=(rows * b.domain.most / 2 / len(b.labels),), shares=True)
     numbers = tuple(ChosenNumber(number_name(one.name), one.domain.most) for one in mine if one.kind == "choices")
     found = ChosenPairs((*mine, joint, *numbers), a, b)
     if found.domain.size > MOST_PAIRS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +16,7 @@ from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.aggregation._arrow import IMPUTE, as_numbers, as_text
 from noisette.domains import BoolArray
+from noisette.domains.categories import Labels
 from noisette.survey.coding.axes import column_of, number_of
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ class Columns:
         try:
             found = column_of(column, axis)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            for row, value in enumerate(column.to_pylist()):
-                if value is not None:
-                    try:
-                        number_of(value, axis, name)
-                    except ValueError as wrong:
-                        raise ValueError(f"{self.place(row, name)}: {wrong}") from error
-            raise ValueError(f"{self.place(0, name)} holds {column.type}, not one {axis} a row.") from error
+            numbers: list[float | None] = []
+            for row, value in enumerate(column.to_pylist()):  # one by one, as Arrow does not read 08:30:15.5
+                try:
+                    numbers.append(None if value is None else number_of(value, axis, name))
+                except ValueError as wrong:
+                    raise ValueError(f"{self.place(row, name)}: {wrong}") from error
+            found = pa.array(numbers, pa.float64())
         return replace(self, held={name: found})
 
     @staticmethod
@@ -125,18 +126,21 @@ class Columns:
 
         from noisette.survey.questions import SEPARATOR
 
-        column = self._arrow(name)
+        column = self._lists_of_labels(name)
         if pa.types.is_nested(column.type):
             if column.null_count:
                 raise ValueError(f"{self.place(int(np.argmax(column.is_null())), name)}: the list is missing. {IMPUTE}")
         else:
             column = compute.split_pattern(column.cast(pa.string()).fill_null(""), SEPARATOR)
-        sizes = np.asarray(column.value_lengths())
+        fixed = pa.types.is_fixed_size_list(column.type)
+        sizes = column.type.list_size if fixed else np.asarray(column.value_lengths())
         owner = np.repeat(np.arange(self.rows), sizes)
+        if column.flatten().null_count:
+            row = int(owner[int(np.argmax(column.flatten().is_null()))])
+            raise ValueError(f"{self.place(row, name)}: an option of the list is missing. Leave it out of the list.")
         chosen = compute.utf8_trim_whitespace(column.flatten().cast(pa.string()).fill_null(""))
         some = np.asarray(compute.not_equal(chosen, "").to_numpy(zero_copy_only=False), dtype=bool)
-        codes = compute.index_in(chosen, value_set=pa.array(labels, pa.string())).fill_null(-1)
-        codes, owner = np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)[some], owner[some]
+        codes, owner = _looked_up(chosen, labels)[some], owner[some]
         if codes.size and codes.min() < 0:
             at = int(np.argmin(codes))
             bad = chosen[int(np.flatnonzero(some)[at])].as_py()
@@ -155,6 +159,25 @@ class Columns:
         found[owner[order], np.arange(codes.size) - np.repeat(np.cumsum(many) - many, many)] = codes[order]
         return found
 
+    def _lists_of_labels(self, name: str) -> Any:
+        """Return a column of lists, arrays or sets of labels, or of texts, as one Arrow array of lists or of texts."""
+        import pyarrow as pa
+
+        held, several = self.held[name], list | tuple | set | frozenset | np.ndarray
+        column = self._arrow(name)
+        if pa.types.is_struct(column.type) or pa.types.is_map(column.type):
+            raise ValueError(f"{self.place(0, name)} holds {column.type}, not lists of labels.")
+        if pa.types.is_nested(column.type) or isinstance(held, pa.Array | pa.ChunkedArray):
+            return column
+        if not any(isinstance(one, several) for one in held):
+            return column
+        rows = []
+        for row, one in enumerate(held):  # of several kinds, of which Arrow makes no column of lists
+            if isinstance(one, str):
+                raise ValueError(f"{self.place(row, name)}: {one!r:.80} is a text among lists. Make it a list too.")
+            rows.append([str(label) for label in one] if isinstance(one, several) else None)
+        return pa.array(rows, pa.list_(pa.string()))
+
     def texts(self, name: str) -> list[str]:
         """Return a column of texts, refusing what is missing and what is not UTF-8."""
         held = self.held[name]
@@ -162,9 +185,13 @@ class Columns:
             if isinstance(value, bytes) or (isinstance(value, str) and not _in_utf8(value)):
                 remedy = "Decode bytes to a text first, or leave the row out."
                 raise ValueError(f"{self.place(row, name)}: {value!r:.80} is no text of UTF-8. {remedy}")
+        import pyarrow as pa
+
         column = self._arrow(name)
         try:
             found: list[str] = as_text(column, partial(self.place, name=name)).to_pylist()
+        except pa.ArrowNotImplementedError as error:
+            raise ValueError(f"{self.place(0, name)} holds {column.type}, not texts. Give one text a row.") from error
         except (ArithmeticError, ValueError) as error:
             if "UTF8" not in str(error):
                 raise
@@ -184,9 +211,11 @@ class Columns:
                 f"{self.place(0, name)} holds numbers with a fraction, not labels. Turn them into texts first, "
                 "e.g. with map(str)."
             )
-        text = as_text(column, partial(self.place, name=name))
-        found = compute.index_in(text, value_set=pa.array(labels, pa.string())).fill_null(-1)
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+        try:
+            text = as_text(column, partial(self.place, name=name))
+        except pa.ArrowNotImplementedError as error:
+            raise ValueError(f"{self.place(0, name)} holds {column.type}, not labels. Give one label a row.") from error
+        return _looked_up(text, labels)
 
     def arrays(self, name: str, shape: tuple[int, ...]) -> FloatArray:
         """Return vectors or tensors: a column of lists, an array with people along its first axis, or name[0] ..."""
@@ -267,7 +296,7 @@ def columns_of(data: Any, questions: Sequence[Question], groups: Iterable[str]) 
     >>> columns_of([{"age": 30}, {"age": 41}], [Number("age", 0, 120)], []).numbers("age")
     array([30., 41.])
     """
-    present, take = _opened(data)
+    present, take = _opened(data, {one.name for one in questions if one.optional})
     wanted = needed(questions, groups, present, "The data")
     held = {name: take(name) for name in wanted}
     sizes = {name: len(column) for name, column in held.items()}
@@ -312,8 +341,8 @@ def needed(questions: Sequence[Question], groups: Iterable[str], present: Iterab
     return wanted
 
 
-def _opened(data: Any) -> tuple[list[str], Any]:
-    """Return the names of the columns, and a function that takes one."""
+def _opened(data: Any, optional: Container[str]) -> tuple[list[str], Any]:
+    """Return the names of the columns, and a function that takes one; a dict may lack what is optional."""
     pandas, arrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
     if isinstance(data, Mapping):
         return list(data), lambda name: _list(data[name], name)
@@ -330,7 +359,8 @@ def _opened(data: Any) -> tuple[list[str], Any]:
     if arrow is not None and isinstance(data, arrow.Table):
         return data.column_names, data.column
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
-        return list(data[0]), lambda name: _from_rows(data, name)
+        present = dict.fromkeys(name for row in data for name in row)
+        return list(present), lambda name: _from_rows(data, name, name in optional)
     shown = f"{type(data).__name__} of {type(data[0]).__name__}" if isinstance(data, list) and data else repr(data)
     raise TypeError(
         "Expected a DataFrame, an Arrow table, a dict of columns or a list of dicts with at least one row, "
@@ -345,12 +375,20 @@ def _list(column: Any, name: str) -> Any:
     return column
 
 
-def _from_rows(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+def _from_rows(rows: Sequence[Mapping[str, Any]], name: str, optional: bool) -> list[Any]:
     """Return a column of rows that are dicts."""
+    if optional:
+        return [row.get(name) for row in rows]
     for place, row in enumerate(rows):
         if name not in row:
             raise ValueError(f"row {place + 1:,} lacks column {name!r}. Give every row an answer to every question.")
     return [row[name] for row in rows]
+
+
+def _looked_up(text: Any, labels: Sequence[str]) -> IntArray:
+    """Return the places of an Arrow column of texts in a list of labels, -1 where they are unknown."""
+    encoded = text.dictionary_encode()
+    return np.take(Labels.of(labels).find(encoded.dictionary.to_pylist()), np.asarray(encoded.indices))
 
 
 def _in_utf8(value: str) -> bool:

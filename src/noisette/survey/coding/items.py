@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Told(ABC):
-    """Something that is told about people in the end: a question that they were asked, or what follows from several.
+class Topic(ABC):
+    """A topic of the results: a question that people were asked, or what follows from several.
 
-    ``tells`` says what is estimated, a "mean" or "shares".
+    ``tells`` names what is estimated: "mean", "shares" or "texts".
     """
 
     name: str
@@ -39,7 +39,7 @@ class Told(ABC):
     @cached_property
     @abstractmethod
     def domain(self) -> Any:
-        """Where answers lie, or what is told."""
+        """Where answers, or the quantities that are estimated, lie."""
 
     @property
     def wants_distribution(self) -> bool:
@@ -73,7 +73,7 @@ class Told(ABC):
         """How far each quantity can go."""
         domain = self.domain
         wide = 2 * domain.radius if isinstance(domain, L2Ball) else None
-        span = 1.0 if self.tells == "shares" else wide or float(np.max(np.subtract(domain.high, domain.low)))
+        span = 1.0 if self.tells in ("shares", "texts") else wide or float(np.max(np.subtract(domain.high, domain.low)))
         return np.full(len(self.quantities), span)
 
 
@@ -89,7 +89,7 @@ class Item(ABC):
     ``size`` sums of its own, made by ``tally``.
     """
 
-    questions: tuple[Told, ...]
+    questions: tuple[Topic, ...]
     counted: ClassVar[bool] = True
 
     @property
@@ -167,7 +167,7 @@ class Item(ABC):
         made = mechanism.aggregate(reports)
         return np.stack([made.count, made.total, made.squares]).ravel()
 
-    def foretold(self, mechanism: Any, users: int, quantity: str) -> str:
+    def planned_name(self, mechanism: Any, users: int, quantity: str) -> str:
         """Return the name of a quantity in a plan for so many users who answer this item."""
         return quantity
 

@@ -20,7 +20,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
 from noisette.domains import Attributes, Categorical, Interval
 from noisette.mechanisms.categorical._base import CountingMechanism
-from noisette.survey.coding.items import Answers, Item, Told
+from noisette.survey.coding.items import Answers, Item, Topic
 from noisette.survey.estimation.ratios import CellShares, CorrelationEstimate
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 MOST_CELLS = 4096  # of two choices together
 _ANSWER = 0.8  # the share of people who answer an optional question, where its error is predicted
 _PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
-_CLEAR = 3.0  # standard errors, below which a variance is not told from zero
+_CLEAR = 3.0  # standard errors, below which a variance is taken for zero
 
 
 @dataclass(frozen=True)
-class Joint(Told):
+class Joint(Topic):
     """What two questions say together: it is read from the reports, and nobody is asked for it by itself."""
 
     pair: tuple[str, str]
-    told: tuple[str, ...]
+    cells: tuple[str, ...]
     low: float = 0.0
     high: float = 1.0
-    sizes: tuple[float, ...] = (1.0,)  # of what is to be told from nothing: of all, or of each quantity
+    sizes: tuple[float, ...] = (1.0,)  # how large a quantity must be to differ from nothing: all, or of each quantity
     shares: bool = False
 
     @property
@@ -61,27 +61,27 @@ class Joint(Told):
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """The cells, or what is told of them."""
-        return self.told
+        """The cells, or what is estimated of them."""
+        return self.cells
 
     @property
     def quantities(self) -> tuple[str, ...]:
         """The same with the names of both questions."""
-        return tuple(f"{self.name}: {one}" for one in self.told)
+        return tuple(f"{self.name}: {one}" for one in self.cells)
 
     @property
     def signals(self) -> FloatArray:
         """How large each quantity has to be, to be distinguished from zero."""
-        return np.broadcast_to(np.asarray(self.sizes), (len(self.told),))
+        return np.broadcast_to(np.asarray(self.sizes), (len(self.cells),))
 
     @property
     def spans(self) -> FloatArray:
-        """How far each quantity can go: that of numbers is twice what is to be told."""
-        return np.ones(len(self.told)) if self.shares else 2 * self.signals
+        """How far each quantity can go: that of numbers is twice the signal."""
+        return np.ones(len(self.cells)) if self.shares else 2 * self.signals
 
 
 @dataclass(frozen=True)
-class ResponseRate(Told):
+class ResponseRate(Topic):
     """The share of people who answered an optional question."""
 
     kind: ClassVar[str] = "rate"
@@ -111,7 +111,7 @@ def joint_name(pair: Sequence[str]) -> str:
 class Coded(Item):
     """Cells that one report supports or not; ``questions`` are read from their shares."""
 
-    questions: tuple[Told, ...]
+    questions: tuple[Topic, ...]
 
     @property
     def shares(self) -> FloatArray:
@@ -195,8 +195,7 @@ class Crosstab(Coded):
             if one.name in weights:
                 found.append(cells.linear(weights[one.name], one.quantities))
             else:
-                count = np.full(cells.value.size, cells.users, dtype=np.int64)
-                found.append(Estimate(cells.value, np.sqrt(cells.variance), count, 0.0, 1.0, names=one.quantities))
+                found.append(cells.single(one.quantities))
         return tuple(found)
 
 
@@ -306,17 +305,17 @@ class OptionalChoice(Coded):
 
     def read(self, mechanism: Any, sums: IntArray, made: Estimate | None) -> tuple[Estimate, ...]:
         """Return the shares among those who answered, and how many they are."""
-        cells, size = CellShares.of(mechanism, sums), len(self.choice.labels)
+        cells = CellShares.of(mechanism, sums)
         shares, rate = self.questions
-        own = np.eye(size, size + 1)
-        everybody = np.tile(np.arange(size + 1) < size, (size, 1)).astype(np.float64)
-        return cells.ratio(own, everybody, shares.quantities), answered(cells, rate)
+        return cells.among(1, shares.quantities), answered(cells, rate)
 
 
-def answered(cells: CellShares, rate: Told) -> Estimate:
+def answered(cells: CellShares, rate: Topic) -> Estimate:
     """Return the share of people who are not in the last cell, and so answered."""
-    silent = cells.linear(np.eye(cells.value.size)[-1:], rate.quantities)
-    return Estimate(1 - silent.value, silent.std_error, silent.count, 0.0, 1.0, names=rate.quantities)
+    low, high = cells.single(()).ends or (0.0, 1.0)
+    told: dict[str, Any] = {"names": rate.quantities, "ends": (1 - high, 1 - low)}
+    error, count = np.sqrt(cells.variance[-1:]), np.asarray([cells.users])
+    return Estimate(1 - cells.value[-1:], error, count, 0.0, 1.0, **told)
 
 
 @dataclass(frozen=True)
@@ -327,7 +326,7 @@ class Correlated(Item):
     u v; one third of the people each report the cell, u^2 and v^2.
     """
 
-    questions: tuple[Told, ...]
+    questions: tuple[Topic, ...]
     first: Number
     second: Number
 
@@ -378,9 +377,11 @@ class Correlated(Item):
         count = int(sums[0, :1].sum() + sums[0, 4:].sum())
         cells = CellShares.of(mechanism.inner_mechanisms[0], sums[:, :4])
         squares = Aggregate(mechanism, count, *sums).estimate()
-        return self._told(cells, squares.value[4:], squares.std_error[4:] ** 2, count)
+        return self._told(cells, squares.value[4:], squares.std_error[4:] ** 2, count, squares)
 
-    def _told(self, cells: CellShares, squares: FloatArray, errors: FloatArray, count: int) -> tuple[Estimate, ...]:
+    def _told(
+        self, cells: CellShares, squares: FloatArray, errors: FloatArray, count: int, made: Estimate | None = None
+    ) -> tuple[Estimate, ...]:
         """Return the estimates from the cells, and the mean squares with their variances.
 
         Formula: with c = E[uv] - E[u]E[v] and s_u = E[u^2] - E[u]^2, of which the noise of the products is taken off,
@@ -415,10 +416,12 @@ class Correlated(Item):
                     weights = (middle[place] + half[place] * (above, right)[place])[None]
                     found.append(cells.linear(weights, one.quantities, number.low, number.high))
             if one.name not in (self.first.name, self.second.name):
-                value = np.asarray([correlation, covariance * size])
+                value = np.asarray([correlation, covariance * size if math.isfinite(both) else math.nan])
                 error = np.sqrt(np.maximum([variance, matrix[0, 0] * size**2], 0.0))
                 counts, ends = np.asarray([count, cells.users]), np.asarray([1.0, size])
                 told: dict[str, Any] = {"names": one.quantities, "moments": moments, "spread": matrix}
+                if made is not None:
+                    told |= {"cells": cells, "slopes": slopes, "squares": made, "size": size}
                 found.append(CorrelationEstimate(value, error, counts, -ends, ends, **told))
         return tuple(found)
 
@@ -450,11 +453,11 @@ def joint_item(first: Question, second: Question, left: set[str]) -> Item:
             raise ValueError(
                 f"Expected at most {MOST_CELLS:,} pairs of {a.name!r} and {b.name!r}, got {size:,}. Merge labels."
             )
-        told = tuple(f"{one}, {two}" for one in a.labels for two in b.labels)
-        return Crosstab((*mine, Joint(name, names, told, sizes=(1 / size,), shares=True)), a, b)
+        cells = tuple(f"{one}, {two}" for one in a.labels for two in b.labels)
+        return Crosstab((*mine, Joint(name, names, cells, sizes=(1 / size,), shares=True)), a, b)
     if kinds == {"number"}:
         scale = (a.high - a.low) * (b.high - b.low) / 4
-        told = ("correlation", "covariance")
-        return Correlated((*mine, Joint(name, names, told, -1.0, 1.0, (1.0, scale))), a, b)
-    told = tuple(f"mean where {a.name}={label}" for label in a.labels)
-    return Within((*mine, Joint(name, names, told, b.low, b.high, ((b.high - b.low) / 2,))), a, b)
+        cells = ("correlation", "covariance")
+        return Correlated((*mine, Joint(name, names, cells, -1.0, 1.0, (1.0, scale))), a, b)
+    cells = tuple(f"mean where {a.name}={label}" for label in a.labels)
+    return Within((*mine, Joint(name, names, cells, b.low, b.high, ((b.high - b.low) / 2,))), a, b)

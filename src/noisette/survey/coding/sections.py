@@ -22,7 +22,7 @@ from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.attributes import record_law
 from noisette.mechanisms.vector.sampled import Reports, Sampled, total_of
-from noisette.survey.coding.items import Answers, Item, Told
+from noisette.survey.coding.items import Answers, Item, Topic
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Section:
         return flat(first).spec() if isinstance(first, TensorDomain) else None
 
     @property
-    def questions(self) -> tuple[Told, ...]:
+    def questions(self) -> tuple[Topic, ...]:
         """What is read from the section's reports."""
         return tuple(one for item in self.items for one in item.questions)
 
@@ -237,8 +237,7 @@ class Together:
     def uncertified(self) -> str:
         """Why there is no certificate, where there is none."""
         lacking = [own.mechanism for own in self.sections if own.mechanism.written_law() is None]
-        unlike = "the verifier does not add up unlike parts of a record with a delta yet"
-        return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking) or unlike
+        return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking)
 
     def predict(self, users: int) -> FloatArray:
         """Return the standard error of each quantity for so many users.
@@ -256,13 +255,13 @@ class Together:
             found.append(np.sqrt(own.predict(max(1, round(users * share))) ** 2 + scatter))
         return np.concatenate(found)
 
-    def foretold(self, question: Told, quantity: str, users: int) -> str:
+    def planned_name(self, question: Topic, quantity: str, users: int) -> str:
         """Return what a plan for so many users calls a quantity."""
         for place, own in enumerate(self.sections):
             for item in own.items:
                 if question in item.questions and len(own.items) == 1:
                     share = self.draw[place] / sum(self.draw) if self.draw else 1.0
-                    return item.foretold(own.mechanism, max(1, round(users * share)), quantity)
+                    return item.planned_name(own.mechanism, max(1, round(users * share)), quantity)
         return quantity
 
     def drawn(self, tickets: IntArray) -> IntArray:
@@ -317,4 +316,6 @@ def piece(estimate: Estimate, own: slice) -> Estimate:
         high=cut(estimate.high),
         tail=None,
         groups=None,
+        ends=None if estimate.ends is None else (cut(estimate.ends[0]), cut(estimate.ends[1])),
+        noise=cut(estimate.noise),
     )

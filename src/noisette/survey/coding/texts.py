@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from noisette._special import ndtri
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.mechanisms import CATALOGUE
@@ -60,7 +59,7 @@ class TextItem(Direct):
         made = TextPrediction(mechanism, users)
         return np.asarray([float(made.std_error(min(made.findable(), 1.0)))])
 
-    def foretold(self, mechanism: Any, users: int, quantity: str) -> str:
+    def planned_name(self, mechanism: Any, users: int, quantity: str) -> str:
         """Name the share from which on a text is found."""
         from noisette.prediction.texts import TextPrediction
 
@@ -74,11 +73,10 @@ def top_texts(found: Found, level: float) -> pd.DataFrame:
 
     rows = np.flatnonzero(found.shown)[: found.asked]
     rows = rows[np.argsort(-found.share[rows], kind="stable")]
-    share, error = found.share[rows], found.std_error[rows]
-    radius = float(ndtri((1 + level) / 2)) * error
-    names = [found.texts[row] for row in rows]
-    told = {"text": names, "share": share, "low": share - radius, "high": share + radius, "std_error": error}
-    table = pd.DataFrame(told)
+    low, high = found.made.interval(level)
+    columns = {"text": [found.texts[row] for row in rows], "share": found.share[rows]}
+    columns |= {"low": low[rows], "high": high[rows], "std_error": found.std_error[rows]}
+    table = pd.DataFrame(columns)
     table.attrs["reports"] = found.users
     if not found.reports:
         note = "No reports yet."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from noisette import _validate
+from noisette._bounded import added, touching
 from noisette._validate import FloatArray
 from noisette.survey.estimation.hierarchy import QUANTILES, CdfEstimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from noisette.core import Estimate
     from noisette.survey.coding.joints import Within
     from noisette.survey.results import Results
 
@@ -44,17 +46,26 @@ def compared(
         raise ValueError(f"Expected a quantity that all of {what} estimate, got none.")
     if len(pairs) * len(names) > _MOST_COMPARED:
         raise ValueError(f"Expected at most {_MOST_COMPARED:,} differences. Compare fewer groups or quantities.")
-    found = np.asarray([[known[label][name] for name in names] for label in labels]).reshape(len(labels), -1, 2)
+    arranged = [_Side([own[name] for name in names]) for own in known.values()]
     first, second = (np.asarray(side) for side in zip(*pairs, strict=True))
-    gap = (found[second, :, 0] - found[first, :, 0]).ravel()
-    error = np.hypot(found[first, :, 1], found[second, :, 1]).ravel()
+    found = np.stack([one.value for one in arranged]), np.stack([one.std_error for one in arranged])
+    gap = (found[0][second] - found[0][first]).ravel()
+    error = np.hypot(found[1][first], found[1][second]).ravel()
+
+    def ends_at(score: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of all differences from those of both estimates."""
+        scores = score.reshape(len(pairs), -1)
+        each = [_apart(arranged[a], arranged[b], own) for (a, b), own in zip(pairs, scores, strict=True)]
+        low, high = (np.concatenate(side) for side in zip(*each, strict=True))
+        return low, high
+
     columns = {
         "question": [question for question, _ in names] * len(pairs),
         "quantity": [quantity for _, quantity in names] * len(pairs),
         "a": np.repeat([labels[a] for a, _ in pairs], len(names)),
         "b": np.repeat([labels[b] for _, b in pairs], len(names)),
     }
-    asked = {one.name: one.estimated for one in arms[labels[0]].survey.told}
+    asked = {one.name: one.estimated for one in arms[labels[0]].survey.topics}
     estimates = {
         name: [one[name].estimate for one in arms.values()] for name in dict.fromkeys(name for name, _ in names)
     }
@@ -66,14 +77,16 @@ def compared(
             rows = range(place, gap.size, len(names))
             for row, (a, b) in zip(rows, pairs, strict=True):
                 quantiles[row] = QuantileDifference.of(made[a], made[b], chance)
-    return _table(columns, gap, error, level, correct, looks, what, quantiles)
+    return _table(columns, gap, error, ends_at, level, correct, looks, what, quantiles)
 
 
 def compared_within(items: Sequence[Within], results: Results, level: float, correct: str) -> pd.DataFrame:
     """Return the differences of means between the labels of a private choice, whose estimates go together."""
     columns: dict[str, list[Any]] = {"question": [], "quantity": [], "a": [], "b": []}
     gaps, errors = [], []
+    rows: tuple[list[_Quantity], list[_Quantity]] = ([], [])
     for item in items:
+        found = results[item.name].estimate
         labels = item.choice.labels
         differences, spread = item.differences(*results.sums.piece(item))
         for a in range(len(labels)):
@@ -82,11 +95,62 @@ def compared_within(items: Sequence[Within], results: Results, level: float, cor
                     columns[name].append(value)
                 gaps.append(differences[a, b])
                 errors.append(spread[a, b])
+                rows[0].append((found, a))
+                rows[1].append((found, b))
     what = f"the private choice {items[0].choice.name!r}"
-    return _table(columns, np.asarray(gaps), np.asarray(errors), level, correct, None, what)
+    gap, error, (first, second) = np.asarray(gaps), np.asarray(errors), (_Side(one) for one in rows)
+
+    def ends_at(score: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the wider of two intervals: the delta method's, and that from the ends of both means."""
+        low, high = _apart(first, second, score)
+        with np.errstate(invalid="ignore"):
+            return np.fmin(low, gap - score * error), np.fmax(high, gap + score * error)
+
+    return _table(columns, gap, error, ends_at, level, correct, None, what)
 
 
-def _add_texts(known: Mapping[str, dict[tuple[str, str], tuple[float, float]]], arms: Mapping[str, Results]) -> bool:
+_Quantity = tuple["Estimate", int]  # an estimate, and which of its quantities
+
+
+class _Side:
+    """One quantity a row: its estimate, and the ends of its interval at any score."""
+
+    def __init__(self, rows: Sequence[_Quantity]) -> None:
+        self.size = len(rows)
+        self.made = list({id(one): one for one, _ in rows}.values())
+        numbered = {id(one): place for place, one in enumerate(self.made)}
+        own = np.asarray([numbered[id(one)] for one, _ in rows], dtype=np.int64)
+        places = np.asarray([place for _, place in rows], dtype=np.int64)
+        self._rows = [np.flatnonzero(own == number) for number in range(len(self.made))]
+        self._places = [places[rows] for rows in self._rows]
+        self.value = self._gathered([one.value for one in self.made])
+        self.std_error = self._gathered([one.std_error for one in self.made])
+
+    def _gathered(self, columns: Sequence[FloatArray]) -> FloatArray:
+        found = np.empty(self.size)
+        for rows, places, column in zip(self._rows, self._places, columns, strict=True):
+            found[rows] = column[places]
+        return found
+
+    def ends_at(self, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the ends, each row at a score of its own."""
+        lows, highs = [], []
+        for one, rows, places in zip(self.made, self._rows, self._places, strict=True):
+            scores = np.ones(one.value.shape)
+            scores[places] = score[rows]
+            low, high = one.ends_at(scores)
+            lows.append(low)
+            highs.append(high)
+        return self._gathered(lows), self._gathered(highs)
+
+
+def _apart(first: _Side, second: _Side, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the differences of independent estimates."""
+    lows, highs = (np.stack(side) for side in zip(first.ends_at(score), second.ends_at(score), strict=True))
+    return added(np.stack([first.value, second.value]), lows, highs, np.asarray([-1.0, 1.0]))
+
+
+def _add_texts(known: Mapping[str, dict[tuple[str, str], _Quantity]], arms: Mapping[str, Results]) -> bool:
     """Add the shares in every arm of texts that are shown in some arm; tell whether texts were asked for.
 
     Those who measure had no part in choosing any of them, in no arm.
@@ -100,19 +164,18 @@ def _add_texts(known: Mapping[str, dict[tuple[str, str], tuple[float, float]]], 
         texts = list(dict.fromkeys(shown))
         for label, one in arms.items():
             if texts:
-                both = zip(*(side.tolist() for side in one[name].measured(texts)), strict=True)
-                known[label].update({(name, text): own for text, own in zip(texts, both, strict=True)})
+                made = one[name].measured(texts)
+                known[label].update({(name, text): (made, place) for place, text in enumerate(texts)})
     return bool(asked)
 
 
-def _quantities(results: Results) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return value and standard error of every quantity."""
-    found: dict[tuple[str, str], tuple[float, float]] = {}
+def _quantities(results: Results) -> dict[tuple[str, str], _Quantity]:
+    """Return the estimate of every quantity, and its place there."""
+    found: dict[tuple[str, str], _Quantity] = {}
     for answer in results.values():
-        made = answer.estimate
         if answer.question.tells != "texts":
-            each = zip(answer.question.estimated, made.value.tolist(), made.std_error.tolist(), strict=True)
-            found |= {(answer.question.name, quantity): (value, error) for quantity, value, error in each}
+            name, made = answer.question.name, answer.estimate
+            found |= {(name, quantity): (made, place) for place, quantity in enumerate(answer.question.estimated)}
     return found
 
 
@@ -179,6 +242,7 @@ def _table(
     columns: Mapping[str, Any],
     gap: FloatArray,
     error: FloatArray,
+    ends_at: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
     level: float,
     correct: str,
     looks: Sequence[float] | None,
@@ -192,20 +256,19 @@ def _table(
         raise ValueError(f"Expected correct={correct!r} to be one of {', '.join(CORRECTIONS)}.")
     if not 0 < level < 1:
         raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        score = np.abs(gap / error)
-    known = np.isfinite(score)
+    known = np.isfinite(gap)
+    score = touching(ends_at, gap, error, np.zeros_like(gap))
     intervals = {row: own for row, own in (quantiles or {}).items() if np.isfinite(gap[row])}
     known[list(intervals)] = True  # where one value is told for sure, a quantile has no standard error
     tests = max(1, int(known.sum())) if correct != "none" else 1
     times = () if looks is None else _looks(looks)
     if times:
         chance = np.where(known, repeated_p_value(np.where(known, score, 0.0), times), np.nan)
-        radius = float(boundaries(times, (1 - level) / tests)[-1]) * error
+        limit = float(boundaries(times, (1 - level) / tests)[-1])
     else:
         chance = np.where(known, 2 * ndtr(-np.where(known, score, 0.0)), np.nan)
-        radius = float(ndtri(1 - (1 - level) / (2 * tests))) * error
-    low, high = gap - radius, gap + radius
+        limit = float(ndtri(1 - (1 - level) / (2 * tests)))
+    low, high = ends_at(np.full(gap.shape, limit))
     for row, own in intervals.items():
         low[row], high[row] = own.interval((1 - level) / tests, times)
         chance[row] = own.p_value(times)

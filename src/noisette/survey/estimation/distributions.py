@@ -17,7 +17,7 @@ from noisette.enhancement import enhance
 from noisette.enhancement.channel import chances_at
 from noisette.enhancement.reconstruction import smoothed_as_needed
 from noisette.mechanisms.graded.estimation import maximum_likelihood
-from noisette.survey.coding.items import Told
+from noisette.survey.coding.items import Topic
 from noisette.survey.estimation.hierarchy import QUANTILES, CdfEstimate
 from noisette.survey.sums import BINS, Binned, Sums
 from noisette.survey.survey import Survey
@@ -43,7 +43,7 @@ _TRIALS = 60  # times that a confidence band is doubled until some distribution 
 class Shape:
     """A distribution in bins: how many reports there are of each kind, and the shares of the bins that they tell."""
 
-    question: Told
+    question: Topic
     edges: FloatArray
     counts: IntArray
     shares_from: Callable[[IntArray], FloatArray]
@@ -116,7 +116,7 @@ class _Bounds:
         return low
 
 
-def shape_of(sums: Sums, question: Told) -> Shape | str:
+def shape_of(sums: Sums, question: Topic) -> Shape | str:
     """Return the distribution of a number, or why the reports tell none."""
     if sums.users == 0:
         return _NO_REPORTS
@@ -141,10 +141,10 @@ def shape_of(sums: Sums, question: Told) -> Shape | str:
     return Shape(question, channel.inputs, counts, shares, number)
 
 
-def _graded(sums: Sums, question: Told) -> Shape:
+def _graded(sums: Sums, question: Topic) -> Shape:
     """Return the most likely distribution over the levels, drawn as flat as it may be within each."""
-    place = next(place for place, own in enumerate(sums.layout.survey.sections) if own.questions == (question,))
-    aggregate = sums.aggregates[place]
+    section, own = sums.about(question.name)
+    aggregate = section.aggregate(own, sums.users)
 
     def shares(seen: IntArray) -> FloatArray:
         return maximum_likelihood(replace(aggregate, total=seen)).probabilities(BINS)[1]
@@ -180,7 +180,7 @@ class Shapes:
 
 def _attributes(sums: Sums, level: float) -> Iterator[dict[str, Any]]:
     first, survey = 0, sums.layout.survey
-    found, answered = sums.told(), mechanisms(survey)
+    found, answered = sums.by_question(), mechanisms(survey)
     for question in (one for section in survey.sections for one in section.questions):
         size = len(question.quantities)
         told = {

@@ -8,7 +8,7 @@ linear in what the levels estimate, so their errors are known whatever the distr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from noisette._special import ndtri
+from noisette._bounded import added, bounded_interval, score_of, touching
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import Attributes, Interval
-from noisette.survey.coding.items import Answers, Item, Told
-from noisette.survey.estimation.ratios import BoundedEstimate, CellShares
+from noisette.survey.coding.items import Answers, Item, Topic
+from noisette.survey.estimation.ratios import BoundedEstimate, CellShares, Supports
 
 if TYPE_CHECKING:
     from noisette.survey.choosing import Allowance
@@ -50,7 +50,7 @@ class CellLevels(Item):
     number: Number
 
     @property
-    def questions(self) -> tuple[Told, ...]:  # type: ignore[override]  # a property is as good
+    def questions(self) -> tuple[Topic, ...]:  # type: ignore[override]  # a property is as good
         """The number."""
         return (self.number,)
 
@@ -100,13 +100,13 @@ class CellLevels(Item):
             levels.append((inner, CellShares.of(inner, sums[:, start : start + size])))
             start += size
         users = sum(cells.users for _, cells in levels)
-        value, spread = agreed(levels, self.used)
-        return (CdfEstimate.of(self.number, self.edges, value, spread, users),)
+        value, spread, reach = agreed(levels, self.used)
+        return (CdfEstimate.of(self.number, self.edges, value, spread, users, reach),)
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
         """Return the errors of the quantiles of numbers that are evenly spread, from expected sums."""
         levels = [(inner, _expected(inner, size)) for inner, size in _inner(mechanism, self.edges.size - 1)]
-        _, spread = agreed(levels, self.used)
+        _, spread, _ = agreed(levels, self.used)
         error = np.sqrt(np.maximum(np.diag(spread), 0.0)) * math.sqrt(len(levels) * _PLANNED / users)
         at = np.asarray(QUANTILES) * self.used
         return np.asarray(np.interp(at, np.arange(error.size), error) * (self.number.high - self.number.low))
@@ -122,8 +122,31 @@ def _expected(mechanism: Any, size: int) -> CellShares:
     return CellShares.of(mechanism, np.tile([[_PLANNED], [total], [total]], (1, size)))
 
 
-def agreed(levels: list[tuple[Any, CellShares]], used: int) -> tuple[FloatArray, FloatArray]:
-    """Return the distribution function at the ends of the cells, and its covariance matrix.
+@dataclass(frozen=True, eq=False)
+class CdfSlopes:
+    """How the distribution function follows from the shares of the cells of all levels: what one report can do to it.
+
+    ``slopes`` has a row for each end of a cell. ``levels`` has how many people reported at each level, and what one
+    report says of its cells.
+    """
+
+    slopes: FloatArray
+    offset: FloatArray
+    levels: tuple[tuple[int, int, Supports], ...]  # people, cells, what a report says
+
+    def ends(self, first: Any, last: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest that one of all reports says of the share from one end to another."""
+        slope, offset = self.slopes[last] - self.slopes[first], self.offset[last] - self.offset[first]
+        users, start, found = sum(people for people, _, _ in self.levels), 0, []
+        for people, size, supports in self.levels:
+            ends = supports.ends(slope[..., start : start + size])
+            found.append([offset + users / people * end for end in ends])
+            start += size
+        return np.min([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
+
+
+def agreed(levels: list[tuple[Any, CellShares]], used: int) -> tuple[FloatArray, FloatArray, CdfSlopes | None]:
+    """Return the distribution function at the ends of the cells, its covariance matrix, and what a report does to it.
 
     Formula: generalised least squares for the shares of the finest cells, which add up to one, from the estimates of
     all levels; a level weighs by its reports and the variance of an even share. The estimate is linear in the
@@ -132,7 +155,7 @@ def agreed(levels: list[tuple[Any, CellShares]], used: int) -> tuple[FloatArray,
     """
     size = levels[-1][1].value.size
     if min(cells.users for _, cells in levels) < 2:
-        return np.linspace(0, 1, size + 1), np.full((size + 1, size + 1), np.inf)
+        return np.linspace(0, 1, size + 1), np.full((size + 1, size + 1), np.inf), None
     design = np.concatenate([np.repeat(np.eye(own.value.size), size // own.value.size, axis=1) for _, own in levels])
     design = design[:, :used]
     weight = np.concatenate(
@@ -154,7 +177,10 @@ def agreed(levels: list[tuple[Any, CellShares]], used: int) -> tuple[FloatArray,
     value[:used] = [0.0, *(linear @ seen + offset)[:-1]]
     spread = np.zeros((size + 1, size + 1))
     spread[1:used, 1:used] = (linear @ covariance @ linear.T)[:-1, :-1]
-    return value, spread
+    slopes, fixed = np.zeros((size + 1, seen.size)), np.ones(size + 1)
+    slopes[1:used], fixed[:used] = linear[:-1], [0.0, *offset[:-1]]
+    told = tuple((own.users, own.value.size, own.supports) for _, own in levels)
+    return value, spread, CdfSlopes(slopes, fixed, told)
 
 
 def _even_variance(mechanism: Any, size: int) -> float:
@@ -167,7 +193,7 @@ def _matrix(cells: CellShares) -> FloatArray:
     """Return the covariance matrix of the shares of one level."""
     pairs = cells.value[:, None] + cells.value
     found = cells.others + (cells.mixed - cells.others) * pairs - np.outer(cells.value, cells.value)
-    found /= cells.users
+    found /= cells.users - 1
     np.fill_diagonal(found, cells.variance)
     return np.asarray(found)
 
@@ -184,12 +210,18 @@ class CdfEstimate(Estimate):
     cdf: FloatArray = field(default_factory=lambda: np.zeros(0))
     covariance: FloatArray = field(default_factory=lambda: np.zeros(0))
     whole: bool = False
+    reach: CdfSlopes | None = None
+    parts: tuple[CdfEstimate, ...] = ()
+    weights: FloatArray = field(default_factory=lambda: np.zeros(0))  # of the parts
+    scatter: FloatArray = field(default_factory=lambda: np.zeros(0))  # variance that the parts do not have
 
     @classmethod
-    def of(cls, number: Number, edges: FloatArray, cdf: FloatArray, spread: FloatArray, users: int) -> CdfEstimate:
+    def of(
+        cls, number: Number, edges: FloatArray, cdf: FloatArray, spread: FloatArray, users: int, reach: CdfSlopes | None
+    ) -> CdfEstimate:
         """Return the usual quantiles."""
         blank = np.full(len(QUANTILES), np.nan)
-        told: dict[str, Any] = {"edges": edges, "cdf": cdf, "covariance": spread, "whole": number.whole}
+        told: dict[str, Any] = {"edges": edges, "cdf": cdf, "covariance": spread, "whole": number.whole, "reach": reach}
         counts = np.full(len(QUANTILES), users, dtype=np.int64)
         ranges = {"low": number.low, "high": number.high, "names": number.quantities}
         return cls(blank, blank, counts, **ranges, **told)._filled()
@@ -200,13 +232,37 @@ class CdfEstimate(Estimate):
             unknown = np.full(len(QUANTILES), np.nan)
             return replace(self, value=unknown, std_error=np.full(len(QUANTILES), np.inf))
         value = np.asarray([self.quantile(chance) for chance in QUANTILES])
-        ends = np.asarray([self.quantile_interval(chance, _ONE_ERROR) for chance in QUANTILES])
+        ends = self._intervals(QUANTILES, _ONE_ERROR)
         return replace(self, value=value, std_error=(ends[:, 1] - ends[:, 0]) / 2)
 
-    def again(self, cdf: FloatArray, spread: FloatArray, users: int) -> CdfEstimate:
-        """Return the same quantiles of another distribution function."""
-        like = replace(self, cdf=cdf, covariance=spread, count=np.full(len(QUANTILES), users, dtype=np.int64))
-        return like._filled()
+    def again(
+        self, spread: FloatArray, users: int, parts: tuple[CdfEstimate, ...], weights: FloatArray, scatter: FloatArray
+    ) -> CdfEstimate:
+        """Return the same quantiles of a mixture of distributions, of which each part has a weight."""
+        count = np.full(len(QUANTILES), users, dtype=np.int64)
+        cdf = weights @ np.stack([one.cdf for one in parts])
+        told: dict[str, Any] = {"parts": parts, "weights": weights, "scatter": scatter, "reach": None}
+        return replace(self, cdf=cdf, covariance=spread, count=count, **told)._filled()
+
+    def contrast(self, first: Any, last: Any, score: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the interval of the share between two ends of cells, for each of several pairs of them."""
+        value = self.cdf[last] - self.cdf[first]
+        if self.parts:
+            each = [one.contrast(first, last, score) for one in self.parts]
+            values = np.stack([one.cdf[last] - one.cdf[first] for one in self.parts])
+            lows, highs = (np.stack(side) for side in zip(*each, strict=True))
+            known = np.asarray(score) ** 2 * (self.scatter[first] + self.scatter[last])
+            return added(values, lows, highs, self.weights, known)
+        spread = self.covariance[first, first] + self.covariance[last, last] - 2 * self.covariance[first, last]
+        error = np.sqrt(np.maximum(spread, 0.0))
+        if self.reach is None:
+            return value - score * error, value + score * error
+        return bounded_interval(value, error, int(self.count[0]), *self.reach.ends(first, last), score)
+
+    def band(self, score: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the interval of the distribution function at each end of a cell."""
+        ends = np.arange(self.edges.size)
+        return self.contrast(np.zeros_like(ends), ends, score)
 
     @cached_property
     def error(self) -> FloatArray:
@@ -231,24 +287,32 @@ class CdfEstimate(Estimate):
         """Return an interval that holds the quantile with probability ``level`` at least, whatever the distribution.
 
         Formula: the quantile is in the cell from s to t where F(s) < chance <= F(t). All cells are kept for which
-        neither is rejected: F^(s) - z sd(s) < chance and F^(t) + z sd(t) >= chance. The cell that holds it is rejected
-        with a probability of (1 - level) / 2 at each of its ends at most.
+        neither is rejected: the interval of F(s) begins below chance, and that of F(t) ends at it or above. The cell
+        that holds the quantile is rejected with a probability of (1 - level) / 2 at each of its ends at most.
         """
-        radius = float(ndtri((1 + level) / 2)) * self.error
-        if not np.isfinite(radius).all():
-            return self._kept(-math.inf), self._kept(math.inf)
-        kept = np.flatnonzero((self.cdf[:-1] - radius[:-1] < chance) & (chance <= self.cdf[1:] + radius[1:]))
-        first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, self.edges.size - 2)
-        upper = self.edges[last + 1] - (1 if self.whole else 0)
-        return self._kept(float(self.edges[first])), self._kept(float(upper))
+        low, high = self._intervals((chance,), level)[0].tolist()
+        return low, high
+
+    def _intervals(self, chances: Sequence[float], level: float) -> FloatArray:
+        """Return a row with both ends for each quantile."""
+        if not np.isfinite(self.error).all():
+            return np.tile([self._kept(-math.inf), self._kept(math.inf)], (len(chances), 1))
+        least, most = self.band(score_of(level))
+        found = []
+        for chance in chances:
+            kept = np.flatnonzero((least[:-1] < chance) & (chance <= most[1:]))
+            first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, self.edges.size - 2)
+            upper = self.edges[last + 1] - (1 if self.whole else 0)
+            found.append((self._kept(float(self.edges[first])), self._kept(float(upper))))
+        return np.asarray(found)
 
     def quantile_cells(self, chance: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the ends of all cells, and by how many standard errors what was seen speaks against each of them."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            above, below = (self.cdf[:-1] - chance) / self.error[:-1], (chance - self.cdf[1:]) / self.error[1:]
+        score = touching(self.band, self.cdf, self.error, np.full(self.cdf.shape, chance))
+        above, below = np.where(self.cdf > chance, score, 0.0)[:-1], np.where(self.cdf < chance, score, 0.0)[1:]
         last = self.edges[1:] - (1 if self.whole else 0)
         low, high = (np.clip(ends, self.low, self.high) for ends in (self.edges[:-1], last))
-        return low, high, np.maximum(np.maximum(above, below), 0.0)
+        return low, high, np.maximum(above, below)
 
     def bins(self, count: int) -> FloatArray:
         """Return the ends of so many bins of the range; bins of whole numbers are made of whole cells."""
@@ -267,7 +331,7 @@ class CdfEstimate(Estimate):
         """
         if not low < high:
             raise ValueError(f"Expected low={low!r} < high={high!r}.")
-        z = float(ndtri((1 + level) / 2))
+        z = score_of(level)
         value = float(np.diff(np.interp([low, high], self.edges, self.rising))[0])
 
         def end(first: int, last: int, sign: float) -> float:
@@ -275,8 +339,7 @@ class CdfEstimate(Estimate):
                 return 0.0
             if not np.isfinite(self.error).all():
                 return 0.5 + sign / 2
-            spread = self.covariance[first, first] + self.covariance[last, last] - 2 * self.covariance[first, last]
-            return float(self.cdf[last] - self.cdf[first]) + sign * z * math.sqrt(max(spread, 0.0))
+            return float(self.contrast(np.asarray([first]), np.asarray([last]), z)[0 if sign < 0 else 1][0])
 
         last = self.edges.size - 1
         before, after = (np.searchsorted(self.edges, [low, high], side=side).tolist() for side in _SIDES)
@@ -284,12 +347,43 @@ class CdfEstimate(Estimate):
         least = end(min(before[0], last), max(after[1] - 1, 0), -1.0)
         return value, min(max(least, 0.0), 1.0), min(max(most, 0.0), 1.0)
 
-    def interval(self, level: float = 0.95, *, method: str = "normal") -> tuple[FloatArray, FloatArray]:
+    def interval(self, level: float = 0.95, *, method: str = "bounded") -> tuple[FloatArray, FloatArray]:
         """Return the interval of each quantile, see `quantile_interval`."""
-        if not 0 < level < 1:
-            raise ValueError(f"Expected level={level!r} in (0, 1), e.g. 0.95.")
-        ends = np.asarray([self.quantile_interval(chance, level) for chance in QUANTILES])
+        ends = self._intervals(QUANTILES, level)
         return ends[:, 0], ends[:, 1]
+
+
+@dataclass(frozen=True)
+class SpreadEstimate(BoundedEstimate):
+    """Mean and variance of a number, from the mean of u and of u^2 that different people reported.
+
+    Formula: the variance is E[u^2] - E[u]^2: from the ends of the intervals of both, their distances from the estimates
+    add up as squares.
+    """
+
+    made: Estimate | None = None
+
+    def _ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of both."""
+        if self.made is None:
+            return super()._ends_at(score)
+        first, second = np.broadcast_to(score, (2,)).tolist()
+        ends = [end[0] for end in self.made.ends_at(first)]
+        low, high = self.made.ends_at(second)
+        mean, square = self.made.value
+        bottom, top = (np.asarray(end, dtype=np.float64) for end in (self.low, self.high))
+        half = float(top[0] - bottom[0]) / 2
+        squares = np.square([low[0], high[0]])
+        least = 0.0 if low[0] < 0 < high[0] else float(squares.min())
+        down = math.hypot(square - low[1], squares.max() - mean**2) * half**2
+        up = math.hypot(high[1] - square, mean**2 - least) * half**2
+        ends = [(end + 1) * half + bottom[0] for end in ends]
+        # the noise of the square is taken off the estimate, and as large as the estimate where there are few reports
+        raw = (square - mean**2) * half**2
+        least, most = np.fmin(raw, self.value[1]) - down, np.fmax(raw, self.value[1]) + up
+        if most <= bottom[1] or least >= top[1]:  # noise alone goes that far, and says nothing
+            least, most = bottom[1], top[1]
+        return np.asarray([ends[0], least]), np.asarray([ends[1], most])
 
 
 @dataclass(frozen=True)
@@ -302,7 +396,7 @@ class Spread(Item):
     number: Number
 
     @property
-    def questions(self) -> tuple[Told, ...]:  # type: ignore[override]  # a property is as good
+    def questions(self) -> tuple[Topic, ...]:  # type: ignore[override]  # a property is as good
         """The number."""
         return (self.number,)
 
@@ -336,22 +430,23 @@ class Spread(Item):
         from noisette.core import Aggregate
 
         found = Aggregate(mechanism, int(sums[0].sum()), *sums).estimate()
-        return (self._told(found.value, found.std_error**2, sums[0]),)
+        return (self._told(found.value, found.std_error**2, sums[0], found),)
 
-    def _told(self, mean: FloatArray, variance: FloatArray, count: IntArray) -> Estimate:
+    def _told(self, mean: FloatArray, variance: FloatArray, count: IntArray, made: Estimate | None = None) -> Estimate:
         """Formula: E[u^2] - E[u]^2 of which the noise of the square is taken off; errors by the delta method."""
         half, number = self._half, self.number
-        spread = mean[1] - (mean[0] ** 2 - variance[0])
+        spread = mean[1] - (mean[0] ** 2 - variance[0]) if math.isfinite(variance[0]) else math.nan
         with np.errstate(invalid="ignore"):
             error = np.sqrt([variance[0], variance[1] + 4 * mean[0] ** 2 * variance[0] + 2 * variance[0] ** 2])
         scale = np.asarray([half, half**2])
-        return BoundedEstimate(
+        return SpreadEstimate(
             np.asarray([number.low + half, 0.0]) + scale * np.asarray([mean[0], spread]),
             np.where(np.isnan(error), np.inf, scale * error),
             np.asarray([count[0], count.sum()]),
             np.asarray([number.low, 0.0]),
             np.asarray([number.high, half**2]),
             names=number.quantities,
+            made=made,
         )
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisette import _validate
+from noisette._bounded import added
 from noisette._validate import FloatArray
 from noisette.core import Estimate
 from noisette.survey.coding.joints import Crosstab, Within
@@ -39,7 +40,7 @@ class WeightedResults(Results):
     def _answers(self) -> dict[str, Answer]:
         private = [name for name in self.margins if name not in self.survey.groups]
         found = _by_choice(self, private[0]) if private else _by_cells(self)
-        return {one.name: Answer(one, found[one.name], self) for one in self.survey.told if one.name in found}
+        return {one.name: Answer(one, found[one.name], self) for one in self.survey.topics if one.name in found}
 
     def by(self, name: str) -> GroupedResults:
         """Weighted results are about everybody."""
@@ -130,20 +131,20 @@ def _by_cells(results: WeightedResults) -> dict[str, Estimate]:
     for cell, sums in results.aggregate.cells.items():
         counts[cell] = sums.users
     if counts.sum() == 0:
-        return dict(results.sums.told())
+        return dict(results.sums.by_question())
     names = list(survey.groups)
     margins = [(names.index(name), np.asarray(list(own.values()))) for name, own in results.margins.items()]
     weights = raked(counts.reshape(shape), margins).ravel()
     cells = [cell for cell in sorted(results.aggregate.cells) if weights[cell] > 0]
     places = np.stack(np.unravel_index(cells, shape), axis=1)
     dummies = [places[:, axis, None] == np.arange(shape[axis]) for axis, _ in margins]
-    parts = [results.aggregate.cells[cell].told(results.method) for cell in cells]
+    parts = [results.aggregate.cells[cell].by_question(results.method) for cell in cells]
     own = weights[cells]
     design = np.concatenate(dummies, axis=1).astype(np.float64)
     return {
         name: combined([one[name] for one in parts], own, counts[cells], design)
         for name in parts[0]
-        if survey.told_by_name(name).tells != "texts"
+        if survey.topic(name).tells != "texts"
     }
 
 
@@ -168,23 +169,45 @@ def combined(parts: Sequence[Estimate], weights: FloatArray, people: FloatArray,
         spread = np.tensordot(
             weights**2, np.stack([one.covariance for one in parts if isinstance(one, CdfEstimate)]), axes=1
         )
-        spread = spread + np.diag(residual(ends))
-        return first.again(weights @ ends, spread, int(count[0]))
+        scatter = residual(ends)
+        own = tuple(one for one in parts if isinstance(one, CdfEstimate))
+        return first.again(spread + np.diag(scatter), int(count[0]), own, weights, scatter)
     if isinstance(first, BoundedEstimate):
-        unknown = np.full(first.value.shape, np.nan)
-        return replace(first, value=unknown, std_error=np.full(first.value.shape, np.inf), count=count)
+        unknown, error = (np.full(first.value.shape, one) for one in (np.nan, np.inf))
+        return BoundedEstimate(unknown, error, count, first.low, first.high, names=first.names)
     if isinstance(first, RatioEstimate):
         over, under = (np.stack([getattr(one, of) for one in parts]) for of in ("numerator", "denominator"))
         spread = np.tensordot(
             weights**2, np.stack([one.spread for one in parts if isinstance(one, RatioEstimate)]), axes=1
         )
         top, bottom = weights @ over, weights @ under
-        spread[0] += residual(over - top / bottom * under)
+        scatter = residual(over - top / bottom * under)
+        spread[0] += scatter
         names = tuple(first.names or ())
-        return RatioEstimate.of(top, bottom, spread, count, names, float(first.low), float(first.high))  # type: ignore[arg-type]
+        made = RatioEstimate.of(top, bottom, spread, count, names, float(first.low), float(first.high))  # type: ignore[arg-type]
+        ratios = tuple(one for one in parts if isinstance(one, RatioEstimate))
+        return replace(made, parts=ratios, weights=weights, scatter=scatter)
     values, errors = (np.stack([getattr(one, of) for one in parts]) for of in ("value", "std_error"))
-    error = np.sqrt(np.sum(square * errors**2, axis=0) + residual(values))
-    return replace(first, value=weights @ values, std_error=error, count=count, tail=None, groups=None)
+    scatter = residual(values)
+    error = np.sqrt(np.sum(square * errors**2, axis=0) + scatter)
+    told = {"low": first.low, "high": first.high, "names": first.names, "method": first.method, "kind": first.kind}
+    mixture: dict[str, Any] = {"parts": tuple(parts), "weights": weights, "scatter": scatter}
+    return MixedEstimate(weights @ values, error, count, **told, **mixture)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class MixedEstimate(Estimate):
+    """Estimates about a population of which each part, whose people are different ones, has a weight."""
+
+    parts: tuple[Estimate, ...] = ()
+    weights: FloatArray = field(default_factory=lambda: np.zeros(0))
+    scatter: FloatArray = field(default_factory=lambda: np.zeros(0))  # variance that the parts do not have
+
+    def ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of sums of independent estimates."""
+        lows, highs = (np.stack(side) for side in zip(*(one.ends_at(score) for one in self.parts), strict=True))
+        values = np.stack([one.value for one in self.parts])
+        return added(values, lows, highs, self.weights, np.asarray(score) ** 2 * self.scatter)
 
 
 # --- a private choice
@@ -223,5 +246,7 @@ def _by_choice(results: WeightedResults, name: str) -> dict[str, Estimate]:
         weights = (goals - mean @ own) * ((known / share) @ own)
         error = np.sqrt(np.maximum(cells.covariance(weights, weights), 0.0))
         count = np.full(len(goals), cells.users, dtype=np.int64)
-        found.setdefault(other.name, BoundedEstimate(mean @ known, error, count, low, high, names=other.quantities))
+        ends = tuple(mean @ known + end - cells.sums(weights) for end in cells.supports.ends(weights))
+        told: dict[str, Any] = {"names": other.quantities, "ends": ends}
+        found.setdefault(other.name, BoundedEstimate(mean @ known, error, count, low, high, **told))
     return found
