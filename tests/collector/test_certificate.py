@@ -8,6 +8,7 @@ import httpx
 import pytest
 from tests.collector.helpers import COMMUTE, KEYS, PERSON, auth, running
 
+import noisette as nz
 import noisette_verify
 from noisette.certificates import Certificate, CertificateError
 from noisette.collector import Store, create_app
@@ -27,20 +28,21 @@ def test_the_collector_serves_a_certificate(service: httpx.Client, campaign: Cam
     verdict = noisette_verify.verify(answer.content)
     assert verdict.proved, verdict
     Certificate(answer.text).check(campaign.survey)
+    assert nz.certify(campaign).text == answer.text
     assert service.get(CERTIFICATE).status_code == 401
     assert service.get("/campaigns/other/certificate", headers=auth("device")).status_code == 404
 
 
-def test_a_campaign_that_cannot_be_certified_says_why(store: Store) -> None:
-    """Two numbers with a delta each are not added up by the verifier."""
-    terms = {"id": "way", "title": "Way", "epsilon": 4.0, "delta": 1e-6, "mechanism": "gaussian", "users": 100}
-    numbers = [{"name": "way", "range": [0, 1]}, {"name": "back", "range": [0, 1]}]
-    asked = Campaign.from_dict(terms | {"attributes": numbers})
+def test_a_campaign_that_cannot_be_certified_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mechanism of the catalogue that a campaign can take has a law; somebody's own may have none."""
+    monkeypatch.setattr(nz.Laplace, "written_law", lambda self: None)
+    terms = {"id": "way", "title": "Way", "epsilon": 4.0, "mechanism": "laplace", "users": 100}
+    asked = Campaign.from_dict(terms | {"attributes": [{"name": "way", "range": [0, 1]}]})
     app = create_app([asked], store, Keys({role: [key] for role, key in KEYS.items()}))
     with running(app) as url:
         answer = httpx.get(f"{url}/campaigns/way/certificate", headers=auth("device"))
     assert (answer.status_code, answer.json()["reason"]) == (404, "not-certified")
-    assert "cannot be certified yet: the verifier does not add up unlike parts" in answer.json()["detail"]
+    assert "cannot be certified yet: the verifier does not know laws of its kind" in answer.json()["detail"]
 
 
 def test_a_device_whose_law_breaks_the_promise_does_not_answer(

@@ -6,17 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from tests.collector.helpers import KEYS, auth, entry, running
+from tests.collector.helpers import KEYS, auth, entry, known_keys, running
 from tests.contrast import CONTRAST
 
 from noisette.collector import Store, create_app
+from noisette.collector.campaigns.life import Life
 from noisette.collector.web.access import Keys
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
@@ -167,8 +170,8 @@ def test_numbers_are_those_of_the_service(show: Any, site: Site) -> None:
         assert abs(value - row["value"]) <= 0.06 * row["std_error"]
         assert abs(radius - (row["high"] - row["low"]) / 2) <= 0.06 * row["std_error"]
     assert page.locator("#comparison .band").count() == 4 * (2 + 2)  # two periods, two groups, for each quantity
-    page.get_by_label("Drawn in detail", exact=True).select_option("by " + EVIL + "=bike")
-    expect(page.locator("#errors .hint")).to_contain_text("=bike")
+    page.get_by_label("Error chart of", exact=True).select_option("by " + EVIL + ": bike")
+    expect(page.locator("#errors .hint")).to_contain_text(": bike")
     page.get_by_label("Estimates", exact=True).select_option("auto")
     expect(page.locator("#estimates .hint").first).to_contain_text("after")
 
@@ -240,7 +243,7 @@ def test_the_keyboard_is_enough(show: Any) -> None:
     expect(page.locator("#campaigns li button").nth(1)).to_have_attribute("aria-current", "true")
     expect(page.locator("#content")).to_be_focused()
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.id") == "period"
+    assert page.evaluate("document.activeElement.id") == "enhance"  # what is asked once has no period to choose
 
 
 def test_pages_are_guarded(site: Site) -> None:
@@ -320,3 +323,107 @@ def test_a_forged_certificate_is_refused_in_the_browser(show: Any, site: Site) -
     )
     page.reload()
     expect(page.locator("#proof")).to_contain_text("Refused by your browser", timeout=60_000)
+
+
+KINDS: dict[str, Any] = {
+    "id": "kinds",
+    "title": "Life at the works",
+    "epsilon": 4.0,
+    "users": 5000,
+    "wanted": 30,
+    "questions": [
+        {"name": "come", "categories": ["car", "bus"], "optional": True},
+        {"name": "carry", "options": ["phone", "tablet", "watch"], "most": 2},
+        {"name": "way", "range": [0, 120], "want": "distribution"},
+        {"name": "born", "range": ["1950-01-01", "2010-12-31"]},
+        {"name": "up", "range": ["03:00", "12:00"]},
+        {"name": "eat", "text": 4},
+        {"name": "drink", "levels": [[0, 50, 4], [50, 100, 2]]},
+        {"name": "pay", "range": [1000, 9000], "want": "quantiles"},
+    ],
+    "groups": {"site": ["north", "south"]},
+    "form": {
+        "questions": {
+            "come": {"ask": "How do you come?"},
+            "carry": {"ask": "What do you carry?"},
+            "way": {"ask": "How long is your way?", "unit": "minutes"},
+            "born": {"ask": "When were you born?"},
+            "up": {"ask": "When do you get up?"},
+            "eat": {"ask": "Where do you eat?"},
+            "drink": {"ask": "What do you drink?", "unit": "units"},
+            "pay": {"ask": "What do you earn?", "unit": "€"},
+        }
+    },
+}
+OVERLAPPING = """() => {
+  const found = [];
+  for (const box of document.querySelectorAll(".ticks, svg[role=img]")) {
+    const texts = [...box.querySelectorAll(box.matches(".ticks") ? "span" : "text")]
+      .map(one => [one.textContent, one.getBoundingClientRect()]);
+    for (const [at, [a, one]] of texts.entries()) for (const [b, other] of texts.slice(at + 1)) {
+      const wide = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+      const high = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+      if (wide > 1 && high > 3) found.push([a, b]);
+    }
+  }
+  return found;
+}"""
+
+
+@pytest.mark.long
+def test_every_kind_of_answer_is_drawn_as_people_read_it(tmp_path: Path, browser: Browser) -> None:
+    """On phones and wide screens, before anybody has answered, with one report, and with many.
+
+    Ticks once ran into each other, dates were days since 1970, and shares were beyond 100 %. A text beside a graded
+    number left no dashboard at all.
+    """
+    campaign, life = Campaign.from_dict(KINDS), Life.read(KINDS)
+    store = Store(f"sqlite:///{tmp_path / 'reports.db'}")
+    person = {"come": "car", "carry": ["phone"], "way": 35.0, "born": "1977-05-03", "up": "06:30"}
+    person |= {"eat": "desk", "drink": 10.0, "pay": 3000.0}
+    with running(create_app([(campaign, life)], store, known_keys())) as url, browser.new_context() as context:
+        page = context.new_page()
+        said: list[str] = []
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(f"{url}/dashboard#kinds?key={KEYS['analyst']}")
+        sent = 0
+        for users in (0, 1, 400):
+            rng = np.random.default_rng(users)
+            rows = [
+                entry(campaign.privatize(person, rng=rng), group=["north", "south"][k % 2]) for k in range(sent, users)
+            ]
+            if rows:
+                body = {"version": 1, "reports": rows}
+                httpx.post(f"{url}/campaigns/kinds/reports", json=body, headers=auth("device")).raise_for_status()
+            sent = users
+            expect(page.locator("#head dd").first).to_contain_text(f"{users:,}")
+            for width in (360, 390, 1280):
+                page.set_viewport_size({"width": width, "height": 800})
+                page.wait_for_timeout(100)  # a resize draws anew
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                assert page.evaluate(OVERLAPPING) == [], (users, width)
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                found = Axe().run(page).response["violations"]
+                assert [one["id"] for one in found] == []
+        shown = page.locator("#content").inner_text()
+        assert re.search(r"When were you born\? \d{4}-\d\d-\d\d ± [\d,]+ days on average", shown)
+        assert re.search(r"When do you get up\? \d\d:\d\d ± \d+ min on average", shown)
+        assert "What do you earn? half are below" in shown
+        figures = page.locator(".rows .figure").all_inner_texts()
+        shares = [float(one.split(" %")[0]) for one in figures if " % ±" in one]
+        assert all(0 <= one <= 100 for one in shares)
+        assert {"units", "minutes", "€", "days", "min"} <= {one.split()[-1] for one in figures}
+        for name in ("quantile", "-01-01", "answered:", "chosen"):
+            assert name not in page.locator("#estimates").inner_text()
+        expect(page.locator("#known .hint")).to_contain_text("Done means ± 30 % of the range")
+        first = figures[0].split("± ")[1]  # ± is the same in the sentence, beside the strip and on the chart of errors
+        assert first in page.locator("#known li").first.inner_text()
+        expect(page.locator("#errors .hint")).to_contain_text(f"± {first} % now")
+        expect(page.locator("#errors svg .value").first).to_contain_text(f"± {first}")
+        assert said == []
+        for tab in ("known", "estimates", "comparison", "errors", "promise"):
+            page.locator(f"[data-tab={tab}]").click()
+            page.reload()
+            expect(page.locator(f"#{tab}")).to_be_visible()
+            expect(page.locator("#content > section:visible")).to_have_count(2)  # the head, and the chosen part

@@ -171,7 +171,7 @@ def test_homogeneity_against_its_definition() -> None:
     assert homogeneity(values[:1], errors[:1]) == (None, 0, None)
 
 
-EVIL = ["=1+1", "+x", "-x", "@sum", '"; DROP TABLE x', "<script>", "a,b", " =2", "\u00e9"]
+EVIL = ["=1+1", "+x", "-x", "@sum", '"; DROP TABLE x', "<script>", "a,b", "\u00e9"]
 
 
 def test_files_are_the_same_rows_and_run_nothing() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +83,14 @@ RICH: dict[str, Any] = {
     "mechanism": {"minutes": "piecewise", "by": "grr", "devices": "privset", "site": "pem", "income": "levelled"}
     | {"hours": "auto", "born": "piecewise", "rises": "auto", "smokes": "grr"},
 }
-CAMPAIGNS = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY, RICH)}
+SITES = {
+    "id": "sites",
+    "epsilon": 2.0,
+    "users": 100,
+    "groups": {"site": ["north", "south"]},
+    "mechanism": "piecewise",
+} | {"questions": [{"name": "born", "range": ["1950-01-01", "2010-12-31"]}]}
+CAMPAIGNS = {one["id"]: Campaign.from_dict(one) for one in (COMMUTE, CLINIC, DAILY, RICH, SITES)}
 MECHANISMS = {
     "range": ["duchi", "piecewise", "hybrid", "sliding-half", "square-wave", "laplace"],
     "categories": ["grr", "oue", "sue", "olh", "subset-selection", "hadamard", "pgr"],
@@ -212,7 +221,7 @@ def test_whatever_a_survey_asks_is_answered_here(place: Place) -> None:
     page.get_by_role("button", name="Meinen Bericht erstellen").click()
     page.locator("#report").wait_for()
     told = page.locator(".said tbody tr td:nth-child(2)").all_inner_texts()
-    last = ["noisette.org", "49,5", "37", "1987-05-04", "06:45:00", "Keine Antwort"]
+    last = ["noisette.org", "49,5", "37", "04.05.1987", "06:45", "Keine Antwort"]
     assert told == ["35", "bike", "phone und watch", *last]
     assert page.locator(".said td.sent").count() >= 1
     page.locator("#body summary").click()
@@ -247,13 +256,13 @@ def test_twice_counts_once(place: Place) -> None:
 def test_wrong_answers_are_told_and_cost_nothing(place: Place) -> None:
     page = place.open()
     page.get_by_role("button", name="Make my report").click()
-    expect(page.get_by_role("alert").first).to_have_text("Please give a number from 0 to 120.")
+    expect(page.get_by_role("alert").first).to_have_text("Please give a value from 0 to 120.")
     assert page.evaluate("document.activeElement.name") == "q0"
     expect(page.get_by_role("alert").nth(1)).to_have_text("Please choose one.")
     fill(page)
     page.get_by_label("How long is your way to work?", exact=True).fill("500")
     page.get_by_role("button", name="Make my report").click()
-    expect(page.get_by_role("alert").first).to_have_text("Please give a number from 0 to 120.")
+    expect(page.get_by_role("alert").first).to_have_text("Please give a value from 0 to 120.")
     assert page.locator("#report").count() == 0
 
 
@@ -341,7 +350,8 @@ def test_every_language_has_every_text(page: Page) -> None:
 
 @pytest.mark.long
 def test_it_weighs_little(place: Place) -> None:
-    page = place.open(offline=True)
+    """With every kind of question, each of which brings its law."""
+    page = place.open("/c/rich", offline=True)
     page.evaluate("navigator.serviceWorker.ready")  # it loads all languages
     kept(page, "/static/words-zh.js")
     total = 0
@@ -390,6 +400,90 @@ def test_a_page_that_cannot_be_answered_says_why(place: Place) -> None:
     page.reload()
     expect(page.locator("#stopped")).to_contain_text("served over https")
     expect(page.locator("#stopped")).not_to_contain_text("closed")
+
+
+REFUSALS = {
+    ("campaign-closed", 410): "Diese Umfrage ist beendet",
+    ("too-late", 410): "Die Zeit für diese Antwort ist vorbei",
+    ("out-of-support", 422): "passt er nicht zu dieser Umfrage (out-of-support)",
+    ("too-early", 425): "nimmt Ihren Bericht noch nicht an",
+}
+
+
+def _refuse(status: int, said: dict[str, str], route: Route) -> None:
+    route.fulfill(status=status, json=said)
+
+
+@pytest.mark.long
+def test_why_a_report_is_refused_is_said_in_every_language(place: Place) -> None:
+    """The collector's own words are English; a report that it does not take yet does not wait for the network."""
+    for (reason, status), told in REFUSALS.items():
+        page = place.open("/c/daily", locale="de-DE")
+        said = {"reason": reason, "detail": "English, for programmers."}
+        page.route("**/c/daily/reports", partial(_refuse, status, said))
+        page.get_by_label("mood", exact=True).fill("7")
+        page.get_by_role("button", name="Meinen Bericht erstellen").click()
+        page.get_by_role("button", name="Diesen Bericht senden").click()
+        expect(page.locator("#outcome")).to_contain_text(told)
+        expect(page.locator("#outcome")).not_to_contain_text("English")
+    assert place.users("daily") == 0
+
+
+@pytest.mark.long
+def test_what_hinders_a_page_is_said_in_every_language(place: Place) -> None:
+    page = place.open("/c/daily", locale="fr-FR")
+    refused = "{ get() { throw new DOMException('No.', 'SecurityError'); } }"  # as browsers do that keep no cookies
+    page.add_init_script(f"Object.defineProperty(window, 'localStorage', {refused})")
+    page.reload()
+    expect(page.locator("#stopped")).to_contain_text("ne laisse rien enregistrer")
+    page.locator("#language").select_option("es")
+    expect(page.locator("#stopped")).to_contain_text("no deja guardar nada")
+
+
+@pytest.mark.long
+def test_a_number_among_other_kinds_is_shown_as_it_is_sent(place: Place) -> None:
+    """And not as the answers that fit it best, where a survey has several laws; dates are as people write them."""
+    page = place.open("/c/rich", locale="en-GB")
+    expect(page.locator("#q6-hint")).to_contain_text("From Jan 1, 1950 to Dec 31, 2010")
+    expect(page.locator("#q7-hint")).to_contain_text("From 04:00 to 12:00")
+    told = page.evaluate(
+        """async () => {
+          const { check, row } = await import("/static/noisette.js"), { encode } = await import("/static/laws.js");
+          const campaign = await (await fetch("/c/rich/table")).json(), law = check(campaign, "rich");
+          const given = { minutes: "35", by: "bike", devices: [], site: "a", income: "1", hours: "3" };
+          const inputs = row(campaign, { ...given, born: "1987-05-04", rises: "06:45", smokes: null });
+          for (;;) {
+            const report = encode(law.draw(inputs)), [section, own] = JSON.parse(report);
+            if (section === 0 && own[0][0] === 0) return [report, own[0][1]];
+          }
+        }"""
+    )
+    state = json.loads(page.evaluate("localStorage['noisette:c:rich']"))
+    entry_of = {"campaign": "rich", "period": "once", "question": "q", "group": None, "key": "0" * 32}
+    state |= {"answers": {"q": told[0]}, "queue": [entry_of | {"state": "held", "asked": True, "reason": ""}]}
+    page.evaluate("text => localStorage.setItem('noisette:c:rich', text)", json.dumps(state))
+    page.reload()
+    expect(page.locator(".said td.sent")).to_have_text(page.evaluate("x => x.toPrecision(6) * 1 + ''", told[1]))
+
+
+@pytest.mark.long
+def test_all_that_leaves_is_in_the_table_and_no_date_is_broken(place: Place) -> None:
+    """The open group is a part of the report, and 03.02.1980 was once 03.02.198 and a nought below it."""
+    page = place.open("/c/sites", locale="de-DE")
+    page.get_by_label("born").fill("1980-02-03")
+    page.get_by_role("radio", name="south").check()
+    page.get_by_role("button", name=re.compile("Bericht")).click()
+    rows = page.locator(".said tbody tr")
+    expect(rows).to_have_count(2)
+    assert rows.nth(1).locator("td").all_inner_texts() == ["south", "south"]
+    assert rows.nth(0).locator("td").first.inner_text() == "03.02.1980"
+    lines = """() => { const range = document.createRange();
+      range.selectNodeContents(document.querySelector(".said td"));
+      return range.getClientRects().length; }"""
+    assert page.evaluate(lines) == 1
+    page.reload()  # her answers are kept nowhere, the report is
+    expect(rows).to_have_count(2)
+    assert rows.nth(1).locator("td").all_inner_texts() == ["south"]
 
 
 @pytest.mark.long
@@ -503,7 +597,7 @@ def test_a_list_of_any_length_is_asked_here(page: Page) -> None:
     shown = campaign.to_wire() | {"table": campaign.mechanism.table(), "sealed": False}
     epsilon, text = page.evaluate(MANY, [shown, {"towns": ["town 7", "town 599"]}, 3000])
     assert 0.99 < epsilon <= 1.0
-    estimate = campaign.layout.tally(campaign.decode(json.loads(text))).told()["towns"]
+    estimate = campaign.layout.tally(campaign.decode(json.loads(text))).by_question()["towns"]
     off = (estimate.value[:600] - np.isin(np.arange(600), (7, 599))) / estimate.std_error[:600]
     assert np.abs(off).max() < 6.5  # by chance once in 10^8 for 600 options
     assert estimate.value[[7, 599]].min() > 6 * estimate.std_error[:600].max(), (
@@ -566,7 +660,7 @@ def test_what_is_coded_first_is_estimated(page: Page) -> None:
         epsilon, text = page.evaluate(MANY, [shown, values, 3000])
         assert campaign.mechanism.guarantee.epsilon * 0.98 < epsilon <= 3.0, name
         sums = campaign.layout.tally(campaign.decode(json.loads(text)))
-        for told, estimate in sums.told().items():
+        for told, estimate in sums.by_question().items():
             for label, value, error in zip(estimate.names or (), estimate.value, estimate.std_error, strict=True):
                 wanted = expected(told, label, values)
                 if wanted is not None and math.isfinite(error):

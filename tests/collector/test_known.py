@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from noisette.collector.results.known import _texts, known_so_far
+from noisette.collector.results.known import known_so_far
 from noisette.survey.campaigns import Campaign
 
 CAMPAIGN = Campaign.from_dict(
@@ -77,6 +77,96 @@ def test_texts_are_usable_once_one_is_found_and_done_at_the_target(
         {"id": "sites", "epsilon": 2.0, "users": 10_000, "attributes": [{"name": "site", "text": 4}]}
     )
     rows = [{"text": f"a{place}", "share": 0.25, "std_error": 0.01} for place in range(found)]
-    told = _texts(campaign, campaign.survey.told[0], users, rows)
+    dimensions = [{"name": name, "value": 0.1, "std_error": 0.01} for name in campaign.quantities]
+    (told,) = known_so_far(campaign, {"users": users, "dimensions": dimensions}, {"site": {"rows": rows}})
     assert (told["question"], told["state"], told["needed"]) == ("site", state, needed)
     assert ("no text is frequent enough yet" in told["sentence"]) == (not found)
+
+
+def test_the_error_that_the_owner_wants_is_what_counts() -> None:
+    def state(half: float, wanted: float | None) -> tuple[str, int]:
+        rows = [("age", 40.0, half / 1.96), ("by=car", 0.5, 0.001), ("by=bike", 0.5, 0.001)]
+        dimensions = [{"name": name, "value": value, "std_error": error} for name, value, error in rows]
+        age, _ = known_so_far(CAMPAIGN, {"users": 20_000, "dimensions": dimensions}, wanted=wanted)
+        return age["state"], age["needed"]
+
+    assert state(3.2, 5.0) == ("done", 0)  # 5 % of 64 years
+    assert state(6.4, None) == ("done", 0)  # the target is reached, and nothing else was wanted
+    assert state(6.4, 5.0)[0] == "usable"
+    assert state(6.4, 5.0)[1] == pytest.approx(60_000, abs=20)  # half of the error takes four times the users
+    assert state(24.0, 50.0)[0] == "too early"  # a guess in the middle is hardly worse
+    assert state(24.0, None)[0] == "too early"
+    assert state(24.0, None)[1] > 0  # whatever is too early needs more users, beyond the target too
+    empty = known_so_far(CAMPAIGN, {"users": 0, "dimensions": []}, wanted=0.1)
+    assert all(one["needed"] > 100_000 for one in empty)
+
+
+EVERY_KIND = Campaign.from_dict(
+    {
+        "id": "kinds",
+        "epsilon": 4.0,
+        "users": 1000,
+        "questions": [
+            {"name": "born", "range": ["1950-01-01", "2010-12-31"]},
+            {"name": "up", "range": ["03:00", "12:00"]},
+            {"name": "pay", "range": [1000, 9000], "want": "quantiles"},
+            {"name": "spread", "range": [0, 10], "want": "variance"},
+            {"name": "smoke", "categories": ["yes", "no"], "optional": True},
+            {"name": "carry", "options": ["phone", "watch"]},
+            {"name": "a", "range": [0, 10]},
+            {"name": "b", "range": [0, 10]},
+            {"name": "way", "categories": ["car", "bus"]},
+            {"name": "minutes", "range": [0, 60]},
+        ],
+        "joint": [["a", "b"], ["way", "minutes"]],
+        "form": {
+            "questions": {
+                "born": {"ask": "When were you born?"},
+                "pay": {"ask": "What do you earn?", "unit": "€"},
+                "smoke": {"ask": "Do you smoke?"},
+                "carry": {"ask": "What do you carry?"},
+                "minutes": {"unit": "minutes"},
+            }
+        },
+    }
+)
+
+
+def test_every_kind_of_answer_is_told_in_the_words_and_units_of_its_form() -> None:
+    """Dates were once days since 1970, times seconds, and what follows from a question had the name of a column."""
+    values = {
+        "born": (2814.0, 10.0),
+        "up": (26_201.0, 60.0),
+        "pay: median": (3630.0, 100.0),
+        "pay: quantile 0.25": (3000.0, 100.0),
+        "pay: quantile 0.75": (4000.0, 100.0),
+        "smoke answered": (0.85, 0.01),
+        "carry chosen": (1.48, 0.05),
+        "a × b: correlation": (0.5, 0.1),
+        "a × b: covariance": (4.0, 0.1),
+        "way × minutes: mean where way=car": (30.0, 1.0),
+    }
+    dimensions = []
+    for name in EVERY_KIND.quantities:
+        value, error = values.get(name, (0.5, 0.01))
+        dimensions.append({"name": name, "value": value, "std_error": error})
+    found = known_so_far(EVERY_KIND, {"users": 1000, "dimensions": dimensions})
+    told = [one["sentence"] for one in found]
+    assert "When were you born? 1977-09-15 ± 20 days on average." in told
+    assert "up: 07:17 ± 2.0 min on average." in told
+    assert (
+        "What do you earn? half are below 3,630 ± 196 €, a quarter below 3,000 ± 196 €, "
+        "three quarters below 4,000 ± 196 €."
+    ) in told
+    assert "Do you smoke? 85.0 % ± 2.0 answered." in told
+    assert "What do you carry? 1.480 ± 0.098 of them on average." in told
+    assert "a × b: 0.50 ± 0.20 correlation, 4.00 ± 0.20 covariance." in told  # a covariance is not cut at 1
+    assert any("30.0 ± 2.0 minutes on average for car" in one for one in told)
+
+
+def test_an_interval_that_is_not_symmetric_has_the_half_width_that_the_dashboard_shows() -> None:
+    rows = [("age", 40.0, 9.0, 38.0, 44.0), ("by=car", 0.5, 0.01, None, None), ("by=bike", 0.5, 0.01, None, None)]
+    names = ("name", "value", "std_error", "low", "high")
+    dimensions = [dict(zip(names, row, strict=True)) for row in rows]
+    age, _ = known_so_far(CAMPAIGN, {"users": 10_000, "dimensions": dimensions})
+    assert age["sentence"] == "age: 40.0 ± 3.0 years on average."

@@ -152,7 +152,9 @@ def test_the_plan_page(service: httpx.Client, campaign: Campaign) -> None:
     cells = Cells(page.text)
     for name, error in zip(campaign.quantities, campaign.predict().tolist(), strict=True):
         place = cells.texts.index(name)
-        assert cells.texts[place + 1] == number(error, error)
+        assert cells.texts[place + 1] == f"± {number(1.959963984540054 * error, error)}"  # as everywhere, not an error
+        assert cells.texts[place + 3] == "worth collecting"
+    assert "standard error" not in page.text.lower()
 
 
 def test_names_are_text_on_the_plan_page() -> None:

@@ -216,7 +216,7 @@ def test_the_command_compares_periods(url: str) -> None:
     pairs = {(row["a"], row["b"]) for row in told["differences"]}
     assert pairs == {(a, b) for place, a in enumerate(periods) for b in periods[place + 1 :]}
     assert told["users"] == sum(store.periods(campaign).values())
-    first, second = (store.aggregate(campaign, period).told() for period in periods[:2])
+    first, second = (store.aggregate(campaign, period).by_question() for period in periods[:2])
     for row in told["differences"]:
         if (row["a"], row["b"]) == tuple(periods[:2]) and row["quantity"] == "mean":
             expected = second[row["question"]].value[0] - first[row["question"]].value[0]

@@ -7,6 +7,7 @@ docs/images are made anew.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.collector.helpers import KEYS, entry, known_keys, running
 
+import noisette as nz
 from noisette.collector import Store, create_app
+from noisette.collector.campaigns.life import Life
+from noisette.collector.storage.arrivals import note_arrivals
 from noisette.collector.web.console import once_key
+from noisette.planner import page as planner_page
 from noisette.survey.campaigns import Campaign
 
 pytestmark = pytest.mark.long
@@ -28,6 +33,7 @@ LUNCH: dict[str, Any] = {
     "title": "Lunch at work",
     "epsilon": 2.0,
     "users": 2000,
+    "wanted": 5,
     "questions": [
         {"name": "eat", "categories": ["meat", "fish", "vegan"]},
         {"name": "devices", "options": ["phone", "tablet", "watch"], "most": 2},
@@ -55,8 +61,10 @@ def keep(page: Page, name: str, *, whole: bool = True) -> None:
 def test_pictures_of_the_tutorial(tmp_path: Path, browser: Browser) -> None:
     campaign = Campaign.from_dict(LUNCH)
     store = Store(f"sqlite:///{tmp_path / 'r.db'}")
-    key, people = once_key(store.registry), 1500
-    with running(create_app([campaign], store, known_keys())) as url:
+    key, people, now = once_key(store.registry), 1500, time.time()
+    store.register(campaign, Life.read(LUNCH).written())
+    note_arrivals(store, campaign, "once", [(now - 3600.0 * hour, 1500 - 60 * hour) for hour in range(24, 0, -1)])
+    with running(create_app([], store, known_keys())) as url:
         rng = np.random.default_rng(5)
         values = {
             "eat": rng.choice(3, people, p=[0.5, 0.2, 0.3]),
@@ -96,7 +104,23 @@ def test_pictures_of_the_tutorial(tmp_path: Path, browser: Browser) -> None:
         reader.goto(f"{url}/dashboard#lunch?key={KEYS['analyst']}")
         expect(reader.locator("#known li")).to_have_count(4)
         expect(reader.locator("#comparison")).to_contain_text("by site")
+        expect(reader.locator("#known li small").first).to_contain_text("at the pace of the last day")
         expect(reader.locator("#estimates")).to_contain_text("minutes")
         keep(reader, "dashboard", whole=False)
         for page in (person, owner, reader):
             page.context.close()
+
+
+def test_picture_of_the_planner(tmp_path: Path, browser: Browser) -> None:
+    """The page of "Should I collect this?", with the numbers of its text."""
+    file = tmp_path / "planner.html"
+    text = planner_page(
+        users=3000, dims=24, epsilon=1.0, domain=nz.Interval(0, 10), distribution="beta:2,6", target_mse=0.04
+    )
+    file.write_text(text, encoding="utf-8")
+    with browser.new_context(viewport={"width": 1180, "height": 940}) as context:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        expect(page.locator("#verdict-title")).to_contain_text("± 1.8")
+        expect(page.locator("#verdict-aim")).to_have_text("coarser than wanted")
+        keep(page, "planner", whole=False)

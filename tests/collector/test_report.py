@@ -189,6 +189,13 @@ def test_bad_options(command: Callable[..., Result], table: Path, monkeypatch: p
     result = command(table)
     assert result.exit_code == 2
     assert "--key-file" in result.stderr
+    monkeypatch.setenv("NOISETTE_KEY", "a-key-that-nobody-knows")
+    result = command(table)
+    assert result.exit_code == 1
+    assert "does not know the key" in result.stderr
+    assert "Error: The collector" in result.stderr  # no name of a class before it
+    assert ".." not in result.stderr
+    assert "NOISETTE_DEBUG" not in result.stderr
 
 
 @pytest.mark.long

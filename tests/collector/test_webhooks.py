@@ -6,14 +6,19 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from fastapi import FastAPI, Request, Response
-from tests.collector.helpers import KEYS, OPERATOR, auth, entry, known_keys, running
+from tests.collector.helpers import KEYS, OPERATOR, accept, auth, entry, known_keys, running
 
 from noisette.collector import Store, create_app
+from noisette.collector.campaigns.roster import Roster
+from noisette.collector.storage import tables
+from noisette.collector.storage.arrivals import note_arrivals
 from noisette.collector.web import webhooks
 from noisette.collector.web.webhooks import check_address, post, resolved
 from noisette.survey.campaigns import Campaign
@@ -107,6 +112,40 @@ def test_private_addresses_are_not_called() -> None:
     with pytest.raises(ValueError, match="no public address"):
         post("https://127.0.0.1:1/hook", b"{}", local=False)
     assert resolved("127.0.0.1", 80, local=True) == "127.0.0.1"
+    ways = ("[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[2001:0::1]", "224.0.0.1")
+    for host in (*ways, "169.254.169.254", "[::1]", "0.0.0.0"):
+        with pytest.raises(ValueError, match="no public address"):
+            check_address(f"https://{host}/latest/meta-data")
+    assert check_address("https://93.184.215.14/x") == "https://93.184.215.14/x"
+
+
+def test_an_address_that_is_never_called_is_refused_when_it_is_given(tmp_path: Path) -> None:
+    """An owner once learned nothing: the address was taken, and every call failed in the log."""
+    terms = {"id": "b", "epsilon": 1.0, "users": 9, "questions": [{"name": "x", "range": [0, 1]}]}
+    with running(create_app([COINS], Store(f"sqlite:///{tmp_path / 'r.db'}"), known_keys())) as url:
+        for address in ("http://example.org/x", "https://10.0.0.1/x", "https://[::ffff:127.0.0.1]/x"):
+            changed = httpx.patch(f"{url}/campaigns/coins", json={"webhook": address}, headers=OWNER)
+            opened = httpx.post(f"{url}/campaigns", json=terms | {"webhook": address}, headers=OWNER)
+            assert (changed.status_code, opened.status_code) == (422, 422)
+        fine = {"webhook": "https://example.org/x"}
+        assert httpx.patch(f"{url}/campaigns/coins", json=fine, headers=OWNER).status_code == 200
+        assert httpx.post(f"{url}/campaigns", json=terms | fine, headers=OWNER).status_code == 201
+
+
+def test_a_restart_does_not_begin_the_day_without_reports_anew(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'r.db'}")
+    store.register(COINS)
+    accept(store, COINS, entry(COINS.privatize({"side": "heads"}, rng=1)))
+    roster = Roster(store)
+    roster.change("coins", {"webhook": "https://example.org/x"}, "test")
+    hooks = webhooks.Webhooks(SimpleNamespace(store=store, roster=roster))  # type: ignore[arg-type]  # what it looks at
+    for ago, events in ((3600, []), (90_000, ["reports-stopped"])):
+        with store.writing() as connection:
+            connection.execute(sa.delete(tables.arrivals))
+        note_arrivals(store, COINS, "once", [(time.time() - ago, 1)])
+        hooks._seen["coins", "once"] = (1, time.monotonic())  # this process has just begun to look
+        assert [event for event, _ in hooks._happened(COINS)] == events
+    store.close()
 
 
 @pytest.mark.slow
@@ -151,6 +190,9 @@ def test_a_link_shows_one_campaign_and_changes_nothing(tmp_path: Path) -> None:
         key = {"Authorization": f"Bearer {made.json()['link'].partition('key=')[2]}"}
         listed = httpx.get(f"{url}/dashboard/overview", headers=key).json()["campaigns"]
         assert [one["id"] for one in listed] == ["coins"]
+        assert httpx.get(f"{url}/dashboard/overview", headers=key).json()["rejected"] is None  # those of all campaigns
+        assert httpx.get(f"{url}/dashboard/overview", headers=auth("analyst")).json()["rejected"] == {}
+        assert httpx.get(f"{url}/campaigns/coins/certificate", headers=key).status_code == 200
         assert httpx.get(f"{url}/dashboard/campaigns/coins", headers=key).is_success
         assert httpx.get(f"{url}/campaigns/coins/estimates", params={"format": "csv"}, headers=key).is_success
         for path in (

@@ -36,7 +36,7 @@ class Repeated(ABC):
         try:
             job(*args)
         except Exception as error:
-            log.warning(self._name, extra={"told": {"error": type(error).__name__}})
+            log.warning(self._name, extra={"fields": {"error": type(error).__name__}})
 
     @abstractmethod
     def look(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from noisette._files import need_packages, whole_file
 
 if TYPE_CHECKING:
     from noisette.demo.devices import Collector
@@ -20,14 +21,11 @@ def run(
     *, users: int, epsilon: float, seed: int, output: Path, keep: bool = False, quiet: bool = False
 ) -> dict[str, Any]:
     """Run the demonstration, write the report to ``output`` and return what it found."""
-    lacking = [name for name in _PACKAGES if find_spec(name) is None]
-    if lacking:
-        raise ModuleNotFoundError(f"The demonstration needs {', '.join(lacking)}. Install noisette[collector].")
+    need_packages("The demonstration", _PACKAGES, "collector")
     import httpx
     import numpy as np
 
     from noisette import _random, _validate
-    from noisette._files import whole_file
     from noisette.demo import devices, population, story
     from noisette.demo.devices import serving
     from noisette.demo.outcome import Outcome, plans, summary
@@ -71,7 +69,7 @@ def _estimates(collector: Collector, campaign_id: str, method: str) -> dict[str,
 
 def _wait(tell: Any, collector: Collector) -> None:
     """Keep the collector up until somebody has seen enough."""
-    tell.keeping(collector)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt):  # from the moment on at which somebody is told of Ctrl-C
+        tell.keeping(collector)
         while collector.process.poll() is None:
             time.sleep(1.0)

@@ -11,7 +11,7 @@ import numpy as np
 from noisette._validate import FloatArray
 
 _WIDE, _HIGH = 360, 250  # units of a drawing: a phone shows them as pixels
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 26, 42
 
 
 def _text(x: float, y: float, text: str, anchor: str = "middle") -> str:
@@ -78,7 +78,7 @@ def lines(curves: Sequence[tuple[str, str, FloatArray, FloatArray]], x_title: st
     parts = [f'<line class="grid" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{place_y(one):.1f}" y2="{place_y(one):.1f}"/>'
              + _text(_LEFT - 5, place_y(one) + 4, f"{one:g}", "end") for one in _powers(low, high)]  # fmt: skip
     parts += [_text(place_x(one), _HIGH - _BOTTOM + 16, f"{one:,.0f}") for one in _powers(left, right)]
-    parts += [_text((_LEFT + _WIDE) / 2, _HIGH - 6, x_title), _text(4, _TOP, y_title, "start")]
+    parts += [_text((_LEFT + _WIDE) / 2, _HIGH - 6, x_title), _text(4, _TOP - 14, y_title, "start")]
     for _, style, xs, ys in curves:
         points = [(place_x(float(x)), place_y(float(y))) for x, y in zip(xs, ys, strict=True)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -108,6 +108,6 @@ def distribution(edges: FloatArray, truth: FloatArray, found: FloatArray, x_titl
     parts.append(f'<polyline class="seen" points="{path}"/>')
     parts += [_text(place_x(one), _HIGH - _BOTTOM + 16, f"{one:g}") for one in np.linspace(first, last, 5).round(1)]
     parts += [_text(_LEFT - 5, place_y(one) + 4, f"{100 * one:.1f}", "end") for one in np.linspace(0, most, 4)]
-    parts += [_text((_LEFT + _WIDE) / 2, _HIGH - 6, x_title), _text(4, _TOP - 2, "% of the devices", "start")]
+    parts += [_text((_LEFT + _WIDE) / 2, _HIGH - 6, x_title), _text(4, _TOP - 14, "% of the devices", "start")]
     key = '<ul class="key"><li class="truth">truth</li><li class="seen">found behind the reports</li></ul>'
     return _drawing(title, parts) + key

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from noisette._terminal import HALF_WIDTH_95
 from noisette._validate import FloatArray
 from noisette.demo.devices import Reported
 from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS, Devices
@@ -20,7 +21,6 @@ from noisette.survey.estimation.distributions import mechanisms
 LEVEL = 0.95
 BINS = 32
 _PEOPLE = 65  # by whom what is known before is described
-HALF = 1.959963984540054  # standard errors in half of a 95 % interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +69,11 @@ class Outcome:
         counts = np.histogram(self.devices.numbers[:, place], edges)[0]
         return edges, counts / counts.sum(), np.asarray(shape["probabilities"])
 
+    @property
+    def half_width(self) -> float:
+        """The ± of a mean that was seen, in % of its range: half of a 95 % interval."""
+        return HALF_WIDTH_95 * root_mean_square((100 * self.column("std_error") / widths())[: len(SIGNALS)])
+
     def errors(self, values: FloatArray) -> FloatArray:
         """Return differences from the truth in % of the range; shares have a range of one."""
         return 100 * (values - self.truth) / widths()
@@ -105,7 +110,7 @@ def planned_half_width(campaign: Campaign, planned: tuple[Plan, Plan]) -> float:
     """Return the planned ± of a mean with the mechanism that was taken, in % of the range: half of a 95 % interval."""
     name = chosen(campaign, SIGNALS[0].name)
     own = next(one for one in planned[0].candidates if one.mechanism == name)
-    return float(HALF * 50 * float(own.mse) ** 0.5)
+    return float(HALF_WIDTH_95 * 50 * float(own.mse) ** 0.5)
 
 
 def chosen(campaign: Campaign, attribute: str) -> str:
@@ -130,7 +135,7 @@ def summary(outcome: Outcome, planned: tuple[Plan, Plan]) -> dict[str, Any]:
         "mechanisms": {"numbers": chosen(outcome.campaign, SIGNALS[0].name), SPORT: chosen(outcome.campaign, SPORT)},
         "dimensions": rows,
         "planned_half_width": planned_half_width(outcome.campaign, planned),
-        "seen_half_width": HALF * root_mean_square((100 * outcome.column("std_error") / widths())[: len(SIGNALS)]),
+        "seen_half_width": outcome.half_width,
         "covered": int(outcome.covered.sum()),
         "error": root_mean_square(outcome.errors(outcome.column("value"))),
         "enhanced_error": root_mean_square(outcome.errors(outcome.column("value", enhanced=True))),

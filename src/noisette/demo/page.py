@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from noisette._look import style
-from noisette._terminal import describe, number
+from noisette._terminal import HALF_WIDTH_95, describe, number
 from noisette.demo import charts
-from noisette.demo.outcome import HALF, LEVEL, Outcome, chosen, planned_half_width, root_mean_square, widths
+from noisette.demo.outcome import LEVEL, Outcome, chosen, planned_half_width, root_mean_square, widths
 from noisette.demo.population import PORTRAIT, SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
@@ -53,14 +53,12 @@ def page(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
 
 
 def _cards(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
-    count = len(SIGNALS)
-    seen = HALF * root_mean_square((100 * outcome.column("std_error") / widths())[:count])
-    foretold = planned_half_width(outcome.campaign, planned)
+    half = planned_half_width(outcome.campaign, planned)
     facts = (
         (f"{outcome.users:,}", "devices, none of which showed its data"),
         (f"ε = {outcome.campaign.epsilon:g}", "per device, over all its answer, in the local model"),
-        (f"± {foretold:.2f} %", "of its range: a mean, as it was planned before anything was collected"),
-        (f"± {seen:.2f} %", "the same, as the reports themselves tell it"),
+        (f"± {half:.2f} %", "of its range: a mean, as it was planned before anything was collected"),
+        (f"± {outcome.half_width:.2f} %", "the same, as the reports themselves tell it"),
         (f"{int(outcome.covered.sum())} of {outcome.covered.size}", f"intervals at {LEVEL:.0%} hold the truth"),
     )
     return "".join(
@@ -98,7 +96,7 @@ def plans(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
         shown = [one for place, one in enumerate(part.candidates) if place < _SHOWN or one.mechanism == name]
         rows = []
         for one in shown:
-            half = HALF * scale * one.mse**0.5
+            half = HALF_WIDTH_95 * scale * one.mse**0.5
             note = "" if one.unbiased else ", biased"
             rows.append((one.mechanism, half, f"± {half:.2f} %{note}", one.mechanism == name))
         parts.append(f"<div><h3>{escape(title)}</h3>{charts.bars(rows)}</div>")
@@ -113,13 +111,13 @@ def shrinking(outcome: Outcome, planned: tuple[Plan, Plan]) -> str:
         (look["users"], _average([row["std_error"] for row in look["dimensions"][:count]] * scale[:count]))
         for look in looks
     ]
-    known = [(users, HALF * error) for users, error in seen if np.isfinite(error)]
+    known = [(users, HALF_WIDTH_95 * error) for users, error in seen if np.isfinite(error)]
     users = np.asarray([one for one, _ in known], dtype=float)
     last = planned_half_width(outcome.campaign, planned)
     ends = np.asarray([min(users.min(), 500.0), float(outcome.campaign.users)])
-    foretold = last * np.sqrt(outcome.campaign.users / ends)
+    expected = last * np.sqrt(outcome.campaign.users / ends)
     curves = [
-        ("planned", "plan", ends, foretold),
+        ("planned", "plan", ends, expected),
         ("seen", "seen", users, np.asarray([half for _, half in known])),
     ]
     return charts.lines(

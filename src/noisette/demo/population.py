@@ -81,7 +81,10 @@ def simulate(users: int, rng: np.random.Generator) -> Devices:
 
 def campaign(users: int, epsilon: float) -> dict[str, Any]:
     """Return the survey, with the id and the title that make it a campaign."""
-    life = {"id": "wearables", "title": "Evenings of people with wearables"}
+    words = {one.name: {"ask": f"Last evening: {one.name}", "unit": one.unit} for one in SIGNALS}
+    form = {"by": "a demonstration of Noisette", "about": "Everybody else who answers is simulated."}
+    questions: dict[str, Any] = words | {SPORT: {"ask": "What is your favourite sport?"}}
+    life = {"id": "wearables", "title": "Evenings of people with wearables", "form": form | {"questions": questions}}
     return life | survey(users, epsilon).terms()
 
 

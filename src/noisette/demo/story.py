@@ -1,4 +1,4 @@
-"""The demonstration as it is told on a terminal."""
+"""The demonstration on a terminal: what is printed at each step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisette._terminal import console, describe, literal, number, table
-from noisette.demo.outcome import HALF, LEVEL, Outcome, chosen, planned_half_width, root_mean_square, widths
+from noisette._terminal import HALF_WIDTH_95, console, describe, literal, number, table
+from noisette.demo.outcome import LEVEL, Outcome, chosen, planned_half_width, root_mean_square
 from noisette.demo.population import SIGNALS, SPORT, SPORTS
 from noisette.prediction import Plan
 
@@ -63,7 +63,7 @@ class Story:
                 candidate = part.candidates[place]
                 taken = candidate.mechanism == name
                 label = f"[bold green]{candidate.mechanism}[/]" if taken else candidate.mechanism
-                error = HALF * scale * candidate.mse**0.5
+                error = HALF_WIDTH_95 * scale * candidate.mse**0.5
                 cells += [label, f"± {error:.2f} %", "[green]<[/]" if taken else "" if candidate.unbiased else "biased"]
             shown.add_row(*cells)
         self._out.print(shown)
@@ -158,9 +158,8 @@ class Story:
 
     def _errors(self, outcome: Outcome, planned: tuple[Plan, Plan]) -> None:
         """Say what was planned and what was seen: one quantity, twice."""
-        seen = HALF * root_mean_square((100 * outcome.column("std_error") / widths())[: len(SIGNALS)])
-        foretold = planned_half_width(outcome.campaign, planned)
-        self._out.print(f"± of a mean, in % of its range: {foretold:.2f} planned, {seen:.2f} seen.")
+        half = planned_half_width(outcome.campaign, planned)
+        self._out.print(f"± of a mean, in % of its range: {half:.2f} planned, {outcome.half_width:.2f} seen.")
 
     def _verdict(self, outcome: Outcome) -> None:
         raw, better = (outcome.errors(outcome.column("value", enhanced=which)) for which in (False, True))

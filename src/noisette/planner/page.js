@@ -78,14 +78,15 @@ function showVerdict(made) {
   $("verdict-tag").className = `tag ${grade}`;
   $("verdict-tag").textContent = grade === "almost" && !fine ? "not enough for what you want" : said.words;
   $("verdict-aim").className = `tag ${fine ? "yes" : "almost"}`;
-  $("verdict-aim").textContent = fine ? "as fine as you want" : "coarser than you want";
+  $("verdict-aim").textContent = fine ? "fine enough" : "coarser than wanted";
   $("verdict-title").textContent = {
     "worth collecting": `You would know each mean to ± ${short(half)}.`,
     doubtful: `Little more than a guess: ± ${short(half)}.`,
     "not worth collecting": "You would collect noise.",
   }[said.words];
   $("verdict-words").textContent = verdictWords(said, made);
-  $("summary").innerHTML = `<b>${said.words[0].toUpperCase()}${said.words.slice(1)}</b> · ${escaped(best.mechanism)} ± ${short(half)}`;
+  const headline = $("verdict-tag").textContent;
+  $("summary").innerHTML = `<b>${headline[0].toUpperCase()}${headline.slice(1)}</b> · ${escaped(best.mechanism)} ± ${short(half)}`;
   const least = people(made.candidates);
   const entries = [
     ["best mechanism", best.mechanism],

@@ -13,13 +13,13 @@ import numpy as np
 
 from noisette import _validate
 from noisette._look import style
+from noisette._terminal import HALF_WIDTH_95
 from noisette.domains import Domain, Interval
 from noisette.planner.tables import law, others
 from noisette.prediction import populations
 from noisette.prediction.offers import compared
 from noisette.prediction.populations import Population
 
-HALF = 1.959963984540054  # standard errors in ±, half of a 95 % interval
 LEAST, LARGEST = 1e-3, 20.0  # budgets that a page can be made for
 _SLIDER = 0.05  # lowest budget on the slider, unless the plan is for a lower one
 _DIMS = 10_000  # most dimensions on the slider, unless the plan is for more
@@ -88,7 +88,7 @@ def page(
             "report": report,
             "epsilon": epsilon,
             "population": "worst" if own is None else "own",
-            "target": interval.diameter / 50 if target_mse is None else HALF * math.sqrt(target_mse),
+            "target": interval.diameter / 50 if target_mse is None else HALF_WIDTH_95 * math.sqrt(target_mse),
         },
         "limits": {"epsilon": [min(epsilon, _SLIDER), LARGEST], "dims": [1, most]},
         "domain": {"low": interval.low, "high": interval.high},

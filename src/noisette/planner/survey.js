@@ -19,12 +19,46 @@ function planned({ users, epsilon, wanted }) {
     if (error === null) return { ...row, half: null, needed: null, verdict: "nothing is told" };
     const half = HALF * error, aim = row.span * wanted / 100;
     const guess = error > row.signal ? "no better than a guess" : error > row.signal / 2 ? "little better than a guess" : null;
-    return { ...row, error, half, needed: Math.ceil(users * (half / aim) ** 2), verdict: guess ?? (half <= aim ? "as fine as you want" : "coarser than you want") };
+    return { ...row, error, half, needed: Math.ceil(users * (half / aim) ** 2), verdict: guess ?? (half <= aim ? "fine enough" : "coarser than wanted") };
   });
 }
 
+/** The rows; shares of one question that are told equally well, and groups of one size, are one row. */
+function folded(rows) {
+  const found = [];
+  for (const row of rows) {
+    const last = found.at(-1);
+    if (last && row.tells === "shares" && ["question", "group", "half", "verdict"].every(name => last[name] === row[name])) last.quantities.push(row.quantity);
+    else found.push({ ...row, quantities: [row.quantity] });
+  }
+  const merged = [], kind = row => row.group.split("=")[0];
+  for (const row of found) {
+    const twin = merged.find(one => one.group !== "all" && kind(one) === kind(row) && one.question === row.question && one.half === row.half && one.verdict === row.verdict &&
+      one.quantities.join() === row.quantities.join());
+    if (twin) twin.groups.push(row.group);
+    else merged.push({ ...row, groups: [row.group] });
+  }
+  return merged;
+}
+
+const groups = [...new Set(data.rows.map(row => row.group))];
+const quantile = text => (text === "median" ? "50 % are below" : text.replace(/^quantile 0\.(\d\d)$/, (_, part) => `${Number(part)} % are below`));
+/** What a row is about: a quantity or several, of everybody, of a group or of each. */
+function told({ quantities, groups: own }) {
+  const [kind] = own[0].split("="), all = groups.filter(one => one.split("=")[0] === kind).length === own.length && own.length > 1;
+  const where = groups.length === 1 ? "" : own[0] === "all" ? ", everybody" : all ? `, each ${kind}` : `, ${own.join(", ")}`;
+  return (quantities.length === 1 ? quantile(quantities[0]) : `each of ${quantities.length} shares`) + where;
+}
+
+/** A half-width in the unit of its answer: shares in percent, dates in days, times in minutes. */
+function written({ half, tells, axis }) {
+  if (half === null) return "–";
+  if (tells !== "mean") return `${short(100 * half)} %`;
+  return axis === "time" ? `${short(half / 60)} min` : `${short(half)}${axis === "date" ? " days" : ""}`;
+}
+
 function show() {
-  const rows = planned(state), bad = rows.filter(row => row.verdict !== "as fine as you want"), most = Math.max(...rows.map(row => row.needed ?? Infinity));
+  const rows = planned(state), bad = rows.filter(row => row.verdict !== "fine enough"), most = Math.max(...rows.map(row => row.needed ?? Infinity));
   const noise = rows.filter(row => /guess|nothing/.test(row.verdict)), grade = bad.length === 0 ? "yes" : noise.length ? "no" : "almost";
   $("verdict").className = grade;
   $("verdict-tag").className = `tag ${grade}`;
@@ -34,9 +68,9 @@ function show() {
   $("verdict-words").textContent = Number.isFinite(most) ? `${most.toLocaleString("en")} people would reach it everywhere.` +
     (noise.length ? ` Hardly told apart from a guess: ${[...new Set(noise.map(row => row.question))].join(", ")}.` : "")
     : "No number of people of these groups reaches it everywhere.";
-  $("errors").tBodies[0].replaceChildren(...rows.map(row => {
-    const made = document.createElement("tr"), cells = [["question", row.question], ["answer", row.quantity], ["group", row.group],
-      ["±", short(row.half)], ["people needed", row.needed === null ? "never" : row.needed.toLocaleString("en")], ["verdict", row.verdict]];
+  $("errors").tBodies[0].replaceChildren(...folded(rows).map(row => {
+    const made = document.createElement("tr"), cells = [["answer", `${row.question}: ${told(row)}`], ["±", written(row)],
+      ["people needed", row.needed === null ? "never" : row.needed.toLocaleString("en")], ["verdict", row.verdict]];
     for (const [label, text] of cells) {
       const cell = made.insertCell();
       cell.dataset.label = label;
@@ -46,7 +80,7 @@ function show() {
   }));
   const own = data.mechanisms[String(state.epsilon)];
   $("mechanisms").textContent = `Mechanisms: ${Object.entries(own).map(([name, by]) => `${name} by ${by}`).join(", ")}.`;
-  $("command").textContent = `${data.command} --users ${state.users}` + (state.epsilon === data.epsilon ? "" : ` --epsilon ${state.epsilon}`);
+  $("command").textContent = `${data.command} --users ${state.users} --epsilon ${state.epsilon}`;
 }
 
 $("users").value = state.users;

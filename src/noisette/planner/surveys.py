@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from noisette._look import style
+from noisette.survey.coding.items import Topic
 from noisette.survey.estimation.distributions import mechanisms
+from noisette.survey.questions import Number
 from noisette.survey.survey import Survey
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -45,10 +47,10 @@ def survey_page(
         own = survey if epsilon == survey.epsilon else at_budget(survey, epsilon)
         plans[epsilon] = (own.plan(count), mechanisms(own))
     first = plans[survey.epsilon][0]
-    spans = {one.name: one for one in survey.told}
+    topics = {one.name: one for one in survey.topics}
     per = len(first.rows) // len(first.sizes)
-    reach = np.concatenate([spans[one.name].spans for one in survey.told]).tolist()
-    signals = np.concatenate([spans[one.name].signals for one in survey.told]).tolist()
+    reach = np.concatenate([one.spans for one in survey.topics]).tolist()
+    signals = np.concatenate([one.signals for one in survey.topics]).tolist()
     data: dict[str, Any] = {
         "users": first.users,
         "epsilon": survey.epsilon,
@@ -59,12 +61,13 @@ def survey_page(
         "rows": [
             {"question": row.question, "quantity": row.quantity, "group": row.group}
             | {"span": reach[place % per], "signal": signals[place % per]}
+            | _written_as(topics[row.question], row.quantity)
             for place, row in enumerate(first.rows)
         ],
         "errors": {
             f"{epsilon:g}": [_finite(row.std_error) for row in plan.rows] for epsilon, (plan, _) in plans.items()
         },
-        "mechanisms": {f"{epsilon:g}": told for epsilon, (_, told) in plans.items()},
+        "mechanisms": {f"{epsilon:g}": used for epsilon, (_, used) in plans.items()},
     }
     return Template(_asset("survey.html")).substitute(
         style=style() + _asset("planner.css"),
@@ -76,6 +79,12 @@ def survey_page(
 def at_budget(survey: Survey, epsilon: float) -> Survey:
     """Return the same questions at another budget, with mechanisms chosen anew."""
     return Survey.from_dict(survey.terms() | {"epsilon": epsilon})
+
+
+def _written_as(topic: Topic, quantity: str) -> dict[str, str]:
+    """Return whether a quantity is a mean or a share, and the axis that it lies on."""
+    axis = topic.axis if isinstance(topic, Number) and quantity != "variance" else "number"
+    return {"tells": "shares" if topic.kind == "rate" else topic.tells, "axis": axis}
 
 
 def _finite(value: float) -> float | None:

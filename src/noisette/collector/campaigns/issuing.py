@@ -190,5 +190,5 @@ def add_tokens(app: FastAPI, find: Any, needs: Any, issuer: Issuer, answers: Any
         campaign = blinding(campaign_id)
         asked = await read_model(request, Asked, _LARGEST)
         signed = await run_in_threadpool(issuer.sign, campaign, asked)
-        request.state.told = {"campaign": campaign_id}
+        request.state.logged = {"campaign": campaign_id}
         return {"signed": base64.b64encode(signed).decode("ascii")}

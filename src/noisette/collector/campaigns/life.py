@@ -20,7 +20,7 @@ from noisette.survey.questions import text
 
 STATES = ("open", "closed", "archived")
 OWN = frozenset(
-    {"opens", "closes", "late", "skew", "least", "keep", "liars", "webhook"}
+    {"opens", "closes", "late", "skew", "least", "keep", "liars", "wanted", "webhook"}
 )  # what a file says beside the campaign
 FIELDS = OWN | {"title", "users"}  # that may change
 EARLY, LATE, OVER = "too-early", "too-late", "campaign-closed"  # why a report of a sound period is refused
@@ -46,8 +46,10 @@ class Life:
     ``opens`` and ``closes`` are moments of UTC, None for no end. A period takes reports for ``late`` after its end, and
     from ``skew`` before its beginning: clocks of devices are off. Nothing is shown of fewer than ``least`` reports.
     Reports, not their sums, are deleted ``keep`` after their period takes no more. ``liars`` is the share of reports
-    that intervals allow to be invented. ``webhook`` is an address that is called when the target is reached, when
-    reports stop, or when liars are suspected. ``title`` and ``users`` are those of the campaign unless changed.
+    that intervals allow to be invented. ``wanted`` is the half-width of a 95 % interval at which an answer is known
+    well enough, in percent of its range; without it that is what was planned for the target. ``webhook`` is an address
+    that is called when the target is reached, when reports stop, or when liars are suspected. ``title`` and ``users``
+    are those of the campaign unless changed.
 
     >>> Life.read({"closes": "2026-12-31", "late": "2 days"}).late
     datetime.timedelta(days=2)
@@ -63,6 +65,7 @@ class Life:
     least: int = 2
     keep: timedelta | None = None
     liars: float = 0.0
+    wanted: float | None = None
     webhook: str | None = None
 
     def __post_init__(self) -> None:
@@ -73,22 +76,24 @@ class Life:
         _validate.integer(self.least, "least", low=1)
         if not (isinstance(self.liars, int | float) and 0 <= self.liars < 0.5):
             raise ValueError(f"Expected liars={self.liars!r} to be a share in [0, 0.5), e.g. 0.02.")
+        if self.wanted is not None and not (_validate.number(self.wanted, "wanted") > 0 and self.wanted <= 100):
+            raise ValueError(f"Expected wanted={self.wanted!r} to be percent of a range, in (0, 100], e.g. 5.")
         if self.webhook is not None and not str(self.webhook).startswith(("https://", "http://")):
             raise ValueError(
                 f"Expected webhook={self.webhook!r:.80} to be an address, e.g. https://example.org/noisette."
             )
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Life:
+    def read(cls, fields: Mapping[str, Any]) -> Life:
         """Read what a file or a request says; the fields of the campaign itself are left alone."""
-        return cls().changed({name: told[name] for name in OWN & told.keys()})
+        return cls().changed({name: fields[name] for name in OWN & fields.keys()})
 
-    def changed(self, told: Mapping[str, Any]) -> Life:
+    def changed(self, fields: Mapping[str, Any]) -> Life:
         """Return this life with some fields changed."""
-        if unknown := sorted(set(told) - FIELDS - {"state"}):
+        if unknown := sorted(set(fields) - FIELDS - {"state"}):
             known = ", ".join(sorted(FIELDS))
             raise ValueError(f"Cannot change {unknown[0]!r} of a campaign; expected some of {known}.")
-        return replace(self, **{name: _READ.get(name, _as_is)(name, value) for name, value in told.items()})
+        return replace(self, **{name: _READ.get(name, _as_is)(name, value) for name, value in fields.items()})
 
     def written(self) -> dict[str, Any]:
         """Return it as JSON, which `read` reads back."""
@@ -126,7 +131,7 @@ class Life:
         return ends is not None and now - ends >= self.late + self.keep
 
 
-def taking(campaign: Campaign, told: Mapping[str, Any], since: datetime, until: datetime) -> Iterator[str]:
+def taking(campaign: Campaign, fields: Mapping[str, Any], since: datetime, until: datetime) -> Iterator[str]:
     """Yield the periods of a campaign with such a life that took reports at some time between two moments.
 
     >>> from types import SimpleNamespace
@@ -134,8 +139,8 @@ def taking(campaign: Campaign, told: Mapping[str, Any], since: datetime, until: 
     >>> list(taking(daily, {"late": "2 days"}, noon, noon))
     ['2026-03-08', '2026-03-09', '2026-03-10']
     """
-    life = Life.read(told)
-    if told.get("state", "open") != "open":
+    life = Life.read(fields)
+    if fields.get("state", "open") != "open":
         return
     if campaign.period == "once":
         yield "once"

@@ -26,8 +26,8 @@ class Roster:
     def reload(self) -> None:
         """Read all campaigns; one that is known keeps its object, which has its layout and its laws ready."""
         found = {}
-        for name, (campaign, told) in self._store.registry.campaigns().items():
-            life = Life().changed(told)
+        for name, (campaign, fields) in self._store.registry.campaigns().items():
+            life = Life().changed(fields)
             before = self._found.get(name)
             same = before is not None and before[1] == life and before[0].to_wire() == life.applied(campaign).to_wire()
             found[name] = before if before is not None and same else (life.applied(campaign), life)
@@ -54,10 +54,10 @@ class Roster:
         self._store.registry.add(campaign, life.written(), who)
         self.reload()
 
-    def change(self, name: str, told: Mapping[str, Any], who: str, action: str = "edit-campaign") -> Life:
+    def change(self, name: str, fields: Mapping[str, Any], who: str, action: str = "edit-campaign") -> Life:
         """Change what nothing private depends on."""
-        life = self.life(name).changed(told)
-        self._store.registry.change(name, life.written(), who, action, dict(told))
+        life = self.life(name).changed(fields)
+        self._store.registry.change(name, life.written(), who, action, dict(fields))
         self.reload()
         return life
 

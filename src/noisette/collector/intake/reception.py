@@ -67,12 +67,12 @@ class Reception:
             self._metrics.accepted.labels(campaign.id).inc(done.accepted)
         if done.repeated:
             self._metrics.repeated.labels(campaign.id).inc(done.repeated)
-        scope.setdefault("state", {})["told"] = {"campaign": campaign.id} | vars(done)
-        told = b'{"accepted":%d,"repeated":%d}' % (done.accepted, done.repeated)
-        headers = [(b"content-length", b"%d" % len(told)), (b"content-type", b"application/json")]
+        scope.setdefault("state", {})["logged"] = {"campaign": campaign.id} | vars(done)
+        body = b'{"accepted":%d,"repeated":%d}' % (done.accepted, done.repeated)
+        headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
         status = 201 if done.accepted else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": told})
+        await send({"type": "http.response.body", "body": body})
 
     def glance(self, campaign: Campaign, body: bytes) -> Body:
         """Return the reports of a body, a single one as it came, or raise `Refused`."""

@@ -132,15 +132,15 @@ def add_shuffled(
     def show_shuffler(campaign_id: str) -> Response:
         """Return the key to seal for, what a shuffler has to mix, the guarantee that follows, and what has arrived."""
         campaign = find(campaign_id)
-        told = shuffled.statement(campaign, batches.released(campaign))
-        return Response(to_json(told), media_type="application/json")
+        body = shuffled.statement(campaign, batches.released(campaign))
+        return Response(to_json(body), media_type="application/json")
 
     @app.post("/server-key/{action}", responses=answers(401, 403, 422, 429))
     def change_key(action: Literal["rotate", "retire"], request: Request) -> Response:
         """Put a new key before those that reports are sealed for, or drop all but the first."""
         changing(request, f"{action}-server-key")
-        told = {"public_keys": [one.text for one in shuffled.key.change(action)]}
-        return Response(to_json(told), media_type="application/json")
+        body = {"public_keys": [one.text for one in shuffled.key.change(action)]}
+        return Response(to_json(body), media_type="application/json")
 
     door = _Door(shuffled, read, writer, metrics, batches)
 
@@ -166,9 +166,9 @@ def add_shuffled(
         except OtherTerms as error:
             raise Problem(400, "malformed", str(error)) from error
         whole = batch.state != "coming" or await off_loop(batches.whole, batch)
-        told = await door.judge(campaign, batch) if whole else {"state": "coming"}
-        request.state.told = {"campaign": campaign.id, "parts": total} | told
-        return Response(to_json(told), 201 if told.get("accepted") else 200, media_type="application/json")
+        verdict = await door.judge(campaign, batch) if whole else {"state": "coming"}
+        request.state.logged = {"campaign": campaign.id, "parts": total} | verdict
+        return Response(to_json(verdict), 201 if verdict.get("accepted") else 200, media_type="application/json")
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class _Door:
         """
         if batch.state in ("held", "refused"):
             return {"state": batch.state, "accepted": 0, "repeated": 0, "rejected": 0}
-        told: dict[str, Any] = {"state": "released", "accepted": 0, "repeated": 0, "rejected": 0}
+        verdict: dict[str, Any] = {"state": "released", "accepted": 0, "repeated": 0, "rejected": 0}
         if batch.state == "coming":
             held = await off_loop(self.batches.held, batch)
             accepted, packets, reasons = await off_loop(self._counted, campaign, batch, held)
@@ -199,16 +199,16 @@ class _Door:
             for reason in reasons:
                 self.metrics.rejected.labels(reason).inc()
             counts = {"campaign": campaign.id, "state": state, "packets": packets, "sound": accepted}
-            log.info("batch of a shuffler", extra={"told": counts})
-            told["rejected"] = packets - accepted
+            log.info("batch of a shuffler", extra={"fields": counts})
+            verdict["rejected"] = packets - accepted
             if state != "released":
-                return told | {"state": state, "rejected": packets}
+                return verdict | {"state": state, "rejected": packets}
         for one in await off_loop(self.batches.unfinished, batch):
-            await self._store(campaign, one, told)
+            await self._store(campaign, one, verdict)
             await off_loop(self.batches.erase, one.name)
-        self.metrics.accepted.labels(campaign.id).inc(told["accepted"])
-        self.metrics.repeated.labels(campaign.id).inc(told["repeated"])
-        return told
+        self.metrics.accepted.labels(campaign.id).inc(verdict["accepted"])
+        self.metrics.repeated.labels(campaign.id).inc(verdict["repeated"])
+        return verdict
 
     def _decided(self, packets: int, accepted: int, held: list[MixedBatch]) -> str:
         """Return what becomes of a batch."""
@@ -240,15 +240,15 @@ class _Door:
                     digests.append([*pieces(one[0].token_digests), *([] if keys is None else pieces(keys))])
         return digests
 
-    async def _store(self, campaign: Campaign, batch: MixedBatch, told: dict[str, Any]) -> None:
+    async def _store(self, campaign: Campaign, batch: MixedBatch, verdict: dict[str, Any]) -> None:
         """Store the reports of a batch that was released, part by part."""
         for sequence in range(batch.total):
             bodies = await off_loop(self._opened, campaign, batch, sequence, set())
             writes = [self.writer.write(one) for one in bodies if not isinstance(one, Refused)]
             for outcome in await asyncio.gather(*writes, return_exceptions=True):
                 if isinstance(outcome, Accepted):
-                    told["accepted"] += outcome.accepted
-                    told["repeated"] += outcome.repeated
+                    verdict["accepted"] += outcome.accepted
+                    verdict["repeated"] += outcome.repeated
                 elif not isinstance(outcome, Refused):  # what is refused was counted when the batch was judged
                     raise outcome
 

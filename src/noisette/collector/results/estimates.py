@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
+from noisette._bounded import score_of
 from noisette._validate import FloatArray
 from noisette.collector.results.liars import intervals, suspicions
 from noisette.core import Estimate
@@ -18,6 +19,7 @@ from noisette.survey.estimation.distributions import Shapes
 from noisette.survey.results import within
 from noisette.survey.sums import Layout, Sums
 
+_LEVEL = 0.95  # of the intervals that are drawn for each period
 _DRIFTING = 64  # periods that are compared, the last ones
 _FIELDS = ("name", "value", "std_error", "low", "high", "reports", "predicted_std_error")
 
@@ -77,7 +79,7 @@ def total(layout: Layout, parts: Iterable[Sums]) -> Sums:
 def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[str, Any]], str, float | None]:
     """Return one row for each quantity, the enhancement that was used, and what it is expected to gain."""
     expected = campaign.predict(sums.users) if sums.users else np.full(len(campaign.quantities), np.nan)
-    found = list(sums.told(query.method).values())
+    found = list(sums.by_question(query.method).values())
     rows = []
     wider = intervals(sums, query.level, query.liars) if query.liars and sums.users else {}
     for one in found:
@@ -87,9 +89,9 @@ def dimensions(campaign: Campaign, sums: Sums, query: Query) -> tuple[list[dict[
             ends = np.asarray([wider.get(name, (np.nan, np.nan)) for name in one.names or ()]).reshape(-1, 2)
             low, high = ends[:, 0], ends[:, 1]
         rows += list(zip(one.names or (), one.value, one.std_error, low, high, _each(one), strict=True))
-    told = [dict(zip(_FIELDS, (*row, error), strict=True)) for row, error in zip(rows, expected, strict=True)]
+    described = [dict(zip(_FIELDS, (*row, error), strict=True)) for row, error in zip(rows, expected, strict=True)]
     gains = [one.expected_gain for one in found if one.expected_gain is not None]
-    return told, ", ".join(dict.fromkeys(one.method for one in found)), sum(gains) if gains else None
+    return described, ", ".join(dict.fromkeys(one.method for one in found)), sum(gains) if gains else None
 
 
 def _each(one: Estimate) -> list[int]:
@@ -110,17 +112,23 @@ def _groups(
             users = sums.users
             shown = sums if users >= query.least else layout.nothing()
             values.append({"value": label, "users": users, "dimensions": dimensions(campaign, shown, query)[0]})
-        found.append({"name": public.name, "private": False, "values": values, "tests": _differ(campaign, values)})
+        found.append(
+            {"name": public.name, "private": False, "values": values, "tests": _differ(campaign, values, query.level)}
+        )
     return found + list(_within(campaign, whole, query))
 
 
-def _differ(campaign: Campaign, values: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return for each quantity the test that all groups have one value; ``adjusted`` is for all quantities together."""
+def _differ(campaign: Campaign, values: list[dict[str, Any]], level: float) -> dict[str, dict[str, Any]]:
+    """Return for each quantity the test that all groups have one value; ``adjusted`` is for all quantities together.
+
+    The error of each is the larger distance of an end of its interval, in units of the normal quantile.
+    """
     found = {}
     for place, name in enumerate(campaign.quantities):
         rows = [one["dimensions"][place] for one in values]
-        numbers = [[np.nan if row[key] is None else row[key] for row in rows] for key in ("value", "std_error")]
-        statistic, degrees, chance = homogeneity(*(np.asarray(one, dtype=np.float64) for one in numbers))
+        numbers = [[np.nan if row[key] is None else row[key] for row in rows] for key in ("value", "low", "high")]
+        each, low, high = (np.asarray(one, dtype=np.float64) for one in numbers)
+        statistic, degrees, chance = homogeneity(each, np.maximum(high - each, each - low) / score_of(level))
         adjusted = None if chance is None else min(1.0, chance * len(campaign.quantities))
         found[name] = {"statistic": statistic, "degrees": degrees, "p_value": chance, "adjusted": adjusted}
     return found
@@ -131,9 +139,12 @@ def _pairs_differ(item: Any, whole: Sums) -> dict[str, Any]:
     if not whole.users:
         return {"p_value": None, "adjusted": None}
     gap, error = item.differences(*whole.piece(item))
+    found = whole.by_question()[item.name]
+    (low, high), value = found.interval(_LEVEL), found.value
+    own = np.maximum(high - value, value - low) / score_of(_LEVEL)
     pairs = np.triu_indices(len(gap), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.abs(gap[pairs] / error[pairs])
+        far = np.abs(gap[pairs] / np.fmax(error, np.hypot(own, own[:, None]))[pairs])
     chances = 2 * ndtr(-far[np.isfinite(far)])
     least = float(chances.min()) if chances.size else None
     return {"p_value": least, "adjusted": None if least is None else min(1.0, least * chances.size)}
@@ -141,15 +152,15 @@ def _pairs_differ(item: Any, whole: Sums) -> dict[str, Any]:
 
 def _within(campaign: Campaign, whole: Sums, query: Query) -> Iterator[dict[str, Any]]:
     """Yield the means of numbers within each label of a private choice that they are asked together with."""
-    told = whole.told()
+    by_name = whole.by_question()
     for choice in (one for one in campaign.attributes if within(campaign.survey, one.name)):
-        shares = told[choice.name].value if whole.users else [None] * len(choice.labels)
+        shares = by_name[choice.name].value if whole.users else [None] * len(choice.labels)
         rows: list[dict[str, Any]] = [
             {"value": label, "share": share, "dimensions": []}
             for label, share in zip(choice.labels, shares, strict=True)
         ]
         for item in within(campaign.survey, choice.name):
-            found = told[item.name]
+            found = by_name[item.name]
             ends = found.interval(query.level)
             each = zip(rows, found.value, found.std_error, *ends, _each(found), strict=True)
             for row, *numbers, count in each:
@@ -163,27 +174,34 @@ def _within(campaign: Campaign, whole: Sums, query: Query) -> Iterator[dict[str,
 def drift(campaign: Campaign, layout: Layout, sums: dict[str, dict[int, Sums]]) -> dict[str, Any]:
     """Return the estimates of every period, and for each quantity a test that it has not changed.
 
-    Formula: with estimates v_i of standard errors s_i and their weighted mean m, the sum of ((v_i - m) / s_i)^2 follows
+    Formula: with estimates v_i of errors s_i, the distance of the farther end of an interval in units of the normal
+    quantile, and their weighted mean m, the sum of ((v_i - m) / s_i)^2 follows
     chi-square with one degree of freedom less than there are periods, if nothing changed. ``adjusted`` is the p-value
     times the number of quantities: below 0.05 somewhere means a change, at a false-alarm rate of 0.05 for all together.
     It supposes that reports of different periods are independent; permanent answers are not, and there it is careful.
     """
     names = list(sums)
     each = [total(layout, groups.values()) for groups in sums.values()]
-    found = [_joined(tuple(one.told().values())) for one in each]
-    values = np.asarray([value for value, _ in found]).reshape(len(names), len(campaign.quantities))
-    errors = np.asarray([error for _, error in found]).reshape(values.shape)
+    found = [_joined(tuple(one.by_question().values())) for one in each]
+    values, errors, lows, highs = (
+        np.asarray([one[at] for one in found]).reshape(len(names), len(campaign.quantities)) for at in range(4)
+    )
+    with np.errstate(invalid="ignore"):
+        radii = np.maximum(highs - values, values - lows) / score_of(_LEVEL)
     rows = []
     for place, name in enumerate(campaign.quantities):
-        statistic, degrees, chance = homogeneity(values[:, place], errors[:, place])
+        statistic, degrees, chance = homogeneity(values[:, place], radii[:, place])
         adjusted = min(1.0, chance * len(campaign.quantities)) if chance is not None else None
         test = {"statistic": statistic, "degrees": degrees, "p_value": chance, "adjusted": adjusted}
-        rows.append({"name": name, "values": values[:, place], "std_errors": errors[:, place]} | test)
+        told = {"values": values, "std_errors": errors, "lows": lows, "highs": highs}
+        rows.append({"name": name} | {key: one[:, place] for key, one in told.items()} | test)
     return {"periods": names, "users": [one.users for one in each], "quantities": rows}
 
 
-def _joined(parts: tuple[Estimate, ...]) -> tuple[FloatArray, FloatArray]:
-    return np.concatenate([one.value for one in parts]), np.concatenate([one.std_error for one in parts])
+def _joined(parts: tuple[Estimate, ...]) -> tuple[FloatArray, ...]:
+    """Return values, errors and both ends of intervals of all quantities."""
+    each = [(one.value, one.std_error, *one.interval(_LEVEL)) for one in parts]
+    return tuple(np.concatenate(column) for column in zip(*each, strict=True))
 
 
 def homogeneity(values: FloatArray, errors: FloatArray) -> tuple[float | None, int, float | None]:

@@ -45,8 +45,8 @@ def to_csv(found: Mapping[str, Any]) -> bytes:
 def inert(text: str) -> str:
     """Return a text that a spreadsheet shows and does not run: what could start a formula gets an apostrophe.
 
-    >>> inert('=HYPERLINK("evil")'), inert("bike")
-    ('\\'=HYPERLINK("evil")', 'bike')
+    >>> inert('=HYPERLINK("evil")'), inert(" =2"), inert("bike")
+    ('\\'=HYPERLINK("evil")', "' =2", 'bike')
     """
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 

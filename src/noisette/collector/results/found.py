@@ -25,7 +25,7 @@ def found_texts(sums: Sums, name: str, level: float = 0.95) -> dict[str, Any]:
 class TextSearch:
     """Finds the most frequent texts of each question, one search at a time, in a thread.
 
-    What was found last is told until the next search ends, with the users whose reports it is from.
+    What was found last is shown until the next search ends, with the users whose reports it is from.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class TextSearch:
         self._known: dict[tuple[str, str, str, float], dict[str, Any]] = {}
         self._busy = False
 
-    def told(self, campaign: Campaign, period: str, sums: Sums, level: float = 0.95) -> dict[str, dict[str, Any]]:
+    def found(self, campaign: Campaign, period: str, sums: Sums, level: float = 0.95) -> dict[str, dict[str, Any]]:
         """Return for each question of texts what was found so far; look anew where there are many more reports."""
         found = {}
         for question in campaign.survey.questions:

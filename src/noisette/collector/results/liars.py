@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from noisette._special import ndtri
 from noisette._validate import FloatArray
 from noisette.core import Aggregate, Tail
 from noisette.mechanisms.categorical._base import CountingMechanism
@@ -37,9 +36,8 @@ def intervals(sums: Sums, level: float, share: float) -> dict[str, tuple[float, 
         least, largest = ends.min(axis=0), ends.max(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             lying = np.minimum(share * sums.users / estimate.count, 1.0)
-            radius = float(ndtri((1 + level) / 2)) * estimate.std_error
-            low = (estimate.value - radius - lying * largest) / (1 - lying)
-            high = (estimate.value + radius - lying * least) / (1 - lying)
+            low, high = estimate.interval(level)
+            low, high = (low - lying * largest) / (1 - lying), (high - lying * least) / (1 - lying)
         low = np.where(lying < 1, np.fmax(low, readout.low), readout.low)
         high = np.where(lying < 1, np.fmin(high, readout.high), readout.high)
         if one.names is not None and len(one.names) == low.size:

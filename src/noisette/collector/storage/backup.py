@@ -113,12 +113,12 @@ def restore(path: Path, url: str, taking: Callable[..., Iterable[str]]) -> dict[
             since, until = datetime.fromisoformat(moments[-1]), datetime.now(UTC)
             lives = target.registry.campaigns().items()
             unknown = [f"{name}/{period}" for name, own in lives for period in taking(*own, since, until)]
-            told = {"moment": moments[-1], "unknown": unknown}
+            record = {"moment": moments[-1], "unknown": unknown}
             with target.writing() as connection:
                 row = {"moment": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "who": "restore"}
-                row |= {"action": "restore", "subject": "database", "detail": json.dumps(told)}
+                row |= {"action": "restore", "subject": "database", "detail": json.dumps(record)}
                 connection.execute(sa.insert(tables.audit).values(**row))
-    return told | {"rows": counts}
+    return record | {"rows": counts}
 
 
 def _copy(source: sa.Connection, target: Store) -> dict[str, int]:

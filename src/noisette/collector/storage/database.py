@@ -121,6 +121,10 @@ class Database(ABC):
     def shrink_digests(self, connection: sa.Connection) -> None:
         """Turn digests of an older schema into the database's type of 16 bytes, where it has one."""
 
+    @abstractmethod
+    def widen(self, connection: sa.Connection, column: sa.Column[str]) -> None:
+        """Let a column of an older schema take texts as long as it does now."""
+
     def write(
         self,
         connection: sa.Connection,

@@ -116,6 +116,12 @@ def _begin_runs(_: Database, __: sa.Connection) -> None:
     """From 6 to 7: PostgreSQL keeps new digests apart from those of before, which stay where they are."""
 
 
+def _add_arrivals(database: Database, connection: sa.Connection) -> None:
+    """From 7 to 8: a table for when users came, empty at first; roles of links are longer than other roles."""
+    tables.arrivals.create(connection, checkfirst=True)
+    database.widen(connection, tables.keys.c.role)
+
+
 def _columns(connection: sa.Connection, table: sa.Table) -> list[str]:
     return [one["name"] for one in sa.inspect(connection).get_columns(table.name)]
 
@@ -127,4 +133,5 @@ _STEPS: dict[int, Callable[[Database, sa.Connection], None]] = {
     4: _add_lives,
     5: _shrink_digests,
     6: _begin_runs,
+    7: _add_arrivals,
 }

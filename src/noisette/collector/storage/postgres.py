@@ -134,8 +134,8 @@ class _Line:
         """End the transaction: what was written is on the disk. One that has failed is SQLAlchemy's to roll back."""
         if self._wire.transaction_status == TransactionStatus.INERROR:
             return
-        if (told := self._checked(self._wire.exec_(b"COMMIT")).command_status) != b"COMMIT":
-            raise psycopg.OperationalError(f"The transaction ended with {told}.")
+        if (ended := self._checked(self._wire.exec_(b"COMMIT")).command_status) != b"COMMIT":
+            raise psycopg.OperationalError(f"The transaction ended with {ended}.")
 
     def _rows(self, result: Any) -> list[tuple[Any, ...]]:
         self._checked(result)
@@ -215,6 +215,11 @@ class PostgresDatabase(Database):
         if not isinstance(present["digest"], sa.Uuid):  # a table that was just made has it
             kind = "uuid USING encode(digest, 'hex')::uuid"
             connection.execute(sa.text(f"ALTER TABLE seen ALTER COLUMN digest TYPE {kind}"))
+
+    def widen(self, connection: sa.Connection, column: sa.Column[str]) -> None:
+        """Give a column the type that it has in `tables`."""
+        kind = column.type.compile(connection.dialect)
+        connection.execute(sa.text(f"ALTER TABLE {column.table.name} ALTER COLUMN {column.name} TYPE {kind}"))
 
     @property
     def writer_number(self) -> int:

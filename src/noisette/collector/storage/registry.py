@@ -89,7 +89,8 @@ class Registry:
         with self._changing(who, _DELETED, name, {}) as connection:
             brought = sa.select(tables.mixed.c.name).where(tables.mixed.c.campaign == name)
             connection.execute(sa.delete(tables.mixed_parts).where(tables.mixed_parts.c.name.in_(brought)))
-            for table in (tables.mixed, tables.blocks, tables.sums, tables.tracks, tables.signing, tables.expired):
+            kept = (tables.blocks, tables.sums, tables.tracks, tables.arrivals, tables.signing, tables.expired)
+            for table in (tables.mixed, *kept):
                 connection.execute(sa.delete(table).where(table.c.campaign == name))
             connection.execute(sa.delete(tables.campaigns).where(tables.campaigns.c.id == name))
 

@@ -167,6 +167,9 @@ class SqliteDatabase(Database):
     def shrink_digests(self, connection: sa.Connection) -> None:
         """Leave byte strings as they are: there is no shorter type."""
 
+    def widen(self, connection: sa.Connection, column: sa.Column[str]) -> None:
+        """Leave columns as they are: they take texts of any length."""
+
     def add_digests(self, connection: sa.Connection, digests: Digests, marks: Marks) -> bool:
         """Write digests to the log, and some that wait there into the tree."""
         return self.digests.insert(connection, digests, marks)

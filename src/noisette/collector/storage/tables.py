@@ -7,7 +7,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-SCHEMA = 7
+SCHEMA = 8
 
 
 class Digest(sa.types.TypeDecorator[bytes]):
@@ -95,6 +95,17 @@ tracks = sa.Table(
     sa.Column("users", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("errors", sa.LargeBinary, nullable=False),
 )
+# How many users there were at some moments, in seconds of the epoch: one row at most in each span of ``width`` seconds.
+arrivals = sa.Table(
+    "arrivals",
+    metadata,
+    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
+    sa.Column("period", sa.String(16), primary_key=True),
+    sa.Column("width", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("place", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("moment", sa.BigInteger, nullable=False),
+    sa.Column("users", sa.BigInteger, nullable=False),
+)
 # Signing keys of blind tokens, the newest of which signs while all verify, and which code has had its token: a digest
 # of the code, and of what was signed.
 signing = sa.Table(
@@ -136,7 +147,7 @@ keys = sa.Table(
     "keys",
     metadata,
     sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("role", sa.String(80), nullable=False),  # that of a link has the campaign's id in it
     sa.Column("digest", sa.LargeBinary(32), nullable=False),
     sa.Column("ends", sa.String(32)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 from noisette.collector.repeated import Repeated
 from noisette.collector.storage import tables
+from noisette.collector.storage.arrivals import note_arrivals
 from noisette.collector.storage.store import Store
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
@@ -51,6 +53,7 @@ class Tracker(Repeated):
         super().__init__("tracking", _EVERY)
         self._store, self._campaigns = store, campaigns
         self._known: dict[tuple[str, str], int] = {}  # users at the last look that was kept
+        self._before: dict[tuple[str, str], tuple[float, int]] = {}  # moment and users of the last look
 
     def look(self) -> None:
         """Look at every campaign, whatever becomes of another."""
@@ -60,11 +63,15 @@ class Tracker(Repeated):
     def look_at(self, campaign: Campaign) -> None:
         """Add a point for the current period, if enough users came since the last one."""
         period = period_at(campaign.period)
-        users = self._store.periods(campaign).get(period, 0)
+        users, now = self._store.periods(campaign).get(period, 0), time.time()
+        before = self._before.get((campaign.id, period), (now, -1))
+        if users != before[1]:
+            note_arrivals(self._store, campaign, period, [before, (now, users)])
+        self._before[campaign.id, period] = (now, users)
         if users <= self._known.get((campaign.id, period), 0) * _GROWTH:
             return
         sums = self._store.aggregate(campaign, period)
-        errors = np.concatenate([one.std_error for one in sums.told().values()])[_followed(campaign)]
+        errors = np.concatenate([one.std_error for one in sums.by_question().values()])[_followed(campaign)]
         rows = [{"std_error": error} for error in errors.tolist()]
         follow(self._store, campaign, {"period": period, "users": sums.users, "dimensions": rows}, grow=True)
         self._known[campaign.id, period] = sums.users

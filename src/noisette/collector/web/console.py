@@ -79,7 +79,7 @@ def add_console(app: FastAPI, service: Service) -> None:
             campaign, _ = read_campaign(body)
             survey = campaign.survey
             made: dict[str, Any] = survey.plan(users=campaign.users).to_dict()
-            each = [(one.tells, span) for one in survey.told for span in one.spans.tolist()]  # in every group again
+            each = [(one.tells, span) for one in survey.topics for span in one.spans.tolist()]  # in every group again
             for row, (tells, span) in zip(made["rows"], cycle(each), strict=False):
                 row |= {"tells": tells, "span": span}
             made["obstacle"] = obstacle(campaign, service.mixed > 0)
@@ -89,12 +89,12 @@ def add_console(app: FastAPI, service: Service) -> None:
             raise Problem(503, "busy", "Other plans are being made. Try again.")
         waiting.add(id(request))
         try:
-            told = await asyncio.get_running_loop().run_in_executor(planner, planned)
+            answer = await asyncio.get_running_loop().run_in_executor(planner, planned)
         except (TypeError, ValueError) as error:
             raise Problem(422, "bad-survey", str(error)) from error
         finally:
             waiting.discard(id(request))
-        return Response(to_json(told), media_type="application/json")
+        return Response(to_json(answer), media_type="application/json")
 
     @app.post("/preview", responses=answers(400, 401, 403, 413, 422, 429))
     async def preview(request: Request) -> Response:
@@ -106,10 +106,10 @@ def add_console(app: FastAPI, service: Service) -> None:
             return rehearsed(*read_campaign(body), service.mixed > 0)
 
         try:
-            told = await run_in_threadpool(shown)
+            answer = await run_in_threadpool(shown)
         except (TypeError, ValueError) as error:
             raise Problem(422, "bad-survey", str(error)) from error
-        return Response(to_json(told), media_type="application/json")
+        return Response(to_json(answer), media_type="application/json")
 
     @app.get("/c/{campaign_id}/qr.svg", include_in_schema=False)
     def code(campaign_id: CampaignId, request: Request) -> Response:

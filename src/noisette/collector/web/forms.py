@@ -84,10 +84,10 @@ class Door:
 def _refused(request: Request) -> Response | None:
     """Return why a request is none of the campaign's own page, if it is none."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        told = {"reason": "forbidden", "detail": "Expected a request of the campaign's own page."}
-        return JSONResponse(told, 403)
+        body = {"reason": "forbidden", "detail": "Expected a request of the campaign's own page."}
+        return JSONResponse(body, 403)
     size = request.headers.get("content-length", "")
     if request.method == "POST" and not (size.isdecimal() and len(size) < 8 and int(size) <= _LARGEST):
-        told = {"reason": "too-large", "detail": f"Expected a body of at most {_LARGEST} bytes, of a stated length."}
-        return JSONResponse(told, 413)
+        body = {"reason": "too-large", "detail": f"Expected a body of at most {_LARGEST} bytes, of a stated length."}
+        return JSONResponse(body, 413)
     return None

@@ -23,6 +23,7 @@ from noisette._terminal import to_json
 from noisette.collector.campaigns.issuing import Issuer
 from noisette.collector.campaigns.life import OWN, Life
 from noisette.collector.web.access import ROLES, VIEWER, digest
+from noisette.collector.web.webhooks import check_address
 from noisette.survey.campaigns import Campaign
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Change(BaseModel):
     least: int | None = None
     keep: str | None = None
     liars: float | None = None
+    wanted: float | None = None
     webhook: str | None = None
 
 
@@ -84,7 +86,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
         except (TypeError, ValueError) as error:
             raise Problem(422, "bad-change", str(error)) from error
 
-    def told(campaign_id: str, status: int = 200) -> Response:
+    def life_of(campaign_id: str, status: int = 200) -> Response:
         life = service.roster.life(campaign_id).written()
         return Response(to_json({"id": campaign_id, "life": life}), status, media_type="application/json")
 
@@ -96,8 +98,10 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
         campaign, life = await done(read_campaign, body)
         if campaign.signed and not service.keys.enrolment:
             raise Problem(422, "bad-change", "Expected a secret under 'enrolment' among the keys: tokens are signed.")
+        if life.webhook is not None:
+            await done(check_address, life.webhook, service.local_webhooks)
         await done(service.roster.open, campaign, life, who)
-        return told(campaign.id, 201)
+        return life_of(campaign.id, 201)
 
     @app.patch("/campaigns/{campaign_id}", responses=_REFUSED, openapi_extra=body_of(Change))
     async def edit_campaign(campaign_id: CampaignId, request: Request) -> Response:
@@ -105,8 +109,10 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
         who = operator(request)
         service.find(campaign_id)
         asked = await read_model(request, Change, 1 << 14)
+        if asked.webhook is not None:
+            await done(check_address, asked.webhook, service.local_webhooks)
         await done(service.roster.change, campaign_id, asked.model_dump(exclude_unset=True), who)
-        return told(campaign_id)
+        return life_of(campaign_id)
 
     def state(word: str, state: str) -> None:
         @app.post(f"/campaigns/{{campaign_id}}/{word}", responses=_REFUSED, name=f"{word}_campaign")
@@ -114,7 +120,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
             who = operator(request)
             service.find(campaign_id)
             await done(service.roster.change, campaign_id, {"state": state}, who, f"{word}-campaign")
-            return told(campaign_id)
+            return life_of(campaign_id)
 
         change_state.__doc__ = f"Let a campaign be {state}."
 
@@ -127,7 +133,7 @@ def add_operation(app: FastAPI, service: Service, issuer: Issuer) -> None:
         who = operator(request)
         await done(issuer.rotate, service.find(campaign_id))
         await done(service.roster.change, campaign_id, {}, who, "rotate-signing")
-        return told(campaign_id)
+        return life_of(campaign_id)
 
     @app.post("/campaigns/{campaign_id}/links", responses=_REFUSED, status_code=201, openapi_extra=body_of(NewLink))
     async def give_link(campaign_id: CampaignId, request: Request) -> Response:

@@ -24,6 +24,8 @@ from noisette.certificates import CertificateError, certify
 from noisette.collector.results.estimates import total
 from noisette.collector.results.found import TextSearch
 from noisette.collector.results.known import known_so_far
+from noisette.collector.results.pace import guessed
+from noisette.collector.storage.arrivals import arrivals
 from noisette.collector.storage.tracks import QUANTITIES, follow
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
@@ -77,22 +79,24 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         dependencies=[service.needs("device", "analyst", "auditor")],
         responses=answers(401, 403, 404, 422, 429),
     )
-    def table(campaign_id: CampaignId) -> Response:
+    def table(campaign_id: CampaignId, request: Request) -> Response:
         """Return what a campaign asks and its mechanism's law in numbers, null where it has no such table."""
         campaign = service.find(campaign_id)
-        law = campaign.mechanism.table()
-        return _json(service.shown(campaign, table=law))
+        shown = to_json(service.shown(campaign, table=campaign.mechanism.table())).encode()
+        headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+        if _takes_gzip(request):  # a law is long, and a form is to weigh little
+            shown, headers = gzip.compress(shown, mtime=0), headers | {"Content-Encoding": "gzip"}
+        return Response(shown, media_type="application/json", headers=headers)
 
     @app.get(
         "/campaigns/{campaign_id}/certificate",
-        dependencies=[service.needs("device", "analyst", "auditor")],
+        dependencies=[service.needs("device", "analyst", "auditor", "viewer")],
         responses=answers(401, 403, 404, 422, 429),
     )
     def certificate(campaign_id: CampaignId) -> Response:
         """Return the certificate that noisette-verify proves; 404 where the campaign's law cannot be certified yet."""
-        campaign = service.find(campaign_id)
         try:
-            return Response(certify(campaign.survey).text, media_type="application/json")
+            return Response(certify(service.find(campaign_id)).text, media_type="application/json")
         except CertificateError as error:
             raise Problem(404, "not-certified", str(error)) from None
 
@@ -100,7 +104,8 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     def overview(request: Request) -> Response:
         """List the campaigns with their counts, and what was refused since the service started."""
         listed = [_listed(one, service.store.periods(one)) for one in service.visible(request)]
-        return _json({"campaigns": listed, "rejected": _rejected(service)})
+        whole = service.roles(request) & {"analyst", "auditor"}  # who has a link to one campaign is not told of others
+        return _json({"campaigns": listed, "rejected": _rejected(service) if whole else None})
 
     @app.get("/dashboard/campaigns/{campaign_id}", dependencies=[readers], include_in_schema=False)
     def detail(campaign_id: CampaignId, period: str | None = None, enhance: str = "none") -> Response:
@@ -111,12 +116,16 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
         track = follow(service.store, campaign, found, grow=enhance == "none")
         if campaign_id not in watched:
             watched[campaign_id] = Watched(campaign)
-        told = watched[campaign_id].told(found) | {"track": track, "budget": _budget(campaign, found)}
+        body = watched[campaign_id].beside(found) | {"track": track, "budget": _budget(campaign, found)}
         sums = service.store.sums(campaign).get(found["period"], {})
-        texts = search.told(campaign, found["period"], total(service.store.layout(campaign), sums.values()))
+        texts = search.found(campaign, found["period"], total(service.store.layout(campaign), sums.values()))
         if whole["withheld"]:
             texts = {}
-        return _json(told | {"estimates": found, "texts": texts, "known": known_so_far(campaign, whole, texts)})
+        life, came = service.roster.life(campaign_id), arrivals(service.store, campaign, found["period"])
+        when = guessed(campaign, life, found["period"], came, found["users"])
+        known = known_so_far(campaign, whole, texts, wanted=life.wanted, when=when)
+        shown = {"state": life.state, "wanted": life.wanted}
+        return _json(body | {"estimates": found, "texts": texts, "known": known, "life": shown})
 
 
 def static(name: str, request: Request, status: int = 200) -> Response:
@@ -126,9 +135,14 @@ def static(name: str, request: Request, status: int = 200) -> Response:
         raise Problem(404, "unknown-page", "There is no such page here.")
     headers = _GUARDS | ({"Access-Control-Allow-Origin": "*"} if name.endswith(".js") else {})
     plain, small = _contents(name)
-    if "gzip" not in request.headers.get("accept-encoding", ""):
+    if not _takes_gzip(request):
         return Response(plain, status, media_type=kind, headers=headers)
     return Response(small, status, media_type=kind, headers=headers | {"Content-Encoding": "gzip"})
+
+
+def _takes_gzip(request: Request) -> bool:
+    """Tell whether a browser takes what is compressed."""
+    return "gzip" in request.headers.get("accept-encoding", "")
 
 
 @cache
@@ -181,7 +195,7 @@ class Watched:
         self._audit: dict[str, Any] | None = None
         self._lock = threading.Lock()
 
-    def told(self, found: dict[str, Any]) -> dict[str, Any]:
+    def beside(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return what is drawn beside the estimates of a period."""
         campaign = self._campaign
         with self._lock:

@@ -8,14 +8,11 @@ import math
 from html import escape
 from typing import Any
 
-from scipy.special import ndtri
-
 from noisette._look import style
-from noisette._terminal import describe, number
+from noisette._terminal import HALF_WIDTH_95, describe, number
 from noisette.survey.campaigns import Campaign
 from noisette.survey.choosing import unit_plan
 
-LEVEL = 0.95
 _ROWS = 60  # quantities that are listed
 _FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the target population, in the second table
 _STYLE = style()
@@ -48,8 +45,8 @@ def plan_page(campaign: Campaign) -> str:
     tables = (_errors(campaign), _populations(campaign), _rivals(campaign))
     parts = [
         *(f"<section>{one}</section>" for one in tables if one),
-        '<p class="hint">Errors are for the distribution of values that is worst on average. They hold for honest '
-        "devices. While reports arrive, the dashboard shows them beside what is seen.</p>",
+        '<p class="hint">± is half of a 95 % interval, for the distribution of values that is worst on average. It '
+        "holds for honest devices. While reports arrive, the dashboard shows it beside what is seen.</p>",
     ]
     head = f"<title>Plan of {escape(campaign.title)}</title><style>{_STYLE}</style>"
     view = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -85,16 +82,23 @@ def _ranges(campaign: Campaign) -> list[float]:
     return [span for section in campaign.sections for one in section.questions for span in one.spans.tolist()]
 
 
+def verdicts(campaign: Campaign) -> dict[str, str]:
+    """Return for each quantity whether it is worth collecting from the users that are hoped for."""
+    names = [name for question in campaign.survey.topics for name in question.quantities]
+    rows = campaign.survey.plan(users=campaign.users).rows
+    return {name: row.verdict for name, row in zip(names, rows, strict=False)}  # those of everybody come first
+
+
 def _errors(campaign: Campaign) -> str:
     """List the error of each quantity at the target population."""
-    normal = float(ndtri((1 + LEVEL) / 2))
-    rows = []
+    rows, judged = [], verdicts(campaign)
     listed = list(zip(campaign.quantities, campaign.predict().tolist(), _ranges(campaign), strict=True))
     for name, error, span in listed[:_ROWS]:
-        rows.append([name, number(error, error), f"± {number(normal * error, error)}", f"{error / span:.2%}"])
+        half = HALF_WIDTH_95 * error
+        rows.append([name, f"± {number(half, error)}", f"± {half / span:.2%}", judged[name]])
     more = f" The first {_ROWS} of {len(listed):,} quantities." if len(listed) > _ROWS else ""
     caption = f"What {campaign.users:,} users tell.{more}"
-    return _table(caption, ["Quantity", "Standard error", f"{LEVEL:.0%} interval", "Of its range"], rows)
+    return _table(caption, ["Quantity", "±", "Of its range", "Verdict"], rows)
 
 
 def _populations(campaign: Campaign) -> str:
@@ -102,8 +106,8 @@ def _populations(campaign: Campaign) -> str:
     counts = sorted({max(1, round(campaign.users * factor)) for factor in _FACTORS})
     picked = campaign.quantities[:6]
     errors = {count: campaign.predict(count)[: len(picked)].tolist() for count in counts}
-    rows = [[f"{count:,}", *(number(error, error) for error in errors[count])] for count in counts]
-    return _table("If more or fewer users answer: standard errors", ["Users", *picked], rows)
+    rows = [[f"{count:,}", *(f"± {number(HALF_WIDTH_95 * one, one)}" for one in errors[count])] for count in counts]
+    return _table("If more or fewer users answer", ["Users", *picked], rows)
 
 
 def _rivals(campaign: Campaign) -> str:
@@ -115,10 +119,10 @@ def _rivals(campaign: Campaign) -> str:
     domain: Any = only.domain
     span = 1.0 if only.kind == "category" else float(domain.high - domain.low)
     rows = [
-        [one.mechanism, number(math.sqrt(one.mse) * span, math.sqrt(one.mse) * span), "yes" if one.unbiased else "no"]
-        for one in made.candidates
+        [one.mechanism, f"± {number(HALF_WIDTH_95 * error, error)}", "yes" if one.unbiased else "no"]
+        for one, error in ((one, math.sqrt(one.mse) * span) for one in made.candidates)
     ]
-    return _table("What other mechanisms would tell, at the same budget", ["Mechanism", "Error", "Unbiased"], rows)
+    return _table("What other mechanisms would tell, at the same budget", ["Mechanism", "±", "Unbiased"], rows)
 
 
 def _table(caption: str, header: list[str], rows: list[list[str]]) -> str:

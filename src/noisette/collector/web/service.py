@@ -72,6 +72,7 @@ class Service:
     metrics: CollectorMetrics
     shapes: Shapes
     mixed: int  # users that a shuffler mixes at least, 0 where there is none
+    local_webhooks: bool = False  # whether webhooks may call http, and machines of the own network
 
     def shown(self, campaign: Campaign, **more: Any) -> dict[str, Any]:
         """Return a campaign as a device fetches it, and whether its report must come sealed through a shuffler."""
@@ -134,9 +135,13 @@ class Service:
         asked, seen = request.path_params.get("campaign_id"), viewed(own)
         return bool(seen) and (asked is None or asked in seen)
 
+    def roles(self, request: Request) -> frozenset[str]:
+        """Return the roles of a request's key."""
+        return self.keys.roles(request.headers.get("authorization", "").partition(" ")[2].strip())
+
     def visible(self, request: Request) -> list[Campaign]:
         """Return the campaigns that the key of a request may read: those of its links, unless its role is for all."""
-        own = self.keys.roles(request.headers.get("authorization", "").partition(" ")[2].strip())
+        own = self.roles(request)
         seen = viewed(own)
         return [one for one in self.campaigns.values() if own & {"analyst", "auditor"} or one.id in seen]
 
@@ -179,7 +184,7 @@ def create_app(
     check_secrets(roster, keys)
     limit = None if rate is None else RateLimit(rate)
     minimum = 0 if shuffled is None else shuffled.minimum
-    service = Service(roster, store, keys, limit, CollectorMetrics(), Shapes(), minimum)
+    service = Service(roster, store, keys, limit, CollectorMetrics(), Shapes(), minimum, local_webhooks)
     service.reload()
     issuer = Issuer(store, lambda: keys.enrolment, roster.life)
     writer, tracker = Writer(store), Tracker(store, lambda: roster.campaigns.values())
@@ -196,7 +201,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        log.info("started", extra={"told": {"campaigns": sorted(roster.campaigns)}})
+        log.info("started", extra={"fields": {"campaigns": sorted(roster.campaigns)}})
         tracker.start()
         watch.start()
         hooks.start()
@@ -278,15 +283,15 @@ def _add_campaigns(app: FastAPI, service: Service) -> None:
     """Add what analysts read, and devices before they answer."""
     readers = service.needs("analyst", "auditor", "viewer")
 
-    listing = service.needs("analyst", "auditor", "operator")
-
-    @app.get("/campaigns", dependencies=[listing], responses=answers(401, 403, 429))
-    def list_campaigns() -> Response:
-        """List the campaigns."""
-        listed = [
-            {"id": one.id, "title": one.title, "state": service.roster.life(one.id).state}
-            for one in service.campaigns.values()
-        ]
+    @app.get("/campaigns", responses=answers(401, 403, 429))
+    def list_campaigns(request: Request) -> Response:
+        """List the campaigns; who operates them sees where they call as well."""
+        service.admit(request, ("analyst", "auditor", "operator"))
+        shown = ("state", "wanted", "closes", *(("webhook",) if "operator" in service.roles(request) else ()))
+        listed = []
+        for one in service.campaigns.values():
+            life = service.roster.life(one.id).written()
+            listed.append({"id": one.id, "title": one.title, "users": one.users} | {name: life[name] for name in shown})
         return _json({"campaigns": listed})
 
     @app.get(
@@ -355,10 +360,10 @@ def _handle_errors(app: FastAPI, metrics: CollectorMetrics) -> None:
 
     @app.exception_handler(DatabaseFailure)
     async def database(_: Request, error: DatabaseFailure) -> Response:
-        log.error("database", extra={"told": {"error": type(error).__name__}})
+        log.error("database", extra={"fields": {"error": type(error).__name__}})
         metrics.rejected.labels("unavailable").inc()
-        told = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
-        return JSONResponse(told, 503, {"Retry-After": "1"})
+        body = {"reason": "unavailable", "detail": "The database does not answer. Nothing was stored; try again."}
+        return JSONResponse(body, 503, {"Retry-After": "1"})
 
 
 def viewed(roles: Collection[str]) -> set[str]:
@@ -381,8 +386,8 @@ def _password(credentials: str) -> str:
 def _refusals(refusals: tuple[Refusal, ...]) -> Response:
     first = refusals[0]
     rows = [vars(one) for one in refusals[:_SHOWN]]
-    told = {"reason": first.reason, "detail": first.detail, "refused": len(refusals), "reports": rows}
-    return JSONResponse(told, _STATUS.get(first.reason, 422))
+    body = {"reason": first.reason, "detail": first.detail, "refused": len(refusals), "reports": rows}
+    return JSONResponse(body, _STATUS.get(first.reason, 422))
 
 
 def _json(payload: dict[str, Any], status: int = 200) -> Response:

@@ -12,12 +12,14 @@ import ipaddress
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from noisette._terminal import to_json
 from noisette.collector.repeated import Repeated
+from noisette.collector.storage.arrivals import arrivals
 from noisette.collector.telemetry import log
 from noisette.survey.campaigns import Campaign
 from noisette.survey.periods import period_at
@@ -32,21 +34,36 @@ _PAUSES = (0.0, 2.0, 10.0, 60.0)  # seconds before each attempt
 _TIMEOUT = 10.0
 _QUIET = timedelta(days=1)  # without a report, after which they have stopped
 _DONE = "told-webhook"
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # numbers of IPv4, the private ones too, behind NAT64
 
 
-def check_address(text: Any, *, local: bool = False) -> str:
+def check_address(text: Any, local: bool = False) -> str:
     """Return an address that may be called, or say why not; ``local`` admits http and machines of the own network."""
     parts = urlsplit(text) if isinstance(text, str) else urlsplit("")
     if parts.scheme not in (("http", "https") if local else ("https",)) or not parts.hostname or parts.username:
         raise ValueError(f"Expected webhook={text!r:.80} to be an address such as https://example.org/noisette.")
+    number = None
+    with suppress(ValueError):  # a name is looked up when it is called
+        number = ipaddress.ip_address(parts.hostname)
+    if number is not None and not local and not _public(number):
+        raise ValueError(f"{parts.hostname} is no public address. Allow it with --local-webhooks.")
     return str(text)
+
+
+def _public(number: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Tell whether a number is that of a machine in the internet, and no way to another number."""
+    if not number.is_global or number.is_multicast:
+        return False
+    if isinstance(number, ipaddress.IPv4Address):
+        return True
+    return not (number.ipv4_mapped or number.sixtofour or number.teredo or number in _TRANSLATED)
 
 
 def resolved(host: str, port: int, *, local: bool) -> str:
     """Return the number of a machine that may be called."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     numbers = list(dict.fromkeys(str(one[4][0]) for one in found))
-    if not local and (bad := [one for one in numbers if not ipaddress.ip_address(one).is_global]):
+    if not local and (bad := [one for one in numbers if not _public(ipaddress.ip_address(one.partition("%")[0]))]):
         raise ValueError(f"{host} is {bad[0]}, which is no public address. Allow it with --local-webhooks.")
     return numbers[0]
 
@@ -90,12 +107,12 @@ class Webhooks(Repeated):
             life = roster.life(name)
             if life.webhook is None or life.state != "open":
                 continue
-            for event, told in self._happened(campaign):
-                key = (name, f"{event}/{told['period']}")
+            for event, facts in self._happened(campaign):
+                key = (name, f"{event}/{facts['period']}")
                 if key not in self._known():
                     self._known().add(key)
                     moment = datetime.now(UTC).isoformat(timespec="seconds")
-                    call = {"event": event, "campaign": name, "title": campaign.title, "moment": moment} | told
+                    call = {"event": event, "campaign": name, "title": campaign.title, "moment": moment} | facts
                     self._waiting.append((time.monotonic(), 0, life.webhook, call))
 
     def _known(self) -> set[tuple[str, str]]:
@@ -114,15 +131,20 @@ class Webhooks(Repeated):
         if users != before:
             since = now
             self._seen[campaign.id, period] = (users, now)
-        told = {"period": period, "users": users, "target_users": campaign.users}
+        facts = {"period": period, "users": users, "target_users": campaign.users}
         if users >= campaign.users:
-            yield "target-reached", told
-        elif users and now - since >= self._quiet.total_seconds():
-            yield "reports-stopped", told
+            yield "target-reached", facts
+        elif users and self._quiet_for(campaign, period, users, now - since) >= self._quiet.total_seconds():
+            yield "reports-stopped", facts
         if users and users != before:
             failed = self._service.estimates(campaign, period, 0.95, "none")["suspicions"]["failed"]
             if failed:
-                yield "liars-suspected", told | {"failed": [f"{one['about']}: {one['test']}" for one in failed[:3]]}
+                yield "liars-suspected", facts | {"failed": [f"{one['about']}: {one['test']}" for one in failed[:3]]}
+
+    def _quiet_for(self, campaign: Campaign, period: str, users: int, here: float) -> float:
+        """Return for how many seconds no user has come: as seen by this process, or by one that ran before it."""
+        came = arrivals(self._service.store, campaign, period)
+        return max(here, time.time() - came[-1][0]) if came and came[-1][1] == users else here
 
     def _call(self) -> None:
         """Make the calls whose time has come, and note those that are done or given up."""
@@ -133,7 +155,7 @@ class Webhooks(Repeated):
                 return
             why = attempted(lambda: post(address, to_json(call).encode(), local=self._local))  # noqa: B023 - called at once
             note = {"event": call["event"], "campaign": call["campaign"], "attempt": attempt + 1, "outcome": why}
-            log.info("webhook", extra={"told": note})
+            log.info("webhook", extra={"fields": note})
             if why != "taken" and attempt + 1 < len(_PAUSES):
                 self._waiting.append((time.monotonic() + _PAUSES[attempt + 1], attempt + 1, address, call))
             else:

@@ -1,6 +1,6 @@
 // The dashboard: it asks the collector every two seconds and draws what it says. The key stays in this tab.
 
-import { between, columns, count, errorChart, histogram, html, number, strip, svg } from "./charts.js";
+import { axes, columns, count, errorChart, histogram, html, number, strip, svg } from "./charts.js";
 import { verify } from "./verify.js";
 
 const PAUSE = 2000; // milliseconds between questions
@@ -45,7 +45,7 @@ async function refresh() {
     say(view.paused ? "Updates are paused." : "Live.");
   } catch (error) {
     if (round !== view.round) return;
-    if (error.status === 401) lock("This collector does not know this key. Check that you copied all of it.");
+    if (error.status === 401) lock("This collector does not know this key. Check that you copied all of it; it may also have ended.");
     else if (error.status === 403) lock(`This key may not read results. ${error.message}`);
     else say(`No answer: ${error.message} Trying again.`);
   }
@@ -92,7 +92,8 @@ function open({ campaigns, rejected }) {
     button.querySelector("span").textContent = `${count(one.users)} of ${count(one.target_users)} users`;
     [bar.max, bar.value] = [one.target_users, one.users];
   });
-  const reasons = Object.entries(rejected).sort((a, b) => b[1] - a[1]);
+  find("#refused").hidden = rejected === null;
+  const reasons = Object.entries(rejected ?? {}).sort((a, b) => b[1] - a[1]);
   const rows = reasons.map(([name, times]) => html("tr", {}, html("td", {}, name), html("td", {}, count(times))));
   const head = html("tr", {}, html("th", { scope: "col" }, "reason"), html("th", { scope: "col" }, "times"));
   show(find("#refused div"), rows.length ? html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows))
@@ -125,14 +126,16 @@ function draw() {
   const { estimates, terms } = view.detail;
   find("#head h2").textContent = terms.title;
   const mechanisms = [...new Set(estimates.attributes.map(one => one.mechanism))].join(", ");
-  find("#head .hint").textContent = `${terms.id}: ${mechanisms}, ${terms.answers} answers, ` +
-    (terms.period === "once" ? "asked once." : `one in each ${terms.period}.`);
+  const { state } = view.detail.life, once = terms.period === "once";
+  find("#head .hint").textContent = (state === "open" ? "" : `This survey is ${state}. `) +
+    (once ? "Asked once" : `Asked every ${terms.period}, ${terms.answers === "fresh" ? "protected anew each time" : "answered by the same report"}`) + `. Mechanism: ${mechanisms}.`;
+  find("#period").parentElement.hidden = once;
   const { users, target_users: target, guarantee } = estimates, share = 100 * users / target;
   show(find("#head dl"), ...facts([
     ["users so far", count(users), `${share.toFixed(share < 10 ? 1 : 0)} % of ${count(target)}`],
     ["privacy of one answer", `ε = ${number(guarantee.epsilon)}`,
       `${guarantee.delta > 0 ? `δ = ${number(guarantee.delta)}, ` : ""}${guarantee.model} model`],
-    ["period", estimates.period, `${Object.keys(estimates.periods).length} with reports`],
+    ...(once ? [] : [["period", estimates.period, `${Object.keys(estimates.periods).length} with reports`]]),
   ]));
   const periods = Object.keys(estimates.periods).reverse().map(name => [name, name]);
   choices("#period", [["", "now"], ...periods], view.period);
@@ -157,23 +160,14 @@ function choices(place, options, chosen) { // made anew only when they change, s
 
 const width = element => Math.max(element.clientWidth, 240);
 
-const pace = { campaign: null, since: 0, users: 0 }; // how fast users come while this page is open
-
-/** Say when as many more users will have come, at the pace that was seen here. */
-function guess(needed) {
-  const seconds = (Date.now() - pace.since) / 1000, came = view.detail.estimates.users - pace.users;
-  if (!needed || came <= 0 || seconds < 10) return "";
-  const hours = needed / came * seconds / 3600;
-  const told = hours < 1 ? `${Math.max(1, Math.round(60 * hours))} min` : hours < 48 ? `${Math.round(hours)} h` : `${Math.round(hours / 24)} days`;
-  return `, in about ${told} at the pace since this page was opened`;
-}
-
 function drawKnown() {
-  const { known, estimates } = view.detail, key = `${view.campaign}/${estimates.period}`;
-  if (pace.campaign !== key) Object.assign(pace, { campaign: key, since: Date.now(), users: estimates.users });
-  show(find("#known ul"), ...known.map(({ sentence, state, needed }) => html("li", { class: state.replace(" ", "-") },
+  const { known, estimates, life } = view.detail;
+  find("#known .hint").textContent = "± is half of a 95 % interval. Done means " + (life.wanted === null
+    ? `as exact as was planned for ${count(estimates.target_users)} users.` : `± ${number(life.wanted)} % of the range of an answer, or better.`) +
+    (known.some(one => /^in /.test(one.when)) ? " How long it takes is a 95 % range, if reports keep coming as they did." : "");
+  show(find("#known ul"), ...known.map(({ sentence, state, needed, when }) => html("li", { class: state.replace(" ", "-") },
     html("b", {}, state), html("span", {}, sentence),
-    html("small", {}, needed ? `${count(needed)} more users for the wanted error${guess(needed)}.` : ""))));
+    html("small", {}, needed ? `${count(needed)} more users${when && `${/^in /.test(when) ? "," : ";"} ${when}`}.` : ""))));
 }
 
 async function download(format) {
@@ -210,34 +204,64 @@ function showTab() {
 }
 
 /** How a question is put on its form: its words, its unit and the ends of its range. */
-const wording = name => view.detail.terms.form?.questions?.[name]?.ask ?? name;
-const unitOf = name => view.detail.terms.form?.questions?.[name]?.unit ?? "";
 const attributeOf = place => view.detail.estimates.attributes.find(one => place >= one.first && place < one.first + one.size);
+const DERIVED = { rate: " answered", "number of choices": " chosen" }; // what is told beside the answers to a question
+/** The questions that something is told of: its own, or those that it follows from. */
+const askedOf = one => {
+  const suffix = DERIVED[one.kind] ?? "", pair = (view.detail.terms.joint ?? []).find(names => names.join(" × ") === one.name);
+  return pair ?? [suffix && one.name.endsWith(suffix) ? one.name.slice(0, -suffix.length) : one.name];
+};
+const words = name => view.detail.terms.form?.questions?.[name] ?? {};
+const wording = one => askedOf(one).map(name => words(name).ask ?? name).join(" × ") + ({ rate: " (answered at all)", "number of choices": " (how many)" }[one.kind] ?? "");
+const isShare = one => Boolean(one?.distribution?.labels) || ["category", "choices", "rate"].includes(one?.kind);
+const QUANTILES = { median: "50 % are below", "quantile 0.05": "5 % are below", "quantile 0.25": "25 % are below", "quantile 0.75": "75 % are below", "quantile 0.95": "95 % are below" };
+/** What a quantity of a question is called; empty where it is the only one. */
+const part = (one, name) => {
+  const label = name.slice(one.name.length).replace(/^(=|: |\[|\s)+|\]$/g, ""), where = label.match(/^mean where [^=]*=(.*)$/);
+  return where ? `mean for ${where[1]}` : QUANTILES[label] ?? label;
+};
 /** What a quantity is of, in the words of the form. */
 const titled = place => {
-  const one = attributeOf(place), { name } = view.detail.estimates.dimensions[place], ask = one ? wording(one.name) : name;
-  if (!one || ask === one.name) return name;
-  const label = name.slice(one.name.length).replace(/^[=[ ]+|]$/g, "");
-  return label ? `${ask} ${label}` : ask;
+  const one = attributeOf(place), { name } = view.detail.estimates.dimensions[place];
+  if (!one) return name;
+  const label = part(one, name), ask = wording(one);
+  return label ? `${ask}${/[?？:.!]$/.test(ask) ? "" : ":"} ${label}` : ask;
 };
-/** A value with its ±, shares in percent. */
-const figure = (value, half, error, share) => {
-  const size = share ? 100 : 1, [shown, far] = [value, half].map(one => (one === null ? null : number(size * one, error === null ? null : size * error)));
-  return `${shown}${share ? " %" : ""}${far === null ? "" : ` ± ${far}`}`;
+/** How a quantity is written: its unit, that of its ±, and between what ends it can lie. */
+function scaleOf(one, name) {
+  if (isShare(one)) return { ...axes.share, ends: [0, 1] };
+  const label = part(one, name), last = askedOf(one).at(-1), asked = view.detail.terms.attributes.find(other => other.name === last);
+  if (one.kind === "number of choices") return { ...axes.number(""), ends: [0, asked?.most ?? asked?.options.length ?? Infinity] };
+  if (label === "correlation") return { ...axes.number(""), ends: [-1, 1] };
+  if (label === "variance" || label === "covariance") return { ...axes.number(""), ends: label === "variance" ? [0, Infinity] : [-Infinity, Infinity] };
+  const ends = asked?.levels ? [asked.levels[0][0], asked.levels.at(-1)[1]] : asked?.range ?? [-Infinity, Infinity];
+  if (typeof ends[0] !== "string") return { ...axes.number(words(last).unit ?? ""), ends };
+  const axis = ends[0].includes(":") ? axes.time : axes.date;
+  return { ...axis, ends: ends.map(axis.of) };
+}
+const scaleAt = place => scaleOf(attributeOf(place), view.detail.estimates.dimensions[place].name);
+const clamped = (value, [least, most]) => (value === null || value === undefined ? null : Math.min(Math.max(value, least), most));
+/** A value, moved to the nearer end of its range, with its ±. */
+const figure = (value, half, error, scale) => {
+  if (value === null) return "–";
+  const far = half ?? null;
+  return scale.figure(clamped(value, scale.ends), far, far === null ? null : error);
 };
-const isShare = one => Boolean(one?.distribution?.labels) || ["category", "choices", "rate"].includes(one?.kind);
+const halfOf = row => (row.low === null || row.high === null || row.low === undefined ? null : (row.high - row.low) / 2);
 
 function drawErrors() {
   const { estimates, plan, track } = view.detail, place = view.quantity, row = estimates.dimensions[place];
-  const share = isShare(attributeOf(place)), size = share ? 100 : 1, name = titled(place);
+  const scale = scaleAt(place), name = titled(place), size = scale.far;
   const points = list => list.map(one => [one.users, one.std_errors[place] === null ? null : size * HALF * one.std_errors[place]]);
-  const unit = share ? "%" : unitOf(attributeOf(place)?.name), half = error => `± ${number(size * HALF * error, size * error)}${unit && ` ${unit}`}`;
-  const ratio = row.std_error / row.predicted_std_error;
+  const half = error => `± ${number(size * HALF * error, size * error)}${scale.farUnit && ` ${scale.farUnit}`}`;
+  const now = row.std_error === null ? null : (halfOf(row) ?? HALF * row.std_error) / HALF; // ± is half of the interval that is shown elsewhere
+  const ratio = now / row.predicted_std_error, seen = points(track);
+  if (seen.at(-1)?.[0] === estimates.users && now !== null) seen.at(-1)[1] = size * HALF * now;
   find("#errors .hint").textContent = estimates.users && Number.isFinite(ratio) && row.std_error !== null
-    ? `${name}: ${half(row.std_error)} now, ${half(row.predicted_std_error)} by the plan for as many users ` +
+    ? `${name}: ${half(now)} now, ${half(row.predicted_std_error)} by the plan for as many users ` +
       `(${(100 * ratio).toFixed(0)} %).` +
       (ratio > 1 ? " The plan counts the noise alone; the error that is seen also counts how users differ." : "")
-    : `${name}: nothing to estimate from yet.`;
+    : `${name}: nothing to estimate from yet. The line is the plan.`;
   const figure = find("#errors figure"), target = estimates.target_users;
   const title = `± of ${name}, half of a 95 % interval, against the number of users: the plan, and what was seen. ` +
     find("#errors .hint").textContent;
@@ -245,8 +269,8 @@ function drawErrors() {
     const drawn = svg("polyline", { class: name, points: "0,5 28,5" });
     return html("li", {}, svg("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, drawn), text);
   };
-  const legends = [legend("plan", "planned, worst distribution"), legend("seen", "seen so far")];
-  show(figure, errorChart(width(figure), { plan: points(plan), track: points(track), target, title }),
+  const legends = [legend("plan", "planned, for the worst distribution of answers"), ...(seen.some(([, error]) => error > 0) ? [legend("seen", "seen so far")] : [])];
+  show(figure, errorChart(width(figure), { plan: points(plan), track: seen, target, title, unit: scale.farUnit }),
     html("ul", { class: "legend" }, ...legends));
 }
 
@@ -262,39 +286,42 @@ function drawEstimates() {
   show(place, ...estimates.attributes.map(one => attribute(one, estimates, asked(one.name))));
   for (const [at, one] of estimates.attributes.entries()) {
     if (!one.distribution?.edges) continue;
-    const box = place.children[at], title = `Distribution of ${wording(one.name)}. ${quantiles(one)}`;
-    box.append(html("p", { class: "hint" }, `Distribution behind the reports. ${quantiles(one)} ${one.note}`),
-      html("figure", {}, histogram(width(box), one.distribution, title)));
+    const box = place.children[at], scale = scaleOf(one, one.name), told = quantiles(one, scale);
+    box.append(html("p", { class: "hint" }, `${told} ${one.note.replace(/ Ask with .*$/, "")}`),
+      html("figure", {}, histogram(width(box), one.distribution, scale, `Distribution of ${wording(one)}. ${told}`)));
   }
 }
 
-const quantiles = one => {
-  const at = chance => one.quantiles.find(row => row.probability === chance);
-  const middle = at(0.5);
-  const error = middle.low === null ? undefined : (middle.high - middle.low) / 4;
-  return `Median ${number(middle.value, error)}, half of all between ` +
-    `${number(at(0.25).value)} and ${number(at(0.75).value)}.`;
+const quantiles = (one, scale) => {
+  const at = chance => one.quantiles.find(row => row.probability === chance), middle = at(0.5), ends = scale.ends[1] - scale.ends[0];
+  const error = middle.low === null ? (Number.isFinite(ends) ? ends / 100 : null) : (middle.high - middle.low) / 4;
+  const [low, half, high] = [at(0.25), middle, at(0.75)].map(row => scale.show(row.value, error));
+  return `Half are below ${half}, and half are between ${low} and ${high}${scale.unit && ` ${scale.unit}`}.`;
 };
 
 function attribute(one, estimates, asked) {
   if (one.kind === "text") return textList(one);
-  const own = estimates.dimensions.slice(one.first, one.first + one.size), share = isShare(one), unit = unitOf(one.name);
-  const known = one.kind === "number" && typeof asked?.range[0] === "number" && asked.want !== "variance";
-  const span = share ? [0, Math.ceil(10 * Math.max(0.1, ...own.map(row => Math.min(row.high ?? 0, 1)))) / 10] : known ? asked.range : limits(asked, own);
-  const rows = own.flatMap(row => [
-    html("span", { class: "name" }, share ? row.name.slice(one.name.length + 1) : own.length > 1 ? row.name : "mean"),
-    strip(row, span, share),
-    html("span", { class: "figure" }, row.value === null ? "–"
-      : figure(row.value, row.low === null ? null : (row.high - row.low) / 2, row.std_error, share) + (unit && !share ? ` ${unit}` : "")),
-  ]);
+  const own = estimates.dimensions.slice(one.first, one.first + one.size), share = isShare(one), [first] = own.map(row => scaleOf(one, row.name));
+  const known = own.every(row => scaleOf(one, row.name).ends.every((end, at) => end === first.ends[at])) && first.ends.every(Number.isFinite);
+  const span = share ? [0, Math.ceil(10 * Math.max(0.1, ...own.map(row => Math.min(row.high ?? 0, 1)))) / 10] : known ? first.ends : limits(own);
+  const rows = own.flatMap(row => {
+    const scale = scaleOf(one, row.name);
+    return [html("span", { class: "name" }, part(one, row.name) || (one.kind === "rate" ? "answered" : "mean")), strip({ ...row, value: clamped(row.value, scale.ends) }, span, share),
+      html("span", { class: "figure" }, figure(row.value, halfOf(row), row.std_error, scale))];
+  });
   const table = crosstab(one, own);
-  if (table) return html("div", {}, html("h3", {}, wording(one.name)), table);
-  const parts = share ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
-  const ticks = parts.map(part => html("span", {}, `${Number(((share ? 100 : 1) * (span[0] + (span[1] - span[0]) * part)).toPrecision(3))}${share ? " %" : ""}`));
-  const scale = [html("span"), html("span", { class: "ticks", "aria-hidden": "true" }, ...ticks), html("span")];
-  const box = html("div", {}, html("h3", {}, wording(one.name)), html("div", { class: "rows" }, ...rows, ...scale));
+  if (table) return html("div", {}, html("h3", {}, wording(one)), table);
+  const ticks = first.ticks(...span).map(tick => {
+    const made = html("span", {}, first.tick(tick, span[1] - span[0])), at = (tick - span[0]) / (span[1] - span[0]);
+    made.style.left = `${100 * at}%`;
+    if (at < 0.1 || at > 0.9) made.className = at < 0.1 ? "start" : "end";
+    return made;
+  });
+  const scale = known || share ? [html("span"), html("span", { class: "ticks", "aria-hidden": "true" }, ...ticks), html("span")] : [];
+  const box = html("div", {}, html("h3", {}, wording(one)), html("div", { class: "rows" }, ...rows, ...scale));
+  const missing = ["distribution", "quantiles"].includes(asked?.want) && estimates.users ? one.reason ?? "" : ""; // what was asked for
   const more = one.left_out ? `${count(one.left_out)} more are in the export. ` : "";
-  if (more || one.reason) box.append(html("p", { class: "hint" }, more + (one.reason ?? "")));
+  if (more || missing) box.append(html("p", { class: "hint" }, more + missing));
   return box;
 }
 
@@ -303,34 +330,24 @@ function textList(one) {
   const { rows = [], note = "", users = 0 } = view.detail.texts[one.name] ?? {};
   const span = [0, Math.ceil(10 * Math.max(0.1, ...rows.map(row => Math.min(row.high, 1)))) / 10];
   const lines = rows.flatMap(row => [html("span", { class: "name" }, row.text), strip({ value: row.share, low: row.low, high: row.high }, span, true),
-    html("span", { class: "figure" }, figure(row.share, HALF * row.std_error, row.std_error, true))]);
-  return html("div", {}, html("h3", {}, wording(one.name)), html("div", { class: "rows" }, ...lines),
+    html("span", { class: "figure" }, figure(row.share, (row.high - row.low) / 2, row.std_error, { ...axes.share, ends: [0, 1] }))]);
+  return html("div", {}, html("h3", {}, wording(one)), html("div", { class: "rows" }, ...lines),
     html("p", { class: "hint" }, `${users ? `From the first ${count(users)} reports. ` : ""}${note}`));
 }
 
 /** Two choices that were asked together, as a table of shares with ±; null for anything else. */
 function crosstab(one, own) {
-  const pair = (view.detail.terms.joint ?? []).find(([a, b]) => one.name.includes(a) && one.name.includes(b) && one.name !== a && one.name !== b);
+  const pair = (view.detail.terms.joint ?? []).find(names => names.join(" × ") === one.name);
   const labels = pair?.map(name => view.detail.terms.attributes.find(asked => asked.name === name)).map(asked => asked?.categories ?? asked?.options);
   if (!labels?.every(Boolean) || labels[0].length * labels[1].length !== own.length) return null;
-  const cell = row => html("td", {}, row.value === null ? "–" : figure(row.value, HALF * row.std_error, row.std_error, true));
-  const head = html("tr", {}, html("th", { scope: "col" }, `${wording(pair[0])} \\ ${wording(pair[1])}`), ...labels[1].map(label => html("th", { scope: "col" }, label)));
+  const cell = row => html("td", {}, figure(row.value, halfOf(row), row.std_error, { ...axes.share, ends: [0, 1] }));
+  const head = html("tr", {}, html("th", { scope: "col" }, pair.map(name => words(name).ask ?? name).join(" \\ ")), ...labels[1].map(label => html("th", { scope: "col" }, label)));
   const body = labels[0].map((label, at) => html("tr", {}, html("th", { scope: "row" }, label),
     ...own.slice(at * labels[1].length, (at + 1) * labels[1].length).map(cell)));
   return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": one.name }, html("table", {}, html("thead", {}, head), html("tbody", {}, ...body)));
 }
 
-/** Between what ends a quantity can lie. */
-function rangeOf(place) {
-  const one = attributeOf(place), asked = view.detail.terms.attributes.find(other => other.name === one?.name);
-  if (isShare(one)) return [0, 1];
-  const ends = asked?.levels ? [asked.levels[0][0], asked.levels.at(-1)[1]] : asked?.range;
-  return typeof ends?.[0] === "number" && asked.want !== "variance" ? ends : [-Infinity, Infinity];
-}
-
-const limits = (asked, own) => asked?.levels
-  ? [asked.levels[0][0], asked.levels.at(-1)[1]]
-  : [Math.min(...own.map(row => row.low ?? 0)), Math.max(...own.map(row => row.high ?? 1))];
+const limits = own => [Math.min(0, ...own.map(row => row.low ?? 0)), Math.max(...own.map(row => row.high ?? 1))];
 
 function drawComparison() {
   const { estimates } = view.detail, { drift, groups } = estimates, found = [], box = find("#comparison .plots");
@@ -338,36 +355,36 @@ function drawComparison() {
   const firsts = places.filter(place => attributeOf(place)?.name !== attributeOf(place - 1)?.name); // of each question
   const drawn = new Set([view.quantity, ...firsts, ...places].slice(0, Math.max(PLOTS, firsts.length) + 1));
   const chosen = [view.quantity, ...places.filter(place => drawn.has(place))];
+  const chance = value => (value < 1e-4 ? "below 0.0001" : number(value, value));
   const said = (test, same, other) => (test?.adjusted === null || test?.adjusted === undefined ? "" : test.adjusted < 0.05
-    ? `${other}: such differences arise by chance with probability ${number(test.adjusted)} or less.`
-    : `${same} (probability ${number(test.adjusted)}).`);
+    ? `${other}: by chance alone such a difference has probability ${chance(test.adjusted)}.`
+    : `${same}: by chance alone such a difference has probability ${chance(test.adjusted)}.`);
   for (const place of new Set(chosen)) {
-    const name = names[place], [least, most] = rangeOf(place), share = isShare(attributeOf(place)), unit = share ? "%" : unitOf(attributeOf(place)?.name);
-    const clamp = value => (value === null || value === undefined ? null : (share ? 100 : 1) * Math.min(Math.max(value, least), most));
+    const name = names[place], scale = scaleAt(place), unit = scale.farUnit === "%" ? "%" : scale.unit;
     const plot = (title, rows, more) => {
-      const shown = rows.map(({ label, value, low, high }) => ({ label, value: clamp(value), low: clamp(low), high: clamp(high) }));
+      const shown = rows.map(row => ({ ...row, ...Object.fromEntries(["value", "low", "high"].map(key => [key, clamped(row[key], scale.ends)])), error: (row.high - row.low) / 4 }));
       if (!shown.some(row => row.value !== null && row.low !== null)) return;
-      const told = shown.map(row => `${row.label} ${between(row)}`).join(", "), head = `${titled(place)}${unit && `, ${unit}`}, ${title}`;
-      found.push(html("div", {}, html("h3", {}, head), html("figure", {}, columns(width(box), shown, `${head}: ${told}`)), html("p", { class: "hint" }, more)));
+      const head = `${titled(place)}${/[?？]$/.test(titled(place)) ? "" : ","} ${title}${unit && `, in ${unit}`}`;
+      found.push(html("div", {}, html("h3", {}, head), html("figure", {}, columns(Math.min(width(box), box.clientWidth > 700 ? box.clientWidth / 2 - 14 : Infinity), shown, scale, head)), html("p", { class: "hint" }, more)));
     };
     if (drift.periods.length > 1) {
       const row = drift.quantities[place];
-      plot("by period", drift.periods.map((label, at) => {
-        const value = row.values[at], far = row.std_errors[at] === null ? null : HALF * row.std_errors[at];
-        return { label, value, low: far === null ? null : value - far, high: far === null ? null : value + far };
-      }), said(row, "No change is seen beyond chance", "It has changed"));
+      plot("by period", drift.periods.map((label, at) => ({ label, value: row.values[at], low: row.lows[at], high: row.highs[at] })), said(row, "No change is seen", "It has changed"));
     }
     for (const group of groups) {
       const rows = group.values.map(one => {
         const own = (one.dimensions ?? []).find(row => row.name === name);
         return { label: one.value, value: own?.value ?? null, low: own?.low ?? null, high: own?.high ?? null };
       });
-      plot(`by ${group.name}`, rows, [said(group.tests?.[name], "No difference is seen beyond chance", "The groups differ"),
-        group.private ? "The group is private too: it is estimated." : "Users state this group openly."].filter(Boolean).join(" "));
+      plot(`by ${words(group.name).ask ?? group.name}`, rows, [said(group.tests?.[name], "No difference is seen", "The groups differ"),
+        group.private ? "The group is private too: it is estimated." : ""].filter(Boolean).join(" "));
     }
   }
-  find("#comparison .hint").textContent = "Lines are 95 % intervals. Tests are for all quantities together.";
-  find("#comparison").hidden = found.length === 0;
+  const open = groups.filter(group => !group.private).map(group => group.name).join(", ");
+  find("#comparison .hint").textContent = found.length ? "Lines are 95 % intervals. Probabilities are for all quantities together." +
+    (open && ` Users state ${open} openly.`) : groups.length || drift.periods.length > 1 ? "Nothing to compare yet: too few reports."
+    : "Nothing to compare: this survey has no groups and is asked once.";
+  find("#comparison").hidden = found.length === 0 && view.tab !== "comparison";
   show(box, ...found);
 }
 

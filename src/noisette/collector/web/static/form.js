@@ -37,6 +37,12 @@ const factor = epsilon => (epsilon > 30 ? "10¹³" : upward(Math.exp(epsilon)));
 const percent = epsilon => number(Math.ceil(1000 / (1 + Math.exp(-epsilon))) / 10);
 const days = (...spans) => new Intl.NumberFormat(view.language, { style: "unit", unit: "day", unitDisplay: "long" })
   .format(Math.ceil(spans.reduce((sum, one) => sum + parseInt(one), 0) / 86400)); // of what the collector tells in seconds
+/** A value on the axis of a question as people write it here: a number, a date, or a time, whose seconds are left out where there are none. */
+const placed = (question, x) => {
+  const { kind, shown } = axis(question), clock = time => shown(time).replace(/:00$/, "");
+  if (kind === "date") return new Intl.DateTimeFormat(view.language, { dateStyle: "medium", timeZone: "UTC" }).format(x * 86400000);
+  return kind === "number" ? number(x) : x < 0 ? `−${clock(-x)}` : x < 86400 ? clock(x) : `24:00${x > 86400 ? ` + ${clock(x - 86400)}` : ""}`; // noise goes beyond a day
+};
 
 // ---- language -------------------------------------------------------------------------------------------------------
 
@@ -49,9 +55,17 @@ async function speak(language) {
   find("#foot").textContent = t("foot");
 }
 
+/** What this browser keeps under a name; null where it keeps nothing at all. */
+function stored(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
 function preferred() {
-  const asked = [new URLSearchParams(location.search).get("lang"), localStorage.getItem("noisette-language"),
-    ...navigator.languages];
+  const asked = [new URLSearchParams(location.search).get("lang"), stored("noisette-language"), ...navigator.languages];
   return asked.map(one => one?.slice(0, 2).toLowerCase()).find(one => LANGUAGES.includes(one)) ?? "en";
 }
 
@@ -104,7 +118,7 @@ function numberField(question, place, ask, unit, step) {
   const { kind, shown } = axis(question), [low, high] = span(question), limits = { min: low, max: high };
   const described = { id: place, name: place, "aria-describedby": `${place}-hint ${place}-wrong`, "aria-label": ask };
   if (kind !== "number") {
-    const ends = { min: shown(low), max: shown(high), ...(kind === "time" && { step: "1" }) };
+    const ends = { min: shown(low), max: shown(high), ...(kind === "time" && { step: low % 60 || high % 60 ? "1" : "60" }) };
     return html("div", { class: "number" }, html("input", { type: kind, class: "text", ...described, ...ends }));
   }
   const entry = html("input", { type: "number", ...described, ...limits, step: step ?? "any", inputmode: "decimal" });
@@ -130,9 +144,8 @@ function asked(question, at) {
       "aria-describedby": `${place}-hint ${place}-wrong`, "aria-label": ask });
     hints.push(t("text", { longest: number(text) }));
   } else {
-    const given = unit ? ` ${unit}` : "", [low, high] = span(question).map(end => label(question, end));
-    hints.push(t("range", { low: axis(question).kind === "number" ? number(span(question)[0]) + given : low,
-      high: axis(question).kind === "number" ? number(span(question)[1]) + given : high }));
+    const given = unit && axis(question).kind === "number" ? ` ${unit}` : "", [low, high] = span(question).map(end => placed(question, end) + given);
+    hints.push(t("range", { low, high }));
     field = numberField(question, place, ask, unit, step);
   }
   if (levels) hints.push(t("graded"));
@@ -178,8 +191,7 @@ function read(form) {
       row({ attributes: [{ ...question, optional: false }] }, { [name]: answer });
       if (!categories && !several && form.elements[place].validity.badInput) throw new Error();
     } catch {
-      const plain = end => (axis(question).kind === "number" ? number(end) : label(question, end)); // the hint has the unit
-      const [low, high] = categories || several || text ? [] : span(question).map(plain);
+      const [low, high] = categories || several || text ? [] : span(question).map(end => placed(question, end)); // the hint has the unit
       wrong.push([place, several ? t("need_fewer", { most: number(question.most) }) : text ? t("need_text", { longest: number(text) })
         : categories ? t("need_choice") : t("need_number", { low, high })]);
     }
@@ -225,7 +237,7 @@ function label(question, value) {
   const { name, categories, options: several } = question;
   if (value === null) return t("no_answer");
   if (several) return listed(several, value);
-  return axis(question).kind === "number" ? shown(name, categories ? categories[value] : value) : axis(question).shown(value);
+  return axis(question).kind === "number" ? shown(name, categories ? categories[value] : value) : placed(question, value);
 }
 
 /** The answers that one might have given, for one question: labels, or points of the range with one's own. */
@@ -277,14 +289,14 @@ function says(question, parts, sent, own) {
   return { text: single ? label(question, sent) : likeliest.join(", "), none: false, bars };
 }
 
-/** The one number that a report says of a question that is asked as it is, if it is one. */
+/** The one number that a report says of a question that is asked as it is, if it is one: those share the first law. */
 function raw(report, question) {
-  const { table, attributes } = view.campaign;
-  if (table.kind === "record" && attributes.length > 1) {
-    const found = report.find(([at]) => attributes[at] === question);
-    return found?.length === 2 ? found[1] : undefined;
-  }
-  return typeof report === "number" ? report : undefined;
+  const { table, attributes } = view.campaign, several = table.kind === "together", own = several ? table.sections[0] : table;
+  const first = !several ? report : !table.draw.length ? report[0] : report[0] === 0 ? report[1] : undefined;
+  const plain = attributes.filter(one => one.categories || (one.range && !["quantiles", "variance"].includes(one.want)));
+  if (own.kind !== "record" || plain.length === 1) return plain[0] === question && typeof first === "number" ? first : undefined;
+  const found = first?.find(([at]) => plain[at] === question);
+  return found?.length === 2 ? found[1] : undefined;
 }
 
 async function draw() {
@@ -294,6 +306,11 @@ async function draw() {
   const told = campaign.attributes.map(question => ({ question, ...says(question, parts, plain ? raw(report, question) : undefined, own) }));
   const pairs = told.map(({ question, text, none }, at) => html("tr", {}, html("th", { scope: "row" }, wording(question.name).ask ?? question.name),
     ...(values ? [html("td", {}, label(question, own[at]))] : []), html("td", { class: none ? "none" : "sent" }, text)));
+  const body = await client.body(id), { group } = JSON.parse(body); // it goes as it is
+  if (group !== undefined) {
+    const cells = [...(values ? [html("td", {}, group)] : []), html("td", { class: "sent" }, group)];
+    pairs.push(html("tr", {}, html("th", { scope: "row" }, t("group", { group: campaign.public_group.name })), ...cells));
+  }
   const title = key => html("th", { scope: "col" }, t(key)), columns = ["question", ...(values ? ["answered"] : []), "sent"];
   const table = html("table", { class: "said" }, html("thead", {}, html("tr", {}, ...columns.map(title))), html("tbody", {}, ...pairs));
   const bars = told.filter(one => one.bars).flatMap(({ question, bars: one }) =>
@@ -301,12 +318,12 @@ async function draw() {
   const proof = html("p", { class: "hint" }, t("law", { hash: await lawHash(law.law) }), " ",
     html("a", { href: `/c/${encodeURIComponent(id)}/certificate` }, t("certificate")));
   const how = html("details", { id: "how" }, html("summary", {}, t("how")), html("p", {}, t("how_text", { factor: factor(law.epsilon) })), ...bars, proof);
-  const body = html("details", { id: "body" }, html("summary", {}, t("body")),
-    html("pre", { tabindex: "0", "aria-label": t("body") }, await client.body(id)),
+  const letters = html("details", { id: "body" }, html("summary", {}, t("body")),
+    html("pre", { tabindex: "0", "aria-label": t("body") }, body),
     ...(campaign.tokens === "blind" ? [html("p", { class: "hint" }, t("body_token"))] : []));
   const card = (...more) => html("section", { id: "report" }, html("h2", {}, t("report")),
     ...(made.state === "held" ? [html("p", { class: "hint" }, t("report_hint"))] : []),
-    table, ...(values ? [] : [html("p", { class: "hint" }, t("hidden"))]), how, body, ...more);
+    table, ...(values ? [] : [html("p", { class: "hint" }, t("hidden"))]), how, letters, ...more);
   if (made.state !== "held") {
     show(outcome(made), card());
     return;
@@ -340,21 +357,27 @@ async function draw() {
   show(card(...asks, html("div", { class: "actions" }, send, back), said));
 }
 
-function outcome({ state, period, code: why, reason }) {
+const OVER = { "campaign-closed": "closed", "too-late": "late", overflow: "full" }; // why a sound report is refused
+
+function outcome({ state, period, code: why }) {
   const told = { sent: view.sent ? ["good", t("thanks"), t("close")] : ["good", period === "once" ? t("before")
     : t("before_period", { period: t(view.campaign.period) }), t("counts_once")],
-  waiting: ["wait", t("waiting"), ""],
+  waiting: why ? ["wait", t("not_taken"), t("not_taken_hint", { code: why })] : ["wait", t("waiting"), ""],
   refused: why === "already-answered" || why === "token-issued"
     ? ["wait", why === "token-issued" ? t("used") : t("before"), t("counts_once")]
-    : ["wrong", t("refused"), why === "campaign-closed" ? t("closed") : reason] }[state];
+    : ["wrong", t("refused"), why in OVER ? t(OVER[why]) : t("odd", { code: why })] }[state];
   return html("section", { class: told[0], id: "outcome", role: "status" }, html("h2", {}, told[1]), html("p", {}, told[2]));
 }
 
 async function deliver() {
   const before = view.client.report(id).state;
-  await view.client.send().catch(() => null);
+  try {
+    await view.client.send();
+  } catch (error) {
+    return stop(error);
+  }
   if (before === "waiting" && view.client.report(id).state === "sent") view.sent = true;
-  await draw();
+  return draw();
 }
 
 /** Try again, now and then and when the network is back, while a report waits. */
@@ -372,14 +395,19 @@ function show(...children) {
   scrollTo(0, 0);
 }
 
+/** Why a survey is not answered, by what the error says: those that say all, those that a program's reader may want more of, and what hinders this page. */
+const FINAL = [[/such campaign/, "no_such"], [/was never seen/, "unreachable"], [/^closed$/, "closed"], [/^not_yet$/, "not_yet"]];
+const UNSAFE = [[/promises|no law/, "unsafe"], [/something else|has a budget/, "changed"], [/another key/, "marked"]];
+const HINDERED = [[/over https/, "https"], [/[Ss]torage/, "storage"], [/left, campaign/, "spent"], [/Reload/, "reload"], [/shuffler|Python/, "program"]];
+
 function stop(error) {
-  const text = String(error.message), [, title] = [[/such campaign/, "no_such"], [/was never seen/, "unreachable"],
-    [/promises|no law/, "unsafe"], [/something else/, "changed"], [/^(closed|not_yet)$/, text]].find(([found]) => found.test(text)) ?? ["", "cannot"];
-  const plain = ["closed", "not_yet", "no_such", "unreachable"].includes(title); // all is said
-  show(html("section", { class: "wrong", role: "alert", id: "stopped" }, html("h2", {}, t(title)), ...(plain ? [] : [html("p", { class: "hint" }, text)])));
+  const text = `${error.name === "SecurityError" ? "Storage: " : ""}${error.message}`, why = list => list.find(([found]) => found.test(text))?.[1];
+  const final = why(FINAL), unsafe = why(UNSAFE), hindered = why(HINDERED), own = final ?? unsafe;
+  const more = final ? [] : [!unsafe && hindered ? html("p", {}, t(hindered)) : html("p", { class: "hint", lang: "en" }, text)];
+  show(html("section", { class: "wrong", role: "alert", id: "stopped" }, html("h2", {}, t(own ?? "cannot")), ...more));
 }
 
-const known = () => code ?? localStorage.getItem(`noisette-code:${id}`);
+const known = () => code ?? stored(`noisette-code:${id}`);
 
 /** The device of this browser for this campaign, whose budget is what the campaign asks for. */
 async function connect() {
@@ -392,8 +420,8 @@ async function connect() {
 function rehearsal() {
   const kept = { made: null };
   return { made: () => 0, report: () => kept.made, release: () => null, send: async () => null,
-    answer: async (_, values) => { kept.made = { state: "held", period: "once", report: encode(view.law.draw(row(view.campaign, values))) }; },
-    body: async () => `{"report":${kept.made.report}}` };
+    answer: async (_, values, { group }) => { kept.made = { state: "held", period: "once", group, report: encode(view.law.draw(row(view.campaign, values))) }; },
+    body: async () => `{${kept.made.group === null ? "" : `"group":${JSON.stringify(kept.made.group)},`}"report":${kept.made.report}}` };
 }
 
 /** Return the campaign as the collector shows it, or as it was last seen here. */
@@ -405,13 +433,13 @@ async function fetched() {
   } catch (error) {
     if (error.final) throw error;
   }
-  const kept = JSON.parse(localStorage.getItem(`noisette:c:${id}`) ?? "null")?.campaigns?.[id];
+  const kept = JSON.parse(stored(`noisette:c:${id}`) ?? "null")?.campaigns?.[id];
   if (!kept) throw new Error("The collector does not answer, and this survey was never seen.");
   return kept;
 }
 
-async function begin() {
-  await speak(preferred());
+async function begin(language = preferred()) {
+  await speak(language);
   if (PREVIEW) {
     try {
       view.campaign = PREVIEW;
@@ -444,9 +472,9 @@ async function begin() {
 }
 
 find("#language").addEventListener("change", async event => {
-  localStorage.setItem("noisette-language", event.target.value);
+  if (view.client) localStorage.setItem("noisette-language", event.target.value); // which needs a storage too
   await speak(event.target.value);
-  if (!view.client) return begin();
+  if (!view.client) return begin(event.target.value);
   head();
   if (view.client.report(id)) return draw();
   const given = find("form") ? [...new FormData(find("form"))] : [];
