@@ -32,8 +32,11 @@ from noisette._terminal import number, to_json
 
 Advance = Callable[[float], None]
 Cell = str | float | int | None
-_COLOURS = ("#5b3a1e", "#c0563f", "#3f7d58", "#4b6a9b", "#b9824a", "#8d5b8f", "#3d8d91", "#7a7a3a")
-_MARKS = "os^DvPX*"
+_COLOURS = (
+    "#5b3a1e", "#c0563f", "#3f7d58", "#4b6a9b", "#b9824a", "#8d5b8f", "#3d8d91", "#7a7a3a", "#1c1c1c", "#d487a9",
+    "#77b3e0", "#9c9c9c",
+)  # fmt: skip
+_MARKS = "os^DvPX*h<>d"
 UNFINISHED = "unfinished"  # folder beside the results where an interrupted study leaves its parts
 TOO_SMALL = "Too small to judge: this setting only shows that the study runs."
 
@@ -183,10 +186,12 @@ def run(
     kept = {study["name"]: study for study in json.loads(path.read_text("utf-8"))["studies"]} if path.exists() else {}
     folder.mkdir(parents=True, exist_ok=True)
     for place, name in enumerate(names):
-        if resume and name in kept and kept[name]["full"] == full and not kept[name].get("partial"):
+        begun = folder / UNFINISHED / f"{name}{'-full' if full else ''}.jsonl"
+        finished = name in kept and kept[name]["full"] == full and not kept[name].get("partial")
+        if resume and finished and not begun.exists():  # parts that are there belong to a newer run
             continue
         started = time.perf_counter()
-        with _keeping(folder / UNFINISHED / f"{name}{'-full' if full else ''}.jsonl", resume) as parts:
+        with _keeping(begun, resume) as parts:
             result = known[name](full, lambda share, place=place: advance((place + min(share, 1.0)) / len(names)))
             about: dict[str, Any] = {"name": name, "full": full, "partial": not parts.complete}
             about |= {"seconds": round(parts.spent + time.perf_counter() - started, 1)}
@@ -217,7 +222,7 @@ def draw(chart: Mapping[str, Any], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    figure = Figure(figsize=(7.8, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for place, line in enumerate(chart["series"]):
         colour, mark = _COLOURS[place % len(_COLOURS)], _MARKS[place % len(_MARKS)]
@@ -233,7 +238,7 @@ def draw(chart: Mapping[str, Any], path: Path) -> None:
         yscale="log" if chart["log_y"] else "linear",
     )
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)  # beside the lines, which it would hide
     FigureCanvasAgg(figure)
     figure.savefig(path, dpi=110, metadata={"Software": ""})
 
@@ -253,7 +258,7 @@ def readme(introduction: str, record: Mapping[str, Any]) -> str:
             f"**Obtained.** {finding(study)}",
             _table(study["columns"], study["rows"]),
             *(f"![{chart['title']}]({chart['name']}.png)" for chart in study["charts"]),
-            f"*{size.capitalize()}, {study['seconds']:g} s{': ' + setting if setting else ''}.*",
+            f"*{size[0].upper()}{size[1:]}, {study['seconds']:g} s{': ' + setting if setting else ''}.*",
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -25,6 +25,7 @@ Vector = npt.NDArray[np.float64]
 Told = Literal["weights", "update"]
 Slopes = Callable[[Tensor, Tensor, Tensor], Tensor]  # weights, inputs and labels of many clients -> their gradients
 TOGETHER = 50  # clients that train side by side: the cost of a call is shared, and their work stays in the cache
+LARGE = 20_000  # weights of a network from which on clients train one after the other, which then is faster
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Recipe:
     share: float = 1.0  # of the clients take part in a round
     told: Told = "weights"
     shrink: str = "none"
+    stands: int = 1  # clients for which one that trains reports, each time anew: noise is theirs, training is not
 
 
 # what clients tell in a round: through a channel, clipped and without noise, or as it is
@@ -93,18 +95,24 @@ def federate(people: Clients, recipe: Recipe, channels: Channels, *, seed: int) 
         tuple(tuple(own.shape) for own in model.parameters()),
     )
     weights, slopes = _read(model), gradients_of(model)
-    invited = max(1, round(recipe.share * len(people.owned)))
+    invited = max(1, round(recipe.share * len(people.owned)) // recipe.stands)  # those that train
     scores = []
     for number in range(recipe.rounds):
         channel = channels(number, weights, layout)
         total, aggregator = np.zeros(layout.dims), Aggregator(channel) if isinstance(channel, Channel) else None
         called = rng.permutation(len(people.owned))[:invited]
         for part in np.array_split(called, -(-invited // TOGETHER)):
-            learned = _learn(slopes, weights, people, [people.owned[client] for client in part], recipe, rng)
+            hands = [people.owned[client] for client in part]
+            if layout.dims < LARGE:
+                learned = _learn(slopes, weights, people, hands, recipe, rng)
+            else:
+                learned = _learn_in_turn(model, weights, people, hands, recipe, rng)
             for client, own in zip(part.tolist(), learned, strict=True):
                 told = own - (weights if recipe.told == "update" else 0)
                 if aggregator is not None:
-                    aggregator.add(aggregator.channel.privatize(told, rng=rng).payload, sender=client)
+                    for other in range(recipe.stands):
+                        sender = client * recipe.stands + other
+                        aggregator.add(aggregator.channel.privatize(told, rng=rng).payload, sender=sender)
                     continue
                 if isinstance(channel, Ranges):
                     channel.inward(told, layout)
@@ -128,6 +136,27 @@ def _learn(
         for places in order.split(recipe.batch, dim=1):
             found -= recipe.rate * slopes(found, people.inputs[places], people.labels[places])
     return np.asarray(found.double().numpy())
+
+
+def _learn_in_turn(
+    model: nn.Module, weights: Vector, people: Clients, hands: list[Tensor], recipe: Recipe, rng: np.random.Generator
+) -> Vector:
+    """Return what `_learn` does, one client after the other; the model's weights are those of the last one then."""
+    orders = [
+        [own[torch.from_numpy(rng.permutation(len(own)))] for own in hands] for _ in range(recipe.epochs)
+    ]  # drawn as `_learn` draws them
+    learned = []
+    for client in range(len(hands)):
+        _write(model, weights)
+        for order in orders:
+            for places in order[client].split(recipe.batch):
+                model.zero_grad()
+                cross_entropy(model(people.inputs[places]), people.labels[places]).backward()
+                with torch.no_grad():
+                    for own in model.parameters():
+                        own -= recipe.rate * own.grad
+        learned.append(_read(model))
+    return np.stack(learned)
 
 
 def gradients_of(model: nn.Module) -> Slopes:

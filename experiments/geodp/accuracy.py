@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.frame import Advance, Chart, Series, Study
+from experiments.frame import Advance, Chart, Series, Study, remember
 from experiments.geodp import features, linear
 from noisette import datasets
 
@@ -53,19 +54,26 @@ def loaded(name: str, full: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def reached(name: str, full: bool, advance: Advance) -> list[tuple[linear.Plan, list[float]]]:
     """Return the plan for each epsilon, and its test accuracies in per cent, one for each seed."""
-    inputs, labels, test, answers = loaded(name, full)
+    data = cache(lambda: loaded(name, full))  # not read where all is known
+    plans = [
+        linear.Plan(epsilon, DELTA, rate, steps=linear.Plan.steps if full else 10) for epsilon, rate in RATES.items()
+    ]
+
+    def scores(plan: linear.Plan, ahead: Advance) -> list[float]:
+        inputs, labels, test, answers = data()
+        models = linear.train(inputs, labels, plan, SEEDS, advance=ahead)
+        return [100 * model.accuracy(test, answers) for model in models]
+
     made = []
-    for place, (epsilon, rate) in enumerate(RATES.items()):
-        plan = linear.Plan(epsilon, DELTA, rate, steps=linear.Plan.steps if full else 10)
-        models = linear.train(
-            inputs,
-            labels,
-            plan,
-            SEEDS,
-            advance=lambda share, place=place: advance(0.3 + 0.7 * (place + share) / len(RATES)),
-        )
-        made.append((plan, [100 * model.accuracy(test, answers) for model in models]))
+    for place, plan in enumerate(plans):
+        ahead = partial(_ahead, advance, place)
+        made.append((plan, remember((name, plan.epsilon), partial(scores, plan, ahead))))
     return made
+
+
+def _ahead(advance: Advance, place: int, share: float) -> None:
+    """Report the share that is done: features first, then one plan after another."""
+    advance(0.3 + 0.7 * (place + share) / len(RATES))
 
 
 def headline(full: bool, advance: Advance) -> Study:

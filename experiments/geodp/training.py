@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.frame import Advance, Study
+from experiments.frame import Advance, Study, remember
 from noisette import datasets, sgd
 from noisette.guarantees import PrivacyWarning
 from noisette.sgd import zoo
@@ -87,6 +87,12 @@ class Run:
     budget: sgd.Budget
     curve: list[tuple[int, float]]
 
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> Run:
+        """Return a run from its fields, as an interrupted study keeps them."""
+        curve = [(step, loss) for step, loss in kept["curve"]]
+        return cls(tuple(kept["accuracies"]), kept["known"], sgd.Budget(**kept["budget"]), curve)
+
     @property
     def accuracy(self) -> float:
         """The mean of the test accuracies."""
@@ -158,7 +164,9 @@ class Trials:
         key = (*row.key, seed, part)
         if key not in self._made:
             task = replace(self.task, steps=min(row.steps or self.task.steps, max(self.task.steps // part, 1)))
-            self._made[key] = trained(row, task, seed=seed, marks=self.marks)[1]
+            self._made[key] = Run.read(
+                remember(key, lambda: asdict(trained(row, task, seed=seed, marks=self.marks)[1]))
+            )
         return self._made[key]
 
     def plain(self, row: Row, run: Run, most: float) -> tuple[Row, Run]:

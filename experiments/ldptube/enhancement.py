@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import noisette as nz
-from experiments.frame import Advance, Chart, Series, Study
+from experiments.frame import Advance, Chart, Series, Study, remember
 from experiments.ldptube import tables
 from experiments.ldptube.tables import Table
 from noisette._validate import FloatArray
@@ -90,11 +90,12 @@ def points(table: Table, name: str, epsilon: float, repeats: int, seed: int) -> 
     models = {name: Model.of(table, nz.CATALOGUE[name](epsilon=share))}
     if name == "square-wave":
         models["square-wave, debiased"] = Model.of(table, nz.SquareWave(epsilon=share, debiased=True))
-    best = best_and_auto(table, epsilon)
-    return [
-        (table.name, label, epsilon, table.dims, *model.errors(repeats, [seed, table.dims]), *best)
-        for label, model in models.items()
-    ]
+
+    def errors(label: str) -> list[Any]:
+        return [*models[label].errors(repeats, [seed, table.dims]), *best_and_auto(table, epsilon)]
+
+    found = {label: remember((table.name, label, epsilon, table.dims), partial(errors, label)) for label in models}
+    return [(table.name, label, epsilon, table.dims, *own) for label, own in found.items()]
 
 
 @cache

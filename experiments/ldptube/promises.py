@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import noisette as nz
-from experiments.frame import Advance, Study
+from experiments.frame import Advance, Study, remember
 from experiments.ldptube import tables
 from experiments.ldptube.enhancement import COLLECTIONS, Model, promises
 from experiments.ldptube.tables import Table
@@ -55,7 +55,8 @@ def _wide(full: bool) -> dict[str, int]:
 
 def _point(table: Table, name: str, epsilon: float, report: int, repeats: int, seed: list[int]) -> tuple[Any, ...]:
     model = Model.of(table, nz.CATALOGUE[name](epsilon=epsilon / report), report=report)
-    return (table.name, name, epsilon, table.dims, report, *model.errors(repeats, seed))
+    case = (table.name, name, epsilon, table.dims, report)
+    return (*case, *remember(case, lambda: model.errors(repeats, seed)))
 
 
 def _agreement(repeats: int) -> str:

@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from experiments.frame import Advance, Chart, Series, Study
+from experiments.frame import Advance, Chart, Series, Study, several
 from experiments.tensor import learning
 from experiments.tensor.learning import SEED, Task
 from experiments.tensor.ways import DELTA, OURS, Way, ways
 from noisette._validate import FloatArray
 
 BATCH = 256
+SEEDS = 5
 COLUMNS = (
-    "data", "mechanism", "claimed epsilon", "true epsilon, batch", "true epsilon, person", "noise std", "accuracy",
+    "data", "mechanism", "claimed epsilon", "true epsilon, batch", "true epsilon, person", "noise std",
+    "sd of accuracy", "accuracy",
 )  # fmt: skip
+Scores = list[list[Any]]  # mechanism, claimed epsilon, score
 
 
 @cache
 def tasks(full: bool) -> tuple[Task, ...]:
-    """Return the tasks: how many people are public, train and are tested."""
-    sizes, words = ((10_000, 10_240, 2_048), 2_000) if full else ((600, 512, 256), 300)
+    """Return the tasks: how many people are public, train and are tested, the last two in whole batches."""
+    images, colours, texts, words = (600, 512, 256), (600, 512, 256), (600, 512, 256), 300
+    if full:  # all there are
+        images = (10_000, 195 * BATCH, 39 * BATCH)
+        colours = (10_000, 156 * BATCH, 39 * BATCH)
+        texts, words = (5_000, 78 * BATCH, 97 * BATCH), 2_000
     return (
-        Task("MNIST", *learning.pictures("mnist", sizes), learning.lenet, 6),
-        Task("CIFAR-10", *learning.pictures("cifar10", sizes), learning.small_vgg, 11),
-        Task("IMDB", *learning.reviews(sizes, words), lambda: learning.bag(words), 2),
+        Task("MNIST", *learning.pictures("mnist", images), learning.lenet, 6),
+        Task("CIFAR-10", *learning.pictures("cifar10", colours), learning.small_vgg, 11),
+        Task("IMDB", *learning.reviews(texts, words), lambda: learning.bag(words), 2),
     )
 
 
 @cache
-def extractor(full: bool, place: int) -> nn.Sequential:
-    """Return a task's model, trained on its public part."""
+def extractor(full: bool, place: int, whole: bool = False) -> nn.Sequential:
+    """Return a task's model, trained on its public part; the ``whole`` training set is the paper's in Type III."""
     task = tasks(full)[place]
     model = learning.seeded(task.build)
-    learning.train(model, task.public, epochs=6 if full else 2)
+    data = task.public
+    if whole:
+        data = TensorDataset(*(torch.cat(both) for both in zip(data.tensors, task.train.tensors, strict=True)))
+    passes = (3 if whole else 6) if full else 2
+    learning.train(model, data, epochs=passes)
     return model
 
 
@@ -58,44 +70,104 @@ def epsilons(full: bool) -> Sequence[float]:
     return (1.0, 10.0, 100.0, 1e3, 1e4, 1e5) if full else (10.0, 1e4)
 
 
-def _row(task: Task, way: Way, score: float) -> tuple[Any, ...]:
-    return (task.name, way.label, way.claimed, way.epsilon("any-pair"), way.epsilon("slice:0"), way.std, score)
-
-
-def training_rows(full: bool, place: int, claims: Sequence[float]) -> Iterator[tuple[Any, ...]]:
-    """Release the features of the private part once, train the rest of the model on them, answer clean ones."""
+@cache
+def training_features(full: bool, place: int) -> tuple[FloatArray, FloatArray]:
+    """Return the features of the private part and of people to be judged by."""
     task, model = tasks(full)[place], extractor(full, place)
-    private, test = features(model, task, task.train), features(model, task, task.test)
+    return features(model, task, task.train), features(model, task, task.test)
 
-    def judged(released: FloatArray, std: float) -> float:
-        scale = 1 / math.sqrt(1 + std**2)
-        head = learning.seeded(task.build, SEED + 1)[task.cut :]
-        people = TensorDataset(_people(released, scale), task.train.tensors[1])
-        learning.train(head, people, epochs=4 if full else 2)
-        return learning.accuracy(learning.outputs(head, _people(test, scale)), task.test.tensors[1])
 
-    yield (task.name, "no noise", None, None, None, 0.0, judged(private, 0.0))
+def training_ways(full: bool, place: int, claimed: float) -> list[Way]:
+    """Return the ways to release features to train on: nothing is known of how they are used."""
+    task = tasks(full)[place]
+    return list(ways(claimed, training_features(full, place)[0].shape[1:], matrix=task.name == "IMDB"))
+
+
+def training_scores(full: bool, claims: Sequence[float], part: tuple[int, int]) -> Scores:
+    """Release the features of the private part once, train the rest of the model on them, answer clean ones.
+
+    What one claimed epsilon releases trains side by side.
+    """
+    place, seed = part
+    task, (private, test) = tasks(full)[place], training_features(full, place)
+
+    def judged(released: Sequence[FloatArray], stds: Sequence[float]) -> list[float]:
+        scales = [1 / math.sqrt(1 + std**2) for std in stds]
+        heads = [learning.seeded(task.build, seed + 1)[task.cut :] for _ in scales]
+        people = [_people(own, scale) for own, scale in zip(released, scales, strict=True)]
+        targets = task.train.tensors[1]
+        learning.train_together(heads, people, targets, epochs=2, rate=2e-3, batch=BATCH if full else 64, seed=seed)
+        return [
+            learning.accuracy(learning.outputs(head, _people(test, scale)), task.test.tensors[1])
+            for head, scale in zip(heads, scales, strict=True)
+        ]
+
+    made: Scores = [["no noise", None, *judged([private], [0.0])]]
     for claimed in claims:
-        for number, way in enumerate(ways(claimed, private.shape[1:], matrix=task.name == "IMDB")):
-            yield _row(task, way, judged(way.release(private, SEED + number), way.std))
+        own = training_ways(full, place, claimed)
+        released = [way.release(private, seed + number).astype("float32") for number, way in enumerate(own)]
+        found = judged(released, [way.std for way in own])
+        made += [[way.label, claimed, score] for way, score in zip(own, found, strict=True)]
+    return made
 
 
-def testing_rows(full: bool, place: int, claims: Sequence[float]) -> Iterator[tuple[Any, ...]]:
-    """Release the features of people who want an answer; the noise looks away from what the next layer reads."""
-    task, model = tasks(full)[place], extractor(full, place)
-    head = model[task.cut :]
-    test = features(model, task, task.test)
-    flat = test.reshape(*test.shape[:2], -1)
+@cache
+def testing_parts(full: bool, place: int) -> tuple[nn.Sequential, FloatArray, FloatArray]:
+    """Return the rest of a model, the features of people who want an answer, and what the next layer reads of them."""
+    task, model = tasks(full)[place], extractor(full, place, True)
+    head, test = model[task.cut :], features(model, task, task.test)
     weights = next(layer for layer in head if isinstance(layer, nn.Linear)).weight.detach().numpy().astype(float)
+    return head, test, weights
+
+
+def testing_ways(full: bool, place: int, claimed: float) -> list[Way]:
+    """Return the ways to release features to be answered: the noise looks away from what the next layer reads."""
+    task, (_, test, weights) = tasks(full)[place], testing_parts(full, place)
+    dims = (test.shape[1], math.prod(test.shape[2:]))
+    return list(ways(claimed, dims, weights, matrix=task.name == "IMDB"))
+
+
+def testing_scores(full: bool, claims: Sequence[float], part: tuple[int, int]) -> Scores:
+    """Release the features of people who want an answer."""
+    place, seed = part
+    task, (head, test, _) = tasks(full)[place], testing_parts(full, place)
+    flat = test.reshape(*test.shape[:2], -1)
 
     def judged(released: FloatArray) -> float:
         answers = learning.outputs(head, _people(released.reshape(test.shape), 1.0))
         return learning.accuracy(answers, task.test.tensors[1])
 
-    yield (task.name, "no noise", None, None, None, 0.0, judged(flat))
+    made: Scores = [["no noise", None, judged(flat)]]
     for claimed in claims:
-        for number, way in enumerate(ways(claimed, flat.shape[1:], weights, matrix=task.name == "IMDB")):
-            yield _row(task, way, judged(way.release(flat, SEED + number)))
+        for number, way in enumerate(testing_ways(full, place, claimed)):
+            made.append([way.label, claimed, judged(way.release(flat, seed + number))])
+    return made
+
+
+def rows_of(name: str, made: Sequence[Scores], every: Callable[[float], Sequence[Way]]) -> list[tuple[Any, ...]]:
+    """Return the rows of one data set: means and standard deviations over the seeds that were run."""
+    rows: list[tuple[Any, ...]] = []
+    known: dict[float, dict[str, Way]] = {}
+    for lines in zip(*made, strict=True):
+        (label, claimed), values = lines[0][:2], [line[2] for line in lines]
+        truth: tuple[Any, ...] = (None, None, 0.0)
+        if claimed is not None:
+            if claimed not in known:
+                known[claimed] = {way.label: way for way in every(claimed)}
+            way = known[claimed][label]
+            truth = (way.epsilon("any-pair"), way.epsilon("slice:0"), way.std)
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        rows.append((name, label, claimed, *truth, spread, float(np.mean(values))))
+    return rows
+
+
+def _series(label: str, x: Sequence[float], points: Sequence[tuple[Any, ...]]) -> Series:
+    """Return a line of a chart, with a band of one standard deviation where there are several seeds."""
+    y, spread = [row[-1] for row in points], [row[-2] for row in points]
+    if None in spread:
+        return Series(label, x, y)
+    low, high = ([own + sign * sd for own, sd in zip(y, spread, strict=True)] for sign in (-1, 1))
+    return Series(label, x, y, low, high)
 
 
 def charts(
@@ -109,19 +181,33 @@ def charts(
             lines = []
             for label in dict.fromkeys(row[1] for row in own):
                 points = [row for row in own if row[1] == label]
-                lines.append(Series(label, [row[column] for row in points], [row[-1] for row in points]))
+                lines.append(_series(label, [row[column] for row in points], points))
             name = f"{slug}-{data.lower()}-{end}"
             made.append(Chart(name, f"{data}, delta = {DELTA:g}", axis, score, lines, log_x=True))
     return made
 
 
-def _study(full: bool, advance: Advance, make: Any) -> list[tuple[Any, ...]]:
+def _study(
+    full: bool,
+    advance: Advance,
+    scores: Callable[[bool, Sequence[float], tuple[int, int]], Scores],
+    every: Callable[[bool, int, float], Sequence[Way]],
+) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
+    """Return the rows of all data sets, and the setting."""
     rows: list[tuple[Any, ...]] = []
-    for place in range(3):
-        for row in make(full, place, epsilons(full)):
-            rows.append(row)
-            advance((place + len([r for r in rows if r[0] == row[0]]) / (9 * len(epsilons(full)))) / 3)
-    return rows
+    seeds = range(SEED, SEED + 100 * (SEEDS if full else 1), 100)
+    least = len(seeds)
+    for place, task in enumerate(tasks(full)):
+        made = several([(place, seed) for seed in seeds], partial(scores, full, epsilons(full)))
+        rows += rows_of(task.name, made, partial(every, full, place))
+        least = min(least, len(made))
+        advance((place + 1) / 3)
+    sizes = {task.name: [len(part) for part in (task.public, task.train, task.test)] for task in tasks(full)}
+    return rows, {"public, training, test people": sizes, "batch": BATCH, "delta": DELTA, "seeds": least}
+
+
+def _fraction(full: bool, setting: dict[str, Any]) -> str:
+    return f"{setting['seeds']} of {SEEDS} seeds" if full and setting["seeds"] < SEEDS else ""
 
 
 def better(rows: Sequence[tuple[Any, ...]], label: str, other: str) -> tuple[int, int]:
@@ -163,7 +249,7 @@ def _finding(rows: Sequence[tuple[Any, ...]]) -> str:
 
 def type_2(full: bool, advance: Advance) -> Study:
     """Private training features."""
-    rows = _study(full, advance, training_rows)
+    rows, setting = _study(full, advance, training_scores, training_ways)
     wins, count = better(rows, "MM", "IDN")
     return Study(
         "Type II: private training features (Figure 4)",
@@ -173,14 +259,15 @@ def type_2(full: bool, advance: Advance) -> Study:
         f"each: it is above IDN at {wins} of {count} points.",
         COLUMNS,
         rows,
-        _setting(full),
+        setting,
         charts("type-2", rows),
+        fraction=_fraction(full, setting),
     )
 
 
 def type_3(full: bool, advance: Advance) -> Study:
     """Private testing features."""
-    rows = _study(full, advance, testing_rows)
+    rows, setting = _study(full, advance, testing_scores, testing_ways)
     wins, count = better(rows, OURS[0], "UDN")
     return Study(
         "Type III: private testing features, noise directed by the model's weights (Figure 5)",
@@ -189,12 +276,7 @@ def type_3(full: bool, advance: Advance) -> Study:
         _finding(rows) + f" At the whole batch, ours is above UDN at {wins} of {count} points.",
         COLUMNS,
         rows,
-        _setting(full),
+        setting,
         charts("type-3", rows),
+        fraction=_fraction(full, setting),
     )
-
-
-def _setting(full: bool) -> dict[str, Any]:
-    task = tasks(full)[0]
-    sizes = [len(part) for part in (task.public, task.train, task.test)]
-    return {"public, training, test people": sizes, "batch": BATCH, "delta": DELTA, "seed": SEED}

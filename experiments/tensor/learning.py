@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from scipy.stats import rankdata
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
@@ -125,6 +127,35 @@ def bag(words: int, hidden: int = 150) -> nn.Sequential:
     return nn.Sequential(nn.Linear(words, hidden), nn.Tanh(), nn.Flatten(), nn.Linear(hidden, 2))
 
 
+class Bottleneck(nn.Module):
+    """A block of MobileNet with tanh: wider, each channel by itself, narrower; added to what entered where it fits."""
+
+    def __init__(self, entering: int, leaving: int, stride: int, times: int = 3) -> None:
+        super().__init__()
+        wide = times * entering
+        self.layers = nn.Sequential(
+            nn.Conv2d(entering, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.Tanh(),
+            nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.Tanh(),
+            nn.Conv2d(wide, leaving, 1, bias=False), nn.BatchNorm2d(leaving),
+        )  # fmt: skip
+        self.added = entering == leaving and stride == 1
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the block's maps."""
+        made: Tensor = self.layers(inputs)
+        return inputs + made if self.added else made
+
+
+def mobile(channels: int, features: int = 160) -> nn.Sequential:
+    """Return a small MobileNet V2 with tanh in place of ReLU6; all layers but the last give features in [-1, 1]."""
+    blocks = [Bottleneck(*own) for own in ((16, 16, 1), (16, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1))]
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.Tanh(), *blocks,
+        nn.Conv2d(64, features, 1, bias=False), nn.BatchNorm2d(features), nn.Tanh(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(features, 10),
+    )  # fmt: skip
+
+
 def seeded(build: Callable[[], nn.Sequential], seed: int = SEED) -> nn.Sequential:
     """Build a model whose first weights depend on the seed only."""
     with torch.random.fork_rng():
@@ -146,6 +177,40 @@ def train(
             functional.cross_entropy(model(inputs[chosen]), targets[chosen]).backward()
             optimizer.step()
     return model
+
+
+def train_together(
+    models: Sequence[nn.Module],
+    inputs: Sequence[Tensor],
+    targets: Tensor,
+    *,
+    epochs: int,
+    rate: float = 1e-3,
+    batch: int = 64,
+    seed: int = SEED,
+) -> None:
+    """Train classifiers of one build side by side, each on inputs of its own with the same labels, as `train` does.
+
+    Each gets the weights that training it alone would give it, up to rounding.
+    """
+    weights, _ = stack_module_state(list(models))  # type: ignore[arg-type]
+    base, whole = copy.deepcopy(models[0]), torch.stack(list(inputs))
+
+    def loss(own: dict[str, Tensor], some: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(functional_call(base, own, (some,)), labels)
+
+    losses = vmap(loss, in_dims=(0, 0, None))
+    optimizer = torch.optim.Adam(weights.values(), lr=rate)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        for chosen in torch.randperm(len(targets), generator=generator).split(batch):
+            optimizer.zero_grad()
+            losses(weights, whole[:, chosen], targets[chosen]).sum().backward()
+            optimizer.step()
+    with torch.no_grad():
+        for place, model in enumerate(models):
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name][place])
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.frame import Advance, Study
+from experiments.frame import Advance, Study, remember
 from experiments.tensor import learning
 from experiments.tensor.features import better
 from experiments.tensor.learning import SEED
@@ -137,14 +138,17 @@ def rows_of(task: Shared, claims: Sequence[float], descents: Sequence[float]) ->
     """Yield the rows of one data set; private descent only at the epsilons where it can be calibrated."""
     count = sum(parameter.numel() for parameter in learning.seeded(task.build).parameters())
     dims = (_ROWS, -(-count // _ROWS))
-    yield (task.name, "no noise", None, None, None, 0.0, federated(task, None))
+    clean = remember((task.name, "no noise"), lambda: federated(task, None))
+    yield (task.name, "no noise", None, None, None, 0.0, clean)
     for claimed in claims:
         for way in ways(claimed, dims, times=task.rounds):
             std = way.std / ((LEVELS - 1) / 2)
-            yield (task.name, way.label, claimed, way.record, way.element, std, federated(task, way))
+            score = remember((task.name, way.label, claimed), partial(federated, task, way))
+            yield (task.name, way.label, claimed, way.record, way.element, std, score)
     for claimed in descents:
         for label, options in _DESCENTS.items():
-            yield (task.name, label, claimed, claimed, None, None, descended(task, claimed, options))
+            score = remember((task.name, label, claimed), partial(descended, task, claimed, options))
+            yield (task.name, label, claimed, claimed, None, None, score)
 
 
 def type_3(full: bool, advance: Advance) -> Study:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.federated import glyphs, headline, ldpfl, ldpvec
+from experiments.federated import glyphs, headline, ldpfl, ldpvec, simulation
 from experiments.federated.ldpvec.descent import Descent, descend
 from experiments.federated.ldpvec.studies import numbers, published_epsilon
 from experiments.federated.simulation import clients, gradients_of
@@ -14,6 +14,7 @@ from torch import nn
 
 import noisette as nz
 from experiments import frame
+from noisette.federated import Channel, ModelLayout, Ranges
 from noisette.guarantees import gaussian_delta, gaussian_mu
 
 pytestmark = pytest.mark.long
@@ -135,6 +136,47 @@ def test_gradients_of_many_clients_are_those_of_each():
         loss = nn.functional.cross_entropy(model(images), truth)
         slopes = torch.autograd.grad(loss, list(model.parameters()))
         assert torch.cat([part.flatten() for part in slopes]).numpy() == pytest.approx(mine.numpy(), abs=1e-5)
+
+
+def test_clients_that_train_in_turn_learn_what_they_learn_side_by_side(monkeypatch):
+    """With one seed both ways see the same batches; with another they do not."""
+    rng = torch.Generator().manual_seed(1)
+    inputs, labels = torch.randn(60, 1, 6, 6, generator=rng), torch.randint(0, 3, (60,), generator=rng)
+    people = simulation.Clients(inputs, labels, list(torch.arange(60).view(4, 15)), inputs, labels)
+
+    def build():
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+
+    recipe = simulation.Recipe(build, 2, 0.1, epochs=2, batch=4)
+    found = []
+    for large, seed in ((10**6, 1), (0, 1), (0, 2)):
+        monkeypatch.setattr(simulation, "LARGE", large)
+        told = []
+        simulation.federate(people, recipe, lambda _, weights, __, told=told: told.append(weights.copy()), seed=seed)
+        found.append(told[-1])
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+    assert np.abs(found[0] - found[2]).max() > 1e-3
+
+
+def test_a_client_that_reports_for_ten_has_the_noise_of_ten():
+    """The mean of what 4 of 40 clients report varies as the mean of 40 reports, not of 4."""
+    layout = ModelLayout(("w",), ((25_000,),))
+    channel = Channel("adaptive-duchi", layout, Ranges(0.0, 0.1), epsilon=1.0)
+    far = 0.1 * (np.e + 1) / (np.e - 1)  # a report is one of two numbers
+    model = nn.Linear(25_000, 1, bias=False)
+    people = simulation.Clients(
+        torch.zeros(40, 25_000), torch.zeros(40, dtype=torch.int64), list(torch.arange(40).view(40, 1)),
+        torch.zeros(1, 25_000), torch.zeros(1, dtype=torch.int64),
+    )  # fmt: skip
+    seen = []
+
+    def channels(_, weights, __):
+        seen.append(weights)
+        return channel
+
+    simulation.federate(people, simulation.Recipe(lambda: model, 2, 0.0, stands=10), channels, seed=1)
+    found = np.mean((seen[1] - seen[0]) ** 2)  # the first weights are within the range
+    assert found == pytest.approx(np.mean(far**2 - seen[0] ** 2) / 40, rel=0.05)
 
 
 def test_moments_of_reports_are_those_of_the_users():

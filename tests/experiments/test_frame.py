@@ -131,6 +131,17 @@ def test_a_finished_study_stays_when_a_run_goes_on_and_is_computed_again_when_it
     assert len(computed) == 9
 
 
+def test_a_finished_study_that_was_begun_anew_goes_on(in_parts, tmp_path):
+    paper, computed, broken = in_parts
+    frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
+    broken.append(1)
+    with pytest.raises(KeyboardInterrupt):
+        frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
+    broken.clear()
+    frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True)
+    assert computed == [0, 1, 2, 0, 1, 2]  # the parts of the newer run were taken up, not the finished study
+
+
 def test_parts_of_another_size_or_of_a_run_that_begins_anew_are_not_taken(in_parts, tmp_path):
     paper, computed, broken = in_parts
     broken.append(1)

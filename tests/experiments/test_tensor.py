@@ -10,6 +10,7 @@ from experiments.tensor import descent, errors, features, learning
 from experiments.tensor.ways import DELTA, OURS, ways
 from scipy.integrate import quad
 from scipy.stats import norm
+from torch.utils.data import TensorDataset
 
 from experiments import tensor
 
@@ -23,7 +24,7 @@ def test_what_is_committed_has_both_epsilons(committed):
     for name in ("type-2", "type-3"):
         rows = committed[name]["rows"]
         assert {row[0] for row in rows} == {"MNIST", "CIFAR-10", "IMDB"}
-        for _, label, claimed, batch, person, _, score in rows:
+        for _, label, claimed, batch, person, *_, score in rows:
             assert 0 <= score <= 1
             if label in ("Gaussian", "MVG", "UDN", "IDN"):
                 assert person <= batch < claimed
@@ -146,7 +147,7 @@ def test_private_descent_on_adult():
     assert multipliers["udn"] > multipliers["idn"] > 3 * ours.multiplier
     spent = descent.Budget(multipliers["idn"], adult.sampling_prob, DELTA).spent(adult.steps).epsilon
     assert 0 < spent < 1
-    assert descent.descend(adult, dict.fromkeys(noise["idn"], 0.0), 1) > 0.55
+    assert descent.judged(adult, descent.descend(adult, dict.fromkeys(noise["idn"], 0.0), 1)) > 0.55
     optimized = descent.optimized_noise(adult, 8.0)
     assert ours.multiplier < descent.multiplier(adult, optimized) < multipliers["idn"]
     entries = sum(own.numel() for own in adult.build().parameters())
@@ -154,16 +155,73 @@ def test_private_descent_on_adult():
     assert matrix == pytest.approx(math.sqrt(entries) * descent.multiplier(adult, optimized))
 
 
+def test_the_sketch_as_its_authors_print_it():
+    """By the moments of Wishart draws; its promise holds, and with a two-thousandth of the ridge it does not."""
+    table = np.random.default_rng(1).uniform(-1, 1, (300, 4))
+    w = 16 * math.sqrt(4 * math.log(2e5)) / 50 * math.log(64e5)
+    assert errors.printed_ridge(4, 50.0) == pytest.approx(w)
+    drawn = [errors.printed_sketch(table, 50.0, np.random.default_rng(k)) for k in range(4000)]
+    spread = table.T @ table + 4 * w**2 * np.eye(4)
+    expected = np.sqrt((spread**2 + np.outer(np.diag(spread), np.diag(spread))) / 4) / 300
+    assert np.abs(np.mean(drawn, axis=0) - table.T @ table / 300).max() < 6 * expected.max() / math.sqrt(4000)
+    assert np.std(drawn, axis=0) == pytest.approx(expected, rel=0.1)
+    assert errors.printed_sketch_epsilon(21, 1.0) == 0  # the laws with and without a row differ by less than delta
+    assert 0.5 < errors.printed_sketch_epsilon(21, 1e3) < 1
+    assert errors.jl_delta(21, 1 / (1 + errors.printed_ridge(21, 1.0) ** 2), 1.0) < DELTA
+    assert errors.jl_delta(21, 1 / (1 + (errors.printed_ridge(21, 1.0) / 2000) ** 2), 1.0) > DELTA
+
+
+@pytest.mark.needs_data
+def test_runs_side_by_side_end_as_each_alone():
+    """The weights are those of the recorder's clipped sums, run by run; another noise ends elsewhere."""
+    adult = descent.descents(False)[2]
+    noises = [descent.published_noise(adult, "idn", 8.0), descent.optimized_noise(adult, 8.0)]
+    together = descent.descend_together(adult, noises, 3)
+    for place, model in enumerate(together):
+        alone, other = (descent.descend(adult, noises[own], 3) for own in (place, 1 - place))
+        for own, same, another in zip(model.parameters(), alone.parameters(), other.parameters(), strict=True):
+            assert torch.allclose(own, same, atol=1e-5)
+            assert not torch.allclose(own, another, atol=1e-4)
+
+
 @pytest.mark.needs_data
 def test_features_of_imdb():
     """Without noise and with the misprint answers are the same; with sound noise for the batch they are guesses."""
-    rows = list(features.testing_rows(False, 2, (1e4,)))
+    made = [features.testing_scores(False, (1e4,), (2, seed)) for seed in (1, 2)]
+    rows = features.rows_of("IMDB", made, lambda claimed: features.testing_ways(False, 2, claimed))
     scores = {row[1]: row[-1] for row in rows}
     assert scores["IDN as printed"] == pytest.approx(scores["no noise"], abs=0.03)
     assert scores["no noise"] > 0.6
     assert abs(scores["MVG"] - 0.5) < 0.1
     assert scores[OURS[1]] > scores["MVG"]
     assert [row[1] for row in rows] == ["no noise", "Gaussian", "MM", "MVG", "UDN", "IDN", "IDN as printed", *OURS]
+
+
+def test_models_that_train_side_by_side_end_as_each_alone():
+    """Against the loop that trains one model; other inputs end elsewhere."""
+    rng = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(300, 12, generator=rng) for _ in range(3)]
+    labels = torch.randint(0, 4, (300,), generator=rng)
+
+    def build():
+        return torch.nn.Sequential(torch.nn.Linear(12, 7), torch.nn.Tanh(), torch.nn.Linear(7, 4))
+
+    together = [learning.seeded(build, seed) for seed in range(3)]
+    learning.train_together(together, inputs, labels, epochs=3, rate=1e-2, batch=32, seed=5)
+    for seed, model in enumerate(together):
+        alone, other = learning.seeded(build, seed), learning.seeded(build, seed)
+        learning.train(alone, TensorDataset(inputs[seed], labels), epochs=3, rate=1e-2, batch=32, seed=5)
+        learning.train(other, TensorDataset(inputs[seed - 1], labels), epochs=3, rate=1e-2, batch=32, seed=5)
+        for own, same, another in zip(model.parameters(), alone.parameters(), other.parameters(), strict=True):
+            assert torch.allclose(own, same, atol=1e-5)
+            assert not torch.allclose(own, another, atol=1e-3)
+
+
+def test_features_of_the_small_mobilenet_are_in_range():
+    model = learning.seeded(lambda: learning.mobile(3)).eval()
+    made = learning.outputs(model[:-1], 5 * torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1)))
+    assert made.shape == (4, 160)
+    assert float(made.abs().max()) <= 1
 
 
 def test_scores():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -39,6 +40,13 @@ def _colour_layers() -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10))
 
 
+def _vgg() -> nn.Module:
+    layers: list[nn.Module] = []
+    for entering, leaving in ((3, 16), (16, 32), (32, 64)):
+        layers += [nn.Conv2d(entering, leaving, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, 10))
+
+
 @dataclass(frozen=True)
 class Case:
     """A data set in the hands of clients, how they train, and the range that the paper fixes for weights."""
@@ -58,6 +66,7 @@ class Case:
 _MNIST = Case("mnist", 100, 60_000, 10_000, Recipe(_two_layers, 10, 0.2, epochs=3), 0.075)
 _FASHION = Case("fashion-mnist", 200, 60_000, 10_000, Recipe(_two_layers, 10, 0.2, epochs=3), 0.015)
 _CIFAR = Case("cifar10", 500, 50_000, 10_000, Recipe(_colour_layers, 10, 0.2, epochs=5), 1.0)
+_DEEPER = Case("cifar10", 500, 50_000, 10_000, Recipe(_vgg, 15, 0.1, epochs=5, stands=20), 1.0)
 _PAPER_STEP = 0.03  # for MNIST and Fashion-MNIST; 0.015 for CIFAR-10
 _SUITS = 0.075  # the paper's range for MNIST, tried on Fashion-MNIST too
 
@@ -321,8 +330,9 @@ def fig_5d(full: bool, advance: Advance) -> Study:
     return Study(
         "Figure 5, (d): no fixed radius works on CIFAR-10",
         "However the fixed radius is chosen, the accuracy stays near 20 %.",
-        f"The best of {len(rows)} radii is {best[0]:g} with {best[1]:.1f} %, where training without noise has "
-        f"{best[2]:.1f} %: with our small network the claim is not seen.",
+        f"Too small to judge: the best of {len(rows)} radii is {best[0]:g} with {best[1]:.1f} %, where training "
+        f"without noise has {best[2]:.1f} %. No radius fails with our small network, which is far below the paper's "
+        "without noise.",
         ["radius", "LDP-FL %", "no noise %", _BESIDE[0]],
         rows,
         _settings([_sized(_CIFAR, full)]),
@@ -433,3 +443,72 @@ def table_1(full: bool, advance: Advance) -> Study:
         _settings(_sized(whole, full) for whole in dict.fromkeys(point[0] for point in points[: len(rows)])),
         fraction=_share(rows, points),
     )
+
+
+def vgg(full: bool, advance: Advance) -> Study:
+    """CIFAR-10 with a small VGG on whole images: fixed and adaptive ranges beside training without noise."""
+    points: list[tuple[float | None, float, float | None]] = [(None, math.inf, None), (None, 10.0, 60.37)]
+    if full:  # radius, none where it adapts; epsilon; what the paper has
+        points += [(1.0, 10.0, 14.28), (0.1, 10.0, None), (None, 5.0, 58.89), (1.0, 5.0, 13.54), (0.3, 10.0, None)]
+    case = _sized(_DEEPER, full)
+    step = _follow(advance, len(points))
+
+    def scored(place: int) -> list[Any]:
+        radius, epsilon, _ = points[place]
+        if math.isinf(epsilon):
+            made: tuple[tuple[float, ...], float | None] = (_clean(case), None)
+        else:
+            own = replace(case, radius=_WIDEST if radius is None else radius)
+            run = _run(own, epsilon, radius is None)
+            made = run.scores, run.held.local.epsilon
+        step()
+        return [list(made[0]), made[1]]
+
+    found = several(range(len(points)), scored)
+    labels = [
+        "no noise" if math.isinf(epsilon) else f"{'adaptive' if radius is None else f'±{radius:g}'}, ε = {epsilon:g}"
+        for radius, epsilon, _ in points[: len(found)]
+    ]
+    rows = [
+        [label, point[2], scores[-1], found[0][0][-1] - scores[-1], held]
+        for label, point, (scores, held) in zip(labels, points, found, strict=False)
+    ]
+    series = [
+        Series(label, list(range(1, len(scores) + 1)), scores) for label, (scores, _) in zip(labels, found, strict=True)
+    ]
+    weights = sum(parameter.numel() for parameter in _vgg().parameters())
+    trained = case.count // case.recipe.stands
+    return Study(
+        "Figure 5 and Table 1 on CIFAR-10 with a small VGG",
+        "61.46 % at epsilon 10, 1.09 points below training without noise; an adaptive range has 60.37 % where a fixed "
+        "one of +-1 has 14.28 %, and no fixed range exceeds about 20 %.",
+        _ranged(rows),
+        ["range and ε of a weight", "paper %", "LDP-FL %", "points below no noise", _BESIDE[0]],
+        rows,
+        _settings([case])
+        | {"weights": weights, f"clients that train in a round, each reporting for {case.recipe.stands}": trained},
+        [Chart("vgg", "A small VGG on CIFAR-10", "round", "test accuracy, %", series)],
+        fraction=_share(rows, points),
+    )
+
+
+_NO_NOISE = 62.55  # the paper's accuracy on CIFAR-10 without noise: 61.46 and the 1.09 that noise costs
+
+
+def _ranged(rows: Sequence[Sequence[Any]]) -> str:
+    """Say what ranges cost a deeper network."""
+    clean = rows[0][2]
+    said = [f"Without noise {clean:.1f} %, where the paper has {_NO_NOISE:g} %."]
+    said += [f"{label}: {found:.1f} %, {cost:.1f} points below." for label, _, found, cost, _ in rows[1:]]
+    fixed = [row for row in rows[1:] if row[0].startswith("±")]
+    moving = [row for row in rows[1:] if row[0].startswith("adaptive")]
+    failed = [row for row in fixed if row[2] < clean / 2]
+    if fixed:
+        costs = [max(row[3] for row in own) for own in (moving, fixed)]
+        said.append(
+            f"The adaptive range costs {costs[0]:.1f} points at most, a fixed one up to {costs[1]:.1f}; of "
+            f"{len(fixed)} fixed ones {len(failed)} end below half of the accuracy without noise, in the paper all do."
+        )
+    if clean < _NO_NOISE - 2:
+        said.append("The level of the paper is not reached without noise, and levels are not judged.")
+    return " ".join(said)

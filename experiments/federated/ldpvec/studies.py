@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 import noisette as nz
 from experiments.federated.ldpvec.descent import Descent, Logistic, Network, Task, Teller, descend
 from experiments.federated.simulation import Vector, clients
-from experiments.frame import Advance, Chart, Series, Study
+from experiments.frame import Advance, Chart, Series, Study, remember
 from noisette.accounting import compose
 from noisette.guarantees import PrivacyWarning, gaussian_epsilon, gaussian_mu
 
@@ -123,15 +124,17 @@ def _rows(
     task: Task, plan: Descent, dims: int, epsilons: tuple[float, ...], beta: float, advance: Advance
 ) -> tuple[tuple[float, float], list[list[Any]], dict[str, list[float]]]:
     """Run everything: without noise, plain and with every gradient clipped, and with noise."""
-    curves = {
-        "no noise": descend(task, plan, None, whole=True, seed=_SEED),
-        "no noise, every gradient clipped": descend(task, plan, None, whole=True, seed=_SEED, every=True),
+    clean = {"no noise": False, "no noise, every gradient clipped": True}
+    curves: dict[str, list[float]] = {
+        label: remember(label, partial(descend, task, plan, None, whole=True, seed=_SEED, every=every))
+        for label, every in clean.items()
     }
     ways = list(_ways(dims, epsilons, beta, plan))
     rows: list[list[Any]] = []
     for place, way in enumerate(ways):
-        scores = descend(task, plan, way.tell, whole=way.private == _WHOLE, every=way.private == _EVERY, seed=_SEED)
-        curves[f"{way.label}, {way.private}, ε = {way.epsilon:g}"] = scores
+        label = f"{way.label}, {way.private}, ε = {way.epsilon:g}"
+        which = {"whole": way.private == _WHOLE, "every": way.private == _EVERY}
+        curves[label] = scores = remember(label, partial(descend, task, plan, way.tell, **which, seed=_SEED))
         true = f"{way.true:.4g}" if math.isfinite(way.true) else "none"
         rows.append([way.epsilon, way.label, way.private, scores[-1], true])
         advance((place + 1) / len(ways))
