@@ -13,7 +13,7 @@ EXTRAS_check := check
 EXTRAS_test := collector,dev,federated,plot,scale,sgd
 EXTRAS_all := all
 
-.PHONY: help setup demo check test test-all slowest mutate picture notebooks browser postgres npm lint format catalogue bench board peers audit-peers docs changelog clean
+.PHONY: help setup demo check test test-all slowest mutate picture notebooks browser postgres proxy npm lint format catalogue bench board peers audit-peers docs changelog clean
 
 help:
 	@echo 'make demo    20,000 simulated devices report to a collector; truth against estimate'
@@ -52,7 +52,7 @@ test: browser postgres $(VENV)/.stamp-test
 	$(PYTEST) --tier=test $(ARGS)
 
 test-all: WORKERS ?= 4
-test-all: browser postgres $(VENV)/.stamp-test
+test-all: browser postgres proxy $(VENV)/.stamp-test
 	$(PYTEST) --tier=all --junitxml=$(VENV)/durations.xml $(ARGS)
 
 mutate: $(VENV)/.stamp-test
@@ -74,6 +74,9 @@ browser:
 
 postgres:
 	@scripts/postgres.sh >/dev/null
+
+proxy:
+	@scripts/proxy.sh >/dev/null
 
 # The device for web pages: its tests in node, and its package.
 npm:

@@ -12,13 +12,15 @@ constant off by one, `.all` for `.any`, a default switched. It is made in a copy
 Tests are collected once. Before anything is changed the quick ones run, file by file and the nearest files first, with
 a probe at every line that is going to be changed: so it is known which tests execute it, and what each takes. A change
 inside a function is then made in a fork of that process, by giving the function other code, and the tests that execute
-it run, the nearest and quickest first; then others of their files, and at last slow ones. A change that is read at
-import, or that is in a compiled loop, and a change that nothing noticed, is tried in a process that imports the module
-anew.
+it run, the nearest and quickest first; then others of their files, then quick ones of any other file that speaks of the
+package, and at last slow ones. A change that is read at import, or that is in a compiled loop, and a change that
+nothing noticed, is tried in a process that imports the module anew.
 
 A change that breaks nothing is printed: either a test is missing, or the change means nothing. Only a person can tell;
 who finds one of the second kind adds it with the reason to scripts/equivalent.toml, and it is drawn no more. The seed
 decides the sample, so a result can be repeated: other code moves no change in or out of it; a new seed draws new ones.
+
+Tests that drive a browser are left out, so the score errs on the low side.
 
 A test that takes five times as much processor time as it took without a change, and ten seconds more, has noticed it:
 the change has made an endless loop. So has a run that takes twenty minutes. The result goes to .venv/mutants.json, and
@@ -64,7 +66,7 @@ PATIENCE = 5.0  # a test may take this many times the processor time that it tak
 WAIT = 1200.0  # seconds by the clock that a run may take, be the machine as busy as it is
 LONGEST = 40.0  # seconds of tests of one kind: what would come after them is not run
 REST = 20.0  # the same of tests that execute another line, or that have run before
-DEFAULTS = "tests/test_defaults.py"  # reads every module and executes none
+TABLES = ("tests/test_defaults.py", "tests/test_limits.py")  # they read modules and execute none
 UNKNOWN = 6.0  # seconds that a test may take which has not been recorded
 HIT = "__noisette_hit__"  # what a probe calls
 APART = -1  # a probe's number for a process that a test starts, which may execute anything
@@ -81,6 +83,12 @@ _LARGE = """
 # are equally long by construction are.
 _FORMAL = {"stacklevel", "maxsize", "strict"}
 
+# Tests about mechanisms of every kind.
+WHOLE_CATALOGUE = tuple(
+    f"tests/mechanisms/test_{name}.py"
+    for name in ("catalogue_specs", "catalogue_bounds", "exact_moments", "one_entry", "refusals", "units")
+)
+
 # What each area is made of, and which tests are about it.
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "scalar and categorical": (
@@ -88,8 +96,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             "tests/mechanisms/scalar",
             "tests/mechanisms/categorical",
-            "tests/mechanisms/test_catalogue_specs.py",
-            "tests/mechanisms/test_catalogue_bounds.py",
+            *WHOLE_CATALOGUE,
             "tests/test_core.py",
             "tests/test_random.py",
             "tests/test_testing.py",
@@ -110,8 +117,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tensor, vector and graded": (
         ("mechanisms/tensor", "mechanisms/vector", "mechanisms/graded", "mechanisms/geometric", "aggregation"),
         (
-            "tests/mechanisms/test_catalogue_specs.py",
-            "tests/mechanisms/test_catalogue_bounds.py",
+            *WHOLE_CATALOGUE,
             "tests/mechanisms/tensor",
             "tests/mechanisms/vector",
             "tests/mechanisms/graded",
@@ -335,7 +341,8 @@ def files(area: str) -> list[Path]:
 def tests_of(module: str, area: str) -> list[list[str]]:
     """Return the files of tests of an area by how near they are to a module.
 
-    First those that name it and its own doctests, then those of its folder and the attacks on it, then the others.
+    First those that name it and its own doctests, then those of its folder and the attacks on it, then all others
+    that speak of its package, or of the mechanism.
     """
     path = Path(module)
     dotted = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
@@ -347,13 +354,18 @@ def tests_of(module: str, area: str) -> list[list[str]]:
         for test in ([ROOT / start] if (ROOT / start).is_file() else sorted((ROOT / start).rglob("test_*.py")))
     ]
     groups: list[list[str]] = [[module] if ">>> " in (ROOT / module).read_text(encoding="utf-8") else [], [], []]
-    groups[0] += [test for test in (DEFAULTS,) if (ROOT / test).is_file()]
+    groups[0] += [test for test in TABLES if (ROOT / test).is_file()]
     for test in tests:
         text = test.read_text(encoding="utf-8")
         named = own in test.stem or re.search(rf"\b{re.escape(dotted)}\b", text)
         name = str(test.relative_to(ROOT))
-        folder = folders & set(Path(name).parts) or name in AREAS[area][1] or re.search(attack, text)
-        groups[0 if named else 1 if folder else 2].append(name)
+        if named or folders & set(Path(name).parts) or name in AREAS[area][1] or re.search(attack, text):
+            groups[0 if named else 1].append(name)
+    package, *_ = dotted.split(".")[1:] if "mechanisms" not in dotted else [own or path.parent.name]
+    word, known = r"(?i)\b" + re.sub(r"(?<=\w)_", ".?", package) + r"\b", {*groups[0], *groups[1]}
+    texts = {test: test.read_text(encoding="utf-8") for test in sorted((ROOT / "tests").rglob("test_*.py"))}
+    groups[2] = [str(test.relative_to(ROOT)) for test, text in texts.items() if re.search(word, text)]
+    groups[2] = [name for name in groups[2] if name not in known]
     return groups
 
 
@@ -411,7 +423,7 @@ class _Runner:
 
     def run(self, session: Any, items: list[Any]) -> None:
         """Run collected tests, until one fails unless all are recorded; only in a fork."""
-        end, late = time.process_time() + LONGEST, time.monotonic() + 3 * LONGEST
+        end, late = time.process_time() + LONGEST, time.monotonic() + 10 * LONGEST
         for item, following in zip(items, [*items[1:], None], strict=False):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.hits is None and (self.told.exists() or time.process_time() > end or time.monotonic() > late):
@@ -516,6 +528,18 @@ def users(names: set[str], source: str) -> set[int]:
     return {line.lineno for line, parts in heads if any(names & said(part) for part in parts if part)}
 
 
+def aliases(names: set[str], source: str) -> set[str]:
+    """Return names with those that a module gives to what is made of them: fill = njit(_fill)."""
+    found = set(names)
+    for _ in range(3):
+        for part in ast.parse(source).body:
+            if isinstance(part, ast.Assign) and any(
+                isinstance(inner, ast.Name) and inner.id in found for inner in ast.walk(part.value)
+            ):
+                found |= {inner.id for one in part.targets for inner in ast.walk(one) if isinstance(inner, ast.Name)}
+    return found
+
+
 def is_compiled(name: str, source: str) -> bool:
     """Tell whether a function of a source is a loop that is compiled."""
     word = re.escape(name)
@@ -587,6 +611,7 @@ class Copy:
         self.probes = dict[str, dict[int, set[int]]]()  # by module and line
         self.tried = 0
         self.known = dict[str, bool]()
+        self.names = dict[Change, set[str]]()  # what an early change is used by
         self.session: Any = None
         self.runner: _Runner | None = None
 
@@ -615,9 +640,9 @@ class Copy:
         found = self.work / "noticed.json"
         found.write_text("", encoding="utf-8")
         start = time.monotonic()
-        early = [change for change in changes if change.at_import and (ROOT / DEFAULTS).is_file()]
-        for change in early:
-            if by := self.fails(change, {}, [DEFAULTS]):
+        tables = [test for test in TABLES if (ROOT / test).is_file()]
+        for change in [change for change in changes if change.at_import and tables]:
+            if by := self.fails(change, {}, tables):
                 yield change, by, time.monotonic() - start
                 changes = [other for other in changes if other != change]
             start = time.monotonic()
@@ -644,6 +669,8 @@ class Copy:
 
     def serve(self, session: Any, runner: _Runner, changes: list[Change], found: Path) -> None:
         """Try each change in forks of a session that has collected all tests; write down what fails, or what to try."""
+        # in a fork a browser's driver does not start, and a test would wait for it to the end of its patience
+        session.items[:] = [item for item in session.items if "browser" not in getattr(item, "fixturenames", ())]
         self.session, self.runner = session, runner
         self.items = {item.nodeid: item for item in session.items}
         for number, change in enumerate(changes):
@@ -737,6 +764,8 @@ class Copy:
                 names |= {inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)}
         if not names:  # it may be used by anything
             return {change.path: {node.body[-1].lineno for node in functions}}
+        names = aliases(names, source)
+        self.names[change] = names
         found = {change.path: body}
         sources = {
             str(path.relative_to(self.folder)): path.read_text(encoding="utf-8")
@@ -753,20 +782,28 @@ class Copy:
                     for node in ast.walk(ast.parse(text)) if used else ():
                         if isinstance(node, ast.FunctionDef) and is_compiled(node.name, text):
                             inside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                            more |= {node.name} if used & set(inside) else set()
+                            more |= aliases({node.name}, text) if used & set(inside) else set()
             words = words | {Path(name).stem for name, text in sources.items() if any(n in text for n in more)}
             if more <= names:
                 break
             names = names | more
+            self.names[change] = names
         return found
+
+    def calls(self, test: str, change: Change) -> bool:
+        """Tell whether a file of tests names what a change is early in: no probe sees it call a compiled loop."""
+        names = self.names.get(change)
+        return bool(names) and bool(
+            re.search(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b", (self.folder / test).read_text("utf-8"))
+        )
 
     def stages(self, number: int, change: Change) -> Iterator[dict[str, float]]:
         """Yield tests that execute a change: first those of the nearest files, then those of its folder.
 
-        Then follow the quick tests of those files that start processes or may use what another test has left, and at
-        last the slow ones, which are not recorded.
+        Then follow the quick tests of those files that start processes or may use what another test has left, those of
+        other files, and at last the slow ones, which are not recorded.
         """
-        near, folder, _ = tests_of(change.path, self.area)
+        near, folder, others = tests_of(change.path, self.area)
         seen = set[str]()
         touched = list[str]()
         for tests in (near, folder):
@@ -781,18 +818,25 @@ class Copy:
                     stage = quickest(own, left)
                     left -= sum(stage.values())
                     yield stage
-        touched += [test for test in near if test not in touched and test != DEFAULTS]
+        touched += [test for test in near if test not in touched and test not in TABLES]
         rest = {
             name: spent
             for test in touched
             for name, (spent, hits) in self.record(test).items()
-            if name not in seen and (APART in hits or any(other in seen for other in self.record(test)))
+            if name not in seen
+            and (APART in hits or any(other in seen for other in self.record(test)) or self.calls(test, change))
         }
         if rest:
             yield quickest(rest, REST)
+        if not (seen and self.is_early(change)):
+            far = {
+                name: spent for test in others for name, (spent, hits) in self.record(test).items() if number in hits
+            }
+            if far:
+                yield quickest(far, LONGEST)
         slow = [item for item in self.session.items if not is_quick(item)]
         for tests in (near, [test for test in touched if test not in near]):
-            items = [item for item in slow if item.nodeid.partition("::")[0] in {*tests} - {DEFAULTS}]
+            items = [item for item in slow if item.nodeid.partition("::")[0] in {*tests} - {*TABLES}]
             for long in (False, True):
                 if stage := {item.nodeid: UNKNOWN for item in items if bool(item.get_closest_marker("long")) == long}:
                     yield stage

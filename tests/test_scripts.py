@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,8 +64,22 @@ def test_the_tests_of_a_module_come_first(mutate: dict[str, Any]) -> None:
     own, folder, others = mutate["tests_of"](module, "tensor, vector and graded")
     assert "tests/mechanisms/tensor/test_normal.py" in own
     assert "tests/mechanisms/tensor/test_release.py" in folder
-    assert {"tests/aggregation/test_files.py", "tests/attacks/test_box_sensitivity.py"} <= set(others)
+    assert "tests/attacks/test_box_sensitivity.py" in others
+    _, _, others = mutate["tests_of"]("src/noisette/survey/survey.py", "services")
+    assert "tests/planner/test_surveys.py" in others  # wherever a test is
     assert len({*own, *folder, *others}) == len([*own, *folder, *others])
+
+
+def test_a_compiled_loop_is_known_by_the_name_that_others_import(mutate: dict[str, Any]) -> None:
+    source = "def _fill(x):\n    return x\n\n\nfill = compiled(_fill, nogil=True)\nboth = (fill, 3)\nother = 4\n"
+    assert mutate["aliases"]({"_fill"}, source) == {"_fill", "fill", "both"}
+    assert mutate["is_compiled"]("_fill", source)
+    assert not mutate["is_compiled"]("fill", source)
+    copy = SimpleNamespace(folder=ROOT, names={"change": {"_turned", "turned"}})
+    calls = mutate["Copy"].calls
+    assert calls(copy, "tests/mechanisms/geometric/test_scans.py", "change")
+    assert not calls(copy, "tests/test_house.py", "change")
+    assert not calls(copy, "tests/mechanisms/geometric/test_scans.py", "another change")
 
 
 def test_areas_are_there(mutate: dict[str, Any]) -> None:

@@ -129,14 +129,15 @@ def enhanced(cell: Cell) -> Outcome:
     return collect(cell, found.randomizer, evidence.of(found), found.randomizer.name, better="simplex")
 
 
-def _peer(cell: Cell, library: str, name: str, audit: str) -> Outcome:
+def _peer(cell: Cell, library: str, name: str) -> Outcome:
     codes, size = cell.load()
     truth = np.bincount(codes, minlength=size) / len(codes)
     found, told = alone.ask(f"shares {library} {name}", codes, {"epsilon": cell.epsilon, "size": size, "most": 40})
     squares = np.mean(np.square(100 * (found - truth)), axis=1)
     error = float(np.sqrt(squares.mean()))
     spread = float(squares.std(ddof=1) / len(squares) ** 0.5 / squares.mean() / 2)
-    return Outcome(error, spread, len(found), len(codes), told["bytes"], 1e6 * told["seconds"], evidence.of_peer(audit))
+    why = evidence.of_peer(evidence.case_of(f"{library} {name}"))
+    return Outcome(error, spread, len(found), len(codes), told["bytes"], 1e6 * told["seconds"], why)
 
 
 def _peer_fits(cell: Cell, name: str) -> bool:
@@ -145,13 +146,12 @@ def _peer_fits(cell: Cell, name: str) -> bool:
     return size_of(cell) <= FEW and (whole or (often and cell.epsilon in (1.0, 4.0)))
 
 
-for _library, _version, _names in (
-    ("multi-freq-ldpy", "multi-freq-ldpy", ("GRR", "SUE", "OUE", "OLH", "BLH", "SS", "THE", "ADP")),
-    ("pure-ldp", "pure-ldp 1.2.0", ("DE", "SUE", "OUE", "OLH", "BLH", "FLH", "THE", "HR", "HM")),
-    ("opendp", "opendp", ("make_randomized_response",)),
+for _library, _names in (
+    ("multi-freq-ldpy", ("GRR", "SUE", "OUE", "OLH", "BLH", "SS", "THE", "ADP")),
+    ("pure-ldp", ("DE", "SUE", "OUE", "OLH", "BLH", "FLH", "THE", "HR", "HM")),
+    ("opendp", ("make_randomized_response",)),
 ):
     for _name in _names:
-        _audit = {"SS": "SS, as returned", "THE": "HE" if _library[0] == "m" else "THE"}.get(_name, _name)
         method(TASK, f"{_library} {_name}", _library, fits=partial(_peer_fits, name=_name))(
-            partial(_peer, library=_library, name=_name, audit=f"{_version} {_audit}")
+            partial(_peer, library=_library, name=_name)
         )

@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What stands behind a guarantee: "certified", "audited", "accounted" or "refuted", and how."""
+    """What stands behind a guarantee: "certified", "audited", "accounted", "stated" or "refuted", and how."""
 
     verdict: str
     words: str

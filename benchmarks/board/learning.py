@@ -164,7 +164,7 @@ def _peer(cell: Cell, name: str) -> Outcome:
     options = {"epsilon": cell.epsilon, "train": len(rows), "norm": 1.0, "low": -1.0, "high": 1.0, "most": 3}
     found, told = alone.ask(f"central diffprivlib {name}", joined, options)
     wrong = (100 * (1 - found)).tolist()
-    why = Evidence("audited", "pure epsilon by its authors' statement; no audit of ours was run")
+    why = Evidence("stated", "pure epsilon by its authors' statement; no audit of ours was run")
     return Outcome(float(np.mean(wrong)), _scatter(wrong), len(wrong), len(rows), 0.0, 1e6 * told["seconds"], why)
 
 

@@ -57,7 +57,7 @@ def _run(cell: Cell, make: Any, chosen: str = "") -> Outcome:
 
     error, spread, repeats, seconds = repeated(cell, once, least=3, longest=4.0)
     inner = learner.channel.mechanism if hasattr(learner.channel, "mechanism") else None
-    why = evidence.of(inner) if inner is not None else Evidence("audited", "the channel states its guarantee")
+    why = evidence.of(inner) if inner is not None else Evidence("accounted", "the channel states its guarantee")
     return Outcome(error, spread, repeats, cut, 16.0, 1e6 * seconds / cut, why, chosen or getattr(inner, "name", ""))
 
 
@@ -90,5 +90,5 @@ def peer(cell: Cell) -> Outcome:
     cut = len(rows) * 4 // 5
     options = {"epsilon": cell.epsilon, "train": cut, "low": -1.0, "high": 1.0, "most": 5}
     found, told = alone.ask("central diffprivlib LinearRegression", joined, options)
-    why = Evidence("audited", "stated by its authors for a trusted server; no audit of ours was run")
+    why = Evidence("stated", "stated by its authors for a trusted server; no audit of ours was run")
     return Outcome(float(np.sqrt(found.mean())), 0.0, len(found), cut, 0.0, 1e6 * told["seconds"], why)

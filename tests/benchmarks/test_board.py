@@ -197,3 +197,17 @@ def test_a_federated_row_spends_the_budget_of_its_cell(name: str, monkeypatch: p
     outcome = learning._channel(cell, name, rounds=4)
     assert 4 * spent[0].guarantee.epsilon == pytest.approx(8.0)
     assert outcome.users == 5
+
+
+def test_what_nobody_audited_is_not_called_audited() -> None:
+    """Results that were measured before the audit get its word: subsets that give themselves away are refuted."""
+    assert not [row for row in page.rows() if row["verdict"] == "audited" and "no audit" in row["words"]]
+    found = {row["verdict"]: row for row in page.rows() if row["method"] == "multi-freq-ldpy SS"}
+    assert set(found) == {"refuted"}
+    assert "at least 7.789" in found["refuted"]["words"]
+    unseen = {"method": "diffprivlib Sketch", "verdict": "audited", "words": f"stated; {evidence.UNSEEN}"}
+    assert evidence.renewed(unseen) == unseen | {"verdict": "stated"}
+    known = {row["method"] for row in page.rows() if row["by"] in ("multi-freq-ldpy", "pure-ldp", "opendp")}
+    assert {evidence.case_of(name) for name in known if " L_" not in name and "PEM" not in name} <= set(
+        evidence.audits()
+    )
