@@ -216,7 +216,7 @@ class Guarded(HttpToolsProtocol):
         self._limits, self._owing = limits, owing  # those who owe bytes, the oldest debt first
         self._deadline, self._idle = math.inf, False
         self._head = self._loose = self._received = 0
-        self._began = 0.0
+        self._began: float  # set with each head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request; where there are too many connections, end the one that has owed for longest."""
@@ -378,17 +378,17 @@ async def read_body(request: Request, most: int, *, limits: Limits = LIMITS) -> 
         if size > _FREE:
             _hold(request.scope, size - _FREE, limits)
         parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
 def _hold(scope: Any, size: int, limits: Limits) -> None:
     """Count so many bytes as held by a request, or refuse it where the process would hold too many."""
     global _held
-    more = max(0, size) - scope.get(_HELD, 0)
-    if more > 0 and _held + more > limits.held_bytes:
+    more = size - scope.get(_HELD, 0)
+    if _held + more > limits.held_bytes:
         raise Problem(503, "busy", "Too many large bodies are on their way. Nothing was stored; try again.")
     _held += more
-    scope[_HELD] = scope.get(_HELD, 0) + more
+    scope[_HELD] = size
 
 
 def _give_back(scope: Any) -> None:
@@ -412,7 +412,7 @@ async def read_model(request: Request, model: type[_Model], most: int) -> _Model
             model.model_validate_json(body) if len(body) <= SMALL else await off_loop(model.model_validate_json, body)
         )
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise Problem(422, "bad-query", f"{place}: {first['msg']}." if place else f"{first['msg']}.") from error
 
@@ -487,7 +487,7 @@ class Observed:
 
     def _gather(self, fields: dict[str, Any]) -> None:
         """Add a request to those of its ten minutes, and log those of ten minutes that are over."""
-        span = int(time.time() // _SPAN)
+        span = int(time.time()) // _SPAN
         if span != self._span:
             for texts, numbers in self._waiting.items():
                 self._log.info(
@@ -514,6 +514,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
         head = {"time": self.formatTime(record), "level": record.levelname.lower(), "event": record.getMessage()}
-        if record.exc_info and record.exc_info[0] is not None:
-            head["error"] = record.exc_info[0].__name__  # its message could hold what was sent
+        error, *_ = record.exc_info or (None,)
+        if error is not None:
+            head["error"] = error.__name__  # its message could hold what was sent
         return json.dumps(head | getattr(record, "fields", {}), ensure_ascii=False)
