@@ -398,7 +398,7 @@ class _Runner:
             self.note(f"{report.nodeid} (not collected)")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.spent, self.bad = 0.0, False
+        self.began, self.bad = sum(os.times()[:4]), False
         if self.hits is not None:
             self.hits.clear()
             return
@@ -406,7 +406,6 @@ class _Runner:
         signal.setitimer(signal.ITIMER_PROF, 10 + PATIENCE * self.usual.get(nodeid, UNKNOWN))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.spent += report.duration
         self.bad |= report.outcome != "passed"
         if report.failed:
             self.note(report.nodeid)
@@ -416,8 +415,8 @@ class _Runner:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         if self.hits is not None:
-            if not self.bad:
-                self.executed[nodeid] = self.spent, sorted(self.hits | self.kept)
+            if not self.bad:  # processor time: on a busy machine a test is as quick as on a quiet one
+                self.executed[nodeid] = sum(os.times()[:4]) - self.began, sorted(self.hits | self.kept)
         elif time.process_time() > self.end and self.task is None and not self.told.exists():
             os._exit(0)
 
