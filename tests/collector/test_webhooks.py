@@ -210,3 +210,202 @@ def test_a_link_shows_one_campaign_and_changes_nothing(tmp_path: Path) -> None:
         assert httpx.post(f"{url}/campaigns/coins/links", json={}, headers=auth("analyst")).status_code == 403
         httpx.delete(f"{url}/keys/{made.json()['name']}", headers=OWNER).raise_for_status()
         assert httpx.get(f"{url}/dashboard/overview", headers=key).status_code == 401
+
+
+class Clock:
+    """A time that the test sets."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now + 5_000_000.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    own = Clock()
+    monkeypatch.setattr(webhooks, "time", own)
+    return own
+
+
+class Kept:
+    """A store of which the test says who has reported and what is in the log."""
+
+    def __init__(self) -> None:
+        self.users, self.noted, self.lines = 0, list[tuple[str, ...]](), list[dict[str, Any]]()
+        self.registry = self
+
+    def periods(self, campaign: Campaign) -> dict[str, int]:
+        return {"once": self.users} if self.users else {}
+
+    def note(self, *line: str) -> None:
+        self.noted.append(line)
+
+    def log(self, after: int) -> list[dict[str, Any]]:
+        return [one for one in self.lines if one["number"] > after][:2]
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, kept: Kept, failed: int = 0, state: str = "open", **given: Any) -> Any:
+    told = [{"about": f"q{place}", "test": "sums"} for place in range(failed)]
+
+    def estimates(*asked: Any) -> Any:
+        assert asked[1:] == ("once", 0.95, "none")
+        return {"suspicions": {"failed": told}}
+
+    life = SimpleNamespace(webhook="https://example.org/x", state=state)
+    roster = SimpleNamespace(campaigns={"coins": COINS}, life=lambda _: life)
+    monkeypatch.setattr(webhooks, "arrivals", lambda *_: [])
+    service: Any = SimpleNamespace(store=kept, roster=roster, estimates=estimates)
+    return webhooks.Webhooks(service, **given)
+
+
+def test_the_target_is_reached_and_not_before(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    kept = Kept()
+    hooks = looking(monkeypatch, kept)
+    for users, events in ((0, []), (2, []), (3, ["target-reached"]), (4, ["target-reached"])):
+        kept.users = users
+        assert [event for event, _ in hooks._happened(COINS)] == events
+    assert next(hooks._happened(COINS))[1] == {"period": "once", "users": 4, "target_users": 3}
+
+
+def test_reports_stop_after_a_day(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    kept = Kept()
+    hooks = looking(monkeypatch, kept)
+    day = 24 * 3600.0
+    for moment, users, events in (
+        (0.0, 0, []),
+        (2 * day, 0, []),  # nobody has begun
+        (2 * day + 5, 1, []),
+        (3 * day + 4, 1, []),
+        (3 * day + 5, 1, ["reports-stopped"]),
+        (3 * day + 6, 2, []),  # another one
+        (4 * day + 5, 2, []),
+        (4 * day + 6, 2, ["reports-stopped"]),
+    ):
+        clock.now, kept.users = 1000.0 + moment, users
+        assert [event for event, _ in hooks._happened(COINS)] == events
+
+
+def test_what_an_earlier_process_saw_counts(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    hooks = looking(monkeypatch, Kept())
+    for came, here, seconds in (
+        ([], 7.0, 7.0),
+        ([(clock.time() - 50.0, 1), (clock.time() - 20.0, 2)], 7.0, 20.0),
+        ([(clock.time() - 50.0, 1), (clock.time() - 20.0, 2)], 30.0, 30.0),
+        ([(clock.time() - 50.0, 2), (clock.time() - 20.0, 3)], 7.0, 7.0),  # others have come since
+    ):
+        monkeypatch.setattr(webhooks, "arrivals", lambda *_, came=came: came)
+        assert hooks._quiet_for(COINS, "once", 2, here) == seconds
+
+
+@pytest.mark.parametrize(("failed", "told"), [(0, 0), (1, 1), (4, 3)])
+def test_liars_are_looked_for_when_somebody_has_come(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, failed: int, told: int
+) -> None:
+    kept = Kept()
+    hooks = looking(monkeypatch, kept, failed)
+    assert list(hooks._happened(COINS)) == []  # nobody: nothing to look at
+    kept.users = 1
+    found = list(hooks._happened(COINS))
+    assert [event for event, _ in found] == ["liars-suspected"] * bool(failed)
+    for _, facts in found:
+        assert facts["failed"] == [f"q{place}: sums" for place in range(told)]
+    assert list(hooks._happened(COINS)) == []  # nobody since
+
+
+def test_a_call_is_tried_four_times(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    kept, asked = Kept(), list[tuple[float, bool]]()
+    kept.users = 3
+    hooks = looking(monkeypatch, kept, local=True)
+
+    def refused(address: str, body: bytes, *, local: bool) -> int:
+        asked.append((clock.now - 1000.0, local))
+        return 503
+
+    monkeypatch.setattr(webhooks, "post", refused)
+    for moment in (0.0, 1.9, 2.0, 11.9, 12.0, 71.9, 72.0, 1e6):
+        clock.now = 1000.0 + moment
+        hooks.look()
+        assert bool(kept.noted) is (moment >= 72.0)
+    assert asked == [(0.0, True), (2.0, True), (12.0, True), (72.0, True)]
+    assert kept.noted == [("webhook:coins", "told-webhook", "target-reached/once")]
+
+
+def test_what_was_taken_or_told_before_is_not_told_again(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    kept, asked = Kept(), list[Any]()
+    kept.users = 3
+    monkeypatch.setattr(webhooks, "post", lambda *given, **_: asked.append(given) or 204)
+    hooks = looking(monkeypatch, kept)
+    for _ in range(3):
+        hooks.look()
+    assert len(asked) == len(kept.noted) == 1
+    assert asked[0][0] == "https://example.org/x"
+    lines = [("other", "told-webhook"), ("coins", "opened"), ("coins", "told-webhook"), ("coins", "closed")]
+    kept.lines = [
+        {"number": 10 * place + 10, "who": f"webhook:{who}", "action": action, "subject": "target-reached/once"}
+        for place, (who, action) in enumerate(lines)
+    ]
+    looking(monkeypatch, kept).look()  # another process, with a log of two pages
+    assert len(asked) == 1
+    kept.lines = kept.lines[:2]
+    looking(monkeypatch, kept).look()
+    assert len(asked) == 2
+    kept.lines = []
+    looking(monkeypatch, kept, state="closed").look()
+    assert len(asked) == 2
+    hooks = looking(monkeypatch, kept)
+    hooks._ended.set()
+    hooks.look()
+    assert len(asked) == 2
+
+
+def test_what_counts_as_taken() -> None:
+    told = {status: webhooks.attempted(lambda: status) for status in (199, 200, 299, 300)}  # noqa: B023 - called at once
+    assert told == {199: "status 199", 200: "taken", 299: "taken", 300: "status 300"}
+
+    def fails(error: Exception) -> Callable[[], int]:
+        def call() -> int:
+            raise error
+
+        return call
+
+    for error in (httpx.ConnectTimeout("x"), OSError("x"), ValueError("x")):
+        assert webhooks.attempted(fails(error)) == type(error).__name__
+    with pytest.raises(KeyError):
+        webhooks.attempted(fails(KeyError("x")))
+
+
+def test_a_name_with_one_private_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(*numbers: str) -> Callable[..., Any]:
+        return lambda host, port, type: [(None, type, 6, "", (number, port)) for number in numbers]
+
+    monkeypatch.setattr(webhooks.socket, "getaddrinfo", found("93.184.215.14", "93.184.215.15"))
+    assert resolved("example.org", 443, local=False) == "93.184.215.14"
+    for numbers in (("93.184.215.14", "10.0.0.1"), ("fe80::1%eth0", "93.184.215.14")):
+        monkeypatch.setattr(webhooks.socket, "getaddrinfo", found(*numbers))
+        with pytest.raises(ValueError, match="no public address"):
+            resolved("example.org", 443, local=False)
+        assert resolved("example.org", 443, local=True) == numbers[0]
+    assert check_address("http://10.0.0.1/x", local=True) == "http://10.0.0.1/x"
+    with pytest.raises(ValueError, match="such as https"):
+        check_address("ftp://10.0.0.1/x", local=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [("https://a.example/x", 443), ("http://a.example/x", 80), ("https://a.example:8443/x", 8443)],
+)
+def test_the_port_of_an_address(monkeypatch: pytest.MonkeyPatch, address: str, port: int) -> None:
+    asked = list[tuple[str, int, bool]]()
+
+    def resolving(host: str, number: int, *, local: bool) -> str:
+        asked.append((host, number, local))
+        raise OSError("that is enough")
+
+    monkeypatch.setattr(webhooks, "resolved", resolving)
+    with pytest.raises(OSError, match="enough"):
+        post(address, b"{}", local=True)
+    assert asked == [("a.example", port, True)]

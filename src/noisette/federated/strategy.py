@@ -130,7 +130,8 @@ class PrivateFedAvg(FedAvg):
         self.timeout = 3600.0
         self._dtypes: dict[str, Any] = {}
         self._asked: list[int] = []
-        self._offset, self._context = 0, ""
+        self._offset: int  # set by `begin`
+        self._context: str
 
     @property
     def run(self) -> History:
@@ -195,7 +196,7 @@ class PrivateFedAvg(FedAvg):
         stored = History.load(self.state) if self.state is not None and self.state.exists() else None
         run = secrets.token_hex(8) if stored is None else stored.terms.run
         # locally the number of clients counts only for what a shuffler would add
-        clients = self.minimum if self.mixer is not None else max(self.minimum, self.clients_per_round or 0)
+        clients = self.minimum if self.mixer is not None else self.clients_per_round or self.minimum
         mechanism = chosen(self.mechanism, layout.dims, self.asked_terms["clip"].shape)
         terms = Terms.for_target(
             run, mechanism, layout, rounds=rounds, clients=clients, **self.target, **self.asked_terms
