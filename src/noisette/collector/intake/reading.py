@@ -190,7 +190,7 @@ def _batches(campaign: Campaign, entries: Sequence[Entry]) -> tuple[Batch, ...]:
     index = np.arange(len(entries))
     first = entries[0].period
     whole = Batch(campaign, first, tokens, keys, groups, rows, index, signed)
-    if len(entries) == 1 or all(entry.period == first for entry in entries):
+    if all(entry.period == first for entry in entries):
         return (whole,)
     named = np.asarray([entry.period for entry in entries])
     return tuple(_of_period(whole, period, np.flatnonzero(named == period)) for period in dict.fromkeys(named.tolist()))
@@ -287,6 +287,6 @@ def _explain(error: ValidationError | RecursionError) -> str:
     """Say what is wrong without repeating what was sent."""
     if isinstance(error, RecursionError):
         return "Expected lists of fewer levels."
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}." if place else f"{first['msg']}."
