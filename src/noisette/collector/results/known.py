@@ -133,12 +133,7 @@ def _sentence(campaign: Campaign, question: Topic, rows: list[dict[str, Any]]) -
         return f"{asked} {_percent(rows[0])} answered."
     by_label = dict(zip(question.estimated, rows, strict=False))
     if "median" in by_label:
-        words = {
-            "median": "half are below",
-            "quantile 0.25": "a quarter below",
-            "quantile 0.75": "three quarters below",
-        }
-        parts = [f"{text} {_figure(campaign, question, label, by_label[label])}" for label, text in words.items()]
+        parts = [f"{text} {_figure(campaign, question, label, by_label[label])}" for label, text in _BELOW.items()]
         return f"{asked} {', '.join(parts)}."
     parts = []
     for label, row in by_label.items():
