@@ -265,3 +265,21 @@ def test_a_database_that_cannot_be_written_to_is_not_ready(store: Store, campaig
         connection.exec_driver_sql("PRAGMA query_only = ON")
     with pytest.raises(DatabaseFailure, match="readonly"):
         store.ping()
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("wanted", [0.01, 0.5, 100, None], [0, -1.0, 100.1]),
+        ("liars", [0, 0.0, 0.49], [0.5, -0.01, "0.1"]),
+        ("least", [1, 5], [0, -3]),
+        ("state", ["open", "closed", "archived"], ["ended"]),
+        ("webhook", ["https://a", "http://a", None], ["ftp://a", "a"]),
+    ],
+)
+def test_ends_of_what_an_owner_may_say(field: str, good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        assert getattr(Life(**{field: value}), field) == value
+    for value in bad:
+        with pytest.raises(ValueError, match=field):
+            Life(**{field: value})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from scipy.stats import f as f_law
 from tests.collector.helpers import accept, entries
 from tests.collector.postgres import Postgres
 
 from noisette.collector import Store
 from noisette.collector.campaigns.life import Life
+from noisette.collector.results import pace
 from noisette.collector.results.pace import Pace, guessed, in_words, pace_of
 from noisette.collector.storage import tables, tracks
 from noisette.collector.storage.arrivals import arrivals, note_arrivals
@@ -145,3 +149,139 @@ def _brought_along(url: str, campaign: Campaign) -> None:
     store.registry.add_key("link-x", f"viewer/{'a' * 63}", b"1" * 32, None, "test")
     assert "viewer/" + "a" * 63 in {one["role"] for one in store.registry.api_keys()}
     store.close()
+
+
+def test_the_interval_is_that_of_an_f_law() -> None:
+    for users, seconds, uneven, needed, level in ((40, 500.0, 1.0, 7, 0.95), (90, 3600.0, 2.5, 300, 0.8)):
+        law = f_law(2 * needed / uneven, 2 * users / uneven)
+        low, high = Pace(users, seconds, uneven).until(needed, level)
+        middle = seconds * needed / users
+        assert low == pytest.approx(middle * law.ppf((1 - level) / 2), rel=1e-9)
+        assert high == pytest.approx(middle * law.ppf((1 + level) / 2), rel=1e-9)
+    assert Pace(10, 5.0).unevenness == 1.0
+    assert Pace(40, 500.0).until(7) == Pace(40, 500.0).until(7, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("day", "week", "ever", "users", "seconds"),
+    [
+        (30, 100, 500, 30, DAY),  # enough in a day
+        (29, 100, 500, 100, 7 * DAY),
+        (29, 30, 500, 30, 7 * DAY),
+        (29, 29, 500, 500, 20 * DAY),
+        (3, 3, 3, 3, 20 * DAY),
+        (0, 0, 3, 3, 20 * DAY),
+        (0, 0, 2, None, None),  # two are too few
+    ],
+)
+def test_windows_and_how_many_have_to_come_in_them(
+    day: int, week: int, ever: int, users: int | None, seconds: float | None
+) -> None:
+    points = [(NOW - 20 * DAY, 1000 - ever), (NOW - 7 * DAY, 1000 - week), (NOW - DAY, 1000 - day)]
+    found = pace_of(points, 1000, NOW)
+    assert (found and found.users, found and found.seconds) == (users, seconds)
+
+
+def test_a_history_that_begins_within_a_window_ends_it() -> None:
+    young = [(NOW - 1000.0, 0), (NOW - 500.0, 2)]
+    found = pace_of(young, 5, NOW)
+    assert found is not None
+    assert (found.users, found.seconds) == (5, 1000.0)
+    assert pace_of(young, 2, NOW) is None
+    assert pace_of([(NOW, 0)], 50, NOW) is None  # in no time at all
+    exactly = [(NOW - DAY, 0)]
+    found = pace_of(exactly, 10, NOW)
+    assert found is not None
+    assert (found.users, found.seconds) == (10, DAY)
+
+
+@pytest.mark.parametrize(
+    ("window", "bins"),
+    [(120.0, 12), (1800.0, 12), (1801.0, 0), (2 * 3600.0, 0), (3 * 3600.0, 3), (11.5 * 3600.0, 11), (30 * 3600.0, 12)],
+)
+def test_unevenness_is_the_variance_of_parts_over_their_mean(window: float, bins: int) -> None:
+    moments = NOW - window + window * np.asarray([0.0, 0.1, 0.15, 0.5, 0.85, 1.0])
+    counts = np.asarray([0.0, 300.0, 310.0, 400.0, 800.0, 900.0])
+    found = pace._unevenness(moments, counts, NOW - window, NOW)
+    if not bins:
+        assert found == 1.0
+        return
+    ends = [NOW - window + window * place / bins for place in range(bins + 1)]
+    at = [float(np.interp(end, moments, counts)) for end in ends]
+    each = [after - before for before, after in pairwise(at)]
+    mean = sum(each) / bins
+    variance = sum((one - mean) ** 2 for one in each) / (bins - 1)
+    assert found == pytest.approx(max(1.0, variance / mean), rel=1e-9)
+    assert found > 1
+    even = np.asarray([0.0, 90.0, 135.0, 450.0, 765.0, 900.0])
+    assert pace._unevenness(moments, even, NOW - window, NOW) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.0, 30.0, "about 1 min"),
+        (30.0, 61.0, "1 to 2 min"),
+        (61.0, 119.0, "1 to 2 min"),
+        (130.0, 7199.0, "2 to 120 min"),
+        (130.0, 7200.0, "2 min to 2 h"),
+        (3700.0, 7200.0, "1 to 2 h"),
+        (7300.0, 172799.0, "2 to 48 h"),
+        (7300.0, 172800.0, "2 h to 2 days"),
+        (90000.0, 172800.0, "1 to 2 days"),
+        (30.0, 172800.0, "1 min to 2 days"),
+        (200 * DAY, 1500 * DAY, "200 to 1,500 days"),
+        (200 * DAY, 3650 * DAY, "200 days or much later"),
+        (200 * DAY, float("inf"), "200 days or much later"),
+        (30.0, float("inf"), "1 min or much later"),
+        (7199.0, float("inf"), "119 min or much later"),
+    ],
+)
+def test_intervals_are_written_in_units_that_suit_them(low: float, high: float, text: str) -> None:
+    assert pace._between(low, high) == text
+
+
+def test_windows_by_name() -> None:
+    for seconds, name in (
+        (DAY, "last day"),
+        (DAY * 1.0099, "last day"),
+        (DAY * 1.02, "last 24 h"),
+        (7 * DAY, "last week"),
+        (7 * DAY * 0.98, "last 7 days"),
+        (3600.0, "last hour"),
+        (3500.0, "last 58 min"),
+        (60.0, "last minute"),
+        (5.0, "last minute"),
+        (89.9, "last minute"),
+        (90.1, "last 2 min"),
+        (5000 * DAY, "last 5,000 days"),
+    ):
+        assert pace._window(seconds) == name
+
+
+def test_words_at_their_ends() -> None:
+    steady = Pace(1000, 1000.0)
+    low, _ = steady.until(500)
+    assert in_words(steady, 500, low).startswith("in ")
+    assert in_words(steady, 500, low * (1 - 1e-9)).startswith("not before it ends")
+    assert in_words(steady, 0) == in_words(steady, -1) == ""
+    assert in_words(steady, 1).startswith("in about 1 min")
+    rare = Pace(100, 3650 * DAY)
+    needed = next(count for count in range(80, 200) if rare.until(count)[0] > 3650 * DAY)
+    assert in_words(rare, needed).startswith("not within ten years")
+    assert "or much later" in in_words(rare, needed - 1)
+
+
+def test_a_period_ends_with_its_late_reports_or_with_the_campaign(campaign: Campaign) -> None:
+    daily = replace(campaign, period="day")
+    began = datetime(2027, 1, 15, tzinfo=UTC)
+    steady = [(began.timestamp() - 7200.0, 0), (began.timestamp() - 3600.0, 3600)]
+    end = (began + timedelta(days=1, hours=6)).timestamp()
+    life = Life(late=timedelta(hours=6))
+    for now, open_ in ((end - 1, True), (end, False), (end + 1, False)):
+        told = guessed(daily, life, "2027-01-15", steady, 7200, now)(10)
+        assert bool(told) is open_
+    for closes, kept in ((end + 9, True), (end - 10, False)):
+        ending = replace(life, closes=datetime.fromtimestamp(closes, UTC))
+        assert bool(guessed(daily, ending, "2027-01-15", steady, 7200, end - 5)(10)) is kept
+    assert guessed(campaign, Life(), "once", steady, 7200, end)(10) != ""  # no end at all
