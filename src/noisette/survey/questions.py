@@ -242,7 +242,7 @@ class Number(_OneNumber):
         if self.axis != "number" and not (self.optional and value is None):
             value = number_of(value, self.axis, self.name)
         found = super().code(value, clip=clip)
-        if self.whole and float(found) % 1 != 0:
+        if self.whole and not (np.isnan(found) or float(found).is_integer()):
             raise ValueError(f"Expected {self.name}={value!r} to be a whole number.")
         return found
 
