@@ -126,15 +126,15 @@ def remember(key: Any, compute: Callable[[], Any]) -> Any:
     return compute() if parts is None else parts.remember(str(key), compute)
 
 
-def several(keys: Sequence[Any], compute: Callable[[Any], Any]) -> list[Any]:
-    """Return ``compute(key)`` of the keys in their order, as many as the run has time for and one at least.
+def several(keys: Sequence[Any], compute: Callable[[Any], Any], *, least: int = 1) -> list[Any]:
+    """Return ``compute(key)`` of the keys in their order, as many as the run has time for and the ``least`` number.
 
     Parts that an interrupted run has kept cost no time.
     """
     parts, found = _PARTS.get(), []
     for key in keys:
         kept = parts is not None and str(key) in parts
-        if parts is not None and found and not kept and time.monotonic() > _END.get():
+        if parts is not None and len(found) >= least and not kept and time.monotonic() > _END.get():
             parts.complete = False
             break
         found.append(remember(key, partial(compute, key)))

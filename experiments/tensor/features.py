@@ -194,14 +194,20 @@ def _study(
     every: Callable[[bool, int, float], Sequence[Way]],
 ) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
     """Return the rows of all data sets, and the setting."""
-    rows: list[tuple[Any, ...]] = []
     seeds = range(SEED, SEED + 100 * (SEEDS if full else 1), 100)
-    least = len(seeds)
-    for place, task in enumerate(tasks(full)):
-        made = several([(place, seed) for seed in seeds], partial(scores, full, epsilons(full)))
-        rows += rows_of(task.name, made, partial(every, full, place))
-        least = min(least, len(made))
-        advance((place + 1) / 3)
+    places = range(len(tasks(full)))
+    keys = [(place, seed) for seed in seeds for place in places]  # every data set has a first seed before a second one
+
+    def scored(part: tuple[int, int]) -> Scores:
+        advance(keys.index(part) / len(keys))
+        return scores(full, epsilons(full), part)
+
+    found = several(keys, scored, least=len(places))
+    made = {place: [own for (other, _), own in zip(keys, found, strict=False) if other == place] for place in places}
+    rows = [
+        row for place in places for row in rows_of(tasks(full)[place].name, made[place], partial(every, full, place))
+    ]
+    least = min(map(len, made.values()))
     sizes = {task.name: [len(part) for part in (task.public, task.train, task.test)] for task in tasks(full)}
     return rows, {"public, training, test people": sizes, "batch": BATCH, "delta": DELTA, "seeds": least}
 

@@ -120,6 +120,20 @@ def test_a_run_without_time_shows_what_it_has_and_goes_on_later(tmp_path):
     assert not (tmp_path / frame.UNFINISHED).exists()
 
 
+def test_as_many_parts_as_a_study_needs_are_computed_when_the_time_is_over(tmp_path):
+    computed = []
+
+    def fig_1(full, advance):
+        found = frame.several(range(4), lambda seed: computed.append(seed) or seed, least=3)
+        return frame.Study("Figure 1", "Seeds.", "Seeds.", ("n",), [(n,) for n in found])
+
+    paper = ModuleType("experiments.seeds")
+    paper.__doc__, paper.STUDIES = "Seeds.", (fig_1,)
+    record = frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, minutes=1e-9)
+    assert computed == [0, 1, 2]
+    assert record["studies"][0]["partial"]
+
+
 def test_a_finished_study_stays_when_a_run_goes_on_and_is_computed_again_when_it_does_not(in_parts, tmp_path):
     paper, computed, _ = in_parts
     frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
