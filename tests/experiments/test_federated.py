@@ -8,7 +8,7 @@ import pytest
 import torch
 from experiments.federated import glyphs, headline, ldpfl, ldpvec, simulation
 from experiments.federated.ldpvec.descent import Descent, descend
-from experiments.federated.ldpvec.studies import numbers, published_epsilon
+from experiments.federated.ldpvec.studies import far_better, numbers, published_epsilon
 from experiments.federated.simulation import clients, gradients_of
 from torch import nn
 
@@ -106,23 +106,29 @@ def test_the_epsilon_of_a_model_whose_gradients_were_all_clipped():
     moves = [2 * 0.1 * sum(own) for own in rates]
     sigma = 0.1 * 2 / gaussian_mu(15.3, 1e-5)
     mu = np.sqrt(sum((move / (own[-1] * sigma)) ** 2 for move, own in zip(moves, rates, strict=True)))
-    found = published_epsilon("gaussian", 15.3, 785, plan, thesis=True)
+    found = published_epsilon("gaussian", 15.3, 785, plan, wide=True)
     assert gaussian_delta(mu, found * (1 + 1e-9)) <= 1e-5 < gaussian_delta(mu, found * (1 - 1e-6))
     assert found == pytest.approx(43_400, rel=0.01)
     scale = 2 * 0.1 * 785 / 1.5  # C' / epsilon
     worst = sum(np.sqrt(785) * move / (own[-1] * scale) for move, own in zip(moves, rates, strict=True))
-    assert published_epsilon("laplace", 1.5, 785, plan, thesis=True) == pytest.approx(worst)
-    assert published_epsilon("laplace", 1.5, 785, plan, thesis=False) == pytest.approx(worst * np.sqrt(785))
-    assert published_epsilon("piecewise", 1.5, 785, plan, thesis=True) == np.inf
+    assert published_epsilon("laplace", 1.5, 785, plan, wide=True) == pytest.approx(worst)
+    assert published_epsilon("laplace", 1.5, 785, plan, wide=False) == pytest.approx(worst * np.sqrt(785))
+    assert published_epsilon("piecewise", 1.5, 785, plan, wide=True) == np.inf
 
 
-def test_the_thesis_calibrates_numbers_to_the_whole_gradient():
+def test_both_calibrations_of_the_thesis_have_their_noise():
     rows, rng = np.zeros((20_000, 3)), np.random.default_rng(1)
-    for thesis, scale in ((True, 2 * 3 / 2.0), (False, 2 * 3**0.5 / 2.0)):  # sensitivity over epsilon
-        told = numbers("laplace", 2.0, 3, thesis=thesis)
+    for wide, scale in ((True, 2 * 3 / 2.0), (False, 2 * 3**0.5 / 2.0)):  # sensitivity over epsilon
+        told = numbers("laplace", 2.0, 3, wide=wide)
         spread = np.std([told(part, rng) for part in np.split(rows, 400)]) * np.sqrt(50)
         # 1,200 means of 50: the deviation of the deviation is 2.1 %, five of it 1e-6
         assert spread == pytest.approx(scale * 2**0.5, rel=0.105)
+
+
+def test_angles_are_far_better_only_where_numbers_fail():
+    assert far_better(0.59, 3.0, 0.586)
+    assert not far_better(0.590, 0.595, 0.586)  # numbers are within 5 % of training without noise
+    assert not far_better(2.0, 3.0, 0.586)  # angles fail as well
 
 
 def test_gradients_of_many_clients_are_those_of_each():
