@@ -18,14 +18,16 @@ What differs from the paper. Clients and images are as many as the paper's: 100 
 - A study of its own has a small VGG of 33,834 weights on whole images of CIFAR-10, and the paper's 15 rounds. One in
   twenty of its 500 clients trains in a round and reports for twenty: the noise is that of 500 reports.
 - Seeds: one, where the paper takes the mean of ten.
+- Accuracy: on test images. The captions of the paper's Figures 3 and 5 say "training accuracy", its text "accuracy".
 - Rounds: 10 everywhere but with the VGG, where the paper has 15 on Fashion-MNIST and CIFAR-10.
 - Ranges: in Figures 3 and 4 Fashion-MNIST has +-0.075, as it has MNIST's network here; with the paper's +-0.015 it does
   not learn, see Figure 5 and Table 1.
 - Lengths: to which length our own updates are clipped was chosen by hand, on the same data.
 
-In the paper's Figure 3 all images are dealt out, so that fewer clients have more each. Here its rows have as many
-images a client as the other figures, where the column "images each" does not say more. Where a sweep changes the noise
-or the clients alone, ours was not run again, and its column has a dash.
+Figure 4 has as many clients as its caption says; its text says 500 of each, of which MNIST's 5 % would be 25, not 5. In
+the paper's Figure 3 all images are dealt out, so that fewer clients have more each. Here its rows have as many images a
+client as the other figures, where the column "images each" does not say more. Where a sweep changes the noise or the
+clients alone, ours was not run again, and its column has a dash.
 
 Ours: Gaussian noise on the clipped update, calibrated to the epsilon that truly holds for LDP-FL's run.
 

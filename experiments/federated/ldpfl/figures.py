@@ -235,6 +235,7 @@ def fig_4(full: bool, advance: Advance) -> Study:
     if full:
         points += [(_suited(_FASHION), 5.0, share) for share in (1.0, 0.2)]
         points += [(_CIFAR, 10.0, share) for share in (1.0, 0.2)]
+        points += [(_MNIST, 1.0, 0.05), (_suited(_FASHION), 5.0, 0.05), (_CIFAR, 10.0, 0.05)]
     step = _follow(advance, len(points))
 
     def row(place: int) -> list[Any]:
