@@ -64,7 +64,7 @@ def lines(results: Results) -> list[Line]:
             f"{wave:.3f}; Piecewise agrees but for a last digit",
             "0.1 in all, 100 dimensions",
             "",
-            "Square wave's bias was rounded",
+            "Order yes; Square wave off",
         ),
         _model("Figure 4.3", found["fig-4-3"], "the Gaussian model gives the deviation, 50 of 5,000 dimensions"),
         _model("Figure 4.4", found["fig-4-4"], "Theorem 3's mixture gives it for users who choose"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from experiments.page import NOTHING, Found, Line, Results, span
 
 _MODELS = "a small VGG for VGG-16, a bag of words for BiLSTM; no SVHN"
@@ -17,7 +19,8 @@ def lines(results: Results) -> list[Line]:
     times = {row["mechanism"]: row["times ours"] for row in errors.where(I=largest)}
     fewer = {name: count for name, count in descent.setting["examples"].items() if count < _TRAINED[name]}
     examples = ", ".join(f"{name} {count:,} of {_TRAINED[name]:,}" for name, count in fewer.items())
-    examples += " examples; LeNet-5 for a larger LeNet"
+    learned = descent.one("mean score", data="MNIST", mechanism="no noise")
+    examples += f" examples, with which MNIST ends at {learned:.2f} without noise; LeNet-5 for a larger LeNet"
     return [
         Line(
             "Table I",
@@ -111,7 +114,9 @@ def _covariance(found: Found) -> str:
 def _descent(found: Found, examples: str) -> Line:
     by = {(row["data"], row["mechanism"], row["claimed epsilon"]): row for row in found.rows}
     points = [(data, e) for data, name, e in by if name == "IDN"]
-    near = [by[data, "Optimized", e]["mean score"] - by[data, "IDN", e]["mean score"] for data, e in points]
+    near: dict[str, list[float]] = {}  # how far IDN is below Optimized
+    for data, e in points:
+        near.setdefault(data, []).append(by[data, "Optimized", e]["mean score"] - by[data, "IDN", e]["mean score"])
     ahead = sum(by[d, "ours at IDN's truth", e]["mean score"] > by[d, "IDN", e]["mean score"] for d, e in points)
     pairs = [(first, other) for first in ("IDN", "UDN") for other in ("MVG", "MM")]
     beaten = [
@@ -120,13 +125,15 @@ def _descent(found: Found, examples: str) -> Line:
         for first, other in [("IDN", "UDN"), *pairs]
         if (d, other, e) in by
     ]
-    verdict = "IDN not close" if max(near) > _CLOSE else "IDN close"
+    close = [data for data, own in near.items() if median(own) <= _CLOSE]
+    verdict = "close" if len(close) == len(near) else f"close on {' and '.join(close)}" if close else "IDN not close"
     return Line(
         "Figure 3",
         "tensor type-1",
         found.size(examples),
         "IDN is close to Optimized; UDN slightly worse; both beat MM and MVG",
-        f"IDN is {span(near, '{:.2f}'.format)} below Optimized; {sum(beaten)} of {len(beaten)} comparisons of IDN, "
+        f"IDN is below Optimized by {', '.join(f'{data} {span(own, _TWO)}' for data, own in near.items())}; "
+        f"{sum(beaten)} of {len(beaten)} comparisons of IDN, "
         f"UDN, MM and MVG have the claimed order, within {_ALIKE:g}",
         f"IDN {span([by[d, 'IDN', e]['true epsilon'] for d, e in points])}",
         f"above IDN at {ahead} of {len(points)} points",
@@ -170,5 +177,6 @@ def _features(item: str, found: Found, reduced: str, claimed: str) -> Line:
     )
 
 
+_TWO = "{:.2f}".format
 _ALIKE = 0.02  # accuracies that are nearer count as alike
 _CLOSE = 0.05  # up to this distance IDN counts as close to Optimized

@@ -6,7 +6,10 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
+from experiments.readings.thesis import _known_range
+from scipy.stats import chi2
 
 from experiments import frame, readings
 
@@ -63,3 +66,14 @@ def test_what_is_committed_is_what_the_code_computes(computed):
                 assert same, row[ITEM]
             else:
                 assert cell == before, row[ITEM]
+
+
+def test_noise_on_angles_whose_range_is_known_has_the_size_of_algorithm_5():
+    unit = np.full(20, 20**-0.5)
+    (turned, cosine), (plain, other) = _known_range(unit)
+    degrees = 2000 * 19
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], degrees) / degrees  # one false alarm in a million
+    assert low < turned / (math.sqrt(22) * 0.01 * math.pi / 100) ** 2 < high
+    assert not low < turned / (math.sqrt(20) * 0.01 * math.pi / 100) ** 2 < high  # the twin: d for d + 2
+    assert turned < plain
+    assert cosine > other
