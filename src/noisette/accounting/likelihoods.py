@@ -24,6 +24,7 @@ _MESH = 33  # inputs looked at beside the witnesses
 _CATEGORIES = 6  # categories of which all pairs are compared
 _NEGLIGIBLE = 60.0  # a tail ends where the log-likelihood has fallen by this much
 _TOLERANCE = 1e-7  # of the total mass; more is missing where some report was not seen
+_ROUNDING = 2.0**-40  # of a sum of up to a million likelihoods
 
 _GAUSS = np.polynomial.legendre.leggauss(5)
 _NODES = np.concatenate([[0.0], (1 + _GAUSS[0]) / 2, [1.0]])
@@ -158,6 +159,7 @@ def _checked(weights: FloatArray, logs: FloatArray, floor: FloatArray, step: flo
         total = mass.sum(axis=0) * unit
         if np.all(np.abs(total - 1) <= _TOLERANCE):
             kept = mass.max(axis=1) > 0
-            held = (weights * np.exp(floor)).sum(axis=1) * unit
+            # what the sums are off by is taken from the least likelihood: less of it is sound
+            held = (weights * np.exp(floor)).sum(axis=1) * unit * (1 - np.abs(total - 1).max() - _ROUNDING)
             return Likelihoods((mass * unit / total)[kept], logs[kept], floor[kept], held[kept])
     return None

@@ -33,7 +33,11 @@ _LARGEST = 30.0  # above this epsilon nothing is amplified that floats could sho
 _DOTS = 200  # of the curve of a shuffled release: they add 2e-4 to its epsilon
 _BINARY_DOTS = 400  # the same where a dot costs little
 _MISSED = 1e-25  # chance that the binomial windows leave out
-_SAME = 1e-9  # log-likelihoods closer than this are equal
+_SMALLEST = 1e-5  # below this epsilon likelihoods are too alike for their rounding, and epsilon alone is used
+_SAME = 2.0**-42  # log-likelihoods closer than this are taken for one
+_SAME_MASS = 2.0**-46  # chances, relatively, of many users, closer than this are taken for one
+_ROUNDING = 2.0**-40  # of a difference of two likelihoods, in units of their sum: more than what was taken for one
+_TERMS = 1e-12  # the same of the chances that are multiplied with it
 _TOLERANCE = 1e-6  # of the search for epsilon, on the safe side
 
 
@@ -85,8 +89,9 @@ class Blanket:
     def _delta(self, users: int, epsilon: float) -> float:
         """Add up many terms on a lattice; a part on which L varies becomes its extremes."""
         grow = math.exp(epsilon)
-        low, mean = self.first[:, 0] - grow * self.second[:, 2], self.first[:, 1] - grow * self.second[:, 1]
-        high = self.first[:, 2] - grow * self.second[:, 0]
+        low, mean, high = (
+            _gap(self.first[:, one], grow * self.second[:, other]) for one, other in ((0, 2), (1, 1), (2, 0))
+        )
         width = high - low
         upper = np.clip(np.where(width > 0, (mean - low) / np.where(width > 0, width, 1.0), 1.0), 0.0, 1.0)
         values, weights = (
@@ -103,9 +108,10 @@ class Blanket:
         """
         top = int(np.argmax(self.first[:, 1] - self.second[:, 1]))
         p_top, p_other = self.weights[top], self.weights[1 - top]
-        grow = np.exp(epsilons)[:, None]
-        gain = self.first[top, 1] - grow * self.second[top, 1]
-        loss = grow * self.second[1 - top, 1] - self.first[1 - top, 1]
+        more = np.expm1(epsilons)[:, None]
+        sides = [(self.first[side, 1], (1 + more) * self.second[side, 1]) for side in (top, 1 - top)]
+        gain, loss = _gap(*sides[0]), -_gap(*sides[1])
+        raised = _ROUNDING * (p_top * sum(sides[0]) + p_other * sum(sides[1]))  # the mean of L, by `_gap`
         low, high = binomial_window(users - 1, self.share, deviations=12.0)
         m = np.arange(low, high + 1, dtype=float)
         chance = np.exp(log_binomial(m, users - 1, self.share, 1 - self.share))
@@ -117,13 +123,21 @@ class Blanket:
             inside, betainc(np.where(inside, count, 1.0), np.where(inside, m - count + 1, 1.0), p_top), 0.0
         )
         edge = np.exp(log_binomial(count - 1, m, p_top, p_other))
-        terms = np.where(count <= m + 1, p_top * gain * edge - (grow - 1) * beyond, 0.0)
+        terms = np.where(
+            count <= m + 1, p_top * gain * edge * (1 + _TERMS) - (more * (1 - _TERMS) - raised) * beyond, 0.0
+        )
         return np.where(gain[:, 0] > 0, (np.maximum(terms, 0.0) * chance).sum(axis=1) * (1 + 1e-9) + _MISSED, 0.0)
 
 
+def _gap(own: Any, other: Any) -> Any:
+    """Return the difference of two numbers above zero, from above: they were rounded, and like ones put together."""
+    return own - other + _ROUNDING * (own + other)
+
+
 def blankets(mechanism: Mechanism) -> list[Blanket]:
-    """Return the blankets of a pure mechanism, one for each kind of pair of witnesses; none if reports are not numbers
-    or inputs are graded: there likelihoods jump from level to level, and a mesh may miss the least.
+    """Return the blankets of a pure mechanism, one for each kind of pair of witnesses; none if reports are not numbers,
+    if epsilon is below 1e-5, or if inputs are graded: there likelihoods jump from level to level, and a mesh may miss
+    the least.
 
     The blanket is the least likelihood of a report over all inputs, of mass 2 / (E + 1) for Duchi, k / (E + k - 1) for
     randomised response over k categories, (t + 1) / (t + E) for the three-piece mechanisms, E = exp(epsilon). Where
@@ -137,7 +151,7 @@ def blankets(mechanism: Mechanism) -> list[Blanket]:
     >>> [round(b.share, 6) for b in blankets(Duchi(epsilon=1.0))]
     [0.537883]
     """
-    if mechanism.guarantee.matrix is not None:
+    if mechanism.guarantee.matrix is not None or mechanism.guarantee.epsilon < _SMALLEST:
         return []
     found = likelihoods(mechanism)
     if found is None:
@@ -177,7 +191,7 @@ def _per_pair(found: Likelihoods) -> Iterator[Blanket]:
         low = np.stack([r.min(axis=1) for r in ratios], axis=1)
         high = np.stack([r.max(axis=1) for r in ratios], axis=1)
         flat = np.all(high - low < _SAME, axis=1)
-        label = np.round(low / _SAME / 100)
+        label = np.round(low / _SAME)
         label[~flat] = np.arange(int((~flat).sum()))[:, None] + 1e15  # parts that vary stay apart
         _, group = np.unique(label, axis=0, return_inverse=True)
         group = group.reshape(-1)
@@ -198,7 +212,8 @@ def _alike(first: Blanket, second: Blanket) -> bool:
         return False
     rows = [np.column_stack([b.weights, b.first, b.second]) for b in (first, second)]
     one, other = (r[np.lexsort(np.round(r, 7).T)] for r in rows)
-    return bool(np.allclose(one, other, rtol=1e-6, atol=1e-12))
+    near = np.asarray([_SAME_MASS, *[_SAME] * 6])
+    return abs(first.share - second.share) <= _SAME_MASS and bool(np.all(np.abs(one - other) <= near * one))
 
 
 def shuffled_closed_form(epsilon: float, users: int, delta: float) -> float:
