@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import math
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -42,7 +45,16 @@ _COMPLAINTS = 400  # more than the tests that one check makes of a sampler
 _SKEWNESS_SEEN = (
     15.0  # times the third moment over the cube of the deviation: so few reports that carry the variance were seen
 )
-_TRUSTED = ("privatize", "_perturb", "_fill", "_draw", "_admit", "log_prob")  # what makes reports, and their law
+_TRUSTED = (
+    "privatize",
+    "privatize_drawn",
+    "draw",
+    "_perturb",
+    "_fill",
+    "_draw",
+    "_admit",
+    "log_prob",
+)  # what makes reports, and their law
 _LIBRARY = "noisette.mechanisms."
 _LOGS = 1e-8  # by which float64 may miss the log of a ratio of whole numbers
 _SKEWED = 5.0  # the same, beyond which variances of batches are far from normal
@@ -55,7 +67,7 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     declares in ``capabilities`` is what it does; reports lie in the support; the input is left alone; a seed repeats
     the reports; aggregates merge in any order to the same bits; the exact epsilon, at the stated delta, is at most the
     stated one, and no report or input beats it; the estimate is unbiased; the variance is the stated one; what lies
-    outside the domain is refused, or sent as its nearest value is.
+    outside the domain is refused, or sent as its nearest value is; copies and pickles send what it does.
 
     The sampler is held against ``log_prob``, seeded and with ``rng=None``, at inputs from the whole domain: counts of
     reports or of cells of a lattice, its last bits, repeated reports, reports that show their value, independence
@@ -83,7 +95,7 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
         _check_moments(mechanism, reports, x, level)
     share = false_alarm / _COMPLAINTS
     _check_forms(mechanism, inputs, share, rng)
-    _check_drawn(mechanism, inputs, samples, share, rng)
+    _check_drawn(mechanism, inputs, samples, share, level, rng)
     _check_sampler(mechanism, samples, share, level, rng)
     _check_profile(mechanism, inputs, share, rng)
     _check_outside(mechanism, samples, share, level, rng)
@@ -236,6 +248,8 @@ def _reports(mechanism: Estimating, x: Any, size: int, rng: Any, *, clip: bool =
     many = np.broadcast_to(x, (size, *np.shape(x))).copy()
     reports = mechanism.privatize(many, clip=clip, rng=rng)
     assert np.all(mechanism.support.contains(reports)), f"{mechanism.name} sent a report outside {mechanism.support}"
+    numbers = table(reports)
+    assert not np.signbit(numbers[numbers == 0]).any(), f"{mechanism.name} sent -0.0, whose sign may carry a bit"
     return reports
 
 
@@ -376,6 +390,13 @@ def _check_description(mechanism: Estimating, inputs: list[Any], seed: int) -> N
         same_fields = restored.spec() == mechanism.spec() and restored.domain == mechanism.domain
         assert same_fields, f"{mechanism.name} does not survive JSON"
         same.append(restored)
+    if isinstance(mechanism, BaseMechanism):
+        said, own = mechanism.spec(), {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+        wrong = [name for name in own if isinstance(own[name], int | float) and said.get(name, own[name]) != own[name]]
+        assert not wrong, f"{mechanism.name} describes itself with another {wrong[0]}: {said[wrong[0]]}"
+    for copied in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        with contextlib.suppress(pickle.PicklingError, AttributeError, TypeError):  # a class of a function has no name
+            same.append(copied(mechanism))
     for twin in same:
         again = twin.privatize(x, rng=_random.generator(seed))
         # one by one: sums of sixty other reports may well be the same
@@ -434,7 +455,7 @@ def _check_event(mechanism: Estimating) -> None:
 
 
 def _check_forms(mechanism: Estimating, inputs: list[Any], share: float, seed: int) -> None:
-    """Check that a value gets the same report whatever it comes in: a list, float32, other strides, alone, clip=True.
+    """Check that a value gets the same report whatever it comes in: a list, float32, whole numbers, alone, clip=True.
 
     Seeded reports must be the same to the last bit; without a seed many reports about one value must follow the law.
     """
@@ -442,7 +463,7 @@ def _check_forms(mechanism: Estimating, inputs: list[Any], share: float, seed: i
     x = x[np.arange(24) % len(x)]
     plain = mechanism.privatize(x, rng=seed)
     middle = np.asarray(inputs[-1])
-    copies = np.broadcast_to(middle, (_COPIES, *middle.shape)).copy()
+    copies, secret = np.broadcast_to(middle, (_COPIES, *middle.shape)).copy(), _random.generator()
     for name, form in _forms(x):
         other = {"clip": True} if name == "clip=True" else {}
         try:
@@ -450,12 +471,15 @@ def _check_forms(mechanism: Estimating, inputs: list[Any], share: float, seed: i
             reports = mechanism.privatize(given, rng=seed, **other)
         except (ValueError, TypeError, AttributeError):  # not every mechanism takes every form
             continue
-        meant = plain if name != "float32" else mechanism.privatize(np.asarray(given, float), rng=seed)
+        rounded = name in ("float32", "whole numbers")
+        meant = mechanism.privatize(np.asarray(given, float), rng=seed) if rounded else plain
         meant = meant if isinstance(meant, Reports) else meant.astype(_as_numpy(reports).dtype)
         same = np.array_equal(table(_as_numpy(reports)), table(meant), equal_nan=True)
         assert same, f"{mechanism.name} gives other reports for the same seed when values come as {name}"
-        free = _as_numpy(mechanism.privatize(form(copies), **other))
-        where, meant_by = f" with values as {name}", np.asarray(form(copies)[0], dtype=middle.dtype)
+        # without a seed, and with the generator that no seed stands for
+        half = [mechanism.privatize(form(copies[: _COPIES // 2]), rng=free, **other) for free in (None, secret)]
+        free = goodness.joined([_as_numpy(one) for one in half])
+        where, meant_by = f" with values as {name}", np.asarray(_first(form(copies)), dtype=middle.dtype)
         _complain(mechanism, goodness.fit(mechanism, meant_by, [free], share), where)
         same_again = np.broadcast_to(meant_by, copies.shape)
         _complain(mechanism, goodness.frozen(mechanism, same_again, free, _COPIES, share), where)
@@ -474,7 +498,10 @@ def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "clip=True", lambda values: values
     yield "a list", lambda values: values.tolist()
     yield "a view from behind", lambda values: values[::-1].copy()[::-1]
+    if "pandas" in sys.modules and x.ndim == 1:
+        yield "a column of pandas", lambda values: sys.modules["pandas"].Series(values)
     if x.dtype.kind == "f":
+        yield "whole numbers", lambda values: np.rint(values).astype(np.int64)
         sizes = np.abs(x[x != 0])
         if np.all((sizes > 1e-25) & (sizes < 1e25)):  # float32 holds them, and noise around them
             yield "float32", lambda values: np.asarray(values, dtype=np.float32)
@@ -484,16 +511,30 @@ def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
         yield "int32", lambda values: values.astype(np.int32)
 
 
+def _first(values: Any) -> Any:
+    return values.iloc[0] if hasattr(values, "iloc") else values[0]
+
+
 def _as_numpy(reports: Any) -> Any:
     """Return reports as numpy has them."""
     return reports if isinstance(reports, Reports) else np.asarray(reports)
 
 
-def _check_drawn(mechanism: Estimating, inputs: list[Any], samples: int, share: float, seed: int) -> None:
-    """Check that what is drawn for a report without looking at the value is so drawn."""
+def _check_drawn(mechanism: Estimating, inputs: list[Any], samples: int, share: float, level: float, seed: int) -> None:
+    """Check that what is drawn for a report without looking at the value is so drawn, and reports given it follow."""
     if not isinstance(mechanism, PubliclyDrawn):
         return
     source = np.random.default_rng(seed)
+    many = samples // 10
+    for number, x in enumerate(inputs):
+        copies = np.broadcast_to(x, (many, *np.shape(x))).copy()
+        given = mechanism.draw(many, source)
+        reports = mechanism.privatize_drawn(copies, given, rng=None if number % 2 else source)
+        assert np.array_equal(mechanism.drawn(reports), given), (
+            f"{mechanism.name} reports another draw than it is given"
+        )
+        _complain(mechanism, goodness.fit(mechanism, x, [reports], share), f" at {x} with what was drawn")
+        _check_likelihood(mechanism, reports, x, inputs[number - 1], level)
     first, *others = (
         mechanism.drawn(_reports(mechanism, x, samples, None if number % 2 else source))
         for number, x in enumerate(inputs)

@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import noisette as nz
+from noisette._random import is_secret
 from noisette.core import GaussianEvent, Moments
 from noisette.testing import check_mechanism
 
@@ -269,7 +271,94 @@ class LostMerge(nz.Laplace):
         return made
 
 
+class ForWholeNumbers(Bare):
+    """Values that come as integers."""
+
+    def bare(self, x: Any, clip: bool, rng: Any) -> bool:
+        return getattr(x, "dtype", np.dtype(float)).kind == "i"
+
+
+class ForColumns(Bare):
+    """Values that come as a column of pandas."""
+
+    def bare(self, x: Any, clip: bool, rng: Any) -> bool:
+        return isinstance(x, pd.Series)
+
+
+class ForASecretGenerator(Bare):
+    """A generator that was handed over, and is secret: tests hand over seeds."""
+
+    def bare(self, x: Any, clip: bool, rng: Any) -> bool:
+        return isinstance(rng, np.random.Generator) and is_secret(rng)
+
+
+class SignOfZero(nz.DiscreteLaplace):
+    """Zero is sent as -0.0 where the value is below it: equal to 0.0, but for one bit of eight bytes."""
+
+    def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
+        reports = super()._perturb(x, rng)
+        return np.where(reports == 0, np.where(x < 0, -0.0, 0.0), reports)
+
+
+class WeakerCopy(nz.Laplace):
+    """A copy, as a process of its own would get it, has ten times the epsilon."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return type(self)(10 * self.epsilon, domain=self.domain)
+
+
+class WeakerPickle(nz.Laplace):
+    """The same for what comes out of a pickle."""
+
+    def __reduce__(self) -> Any:
+        return type(self), (10 * self.epsilon,)
+
+
+class WeakerDescription(nz.Laplace):
+    """What is written down for devices has twice the epsilon."""
+
+    def spec(self) -> dict[str, Any]:
+        return super().spec() | {"epsilon": 2 * self.epsilon}
+
+
+class OtherTable(nz.LocalHashing):
+    """Where the seed comes from a token, the likeliest of 41 reports is sent."""
+
+    def privatize_drawn(self, x: Any, drawn: Any, *, rng: Any = None) -> Any:
+        many = np.stack([super(OtherTable, self).privatize_drawn(x, drawn, rng=seed) for seed in range(41)])
+        return np.asarray(np.median(many, axis=0), dtype=many.dtype)
+
+
+class LouderWhenDrawn(nz.FastProjUnit):
+    """The same without a table: with a seed of somebody else the budget is twice as large."""
+
+    def privatize_drawn(self, x: Any, drawn: Any, *, rng: Any = None) -> Any:
+        return nz.FastProjUnit(2 * self.epsilon, self.dims, rows=self.rows, bits=self.bits).privatize_drawn(
+            x, drawn, rng=rng
+        )
+
+
+class LastOfMany(nz.Laplace):
+    """Every second person has the noise of the one before, with the other sign."""
+
+    def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
+        own = self.support.index(x)
+        noise = self.support.index(super()._perturb(x, rng)) - own
+        noise[1::2] = -noise[: noise.size // 2 * 2 : 2]
+        return self.support.value(own + noise)
+
+
 CAUGHT = [
+    pytest.param(ForWholeNumbers(1.0), "come as whole numbers", id="raw-for-whole-numbers"),
+    pytest.param(ForColumns(1.0), "come as a column of pandas", id="raw-for-a-column"),
+    pytest.param(ForASecretGenerator(1.0), "was sent", id="raw-for-a-secret-generator"),
+    pytest.param(SignOfZero(1.0, domain=nz.Grid(-3, 3)), "sent -0.0", id="sign-of-zero"),
+    pytest.param(WeakerCopy(1.0), "other reports for the same seed", id="weaker-copy"),
+    pytest.param(WeakerPickle(1.0), "other reports for the same seed", id="weaker-pickle"),
+    pytest.param(WeakerDescription(1.0), "with another epsilon", id="weaker-description"),
+    pytest.param(OtherTable(1.0, nz.Categorical(5)), "does not draw from it", id="other-reports-for-tokens"),
+    pytest.param(LouderWhenDrawn(1.0, 80, rows=64, bits=3), "disagree", id="louder-for-tokens"),
+    pytest.param(LastOfMany(1.0), "variance", id="opposite-noise-of-two-people"),
     pytest.param(ForOnePerson(1.0), "one value at a time|was sent", id="raw-for-one-person"),
     pytest.param(ForOnePersonWithoutSeed(1.0), "one value at a time|was sent", id="raw-for-one-person-without-a-seed"),
     pytest.param(ForLists(1.0), "come as a list", id="raw-for-lists"),

@@ -51,7 +51,7 @@ def _add(
         whole = FARTHEST if whole > FARTHEST else whole
         whole = np.rint(-FARTHEST if whole < -FARTHEST else whole)
         made = (whole + (np.float64(cell ^ -np.int64((word >> np.uint64(41)) & np.uint64(1))) + 0.5)) * unit
-        values[place] = np.rint(made) * step if step > 0 else made
+        values[place] = np.rint(made) * step + 0.0 if step > 0 else made
         pending[count, 0] = place
         kept[count] = value
         count += np.int64(part >= 128) | np.int64(chance == limit)
@@ -96,7 +96,7 @@ def _add(
         whole = FARTHEST if whole > FARTHEST else whole
         whole = np.rint(-FARTHEST if whole < -FARTHEST else whole)
         made = (whole + (np.float64(cell ^ -np.int64((word >> np.uint64(41)) & np.uint64(1))) + 0.5)) * unit
-        values[at] = np.rint(made) * step if step > 0 else made
+        values[at] = np.rint(made) * step + 0.0 if step > 0 else made
     return left
 
 

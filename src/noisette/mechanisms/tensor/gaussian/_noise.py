@@ -196,8 +196,7 @@ class TensorNoise(TensorReports, EventDeclared):
             average(work[..., 0], self.symmetry, len(self.modes))
             np.rint(work, out=work)
         work *= self._step
-        if self._centre:
-            work += self._centre
+        work += self._centre  # of 0.0 as well: -0.0 is no other report than 0.0
 
     def _check_finite(self, values: npt.NDArray[Any]) -> None:
         """Refuse what is no number."""
