@@ -97,6 +97,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "tests/mechanisms/scalar",
             "tests/mechanisms/categorical",
             *WHOLE_CATALOGUE,
+            "tests/mechanisms/test_held.py",
             "tests/test_core.py",
             "tests/test_random.py",
             "tests/test_testing.py",
