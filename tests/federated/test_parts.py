@@ -27,6 +27,18 @@ def test_all_clients_are_asked_equally_often():
     assert rounds_of_one(5, 100, 10) == 5
 
 
+def test_who_was_never_asked_comes_before_who_was_asked_once():
+    for seed in range(20):
+        assert draw([1, 2, 3], {1: 1, 2: 1}, number=1, most=3, rng=seed) == [3]
+        assert sorted(draw([1, 2, 3], {1: 2, 2: 1}, number=2, most=3, rng=seed)) == [2, 3]
+    assert draw([1, 2, 3], {1: 2, 2: 1}, number=9, most=2, rng=1)[-1] == 2
+    assert draw([1], {}, number=1, most=1) == [1]
+    with pytest.raises(ValueError, match="most=0"):
+        draw([1], {}, number=1, most=0)
+    assert rounds_of_one(10, 1, 10) == 1
+    assert rounds_of_one(11, 1, 10) == 2
+
+
 def test_who_is_asked_is_random():
     first = {tuple(sorted(draw(range(20), {}, number=3, most=1, rng=seed))) for seed in range(30)}
     assert len(first) > 20
