@@ -283,3 +283,58 @@ def test_ends_of_what_an_owner_may_say(field: str, good: list[Any], bad: list[An
     for value in bad:
         with pytest.raises(ValueError, match=field):
             Life(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1 second", 1),
+        ("90 seconds", 90),
+        (" 10 minutes ", 600),
+        ("2 hours", 7200),
+        ("7 days", 7 * 86400),
+        ("3 weeks", 21 * 86400),
+        ("0 days", 0),
+        ("36500 days", 36500 * 86400),
+        ("36501 days", None),
+        ("3153600000 seconds", 36500 * 86400),
+        ("3153600001 seconds", None),
+        ("9" * 5000 + " weeks", None),
+        ("day", None),
+        ("-1 days", None),
+        ("1.5 days", None),
+        ("1 year", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_lengths_of_time_as_they_are_written(text: Any, seconds: int | None) -> None:
+    if seconds is None:
+        with pytest.raises(ValueError, match="late="):
+            Life.read({"late": text})
+    else:
+        assert Life.read({"late": text}).late == timedelta(seconds=seconds)
+        assert Life.read(Life.read({"late": text}).written()).late == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-03-10", datetime(2026, 3, 10, tzinfo=UTC)),
+        ("2026-03-10T05:00", datetime(2026, 3, 10, 5, tzinfo=UTC)),
+        ("2026-03-10T05:00:00+02:00", datetime(2026, 3, 10, 3, tzinfo=UTC)),
+        (datetime(2026, 3, 10, 5), datetime(2026, 3, 10, 5, tzinfo=UTC)),  # of a file without a zone
+    ],
+)
+def test_moments_as_they_are_written(text: Any, moment: datetime) -> None:
+    """The day of an end is included."""
+    assert Life.read({"opens": text}).opens == moment
+    whole_day = isinstance(text, str) and len(text) == 10
+    assert Life.read({"closes": text}).closes == moment + timedelta(days=1 if whole_day else 0)
+    for wrong in ("2026-13-01", "soon", 5, "9999-12-31"):
+        if wrong != "9999-12-31":
+            with pytest.raises(ValueError, match="opens="):
+                Life.read({"opens": wrong})
+        else:
+            with pytest.raises(ValueError, match="closes="):
+                Life.read({"closes": wrong})

@@ -6,6 +6,7 @@ mechanism and for which budget is the campaign itself, and never changes.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -203,9 +204,12 @@ def _read_span(name: str, value: Any) -> timedelta | None:
     if value is None and name == "keep":
         return None
     found = _SPAN.fullmatch(value) if isinstance(value, str) else None
-    if found is None or len(found[1]) > 9 or timedelta(seconds=int(found[1]) * _UNITS[found[2]]) > _LONGEST:
+    seconds = (
+        math.inf if found is None else int(found[1][:11]) * _UNITS[found[2]]
+    )  # eleven digits are too long in any unit
+    if seconds > _LONGEST.total_seconds():
         raise ValueError(f"Expected {name}={value!r} to be a length of time, e.g. 7 days, 12 hours or 10 minutes.")
-    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+    return timedelta(seconds=seconds)
 
 
 def _read_text(name: str, value: Any) -> str | None:
