@@ -204,9 +204,8 @@ def _read_span(name: str, value: Any) -> timedelta | None:
     if value is None and name == "keep":
         return None
     found = _SPAN.fullmatch(value) if isinstance(value, str) else None
-    seconds = (
-        math.inf if found is None else int(found[1][:11]) * _UNITS[found[2]]
-    )  # eleven digits are too long in any unit
+    # more than ten digits are too long in any unit
+    seconds = math.inf if found is None or len(found[1]) > 10 else int(found[1]) * _UNITS[found[2]]
     if seconds > _LONGEST.total_seconds():
         raise ValueError(f"Expected {name}={value!r} to be a length of time, e.g. 7 days, 12 hours or 10 minutes.")
     return timedelta(seconds=seconds)
