@@ -6,6 +6,7 @@ included. python -m tests.mechanisms.test_held writes anew.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -19,8 +20,8 @@ import noisette as nz
 from noisette import _random, cells
 from noisette.mechanisms._base import Lattice, Points, coarseness, power_of_two
 from noisette.mechanisms.build import build
-from noisette.mechanisms.categorical import _singer, _subsets, hadamard
-from noisette.mechanisms.scalar import _lp_table
+from noisette.mechanisms.categorical import _singer, _subsets, hadamard, memoised, search
+from noisette.mechanisms.scalar import _lp_solve, _lp_table
 
 HELD = Held(__file__)
 NUMBERS = (
@@ -114,6 +115,73 @@ def whole(name: str, domain: str, epsilon: float) -> list[Any]:
             found.append([summary(one.pair), [summary(node) for node in one.nodes], summary(one.log_weight)])
             found.append([summary(one.places), summary(one.span), summary(one.tilt), one.bound, one.complete])
     return found
+
+
+def searched() -> list[Any]:
+    """Return the texts that a search finds among reports of a known seed, with all that is said of them."""
+    found: list[Any] = []
+    names = np.repeat(["yes", "no", "yet", "a"], [700, 500, 260, 90])
+    for epsilon, width, people in ((6.0, 4, names), (5.0, 6, names[::2])):
+        made: Any = nz.PrefixExtending(epsilon=epsilon, domain=nz.Texts(width))
+        total = made.tally(made.privatize(people, rng=7)).total
+        got = search.search(made, total, texts=2)
+        found += [got.texts, got.share, got.std_error, got.checked, got.shown, got.threshold, got.users, got.reports]
+        told = search.measured(made, total, ["no", "ye"])
+        found += [told.value, told.std_error, told.ends]
+        groups = search._groups(made, total)
+        found.append([[one.length, one.users, one.noise, one.gap] for one in groups])
+        symbols = made.domain.symbols(["yes", "a"])
+        found += [
+            search._pooled(made.domain, groups, symbols),
+            summary(groups[0].without(symbols, np.asarray([0.4, 0.1]))),
+        ]
+    found += [
+        search.check_level(users, kept, chance)
+        for users, kept, chance in ((0.5, 4, 0.2), (90, 4, 0.2), (5000, 40, 0.02))
+    ]
+    words, after = search.extensions(nz.Texts(3), 0, 0, 2)
+    found += [
+        summary(words),
+        summary(after),
+        [summary(part) for half in search._halves(nz.Texts(3), 0, 0, 2) for part in half],
+    ]
+    return found
+
+
+def kept_answers() -> list[Any]:
+    """Return what protocols with kept answers claim, tell and estimate."""
+    found: list[Any] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for periods in (1, 2, 3, 6):
+            x = np.arange(40 * periods).reshape(40, periods) % 5
+            for made in (
+                memoised.BiLoloha(5, periods, 2.0, 1.2),
+                memoised.LongitudinalOsue(5, periods, 2.0, 1.2),
+                memoised.DBitFlip(5, periods, 2.0, 2.0, bits=2),
+            ):
+                reports = made.privatize(x, rng=3)
+                found += [made.claimed, made.linked_epsilon(), made.variance, summary(made.frequencies(reports))]
+                parts = reports if isinstance(reports, tuple) else (reports,)
+                found.append([summary(part) for part in parts])
+        found += [[one.name, one.size, one.periods, one.epsilon, one.once] for one in memoised.published(3)]
+    return found
+
+
+def programmes() -> list[Any]:
+    """Return the parts of the linear programme, and its optimum over few outputs."""
+    outputs = np.linspace(0, 2.2, 12)
+    masses = np.exp(-outputs) / 30
+    found: list[Any] = [
+        vars(_lp_solve.respond(outputs, masses, 5.0)),
+        vars(_lp_solve.respond(3 * outputs, 2 * masses, 9.0)),
+    ]
+    edges = np.asarray([-0.4, 0.3, 1.1]), np.asarray([0.5, 0.9, 3.0])
+    found += [summary(part) for part in _lp_solve.window_cuts(outputs, *edges, 5.0)]
+    found += [summary(part) for part in _lp_solve._tail_cuts(outputs, edges[0], 5.0)]
+    found += [summary(part) for part in _lp_solve._first_cuts(outputs, 5.0, 2.2)]
+    solved = _lp_solve.solve(1.2, outputs, gap=1e-4)
+    return [*found, round(solved.worst, 4), round(solved.bound, 4)]
 
 
 def laws() -> list[Any]:
@@ -215,6 +283,9 @@ STORIES: dict[str, Callable[[], Any]] = {
         for epsilon in (0.2, 1.7, 5.5)
         if not (name == "lp-optimal" and epsilon > 0.75)
     },
+    "searched": searched,
+    "kept answers": kept_answers,
+    "programmes": programmes,
     "laws": laws,
     "geometries": geometries,
     "draws": draws,
@@ -222,7 +293,9 @@ STORIES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "searched" else []) for n in STORIES]
+)
 def test_digits_are_the_ones_that_were_kept(name: str) -> None:
     HELD.check(name, STORIES[name]())
 
