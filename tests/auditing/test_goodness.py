@@ -145,3 +145,21 @@ def test_entries_that_repeat(twice: int) -> None:
     assert (said is None) == (twice == 65)
     assert said is None or said.startswith("entry 1 repeats 200 times among 6700 reports, where 5.")
     assert goodness.collisions(SimpleNamespace(step=1.0, real=True), rows, 1e-9) is None
+
+
+def test_a_mass_between_two_places_is_no_fault() -> None:
+    """One report in fourteen is a value between two places of a fine lattice: two places in three of it, and one."""
+    support = nz.Laplace(1.0).support
+    rng = np.random.default_rng(4)
+    places = np.concatenate([np.full(500, 40_000.0), np.full(250, 40_001.0), rng.integers(0, 70_000, 9250)])
+    reports = support.value(rng.permutation(places))
+
+    def log_prob(sent: Any, x: Any) -> Any:
+        place = support.index(np.asarray(sent))
+        tall = 0.05 * (place == 40_000) + 0.025 * (place == 40_001)
+        return np.log(0.925 / 70_000 + tall) + 0.0 * np.asarray(x)
+
+    sound = SimpleNamespace(support=support, log_prob=log_prob)
+    assert goodness.fit(sound, 0.5, [reports], 1e-3) is None
+    moved = np.where(reports == support.value(np.asarray(40_001.0)), support.value(np.asarray(40_002.0)), reports)
+    assert goodness.fit(sound, 0.5, [moved], 1e-9) is not None

@@ -126,6 +126,71 @@ def peaks(density: bool) -> list[Any]:
     return told
 
 
+class Flat:
+    """A law that is flat on a lattice with ends, and has a second place of mass beside a first one, or none."""
+
+    domain = nz.Interval(-10, 10)
+    report_shape = ()
+
+    def __init__(self, places: int, pair: float = 0.0) -> None:
+        self.support = Lattice(origin=0.5, step=2.0**-20, low=0.5, high=0.5 + (places - 1) * 2.0**-20)
+        self.places, self.pair = places, pair
+
+    def log_prob(self, reports: Any, x: Any) -> np.ndarray:
+        place = self.support.index(np.asarray(reports, dtype=float))
+        tall = self.pair * ((place == 40_000) + 0.5 * (place == 40_001))
+        return np.log((1 - 1.5 * self.pair) / self.places + tall) + 0.0 * np.asarray(x, dtype=float)
+
+    def reports(self, size: int, less: int = 0) -> np.ndarray:
+        place = np.floor((self.places - less) * uniform(size, 0.3))
+        place[: round(self.pair * size)], place[-round(0.5 * self.pair * size) or size :] = 40_000, 40_001
+        return np.asarray(self.support.value(place[np.argsort(uniform(size, 0.6))]))
+
+
+def edges() -> list[Any]:
+    """Return what checks say at the sizes from which on they look, of laws with ends, pairs of peaks, and vectors."""
+    told: list[Any] = []
+    for pair in (0.0, 0.05):
+        for size, less in ((999, 0), (1000, 0), (1001, 0), (9000, 0), (9000, 3000)):
+            law = Flat(70_000, pair)
+            fit = functools.partial(goodness.fit, law, 1.0, [law.reports(size, less)])
+            told.append([*looked(fit), fit(0.5)])
+    cube = Cube(2.0**-20, 2)
+    y = cube.reports(600, np.zeros(2))
+    y[:5] = y[5]
+    told.append(critical(functools.partial(goodness.fit, cube, np.zeros(2), [y[:300], y[300:]])))
+    bell = Bell(2.0**-20, density=True)
+    near = bell.reports(4000, 0.25)
+    near[:9] = 0.25
+    told += [
+        critical(functools.partial(goodness.shown, law, 0.25, np.split(near, 4))) for law in (bell, Bell(2.0**-20))
+    ]
+    masses = np.asarray([0.1, 0.3, 0.099, 0.5])
+    for counts in ([90, 320, 99, 491], [100, 300, 99, 501], [40, 300, 60, 600]):
+        told.append(critical(functools.partial(goodness._counted, masses, np.asarray(counts), 1000)))
+    for size in (40, 63, 64, 127, 128, 1500, 5000):
+        rows = np.rint(1e5 * uniform(size, 0.2))[:, None]
+        rows[: size // 3] = rows[size // 3 : 2 * (size // 3)]
+        for step in (1.0, 2000.0):
+            told.append(critical(functools.partial(goodness.collisions, SimpleNamespace(step=step), rows)))
+    half = np.concatenate([np.rint(1e6 * uniform(900, 0.4)), np.full(1100, 77.0)])
+    third = np.concatenate([np.rint(1e6 * uniform(1300, 0.4)), np.full(1900, 77.0)])
+    for places in (half, third):
+        rows = np.column_stack([places, places])
+        told.append(looked(functools.partial(goodness.last_bits, SimpleNamespace(step=1.0), rows, rows[::-1] + 3)))
+    law = SimpleNamespace(support=SimpleNamespace(step=4.0))
+    told += [goodness._unit(law, np.log([1e-3, share]), width) for width in (1, 2, 3) for share in (1e-4, 0.05, 0.3)]
+    parts = {"step": 1.0, "value": 0, "index": 0}
+    told += [
+        goodness._is_lattice(SimpleNamespace(**{k: v for k, v in parts.items() if k != out})) for out in ("", *parts)
+    ]
+    told.append(goodness._is_lattice(SimpleNamespace(step=1, value=0, index=0)))
+    compact = Reports(np.asarray([[0, 3], [2, 1]]), np.asarray([[0.5, 1.5], [2.5, 3.5]]))
+    told += [vars(goodness.joined([compact])), vars(goodness.joined([compact, compact])), goodness.joined([np.ones(2)])]
+    told.append(goodness._same_width([np.ones((1, 2)), np.ones((1, 3))]))
+    return told
+
+
 class Cube:
     """A law of vectors on a lattice: each entry logistic."""
 
@@ -487,6 +552,7 @@ STORIES: dict[str, Callable[[], Any]] = {
     **{f"bits {kind}": functools.partial(bits, kind) for kind in range(6)},
     **{f"dependent {calls}": functools.partial(dependent, calls) for calls in (2, 3, 5)},
     "repeated": repeated,
+    "edges": edges,
     "sums": sums,
     "learned": learned,
     "tried": tried,

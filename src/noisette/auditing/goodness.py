@@ -326,11 +326,14 @@ class _Atoms:
 
     @classmethod
     def find(cls, mechanism: Any, x: Any, seen: _Atoms) -> _Atoms:
-        """Return those that are sent again and again and are far likelier than the places beside them."""
+        """Return those that are sent again and again and are far likelier than places near them.
+
+        A mass between two places of the lattice is split among both, so the next but one counts.
+        """
         often = np.flatnonzero(seen.counts >= _ATOM)
         values, support = seen.values[often], mechanism.support
         own = _log_prob(mechanism, values, x)
-        beside = [_log_prob(mechanism, support.value(support.index(values) + side), x) for side in (-1, 1)]
+        beside = [_log_prob(mechanism, support.value(support.index(values) + side), x) for side in (-2, 2)]
         chosen = often[own > np.maximum(*beside) + math.log(_STANDS_OUT)]
         return cls(seen.values[chosen], seen.counts[chosen], seen.masses[chosen], seen.total)
 
@@ -348,7 +351,8 @@ def _on_lattice(mechanism: Any, x: Any, values: FloatArray, atoms: _Atoms, unit:
 
     def density(index: FloatArray) -> FloatArray:
         """Return masses of places, spikes left out."""
-        beside = np.where(np.isin(index, spikes), index + 1, index)
+        beside = index + np.isin(index, spikes)
+        beside = beside + np.isin(beside, spikes)
         return np.exp(_log_prob(mechanism, support.value(beside), x) + unit)
 
     diffuse = np.unique(place).size > place.size / 2
