@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,3 +101,40 @@ def test_long_subsets_have_draws_to_spare() -> None:
     assert np.all(np.diff(rows, axis=1) > 0)
     assert 7 in rows[0]
     assert 9 not in rows[1]
+
+
+def masked(masks: list[int], chance: int, tries: Iterator[int], item: int, own: bool, size: int, length: int) -> Any:
+    """Return the items of a row by sets: drawn by the bits of its words, then mended by tries; None without enough."""
+    others = set(range(size)) - {item}
+    chosen = set()
+    for one in others:
+        bit = 0
+        for place in range(len(masks) // 2):
+            word = masks[2 * place + one // 64] >> (one % 64) & 1
+            bit = bit | word if chance >> place & 1 else bit & word
+        chosen |= {one} if bit else set()
+    many = len(chosen) > length - own
+    part, wanted = (others - chosen, len(others) - length + own) if many else (chosen, length - own)
+    while len(part) < wanted:
+        drawn = next(tries, None)
+        if drawn is None:
+            return None
+        part |= {drawn % 128} & others
+    return sorted((others - part if many else part) | ({item} if own else set()))
+
+
+@pytest.mark.parametrize(("size", "length"), [(5, 2), (64, 20), (65, 30), (100, 27), (127, 63), (128, 90), (128, 3)])
+def test_masks_are_sets(size: int, length: int) -> None:
+    rng = np.random.default_rng(size)
+    bits, chance, spare = _subsets.mask_words(size, length)
+    masks = rng.integers(0, 2**64, (30, 2 * bits), dtype=np.uint64)
+    tries = rng.integers(0, 256, 30 * 8 * spare - 20 * spare, dtype=np.uint8)
+    items, own = rng.integers(0, size, 30), rng.random(30) < 0.5
+    rows, exact = np.zeros((30, length), dtype=np.int64), np.ones(30, dtype=bool)
+    _subsets._compiled_masks()(masks, chance, tries, items, own, size, rows, exact, _subsets._places())
+    left = iter(tries.tolist())
+    for row in range(30):
+        wanted = masked(masks[row].tolist(), chance, left, int(items[row]), bool(own[row]), size, length)
+        assert exact[row] == (wanted is not None)
+        assert wanted is None or rows[row].tolist() == wanted
+    assert exact[0]
