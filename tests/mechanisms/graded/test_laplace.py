@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, getcontext
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -127,3 +129,27 @@ def test_bad_input(edges: Any, epsilons: Any, options: Any, message: str) -> Non
 def test_values_outside() -> None:
     with pytest.raises(ValueError, match=r"Expected values in Interval\(low=0.0, high=1.0\), got 2.0"):
         nz.GradedLaplace([0, 1], [1.0]).privatize(2.0)
+
+
+def exact_delta(rate: float, distance: int, epsilon: float) -> Decimal:
+    """Return P(K >= first) - exp(epsilon) P(K >= first + distance) with 60 digits, the first where p is more."""
+    getcontext().prec = 60
+    own, growth = Decimal(rate), Decimal(epsilon).exp()
+
+    def tail(first: int) -> Decimal:
+        return 1 - tail(1 - first) if first < 1 else (-own * first).exp() / (1 + (-own).exp())
+
+    first = math.ceil(Fraction(epsilon) / (2 * Fraction(rate)) - Fraction(distance, 2))
+    return tail(first) - growth * tail(first + distance)
+
+
+@pytest.mark.parametrize("distance", [131_072, 524_288])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+def test_a_delta_is_rounded_up(distance: int, delta: float) -> None:
+    """Two chances near a half that differ by a millionth: float64 alone was too small by 2e-9 of the difference."""
+    rate = 4.223094286765397e-08
+    low, high = 0.0, rate * distance
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if hockey_stick(rate, rate, distance, middle) > delta else (low, middle)
+    assert 0.999 * delta < exact_delta(rate, distance, high) <= delta

@@ -22,6 +22,7 @@ from noisette.mechanisms.graded import _levels
 from noisette.mechanisms.graded._levels import Levels, Matrix
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, LaplaceNoise
 
+_ROUNDING = 2.0**-42  # of a sum of chances, which float64 misses by less: its exponents are below 1,000
 _FINE = 2.0**-20  # steps to a noise's scale where only the ratio of two scales matters
 
 _ANY_R = (
@@ -254,7 +255,10 @@ class GradedLaplace(AdditiveMechanism):
 
 
 def hockey_stick(own: float, other: float, distance: int, epsilon: float) -> float:
-    """Return sum over k of (p(k) - exp(epsilon) q(k - distance))_+ for discrete Laplace laws p, q of these rates."""
+    """Return sum over k of (p(k) - exp(epsilon) q(k - distance))_+ for discrete Laplace laws p, q of these rates.
+
+    It is rounded up, so that an exact sum is no more.
+    """
     heights = math.log(math.tanh(own / 2)), math.log(math.tanh(other / 2)) + epsilon
     total = 0.0
     # log p = first + slope k and log E q = second + rise k along three stretches of whole numbers k
@@ -265,7 +269,8 @@ def hockey_stick(own: float, other: float, distance: int, epsilon: float) -> flo
     ):
         start, end = _above_zero(first - second, slope - rise, low, high)
         if start <= end:
-            total += max(_geometric(first, slope, start, end) - _geometric(second, rise, start, end), 0.0)
+            chance = _geometric(first, slope, start, end)
+            total += max(chance - _geometric(second, rise, start, end), 0.0) + _ROUNDING * chance
     return total
 
 
