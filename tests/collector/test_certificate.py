@@ -17,6 +17,7 @@ from noisette.device import Client
 from noisette.device.gateway import Gateway
 from noisette.mechanisms.scalar._window import Window
 from noisette.mechanisms.scalar.duchi import TwoPoint
+from noisette.survey import campaigns
 from noisette.survey.campaigns import Campaign
 
 CERTIFICATE = "/campaigns/commute/certificate"
@@ -58,6 +59,9 @@ def test_a_device_whose_law_breaks_the_promise_does_not_answer(
         with monkeypatch.context() as patch:
             for law in (Window, TwoPoint):
                 patch.setattr(law, "build", leaking(law.build))
+            with pytest.raises(ValueError, match="It is about the law"):  # the collector's is another one
+                device.answer("commute", PERSON)
+            patch.setattr(campaigns, "other_law", lambda own, stated: "")  # were the collector's leaking too
             with pytest.raises(CertificateError, match="is not"):
                 device.answer("commute", PERSON)
         assert device.left == before
@@ -74,6 +78,9 @@ def test_a_file_is_not_reported_by_a_law_that_breaks_the_promise(
             make = law.build
             leaking = classmethod(lambda cls, domain, epsilon, *rest, make=make: make(domain, 1.1 * epsilon, *rest))
             patch.setattr(law, "build", leaking)
+        with pytest.raises(ValueError, match="It is about the law"):  # the collector's is another one
+            Gateway(str(service.base_url), "commute", **options)
+        patch.setattr(campaigns, "other_law", lambda own, stated: "")  # were the collector's leaking too
         with (
             Gateway(str(service.base_url), "commute", **options) as gateway,
             pytest.raises(CertificateError, match="is not"),

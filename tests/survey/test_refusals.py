@@ -191,21 +191,25 @@ def test_a_batch_is_read_as_it_was_packed() -> None:
     """By the table at the head of the module, written out here byte by byte."""
     found = body()
     width = campaign().row.itemsize
-    assert struct.unpack_from("<4sHHHHII", found) == (b"NZRB", 1, 4, 4, 0, 3, width)
+    assert struct.unpack_from("<4sHHHHII", found) == (b"NZRB", 2, 4, 4, 0, 3, width)
     assert found[20:28] == b"agesonce"
-    assert found[28:124] == bytes(range(32)) * 3
-    assert len(found) == 124 + 3 * width + 4
+    assert found[28:60].hex() == campaign().law_sha256
+    assert found[60:156] == bytes(range(32)) * 3
+    assert len(found) == 156 + 3 * width + 4
     assert struct.unpack("<I", found[-4:])[0] == zlib.crc32(found[:-4])
     batch = unpack(campaign(), found, most=3)
     assert (len(batch), batch.period, batch.groups.tolist(), batch.index.tolist()) == (3, "once", [0, 0, 0], [0, 1, 2])
-    assert batch.rows.tobytes() == found[124:-4]
+    assert batch.rows.tobytes() == found[156:-4]
+    older = bytearray(found[:28] + found[60:-4])  # version 1, of 0.1.0, without the law
+    struct.pack_into("<H", older, 4, 1)
+    assert unpack(campaign(), sealed(bytes(older)), most=3).rows.tobytes() == found[156:-4]
 
 
 BATCHES: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: b"", "begins with NZRB"),
     "a head alone": (lambda: body()[:23], "begins with NZRB"),
     "other letters": (lambda: b"NZRC" + body()[4:], "begins with NZRB"),
-    "another version": (lambda: changed(4, "<H", 2), "version 1 of a binary batch, got 2"),
+    "another version": (lambda: changed(4, "<H", 3), "version 2 of a binary batch, got 3"),
     "one bit on its way": (lambda: body()[:60] + bytes([body()[60] ^ 1]) + body()[61:], "checksum"),
     "no report": (lambda: changed(12, "<I", 0), "1 to 3 reports in a batch, got 0"),
     "more reports than are taken": (lambda: body(4), "1 to 3 reports in a batch, got 4"),

@@ -19,6 +19,7 @@ export function joined(...parts) {
 }
 
 export const sha256 = async bytes => new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+export const hashed = async (...values) => toHex(await sha256(fromText(JSON.stringify(...values)))); // as JSON
 
 /** HMAC-SHA256 of bytes under a key that has at least one. */
 export async function hmac(key, bytes) {

@@ -6,8 +6,9 @@
 //   await client.answer("commute", { minutes: 35, by: "bike" });
 //   await client.send();
 
-import { fromBase64, fromHex, fromText, hmac, randomHex, sha256, toBase64, toHex } from "./bytes.js";
+import { fromBase64, fromHex, fromText, hashed, hmac, randomHex, toBase64, toHex } from "./bytes.js";
 import { encode, extend, known, symbols } from "./laws.js";
+import { lawHash } from "./spent.js";
 import { axis, readSurvey } from "./survey.js";
 
 const VERSION = 1;
@@ -221,7 +222,9 @@ export class Client {
 
   async #check(campaign, id) {
     await learn(campaign);
-    return check(campaign, id, this.#shuffler !== null);
+    const law = check(campaign, id, this.#shuffler !== null), hash = campaign.guarantee?.law_sha256; // 0.1.0 states none
+    if (hash && hash !== await lawHash(law.law)) throw new Error(`Campaign '${id}' has another law. Reload the page.`);
+    return { ...law, hash };
   }
 
   /**
@@ -235,7 +238,7 @@ export class Client {
     }
     const groups = campaign.public_group?.values ?? [null]; // sent in the clear, where the campaign asks for it
     if (!groups.includes(group)) throw new Error(`Expected group='${group}' to be ${groups.join(", ") || "left out"}.`);
-    const asked = toHex(await sha256(fromText(JSON.stringify([id, campaign.table]))));
+    const asked = await hashed([id, campaign.table]);
     const question = campaign.answers === "permanent" ? asked : `${asked}/${period}`;
     return this.#change(state => {
       if (state.queue.some(one => one.campaign === id && one.period === period)) return false;
@@ -248,6 +251,7 @@ export class Client {
         }
         state.spent += cost;
         state.answers[question] = encode(law.draw(inputs));
+        state.laws[question] = law.hash;
       }
       state.queue.push({ campaign: id, period, question, group, key: randomHex(16),
         state: hold ? "held" : "waiting", asked: hold, reason: "" });
@@ -283,7 +287,8 @@ export class Client {
   }
 
   #body({ period, key, question, group }, by) {
-    const head = JSON.stringify({ version: VERSION, key, period, ...by, ...(group !== null && { group }) });
+    const law = this.#read().laws[question];
+    const head = JSON.stringify({ version: VERSION, key, period, law, ...by, ...(group !== null && { group }) });
     return `${head.slice(0, -1)},"report":${this.#read().answers[question]}}`;
   }
 
@@ -388,9 +393,9 @@ export class Client {
 
   #read() {
     const stored = this.#storage.getItem(this.#place);
-    const fresh = { secret: randomHex(32), spent: 0, campaigns: {}, answers: {}, tokens: {}, queue: [] };
+    const fresh = { secret: randomHex(32), spent: 0, campaigns: {}, answers: {}, laws: {}, tokens: {}, queue: [] };
     const state = stored ? { ...fresh, ...JSON.parse(stored) } : fresh;
-    for (const name of ["campaigns", "answers", "tokens"]) { // without a prototype: an id may be '__proto__'
+    for (const name of ["campaigns", "answers", "laws", "tokens"]) { // without a prototype: an id may be '__proto__'
       state[name] = Object.assign(Object.create(null), state[name]);
     }
     return state;

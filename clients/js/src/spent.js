@@ -1,6 +1,8 @@
 // What a law of chance gives away: with integers of any size, rounded to the safe side. A device asks this of the law
 // that it draws by before it draws; verify.js adds the laws that no web page draws from, and reads certificates.
 
+import { hashed } from "./bytes.js";
+
 export const UNIT = 1n << 53n;
 const FINE = 1n << 61n;
 export let BITS = 512n, ONE = 1n << BITS; // a number x is held as x 2^512
@@ -19,9 +21,9 @@ const KINDS = {
   "drawn-answers": ["options:1 true:1", "mixture"],
   bits: ["size:2 others:1 turned:1", ""],
   "two-point": ["low:q high:q", "rounding"],
-  window: ["first:q step:q width:1 moves:1 inside:1", ""],
-  "added-noise": ["origin:q step:q steps:0 noise:object", "distance mixture rounding"],
-  laplace: ["rate:q", ""],
+  window: ["first:q step:p width:1 moves:1 inside:1", ""],
+  "added-noise": ["origin:q step:p steps:0 noise:object", "distance mixture rounding"],
+  laplace: ["rate:p", ""],
   mixture: ["share:0 parts:list", "mixture"],
   record: ["report:1 parts:list", "composition mixture"],
   table: ["levels:list outputs:text rows:list", "mixture"],
@@ -39,6 +41,7 @@ export const largest = (values) => values.reduce((one, other) => (one > other ? 
 
 export const whole = (list, least) => list.map((size) => taken({ size }, "list", `size:${least}`)[0]);
 export const product = (list) => list.reduce((one, other) => one * other, 1n);
+export const falling = (list) => list.sort((a, b) => (a < b ? 1 : -1));
 export const total = (list) => list.reduce((one, other) => one + other, 0n);
 
 /** Numbers on both sides of exp(x), x >= 0: Taylor's series at x / 2^k, squared k times, rounded outward. */
@@ -86,6 +89,7 @@ export function fraction(text) {
   return [top, bottom];
 }
 
+export const steepest = (fractions) => fractions.reduce((one, other) => (below(one, other) ? other : one));
 export const below = (one, other) => one[0] * other[1] < other[0] * one[1];
 
 /** The float64 that a fraction is, as a device holds it. */
@@ -120,6 +124,7 @@ export function of(domain, kind, wanted) {
 }
 
 const categories = (domain) => of(domain, "categorical", "size:2 labels:any")[0];
+export const selection = (domain) => of(domain, "selection", "size:1 most:1 labels:any");
 export const stepsOf = (domain) => of(domain, "lattice", "steps:0")[0];
 
 /** The ends of a domain, as a device holds them. */
@@ -131,23 +136,15 @@ export function floats(...ends) {
 
 export const interval = (domain) => floats(...of(domain, "interval", "low:q high:q"));
 
-/** What a table of weights gives away, and between which levels. */
+/** What a table of weights gives away; between which levels the verifier of certificates adds. */
 function tableLoss(levels, rows, proof) {
   check(levels.length === rows.length && rows.length > 0 && rows.every(Array.isArray), "a row has one level");
-  const weights = rows.map((row) => whole(row, 0)), owners = whole(levels, 0).map(Number);
+  const weights = rows.map((row) => whole(row, 0));
   check(weights.every((row) => row.length === weights[0].length && total(row) === total(weights[0])), "the rows have other totals");
-  const columns = weights[0].map((_, place) => weights.map((row) => row[place]));
-  check(columns.every((column) => column.every((one) => one > 0n) || column.every((one) => one === 0n)), "a zero stands alone");
-  const size = Math.max(...owners) + 1, kept = columns.filter((column) => column[0] > 0n);
-  check(size <= 64 && new Set(owners).size === size, "a row has one of 64 levels");
-  work(proof, size ** 2 * (1 + Math.floor(columns.length / 512)));
-  const of = (column, level, pick) => column.filter((_, row) => owners[row] === level).reduce(pick);
-  const most = (a, b) => (a > b ? a : b), least = (a, b) => (a < b ? a : b);
-  proof.matrix = owners.slice(0, size).map((_, i) => owners.slice(0, size).map((__, j) => {
-    const pairs = kept.map((column) => [of(column, i, most), of(column, j, least)]);
-    return logAbove(...pairs.reduce((one, other) => (below(one, other) ? other : one)));
-  }));
-  return largest(proof.matrix.flat());
+  const columns = weights[0].map((_, place) => weights.map((row) => row[place])), kept = columns.filter((column) => column[0] > 0n);
+  check(kept.flat().every((one) => one > 0n) && total(kept.flat()) === total(weights.flat()), "a zero stands alone");
+  proof.more.levels?.(whole(levels, 0).map(Number), kept, proof);
+  return logAbove(...steepest(kept.map((column) => [largest(column), -largest(column.map((one) => -one))])));
 }
 
 /** How many steps the values of an interval or a grid lie apart once they are on the lattice. */
@@ -203,7 +200,7 @@ export function loss(law, domain, proof) {
       return odds(more, other);
     }
     case "meeting-sets": {
-      const [items, most, length, meeting] = own, [options, chosen] = of(domain, "selection", "size:1 most:1 labels:any");
+      const [items, most, length, meeting] = own, [options, chosen] = selection(domain);
       check(most === chosen && most <= 4096n && items === options + most, "the items are not options and blanks");
       work(proof, Number(most >> 8n));
       let [top, bottom] = [1n, 1n];
@@ -212,7 +209,7 @@ export function loss(law, domain, proof) {
       return odds(meeting * top, (UNIT - meeting) * (bottom - top));
     }
     case "drawn-answers":
-      check(of(domain, "selection", "size:1 most:1 labels:any")[0] === own[0], "the options are not the domain's");
+      check(selection(domain)[0] === own[0], "the options are not the domain's");
       return odds(own[1], UNIT - own[1]);
     case "bits":
       check(own[1] < FINE && own[2] < FINE, "a chance leaves nothing over");
@@ -226,19 +223,18 @@ export function loss(law, domain, proof) {
     case "window": {
       const [first, step, width, moves, inside] = own, [low, high] = interval(domain);
       const end = [first[0] * step[1] + step[0] * (width + moves) * first[1], first[1] * step[1]];
-      check(step[0] > 0n && !below(low, first) && !below(end, high), "outputs miss the domain");
+      check(!below(low, first) && !below(end, high), "outputs miss the domain");
       return odds(inside * moves, (UNIT - inside) * width);
     }
     case "added-noise": {
       const [origin, step, steps, noise] = own;
-      check(step[0] > 0n && steps === distance(domain, origin, step), `values do not lie ${steps} steps apart`);
+      check(steps === distance(domain, origin, step), `values do not lie ${steps} steps apart`);
       return loss(noise, { kind: "lattice", steps: String(steps) }, proof);
     }
     case "table":
       (domain.kind === "box" && proof.more.box ? proof.more.box : interval)(domain); // levels are those of numbers
       return tableLoss(own[0], own[2], proof);
     case "laplace":
-      check(own[0][0] > 0n, "the rate is not positive");
       return up((own[0][0] * stepsOf(domain)) << BITS, own[0][1]);
     case "mixture":
       check(own[1].length === 2 && own[0] <= UNIT, "a mixture has two parts, and a share of 2^53");
@@ -247,7 +243,7 @@ export function loss(law, domain, proof) {
       const [report, parts] = own, domains = domain.parts;
       check(["record", "attributes"].includes(domain.kind) && Array.isArray(domains) && parts.length === domains.length && report <= BigInt(parts.length), "each part has one law");
       if (proof.more.record) return proof.more.record(parts, domains, report, proof);
-      const each = parts.map((part, place) => inner(part, domains[place])).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0));
+      const each = falling(parts.map((part, place) => inner(part, domains[place])));
       return total(each.slice(0, Number(report)));
     }
     default:
@@ -261,30 +257,6 @@ export const further = { kinds: {} };
 /** What is gathered while a law is looked at; `more` has further kinds of law, and what these give away. */
 export const started = (more = further) => ({ theorems: new Set(), delta: null, square: null, noise: null, matrix: null, terms: LOCAL, work: 0, more });
 
-/** Keys in the order of their code points, as the hash wants them. */
-export function sorted(value) {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (!isObject(value)) return check(typeof value !== "number", "a number stands outside of quotes"), value;
-  const order = (a, b) => { // UTF-16 has another order beyond the first 65,536 characters
-    const [one, other] = [[...a], [...b]];
-    for (let i = 0; i < Math.min(one.length, other.length); i += 1) {
-      if (one[i] !== other[i]) return one[i].codePointAt(0) - other[i].codePointAt(0);
-    }
-    return one.length - other.length;
-  };
-  const made = Object.create(null);
-  for (const key of Object.keys(value).sort(order)) {
-    check(!/^[0-9]+$/.test(key), "a key is a number"); // which objects would put first
-    made[key] = sorted(value[key]);
-  }
-  return made;
-}
-
-export async function digest(value) {
-  const found = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(value)));
-  return [...new Uint8Array(found)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
 /**
  * The epsilon of a law for a domain, both as a certificate states them, rounded up to a multiple of 2^-128 and given
  * times 2^128; refuses what is no law for this domain, or has a delta. A web page asks this of the law that it draws by.
@@ -295,5 +267,9 @@ export function spent(law, domain) {
   return up(found, 1n << (BITS - 128n));
 }
 
-/** The hash of a law as certificates have it. */
-export const lawHash = (law) => digest(sorted(law));
+/** The hash of a law as certificates have it: keys in order, no spaces. */
+export function lawHash(law) {
+  const keys = new Set();
+  JSON.stringify(law, (key, value) => (keys.add(key), value));
+  return hashed(law, [...keys].sort());
+}

@@ -1,8 +1,9 @@
 // Check a privacy certificate in a web page or in node, as `verifier/noisette_verify.py` does: with integers of any size,
 // rounded to the safe side. It knows kinds of law and no mechanism.
 
-import { below, BITS, bits, check, digest, expBounds, floats, fraction, interval, isObject, largest, LARGEST, LOCAL, logAbove, loss, odds, of, ONE,
-  precise, product, sorted, started, stepsOf, taken, total, UNIT, up, whole, work } from "./spent.js";
+import { hashed } from "./bytes.js";
+import { below, BITS, bits, check, expBounds, falling, floats, fraction, interval, isObject, largest, LARGEST, LOCAL, logAbove, loss, odds, of, ONE,
+  precise, product, selection, started, steepest, stepsOf, taken, total, UNIT, up, whole, work } from "./spent.js";
 
 export { lawHash, spent } from "./spent.js";
 
@@ -16,9 +17,9 @@ const FIELDS = ["domain", "format", "guarantee", "law", "law_sha256", "sha256", 
 // The kinds of law that no web page draws from.
 const KINDS = {
   arcs: ["ring:2 arc:1 own:1", "mixture"],
-  "one-hot": ["size:2 step:q noise:object", "composition distance"],
+  "one-hot": ["size:2 step:p noise:object", "composition distance"],
   "window-over-all": ["positions:1 width:1 inside:0 outputs:text", "post-processing"],
-  staircase: ["rate:q width:1 first:1 inside:1", ""],
+  staircase: ["rate:p width:1 first:1 inside:1", ""],
   halves: ["dims:1 above:1 tie:1 below:1", "mixture"],
   sampled: ["dims:1 report:1 part:object", "composition mixture"],
   gaussian: ["sigma:p", ""],
@@ -240,7 +241,7 @@ function apart(law, domain, proof) {
 
 /** What so many of independent answers give away, or one so often. */
 function answers(parts, most, proof) {
-  const often = parts.length === 1 ? most : 1n, sum = (list) => often * total(list.sort((a, b) => (a < b ? 1 : a > b ? -1 : 0)).slice(0, Number(most)));
+  const often = parts.length === 1 ? most : 1n, sum = (list) => often * total(falling(list).slice(0, Number(most)));
   const noisy = parts.filter((part) => part.square !== null || part.delta !== null), pure = sum(parts.map((part) => part.pure));
   if (often * BigInt(noisy.length) < 2n) {
     for (const { square, delta, noise, many } of noisy) Object.assign(proof, { square, delta, noise, many });
@@ -252,6 +253,19 @@ function answers(parts, most, proof) {
   check(proof.many < 1n << 31n, "the noise is on too many numbers to be taken for real noise");
   for (const name of ["gaussian", "gaussian-composition", ...(proof.many ? ["smoothing"] : [])]) proof.theorems.add(name);
   return pure;
+}
+
+/** What a table of weights gives away between values of every two levels. */
+function tableLevels(owners, columns, proof) {
+  const size = Math.max(...owners) + 1, levels = [...Array(Math.min(size, 64)).keys()];
+  check(new Set(owners).size === size && size <= 64, "a row has one of 64 levels");
+  work(proof, size ** 2 * (1 + Math.floor(columns.length / 512)));
+  const ends = levels.map((level) => columns.map((column) => {
+    const own = column.filter((_, row) => owners[row] === level);
+    return [largest(own), -largest(own.map((one) => -one))];
+  }));
+  const gap = (one, other) => logAbove(...steepest(one.map(([most], place) => [most, other[place][1]])));
+  proof.matrix = ends.map((one) => ends.map((other) => gap(one, other)));
 }
 
 /** What so many of the parts of a record give away. */
@@ -270,7 +284,7 @@ function others(kind, own, domain, proof, inner) {
   const repeated = (times, part, its) => answers([apart(part, its, proof)], times, proof);
   switch (kind) {
     case "arcs": { // a point on no own arc has least where these share nothing
-      const [ring, arc, mine] = own, covered = of(domain, "selection", "size:1 most:1 labels:any")[1] * arc, all = 1n << 62n;
+      const [ring, arc, mine] = own, covered = selection(domain)[1] * arc, all = 1n << 62n;
       check(covered < ring && covered * mine < all && all <= mine * ring, "the arcs hold too little or too much");
       return odds(mine * (ring - covered), all - covered * mine);
     }
@@ -377,7 +391,7 @@ function others(kind, own, domain, proof, inner) {
     }
     case "staircase": {
       const [rate, width, first, inside] = own;
-      check(rate[0] > 0n && inside < UNIT && stepsOf(domain) <= width, "values lie farther apart than a stair");
+      check(inside < UNIT && stepsOf(domain) <= width, "values lie farther apart than a stair");
       const least = expBounds((rate[0] << BITS) / rate[1])[0], most = expBounds(up(rate[0] << BITS, rate[1]))[1];
       // 1 - exp(-rate) lies between (least - 1) / least and (most - 1) / most
       const [top, bottom] = [inside * width, (UNIT - inside) * first];
@@ -400,6 +414,25 @@ function others(kind, own, domain, proof, inner) {
 
 // Reading
 
+/** Keys in the order of their code points, as the hash wants them. */
+function sorted(value) {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (!isObject(value)) return check(typeof value !== "number", "a number stands outside of quotes"), value;
+  const order = (a, b) => { // UTF-16 has another order beyond the first 65,536 characters
+    const [one, other] = [[...a], [...b]];
+    for (let i = 0; i < Math.min(one.length, other.length); i += 1) {
+      if (one[i] !== other[i]) return one[i].codePointAt(0) - other[i].codePointAt(0);
+    }
+    return one.length - other.length;
+  };
+  const made = Object.create(null);
+  for (const key of Object.keys(value).sort(order)) {
+    check(!/^[0-9]+$/.test(key), "a key is a number"); // which objects would put first
+    made[key] = sorted(value[key]);
+  }
+  return made;
+}
+
 function untagged(value) {
   if (Array.isArray(value)) return value.map(untagged);
   if (!isObject(value)) return value;
@@ -407,6 +440,12 @@ function untagged(value) {
   if (keys.length === 1 && ["integer", "number"].includes(keys[0])) return value[keys[0]];
   return Object.fromEntries(keys.map((key) => [key, untagged(value[key])]));
 }
+
+/** A fraction as a number to be read: the digits that a float64 has. */
+const decimal = ([top, bottom]) => {
+  const half = 32n + larger(bits(bottom) - bits(top), 0n) / 2n, scale = 2 ** Number(half); // of two steps, none too large
+  return Number((top << (2n * half)) / bottom) / scale / scale;
+};
 
 async function prove(text) {
   check(typeof text === "string" && text.length <= 1 << 22, "the file is too long");
@@ -416,9 +455,9 @@ async function prove(text) {
   check(isObject(told) && Object.keys(told).join() === FIELDS.join(), "it has other fields");
   check(told.format === FORMAT && told.version === VERSION, "it is of another format or version");
   const { sha256, ...rest } = told;
-  check(told.spec_sha256 === await digest(told.spec), "the spec is not the one that was hashed");
-  check(told.law_sha256 === await digest(told.law), "the law is not the one that was hashed");
-  check(sha256 === await digest(rest), "it was changed after it was hashed");
+  check(told.spec_sha256 === await hashed(told.spec), "the spec is not the one that was hashed");
+  check(told.law_sha256 === await hashed(told.law), "the law is not the one that was hashed");
+  check(sha256 === await hashed(rest), "it was changed after it was hashed");
   const { spec, domain, guarantee } = told;
   check(isObject(spec) && isObject(domain), "the spec or the domain is no object");
   check(!Object.hasOwn(spec, "domain") || JSON.stringify(untagged(spec.domain)) === JSON.stringify(domain),
@@ -431,7 +470,7 @@ async function prove(text) {
   for (const size of [512n, 4096n]) { // the second time with more digits, where the noise seems to tell too much
     try {
       precise(size);
-      [proof, small] = [started({ kinds: KINDS, loss: others, box, record }), true];
+      [proof, small] = [started({ kinds: KINDS, loss: others, box, levels: tableLevels, record }), true];
       given = loss(told.law, domain, proof);
       const chance = proof.delta ?? (proof.square && ((at) => normalDelta(proof.square, at)));
       const left = [(epsilon[0] << BITS) - given * epsilon[1], epsilon[1] << BITS]; // of epsilon
@@ -461,7 +500,11 @@ async function prove(text) {
   }
   const theorems = [...proof.theorems].sort();
   check(JSON.stringify(told.theorems) === JSON.stringify(theorems), "the proof rests on other theorems");
-  return { proved: true, reason: `epsilon ${guarantee.epsilon}, delta ${guarantee.delta}`, theorems };
+  const [most, chance] = [epsilon, delta].map(decimal), budget = `epsilon ${most}${delta[0] ? `, delta ${chance}` : ""}`;
+  const either = terms[1] === "central" ? `one person's ${terms[0]} is there or not` : "two values a person may hold";
+  const reason = `${budget}: whatever ${either}, no report is more than exp(epsilon) times as likely under one as under the other` +
+    (delta[0] ? `, but for a chance of ${chance}.` : ".");
+  return { proved: true, reason, theorems };
 }
 
 /** Tell whether the text of a certificate proves what it promises, and why not. */

@@ -20,6 +20,7 @@ from noisette.aggregation.streams import checked_names, named
 from noisette.core import Aggregate
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.sampled import Reports
+from noisette.mechanisms.written import law_sha256, other_law
 
 _FORMAT, _VERSION = "noisette-reports", 1
 _USUAL_METADATA_BYTES = 100_000_000  # that Arrow reads unless more are allowed
@@ -39,10 +40,11 @@ def write_reports(
     import pyarrow.parquet as parquet
 
     users, names = 0, None if names is None else checked_names(mechanism, names)
+    law = law_sha256(mechanism)
     with whole_file(path) as stream:
         writer: Any = None
         for part in _row_groups(batches):
-            table = _to_table(part, mechanism, names)
+            table = _to_table(part, mechanism, law, names)
             if writer is None:
                 writer = parquet.ParquetWriter(stream, table.schema, compression="zstd", write_page_checksum=True)
             if table.schema != writer.schema:
@@ -77,6 +79,8 @@ class ReportFile:
             shape = tuple(map(int, json.loads(text["noisette.shape"])))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not say well which mechanism made it: {error} {REMAKE}") from error
+        if why := other_law(law_sha256(mechanism), text.get("noisette.law")):
+            raise ValueError(f"{path} cannot be estimated here. {why}")
         if not _fits(schema, shape):
             raise ValueError(f"{path} has columns {schema.names}, which are no reports of shape {shape}. {REMAKE}")
         return cls(path, mechanism, names, users, shape)
@@ -236,7 +240,7 @@ def _columns(reports: Any) -> dict[str, npt.NDArray[Any]]:
     return {"report": array}
 
 
-def _to_table(columns: dict[str, npt.NDArray[Any]], mechanism: Any, names: Sequence[str] | None) -> Any:
+def _to_table(columns: dict[str, npt.NDArray[Any]], mechanism: Any, law: str, names: Sequence[str] | None) -> Any:
     """Return an Arrow table: a plain column for numbers, fixed-size lists for vectors and more."""
     import pyarrow as pa
 
@@ -248,6 +252,7 @@ def _to_table(columns: dict[str, npt.NDArray[Any]], mechanism: Any, names: Seque
     described = metadata_for(
         _FORMAT,
         mechanism=json.dumps(mechanism.spec()),
+        law=law,
         names=json.dumps(None if names is None else list(map(str, names))),
         shape=json.dumps(shape),
     )

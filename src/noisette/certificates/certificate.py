@@ -22,6 +22,7 @@ from noisette import _files
 from noisette.auditing.exact import worst_pair
 from noisette.core import Mechanism
 from noisette.guarantees import Guarantee
+from noisette.mechanisms.written import tagged, texts
 
 
 class CertificateError(ValueError):
@@ -77,8 +78,8 @@ class Certificate:
         verdict = self.verdict
         if not verdict.proved:
             raise CertificateError(f"The certificate is not proved: {verdict.reason}")
-        fields, law = self.fields, _texts(subject.written_law())
-        for name, own in (("spec", _tagged(subject.spec())), ("law", law), ("domain", _texts(subject.domain.spec()))):
+        fields, law = self.fields, texts(subject.written_law())
+        for name, own in (("spec", tagged(subject.spec())), ("law", law), ("domain", texts(subject.domain.spec()))):
             if fields[name] != own:
                 raise CertificateError(
                     f"The certificate is proved, but its {name} is not that of what is built here: "
@@ -104,7 +105,7 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     """
     name = getattr(subject, "name", "the survey")
     guarantee: Guarantee = subject.guarantee
-    claim, law = guarantee.claim, _texts(subject.written_law())
+    claim, law = guarantee.claim, texts(subject.written_law())
     if epsilon is None and claim is not None and not guarantee.claim_holds:
         refuted = _refutation(subject, Fraction(claim.epsilon), Fraction(claim.delta))
         stated = f"({claim.epsilon:g}, {claim.delta:g})-DP" if claim.delta else f"{claim.epsilon:g}-DP"
@@ -115,7 +116,7 @@ def certify(subject: Any, *, epsilon: float | None = None, delta: float | None =
     slack = Fraction(delta if delta is not None else claim.delta if claim else guarantee.delta)
     promise: dict[str, Any] = {"epsilon": wanted, "delta": slack, "matrix": guarantee.matrix}
     promise |= {term: getattr(guarantee, term) for term in ("unit", "model", "relation")}
-    given = {"spec": _tagged(subject.spec()), "domain": _texts(subject.domain.spec()), "guarantee": _texts(promise)}
+    given = {"spec": tagged(subject.spec()), "domain": texts(subject.domain.spec()), "guarantee": texts(promise)}
     certificate, verdict = _proved(json.dumps(given | {"law": law}))
     if not verdict.proved:
         refuted = _refutation(subject, wanted, slack)
@@ -180,30 +181,6 @@ def _witnessed(subject: Mechanism) -> tuple[float, Any, Any, Any]:
         best = max(best, (masses[most] - masses[least], inputs[most], inputs[least], report), key=lambda row: row[0])
     gap, one, other, report = best
     return gap, *(np.asarray(value).tolist() for value in (one, other, report))
-
-
-def _texts(value: Any) -> Any:
-    """Return JSON in which every number is the text of a whole number or of a fraction in lowest terms."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return {key: _texts(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_texts(inner) for inner in value]
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    return str(Fraction(value) if isinstance(value, Fraction | float) else int(value))
-
-
-def _tagged(value: Any) -> Any:
-    """Return a description in which numbers are texts, marked as integers or real numbers."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, Mapping):
-        return {key: _tagged(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_tagged(inner) for inner in value]
-    return {"number": str(Fraction(value))} if isinstance(value, float) else {"integer": str(int(value))}
 
 
 def _untagged(value: Any) -> Any:

@@ -23,9 +23,10 @@ from noisette._sqlite import transaction
 from noisette.accounting import Ledger
 from noisette.certificates import check_promise
 from noisette.device.conversation import CollectorError, admit, ahead_of, bearer, hold, post, reason_of, shown, trusted
-from noisette.device.state import Sent, Verdict, check_time, pay, question_of, remember_asked
+from noisette.device.state import Sent, Verdict, check_time, note_law, pay, question_of, remember_asked
 from noisette.device.tokens import WALLET, Wallet, new_secret, token, written
 from noisette.guarantees import warn_known_noise
+from noisette.mechanisms.written import other_law
 from noisette.survey.batches import TOKEN_BYTES, pack
 from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
@@ -45,6 +46,7 @@ CREATE TABLE IF NOT EXISTS answers (
     question TEXT NOT NULL, user BLOB NOT NULL, report BLOB NOT NULL, PRIMARY KEY (question, user)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS asked (question TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS laws (question TEXT PRIMARY KEY, law TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS queue (
     campaign TEXT NOT NULL,
     period TEXT NOT NULL,
@@ -203,6 +205,7 @@ class Gateway:
         ]
         columns = "(campaign, period, user, question, public_group)"
         with transaction(self._path) as database:  # a report that is not written here is forgotten, and never sent
+            note_law(database, self.campaign, self._question)
             database.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", made)
             before = database.total_changes
             database.executemany(f"INSERT OR IGNORE INTO queue {columns} VALUES (?, ?, ?, ?, ?)", queued)
@@ -232,6 +235,7 @@ class Gateway:
             "SELECT queue.user, public_group, report FROM queue JOIN answers USING (question, user) "
             "WHERE campaign = ? AND period = ? AND state = 'waiting' LIMIT ?"
         )
+        self._refuse_other_laws(period)
         while True:
             with transaction(self._path) as database:
                 batch = database.execute(query, (self.campaign.id, period, most)).fetchall()
@@ -241,6 +245,15 @@ class Gateway:
                 return False
             tally = self.tally(period)
             on_progress((tally.sent + tally.refused) / tally.reports)
+
+    def _refuse_other_laws(self, period: str) -> None:
+        """Write down as refused what waits of a period and was drawn by another law than the campaign has here."""
+        columns = "queue.user, law FROM queue JOIN laws USING (question)"
+        query = f"SELECT {columns} WHERE campaign = ? AND period = ? AND state = 'waiting' AND law != ?"
+        with transaction(self._path) as database:
+            found = database.execute(query, (self.campaign.id, period, self.campaign.law_sha256)).fetchall()
+        own = self.campaign.law_sha256
+        self._settle([(user, "refused", other_law(own, law)) for user, law in found], period)
 
     def _send(self, batch: list[tuple[bytes, int, bytes]], period: str) -> bool:
         """Send one batch and write down what became of it; tell whether there was a decision about all."""
@@ -299,7 +312,8 @@ class Gateway:
         campaign, public = self.campaign, self.campaign.public_group
         for user, group, report in batch:
             key = token(user, campaign.id, f"{period}/key")[:32]
-            body = {"version": VERSION, "key": key, "period": period} | written(*tokens[user])
+            body = {"version": VERSION, "key": key, "period": period, "law": campaign.law_sha256}
+            body |= written(*tokens[user])
             body["report"] = campaign.written(np.frombuffer(report, dtype=campaign.row)[0])
             body |= {} if public is None else {"group": public.values[group]}
             carried = self._seals[user].carry(campaign, body, self._attempts, self._minimum)

@@ -20,6 +20,7 @@ from noisette.accounting import Ledger, LedgerError
 from noisette.certificates import check_promise
 from noisette.device.tokens import WALLET, Wallet, new_secret, token
 from noisette.guarantees import warn_known_noise
+from noisette.mechanisms.written import other_law
 from noisette.survey.campaigns import VERSION, Campaign
 from noisette.survey.periods import period_at
 
@@ -42,6 +43,7 @@ CREATE TABLE IF NOT EXISTS secrets (secret BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS campaigns (id TEXT PRIMARY KEY, definition TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, report TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS asked (question TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS laws (question TEXT PRIMARY KEY, law TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS queue (
     campaign TEXT NOT NULL,
     period TEXT NOT NULL,
@@ -187,6 +189,8 @@ class Device:
             if is_new:  # of two that answer at the same time one is written, and only that one is ever sent
                 written = database.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, report))
                 is_new = written.rowcount == 1
+                if is_new:
+                    note_law(database, campaign, question)
             database.execute(
                 "INSERT OR IGNORE INTO queue (campaign, period, question, key, public_group) VALUES (?, ?, ?, ?, ?)",
                 (campaign.id, period, question, uuid.uuid4().hex, group),
@@ -195,15 +199,19 @@ class Device:
 
     def waiting(self) -> list[tuple[str, dict[str, Any]]]:
         """Return campaign and body of each report that was not sent yet; a token that must be signed is not in it."""
-        columns = "campaign, period, key, public_group, report"
-        query = f"SELECT {columns} FROM queue JOIN answers USING (question) WHERE state = 'waiting'"
+        columns = "campaign, period, key, public_group, report, law"
+        tables = "queue JOIN answers USING (question) LEFT JOIN laws USING (question)"
+        query = f"SELECT {columns} FROM {tables} WHERE state = 'waiting'"
         with self._open() as database:
             rows = database.execute(query).fetchall()
             terms = {name: json.loads(text) for name, text in database.execute("SELECT id, definition FROM campaigns")}
         found = []
-        for campaign, period, key, group, report in rows:
+        for campaign, period, key, group, report, law in rows:
             body = {"version": VERSION, "key": key, "period": period, "report": json.loads(report)}
-            blind = terms.get(campaign, {}).get("tokens", "open") != "open"
+            known = terms.get(campaign, {})
+            stated = law is not None and "law_sha256" in known.get("guarantee", {})  # version 0.1.0 knows none
+            body |= {"law": law} if stated else {}
+            blind = known.get("tokens", "open") != "open"
             named = {} if blind else {"token": token(self._secret, campaign, period)}
             found.append((campaign, body | named | ({} if group is None else {"group": group})))
         return found
@@ -243,6 +251,14 @@ def remember_asked(database: sqlite3.Connection) -> None:
     """Take over what was answered before questions were written down when they were paid for."""
     if database.execute("SELECT 1 FROM asked LIMIT 1").fetchone() is None:
         database.execute("INSERT INTO asked SELECT DISTINCT question FROM answers")
+
+
+def note_law(database: sqlite3.Connection, campaign: Campaign, question: str) -> None:
+    """Write down by which law a question is answered; refuse to answer it by another one than before."""
+    database.execute("INSERT OR IGNORE INTO laws VALUES (?, ?)", (question, campaign.law_sha256))
+    (law,) = database.execute("SELECT law FROM laws WHERE question = ?", (question,)).fetchone()
+    if why := other_law(campaign.law_sha256, law):
+        raise ValueError(f"Campaign {campaign.id!r} was answered from this folder by another law. {why}")
 
 
 def pay(path: Path, ledger: Ledger, account: str, campaign: Campaign, question: str) -> None:

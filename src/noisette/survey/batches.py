@@ -3,13 +3,14 @@
 A binary batch, all numbers little-endian:
 
     4 bytes   NZRB
-    2 bytes   version of the format, 1
+    2 bytes   version of the format, 2; version 1 has no hash of a law
     2 bytes   length of the campaign's id
     2 bytes   length of the period's name
     2 bytes   length of a signature, 0 where the campaign's tokens are open
     4 bytes   number of reports n
     4 bytes   length of a report
     then      the campaign's id and the period's name in ASCII
+    32 bytes  SHA-256 of the law that the reports were drawn by
     n times   32 bytes: the token
     n times   2 bytes: the number of the public group, only where the campaign has one
     n times   the signature of the token
@@ -32,12 +33,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from noisette.mechanisms.written import other_law
 from noisette.survey.campaigns import Campaign, Rows
 from noisette.survey.sums import Sums
 
 MAGIC = b"NZRB"
-VERSION = 1
+VERSION = 2
 TOKEN_BYTES = 32
+LAW_BYTES = 32
 DIGEST_BYTES = 16  # of a token or a key, that the database keeps to recognise it
 MEDIA_TYPE = "application/vnd.noisette.reports"
 
@@ -51,9 +54,19 @@ Digests = npt.NDArray[np.uint8]  # of shape (reports, 16)
 class MalformedBatch(ValueError):
     """Bytes that are no batch."""
 
+    reason = "malformed"
 
-class WrongCampaign(ValueError):
+
+class WrongCampaign(MalformedBatch):
     """A batch for another campaign than the one that it was sent to."""
+
+    reason = "wrong-campaign"
+
+
+class WrongLaw(MalformedBatch):
+    """A batch whose reports were drawn by another law than the campaign's."""
+
+    reason = "wrong-law"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +194,7 @@ def pack(
     groups: npt.ArrayLike | None = None,
     signatures: bytes = b"",
 ) -> bytes:
-    """Return a binary batch; ``tokens`` are 32 bytes a report, one after the other."""
+    """Return a binary batch of reports drawn by the campaign's law; ``tokens`` are 32 bytes a report, in a row."""
     count = len(rows)
     if len(tokens) != count * TOKEN_BYTES:
         raise ValueError(f"Expected {count} tokens of {TOKEN_BYTES} bytes, got {len(tokens)} bytes.")
@@ -189,7 +202,8 @@ def pack(
     signed = len(signatures) // count if count else 0
     head = _HEAD.pack(MAGIC, VERSION, len(name), len(when), signed, count, campaign.row.itemsize)
     group = b"" if campaign.public_group is None else np.asarray(groups, dtype="<u2").tobytes()
-    body = b"".join([head, name, when, tokens, group, signatures, np.ascontiguousarray(rows).tobytes()])
+    law = bytes.fromhex(campaign.law_sha256)
+    body = b"".join([head, name, when, law, tokens, group, signatures, np.ascontiguousarray(rows).tobytes()])
     return body + _TAIL.pack(zlib.crc32(body))
 
 
@@ -198,14 +212,15 @@ def unpack(campaign: Campaign, body: bytes, *, most: int) -> Batch:
     if len(body) < _HEAD.size + _TAIL.size or body[:4] != MAGIC:
         raise MalformedBatch("Expected a binary batch that begins with NZRB.")
     _, version, id_size, period_size, signed, count, width = _HEAD.unpack_from(body)
-    if version != VERSION:
+    if version not in (1, VERSION):
         raise MalformedBatch(f"Expected version {VERSION} of a binary batch, got {version}.")
+    hashed = LAW_BYTES if version == VERSION else 0
     if _TAIL.unpack_from(body, len(body) - _TAIL.size)[0] != zlib.crc32(memoryview(body)[: -_TAIL.size]):
         raise MalformedBatch("The checksum does not match: the batch was cut or changed on its way. Send it again.")
     if not 0 < count <= most:
         raise MalformedBatch(f"Expected 1 to {most:,} reports in a batch, got {count:,}.")
     grouped = 2 if campaign.public_group is not None else 0
-    wanted = _HEAD.size + id_size + period_size + count * (TOKEN_BYTES + grouped + signed + width) + _TAIL.size
+    wanted = _HEAD.size + id_size + period_size + hashed + count * (TOKEN_BYTES + grouped + signed + width) + _TAIL.size
     if len(body) != wanted:
         raise MalformedBatch(f"Expected {wanted} bytes for {count} reports, got {len(body)}.")
     start = _HEAD.size + id_size
@@ -218,6 +233,10 @@ def unpack(campaign: Campaign, body: bytes, *, most: int) -> Batch:
     if width != campaign.row.itemsize:
         raise MalformedBatch(f"Expected reports of {campaign.row.itemsize} bytes, got {width}.")
     start += period_size
+    stated = body[start : start + hashed].hex() or None
+    if why := other_law(campaign.law_sha256, stated):
+        raise WrongLaw(f"This batch cannot be taken. {why}")
+    start += hashed
     whole = np.frombuffer(body, dtype=np.uint8, count=count * TOKEN_BYTES, offset=start).reshape(count, TOKEN_BYTES)
     start += count * TOKEN_BYTES
     groups = np.zeros(count, dtype=np.uint16)

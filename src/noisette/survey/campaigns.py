@@ -12,6 +12,7 @@ from typing import Any
 from noisette import _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
+from noisette.mechanisms.written import other_law
 from noisette.survey.draws import PublicDraws
 from noisette.survey.periods import PERIODS, period_at, periods_from
 from noisette.survey.questions import text
@@ -111,6 +112,7 @@ class Campaign:
     domain = _of_survey("domain")
     spec = _of_survey("spec")
     written_law = _of_survey("written_law")
+    law_sha256 = _of_survey("law_sha256")
     uncertified = _of_survey("uncertified")
 
     @classmethod
@@ -139,6 +141,8 @@ class Campaign:
         asked = _asked(terms)
         life = _life(terms)
         survey = Survey.from_spec(asked | {"spec": fields.get("spec", {})})
+        if why := other_law(survey.law_sha256, dict(fields.get("guarantee") or {}).get("law_sha256")):
+            raise ValueError(f"Campaign {life['id']!r} cannot be answered or read here. {why}")
         for own in (section.mechanism.guarantee for section in survey.sections):
             if (own.unit, own.model, own.relation) != _OWN:
                 raise ValueError(
@@ -175,7 +179,8 @@ class Campaign:
 
     def to_wire(self) -> dict[str, Any]:
         """Return what a device needs: the terms, the mechanism and its guarantee."""
-        made = {"spec": self.mechanism.spec(), "guarantee": self.mechanism.guarantee.spec()}
+        guarantee = self.mechanism.guarantee.spec() | {"law_sha256": self.law_sha256}
+        made = {"spec": self.mechanism.spec(), "guarantee": guarantee}
         terms = {name: value for name, value in self.terms().items() if name != "form" or value}
         return {"version": VERSION} | terms | made
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from noisette._files import whole_file
 from noisette.aggregation._arrow import naming
 from noisette.aggregation.files import DAMAGED, REMAKE, description, metadata_for, metadata_of, open_parquet, shown
+from noisette.mechanisms.written import other_law
 from noisette.survey.survey import Rows, Survey
 
 FORMAT = "noisette-survey-reports"
@@ -101,7 +102,7 @@ def write(path: Path, survey: Survey, batches: Iterable[SurveyReports]) -> int:
     kinds = [_kind(survey.row[name]) for name in survey.row.names or ()]
     fields = [pa.field(name, kind) for name, kind in zip(_names(survey), kinds, strict=True)]
     fields += [pa.field("cell", pa.uint16())] if survey.groups else []
-    schema = pa.schema(fields, metadata=metadata_for(FORMAT, survey=json.dumps(survey.spec())))
+    schema = pa.schema(fields, metadata=metadata_for(FORMAT, survey=json.dumps(survey.spec()), law=survey.law_sha256))
     rows, users = max(1, _BYTES // survey.row.itemsize), 0
     with whole_file(path) as stream:
         with parquet.ParquetWriter(stream, schema, compression="zstd", write_page_checksum=True) as writer:
@@ -161,6 +162,8 @@ class ReportsFile:
             survey = Survey.from_spec(json.loads(metadata["noisette.survey"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not say well which survey it is of: {error} {REMAKE}") from error
+        if why := other_law(survey.law_sha256, metadata.get("noisette.law")):
+            raise ValueError(f"{path} cannot be estimated here. {why}")
         names = _names(survey) + (["cell"] if survey.groups else [])
         if schema.names != names:
             raise ValueError(f"{path} has columns {schema.names}, expected {names}. {REMAKE}")

@@ -19,6 +19,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray, IntArray
 from noisette.guarantees import Guarantee
+from noisette.mechanisms.written import law_sha256
 from noisette.survey.coding.items import Item, Topic
 from noisette.survey.coding.sections import Section, Together, read_sections
 from noisette.survey.draws import PublicDraws
@@ -206,6 +207,11 @@ class Survey:
         """Return the law of one person's reports, as a certificate states it, None where a mechanism has none."""
         law: dict[str, Any] | None = self.randomizer.written_law()
         return law
+
+    @cached_property
+    def law_sha256(self) -> str:
+        """Hash of the law, which goes with every report."""
+        return law_sha256(self)
 
     @property
     def uncertified(self) -> str:

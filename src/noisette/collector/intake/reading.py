@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from noisette.collector.campaigns.life import ALWAYS, Life, Untimely
 from noisette.collector.storage.store import Refusal, Refused
+from noisette.mechanisms.written import other_law
 from noisette.survey import batches
 from noisette.survey.batches import Batch
 from noisette.survey.campaigns import Campaign
@@ -45,7 +46,8 @@ class _Strict(BaseModel):
 class Entry(_Strict):
     """One report: the key of its sending, the period, the user's token of that period, and what was sent.
 
-    ``group`` is the public group, where the campaign has one; ``signature`` that of a blind token.
+    ``group`` is the public group, where the campaign has one; ``signature`` that of a blind token; ``law`` the hash of
+    the law that the report was drawn by, which devices of 0.1.0 leave out.
     """
 
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$")]
@@ -54,6 +56,7 @@ class Entry(_Strict):
     report: _Value
     group: Annotated[str | None, Field(max_length=200)] = None
     signature: Annotated[str | None, Field(max_length=1024)] = None
+    law: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
 
 
 class One(Entry):
@@ -166,9 +169,8 @@ def _unpacked(campaign: Campaign, body: bytes, life: Life) -> Batch:
     """Read a binary batch."""
     try:
         batch = batches.unpack(campaign, body, most=LARGEST_BATCH)
-    except (batches.MalformedBatch, batches.WrongCampaign) as error:
-        reason = "wrong-campaign" if isinstance(error, batches.WrongCampaign) else "malformed"
-        raise Refused([Refusal(0, reason, str(error))]) from error
+    except batches.MalformedBatch as error:
+        raise Refused([Refusal(0, error.reason, str(error))]) from error
     if refusals := _wrong_period(campaign, life, batch.period, 0) or _wrong_codes(batch):
         raise Refused(refusals)
     return batch
@@ -211,16 +213,18 @@ def _signed(entry: Entry) -> tuple[bytes, bytes]:
 
 
 def _misplaced(campaign: Campaign, entries: Sequence[Entry], life: Life) -> list[Refusal]:
-    """Return the reports of a wrong period or group."""
+    """Return the reports of a wrong period, group or law."""
     found: list[Refusal] = []
-    sound: set[tuple[str, str | None]] = set()
+    sound: set[tuple[str | None, ...]] = set()
     for index, entry in enumerate(entries):
-        if (entry.period, entry.group) in sound:
+        if (entry.period, entry.group, entry.law) in sound:
             continue
         wrong = _wrong_period(campaign, life, entry.period, index) or _wrong_group(campaign, entry.group, index)
+        why = other_law(campaign.law_sha256, entry.law)
+        wrong = wrong or ([Refusal(index, "wrong-law", f"This report cannot be taken. {why}")] if why else [])
         found += wrong
         if not wrong:
-            sound.add((entry.period, entry.group))
+            sound.add((entry.period, entry.group, entry.law))
     return found
 
 
