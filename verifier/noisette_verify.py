@@ -32,38 +32,38 @@ THEOREMS = {
 }
 # Of each kind of law: its fields (from a least whole number on; q: any fraction), its theorems, and what it says.
 KINDS = """
-keep-or-replace size:2 keep:1 other:1 | | {other} draws report each of {size} values, {keep} more the own value.
+keep-or-replace size:2 keep:1 other:1 | | {other} of 2^53 draws report each of {size} values, {keep} more the own.
 hashed maps:1 response:object | mixture post-processing | One of {maps} maps of values to codes is drawn blindly.
-subset size:2 length:1 own:1 | | {own} of 2^53 draws give a set of {length} of {size} that holds the own value.
+subset size:2 length:1 own:1 | | {own} of 2^53 draws give {length} of {size} values, the own among them.
 columns order:2 own:1 | sylvester | {own} of 2^53 draws give one of {order} columns where the own row is +1.
 cyclic order:2 block:1 own:1 other:1 | | Noise modulo {order} has {own} draws at each of {block} places, else {other}.
-meeting-sets items:2 most:1 length:1 meeting:1 | | {meeting} of 2^53 draws give {length} of {items} with an own one.
-drawn-answers options:1 true:1 | mixture | {true} of 2^53 draws tell the truth of 1 of {options} options.
-arcs ring:2 arc:1 own:1 | mixture | {own} of 2^62 draws give a point of {ring} on an own arc of {arc}, laid by a map.
-bits size:2 others:1 turned:1 | | {turned} of 2^61 draws turn the own bit of {size} off, {others} turn another on.
+meeting-sets items:2 most:1 length:1 meeting:1 | | {meeting} of 2^53 draws give a set with an own item.
+drawn-answers options:1 true:1 | mixture | One of {options} is drawn blindly; {true} of 2^53 draws tell its truth.
+arcs ring:2 arc:1 own:1 | mixture | A map lays arcs of {arc} of {ring} points; {own} of 2^62 draws give each own point.
+bits size:2 others:1 turned:1 | | {turned} of 2^61 draws turn the own bit off, {others} turn another one on.
 one-hot size:2 step:p noise:object | composition distance | Categories differ by 1 in two of {size} entries.
 two-point low:q high:q | rounding | One of two numbers is reported, the higher one more often for higher values.
 window first:q step:p width:1 moves:1 inside:1 | | {inside} of 2^53 draws lie in a window of {width} outputs.
-window-over-all positions:1 width:1 inside:0 outputs:text | post-processing | {inside} of 2^53 draws take a window.
+window-over-all positions:1 width:1 inside:0 outputs:text | post-processing | {inside} of 2^53 draws take the window.
 table levels:*0 outputs:text rows:list | mixture | The chances of a value lie between two rows of its level.
-added-noise origin:q step:p steps:0 noise:object | distance mixture rounding | Values lie up to {steps} steps apart.
+added-noise origin:q step:p steps:0 noise:object | distance mixture rounding | Two values lie at most {steps} apart.
 laplace rate:p | | The mass of the noise falls by one factor from step to step.
-staircase rate:p width:1 first:1 inside:1 | | Noise falls in stairs of {width} steps; {inside} of 2^53 lie on the first.
+staircase rate:p width:1 first:1 inside:1 | | Noise falls in stairs {width} wide; {inside} of 2^53 draws hit the first.
 gaussian sigma:p | | Noise k has mass in proportion to exp(-k^2 / (2 sigma^2)).
 mixture share:0 parts:list | mixture | {share} of 2^53 draws use one law and the others another, whatever the value.
-halves dims:1 above:1 tie:1 below:1 | mixture | {above}, {tie} or {below} of 2^53 keep signs, by how many agree.
-sampled dims:1 report:1 part:object | composition mixture | {report} of {dims} dimensions are answered, drawn blindly.
-record report:1 parts:list | composition mixture | {report} of the parts of a record are answered, drawn blindly.
-coordinates dims:1 report:1 part:object | composition encoding | {report} numbers computed from the value are answered.
+halves dims:1 above:1 tie:1 below:1 | mixture | {above}, {tie} or {below} of 2^53 draws keep the signs.
+sampled dims:1 report:1 part:object | composition mixture | Dimensions drawn blindly and answered: {report} of {dims}.
+record report:1 parts:list | composition mixture | Parts of a record that are drawn blindly and answered: {report}.
+coordinates dims:1 report:1 part:object | composition encoding | Answered numbers that the value gives: {report}.
 sphere-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a direction, often near the own one.
 normal-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a normal vector, often on the own side.
 ranges many:*1 width:*p sigma:*p | encoding gaussian post-processing | Analytic: computed numbers get Gaussian noise.
 normal sigma:p | gaussian post-processing | Analytic: real Gaussian noise on every entry, then rounded.
-sketch projections:1 ridge:p | leverage post-processing | Analytic: {projections} Gaussian sums of rows and a ridge.
+sketch projections:1 ridge:p | leverage post-processing | Analytic: Gaussian sums of rows and a ridge: {projections}.
 queries step:p noise:object rows:list | gaussian gaussian-composition post-processing smoothing sums | Sums get noise.
 entries unit:text steps:1 many:*1 keep:*0 noise:object | composition distance | Entries are kept, or get noise.
-rounds times:1 part:object | composition gaussian-composition | The same law answers {times} times, afresh each time.
-steps times:1 sampling:p noise:p order:2 | renyi | Examples are in each of {times} sums by chance, with noise.
+rounds times:1 part:object | composition gaussian-composition | Independent answers by one law: {times}.
+steps times:1 sampling:p noise:p order:2 | renyi | Sums with noise that an example is in by chance: {times}.
 """
 CATEGORIES, SELECTION = "categorical size:2 labels:any", "selection size:1 most:1 labels:any"
 INTERVAL, LATTICE, NUMBER = "interval low:q high:q", "lattice steps:0", {"kind": "interval", "low": "-1", "high": "1"}

@@ -858,6 +858,10 @@ def test_the_vectors_are_as_they_say() -> None:
     vectors = json.loads(VECTORS.read_text(encoding="utf-8"))
     for vector in vectors:
         assert verifier.verify(vector["certificate"]).proved is vector["proved"], vector["made"]
+    said = [line for one in vectors if one["proved"] for line in verifier.verify(one["certificate"]).lines]
+    assert not [
+        line for line in said if re.search(r"\b1 (\w+ )*\w+s (are|lie|get|answer)\b|\b1 (times|numbers|steps)", line)
+    ]
     kinds = {law["kind"] for one in vectors if one["proved"] for law in laws(json.loads(one["certificate"])["law"])}
     assert kinds == set(re.findall(r"^([a-z-]+) [a-z_]+:", verifier.KINDS, re.MULTILINE))
 
