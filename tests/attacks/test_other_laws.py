@@ -119,8 +119,10 @@ def test_a_device_of_another_version_does_not_answer(url: str, tmp_path: Path, m
     changed(monkeypatch)
     with pytest.raises(ValueError, match="cannot be answered or read here"):
         Campaign.from_wire(shown)
-    del shown["guarantee"]["law_sha256"]
-    Campaign.from_wire(shown)  # a collector of 0.1.0 states none
+    with pytest.raises(ValueError, match="cannot be answered or read here"):
+        Campaign.from_wire(shown | {"guarantee": {"law_sha256": 7}})
+    for stated in ({}, None, 7, "none"):  # a collector of 0.1.0 states none
+        Campaign.from_wire(shown | {"guarantee": stated})
 
 
 def test_a_gateway_sends_nothing_of_another_law(url: str, tmp_path: Path) -> None:

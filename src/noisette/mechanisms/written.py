@@ -29,9 +29,7 @@ def other_law(own: str, stated: str | None) -> str:
     """Say why reports of a law are refused, "" where they are not: version 0.1.0 stated none."""
     if stated is None or stated == own:
         return ""
-    return (
-        f"It is about the law {stated[:16]}, and here reports follow the law {own[:16]}. Use the version that made it."
-    )
+    return f"It is about the law {stated!s:.16}, and reports follow the law {own:.16} here. Use the version it is from."
 
 
 def texts(value: Any) -> Any:

@@ -141,8 +141,6 @@ class Campaign:
         asked = _asked(terms)
         life = _life(terms)
         survey = Survey.from_spec(asked | {"spec": fields.get("spec", {})})
-        if why := other_law(survey.law_sha256, dict(fields.get("guarantee") or {}).get("law_sha256")):
-            raise ValueError(f"Campaign {life['id']!r} cannot be answered or read here. {why}")
         for own in (section.mechanism.guarantee for section in survey.sections):
             if (own.unit, own.model, own.relation) != _OWN:
                 raise ValueError(
@@ -155,6 +153,9 @@ class Campaign:
                 f"Campaign {life['id']!r} promises epsilon={survey.epsilon:g}, delta={survey.delta:g}, "
                 f"but its mechanism spends {guarantee}. Do not answer it."
             )
+        stated = fields.get("guarantee")
+        if why := other_law(survey.law_sha256, stated.get("law_sha256") if isinstance(stated, Mapping) else None):
+            raise ValueError(f"Campaign {life['id']!r} cannot be answered or read here. {why}")
         return cls(survey=survey, form=_form(terms.get("form"), survey), **life)
 
     def terms(self) -> dict[str, Any]:
