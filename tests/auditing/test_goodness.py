@@ -40,13 +40,26 @@ def test_counts_of_few_reports() -> None:
 
 
 def test_a_report_that_repeats() -> None:
-    """Ten of two hundred thousand possible reports are the same: a binomial tail, times as many as were looked at."""
+    """Ten reports are the same: a binomial tail, times the two hundred thousand reports that are possible."""
     masses, counts = np.full(991, 5e-6), np.ones(991, dtype=np.int64)
     counts[17] = 10
-    exact = stats.binom.sf(9, 1000, 5e-6) * 1000
+    exact = stats.binom.sf(9, 1000, 5e-6) / 5e-6
     said = complains_from(lambda share: goodness._repeats(masses, counts, 1000, share), 2 * exact)
     assert said == "one report was sent 10 times of 1000, where 0.005 are expected"
     assert goodness._repeats(masses, np.ones(991, dtype=np.int64), 991, 0.9) is None
+
+
+def test_a_pair_by_chance_is_no_fault() -> None:
+    """Of 3,000 reports, each one of four million, two are the same in every second collection."""
+    rng = np.random.default_rng(8)
+    told = 0
+    for _ in range(100):
+        counts = np.unique(rng.integers(0, 2**22, 3000), return_counts=True)[1]
+        told += goodness._repeats(np.full(counts.size, 2.0**-22), counts, 3000, 0.05) is not None
+    assert told <= 5 * 3
+    counts = np.ones(2999, dtype=np.int64)
+    counts[5] = 2
+    assert goodness._repeats(np.full(2999, 2.0**-22), counts, 3000, 0.9) is None
 
 
 def test_too_few_random_bits() -> None:

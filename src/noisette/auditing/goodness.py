@@ -456,8 +456,10 @@ def _counted(masses: FloatArray, counts: IntArray, total: int, share: float) -> 
 def _repeats(masses: FloatArray, counts: IntArray, total: int, share: float) -> str | None:
     """Look for a report that is sent far more often than its mass allows, and for too many that are sent twice."""
     tail = bdtrc(counts - 1.0, total, np.minimum(masses * (1 + 1e-9), 1.0))
-    worst = int(np.argmin(np.where(counts > 1, tail, 1.0)))
-    if counts[worst] > 1 and tail[worst] * total < share / 2:
+    # a tail is below share times the mass with that chance at most, which adds up to share over all possible reports
+    surprise = np.where(counts > 1, tail * np.maximum(total, 1 / np.maximum(masses, 1e-300)), np.inf)
+    worst = int(np.argmin(surprise))
+    if surprise[worst] < share / 2:
         return f"one report was sent {counts[worst]} times of {total}, where {total * masses[worst]:.3g} are expected"
     second, third = (float((counts * masses**power).sum() / total) for power in (1, 2))
     pairs, expected = float((counts * (counts - 1.0)).sum() / 2), total * (total - 1.0) / 2 * second
