@@ -646,7 +646,7 @@ class Copy:
         start = time.monotonic()
         tables = [test for test in TABLES if (ROOT / test).is_file()]
         for change in [change for change in changes if change.at_import and tables]:
-            if by := self.fails(change, {}, tables):
+            if (by := self.fails(change, {}, tables)) and self.sound(change, by):
                 yield change, by, time.monotonic() - start
                 changes = [other for other in changes if other != change]
             start = time.monotonic()

@@ -147,7 +147,7 @@ LEARNING: dict[str, dict[str, Any]] = {
         "_LEAST_SIGNAL": 0.5,
         "_POWER": 2.8,
     },
-    "regression/pairs.py": {"_PARTS": 3, "_SCALING": 0.1, "_LEAST_SCALE": 1e-3},
+    "regression/pairs.py": {"_PARTS": 3, "_SCALING": 0.05, "_LEAST_SCALE": 1e-3},
     "regression/training.py": {"_FEWEST": 256},
     "sgd/advice.py": {"_SHOWN": (0.1, 0.25, 0.5, 0.75, 0.9)},
     "sgd/clipping.py": {"_LEAST_ROOM": 1 / 65536, "_MOST_ROOM": 1 / 64, "_FARTHEST": 200.0},
