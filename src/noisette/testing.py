@@ -391,10 +391,10 @@ def _check_description(mechanism: Estimating, inputs: list[Any], seed: int) -> N
         assert same_fields, f"{mechanism.name} does not survive JSON"
         same.append(restored)
     if isinstance(mechanism, BaseMechanism):
-        said, own = mechanism.spec(), {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+        said, own = mechanism.spec(), vars(mechanism)
         wrong = [name for name in own if isinstance(own[name], int | float) and said.get(name, own[name]) != own[name]]
         assert not wrong, f"{mechanism.name} describes itself with another {wrong[0]}: {said[wrong[0]]}"
-    for copied in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+    for copied in (copy.copy, copy.deepcopy, _pickled):
         with contextlib.suppress(pickle.PicklingError, AttributeError, TypeError):  # a class of a function has no name
             same.append(copied(mechanism))
     for twin in same:
@@ -406,6 +406,10 @@ def _check_description(mechanism: Estimating, inputs: list[Any], seed: int) -> N
     first, second, third = (_aggregate(mechanism, reports[part]) for part in (slice(9), slice(9, 40), slice(40, 60)))
     for merged in (first + second + third, third + (first + second), second + third + first):
         assert merged == whole, f"aggregates of {mechanism.name} depend on the order of merging"
+
+
+def _pickled(mechanism: Estimating) -> Any:
+    return pickle.loads(pickle.dumps(mechanism))
 
 
 def _check_budget(mechanism: Estimating, inputs: list[Any]) -> None:
