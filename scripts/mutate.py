@@ -314,7 +314,10 @@ class _Sites(ast.NodeVisitor):
         """Leave text alone."""
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        if not any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets):
+        """Leave the list of public names alone, and a constant of which its line says: so much at a time."""
+        line = self.source[self.offsets[node.lineno - 1] : self.offsets[node.lineno]].decode()
+        spared = not self.inside and isinstance(node.targets[0], ast.Name) and re.search(r"#.*\bat a time\b", line)
+        if not spared and ast.unparse(node.targets[0]) != "__all__":
             self.generic_visit(node)
 
 
