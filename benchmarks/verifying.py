@@ -83,7 +83,7 @@ def run_in_node(script: str, certificates: list[Any]) -> Any:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-        for name in ("verify.js", "spent.js"):
+        for name in ("verify.js", "spent.js", "bytes.js"):
             (folder / name).write_text(CLIENT.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
         (folder / "run.mjs").write_text(_BEGINNING + script, encoding="utf-8")
         (folder / "certificates.json").write_text(json.dumps(certificates), encoding="utf-8")
