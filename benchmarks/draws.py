@@ -52,7 +52,7 @@ def main() -> None:
         ratio = found[own] / found[f"numpy {kind}"]
         told = f"{own}: {found[own]:.1f} ns, numpy {kind} from the same generator {found[f'numpy {kind}']:.1f}"
         print(f"{told}: {ratio:.2f} times (at most {limit} promised)")
-    names = {"subset-selection": (0.5, 1.0, 2.0, 4.0), "grr": (1.0,), "olh": (1.0,)}
+    names = {"subset-selection": (0.25, 0.5, 1.0, 2.0, 3.0, 4.0), "grr": (1.0,), "olh": (1.0,)}
     jobs: dict[str, Callable[[], Any]] = {}
     for name, epsilons in names.items():
         for epsilon in epsilons:

@@ -11,8 +11,18 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom, binomtest
 
 import noisette as nz
-from noisette._bounded import added, bounded_interval, inverted, noisy_interval, score_of, touching
-from noisette.core import Aggregate
+from noisette._bounded import (
+    added,
+    bounded_interval,
+    inverted,
+    jump_of_sum,
+    moves_of,
+    noisy_interval,
+    score_of,
+    touching,
+)
+from noisette.core import Aggregate, Estimate
+from noisette.survey.estimation.weighting import MixedEstimate
 
 Z = score_of(0.95)
 
@@ -36,15 +46,16 @@ BUDGETS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0)
 @pytest.mark.parametrize("size", [2, 3, 50])
 @pytest.mark.parametrize("kind", [nz.GeneralizedRandomizedResponse, nz.SubsetSelection, nz.UnaryEncoding])
 def test_the_interval_of_a_share_holds_by_enumeration(kind: Any, size: int, epsilon: float) -> None:
-    """At least 95 % for every number of people, and no more than 96 % where 400 reports are expected on either side."""
+    """At least 95 % where up to 20 reports vary, at least 94.3 % everywhere, and at most 96 % where 50 or more vary."""
     mechanism = kind(epsilon=epsilon, domain=nz.Categorical(size))
     for people in (1, 2, 3, 5, 10, 30, 100, 300, 1000, 10_000):
         for share in (0.0, 1e-3, 0.02, 0.3, 0.5, 0.97, 1.0):
             held = _coverage(mechanism, people, share)
-            assert held >= 0.95 - 1e-12, (people, share)
             chance = mechanism.p_other + share * (mechanism.p_own - mechanism.p_other)
-            if people * chance * (1 - chance) > 400:
-                assert held < 0.96, (people, share)
+            vary = people * chance * (1 - chance)
+            assert held >= (0.95 - 1e-12 if vary < 20 else 0.943), (people, share)
+            if vary > 50:
+                assert held < (0.96 if vary < 200 else 0.954), (people, share)
 
 
 def test_the_normal_interval_does_not_hold() -> None:
@@ -80,7 +91,7 @@ def test_many_reports_have_the_same_interval_by_a_series(score: float) -> None:
         share = total / people
         error = math.sqrt(share * (1 - share) / (people - 1))
         low, high = bounded_interval(share, error, people, 0.0, 1.0, score)
-        exact = beta.ppf(ndtr(-score), total, people - total + 1), beta.ppf(ndtr(score), total + 1, people - total)
+        exact = beta.ppf([ndtr(-score), ndtr(score)], total + 0.5, people - total + 0.5)  # Jeffreys'
         assert np.abs(np.subtract((low, high), exact)).max() < 1e-4 * error
 
 
@@ -141,6 +152,37 @@ def test_added_noise(name: str, people: int) -> None:
             assert held > 0.935, (epsilon, value, held)
             if people == 400 and epsilon == 0.3:
                 assert held < 0.966
+
+
+def test_a_part_of_a_sum_is_as_careful_as_the_sum() -> None:
+    """One report moves each of nine parts by a fifth of its error, and their sum by a fifteenth: so Jeffreys' interval
+    for every part, where each by itself has one between his and Clopper and Pearson's."""
+    from scipy.stats import beta
+
+    people, total = 100, 50
+    error = 0.5 / math.sqrt(people - 1)
+    part = Estimate(np.asarray([0.5]), np.asarray([error]), np.asarray([people]), ends=(0.0, 1.0))
+    assert part.jump.tolist() == [1 / people]
+    weights = np.full(9, 1 / 9)
+    sums: dict[str, Any] = {"parts": (part,) * 9, "weights": weights, "scatter": np.zeros(1)}
+    mixed = MixedEstimate(np.asarray([0.5]), np.asarray([error / 3]), np.asarray([900]), **sums)
+    assert mixed.jump == pytest.approx([1 / 900])
+    assert moves_of(mixed.std_error, mixed.jump) == pytest.approx([300 * error])
+    low, high = mixed.ends_at(Z)
+    jeffreys = beta.ppf([0.025, 0.975], total + 0.5, people - total + 0.5)
+    assert (float(low[0]), float(high[0])) == pytest.approx(0.5 + (jeffreys - 0.5) / 3)
+    exact = binomtest(total, people).proportion_ci(0.95, method="exact")
+    alone = part.interval(0.95)
+    assert exact.low < alone[0][0] < jeffreys[0] < jeffreys[1] < alone[1][0] < exact.high
+    assert moves_of([math.inf, 1.0, 0.0], [1.0, 0.0, 0.0]).tolist() == [0.0, math.inf, 0.0]
+
+
+def test_how_far_one_report_moves_a_sum() -> None:
+    """Among thousands whose reports matter little, three people who say the same still count; unknown errors too."""
+    assert jump_of_sum([[0.1], [0.2]], [[1.0], [2.0]]) == pytest.approx((0.1 * 1.01 + 0.2 * 4.04) / 5.05)
+    assert jump_of_sum([[0.001], [0.1]], [[0.02], [0.0]])[0] > 0.09
+    assert jump_of_sum([[0.1, 0.3], [0.2, 0.0]], [[1.0, math.inf], [math.inf, 1.0]]).tolist() == [0.2, 0.3]
+    assert jump_of_sum(np.zeros((2, 1)), np.zeros((2, 1))).tolist() == [0.0]
 
 
 def test_independent_estimates_add_up() -> None:

@@ -1,7 +1,8 @@
 """Confidence intervals of the mean of reports that cannot say more or less than something, at any number of them.
 
 The normal interval needs reports of every kind: where none of 300 is false, it has no width. Here a report that nobody
-sent stands beside those that were sent, at the end of what one can say, and weights are random (Gaffke 2005).
+sent stands beside those that were sent, at the end of what one can say, and weights are random (Gaffke 2005). Where one
+report hardly moves the mean, half of it stands at either end (Jeffreys), since a whole one would hold too often.
 """
 
 from __future__ import annotations
@@ -17,34 +18,62 @@ from noisette._validate import FloatArray
 _BLOCK = 1 << 16  # quantities at a time
 _LARGE_SHAPE = 1000.0  # parameters of a beta law from which on its quantiles are those of a series
 _LAPLACE_KURTOSIS = 3.0  # excess of the kurtosis of Laplace noise
+_CAREFUL, _LEAST_SCORE = 2.0, 2.0  # moves of one report in a score's error up to which intervals hold for sure
 _ROUNDS, _FARTHEST = 12, 38.0  # in which a score is found, and the largest one
 _TRIED, _HALVINGS = 17, 24  # numbers that a test tries on a grid; halvings of its steps at the ends of what it keeps
 
 
 def bounded_interval(
-    value: Any, error: Any, count: Any, low: Any, high: Any, score: Any
+    value: Any, error: Any, count: Any, low: Any, high: Any, score: Any, moves: Any = None
 ) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the interval of a mean of ``count`` reports between ``low`` and ``high``.
 
     ``error`` is the standard error of the mean, ``score`` the normal quantile of the confidence: 1.96 for 95 %.
+    ``moves`` is the error divided by what one report can move, of a sum that the mean is a part of: of itself if None.
 
-    Formula: the upper end is a quantile of the mean of the reports and of ``high``, weighted by Dirichlet(1, ..., 1).
-    That mean has expectation m = (n v + high) / (n + 1) and variance s^2 / (n + 2), with s^2 the variance of these
-    n + 1 numbers; the beta law on [low, high] with both stands for its law. The lower end likewise, with ``low``. For
-    reports of two values it is Clopper and Pearson's interval, which holds at least as often as it says; where there
-    are many reports of all kinds it is the normal one.
+    Formula: the upper end is a quantile of the mean of the reports, of a weight of a at ``high`` and of 1 - a at
+    ``low``, weighted by Dirichlet(1, ..., 1, a, 1 - a). That mean has expectation m = (n v + a high + (1 - a) low) /
+    (n + 1) and variance s^2 / (n + 2), with s^2 the variance of these n + 1 numbers; the beta law on [low, high] with
+    both stands for its law. The lower end likewise, with both turned around. Where one report can move the mean by a
+    quarter of its error, a = 1: for reports of two values that is Clopper and Pearson's interval, which holds at least
+    as often as it says. Where it moves the mean by less than an eighth, a = 1/2: that is Jeffreys' interval, which
+    holds as often as it says on average. In between a falls evenly; at scores above 2 these parts are smaller by as
+    much.
 
     >>> low, high = bounded_interval(0.0, 0.0, 10, 0.0, 1.0, 1.959963984540054)
     >>> round(float(low), 4), round(float(high), 4)  # none of ten: 1 - 0.025^(1 / 10)
     (0.0, 0.3085)
     """
-    given = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in (value, error, count, low, high, score)))
+    if moves is None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moves = np.where(np.asarray(count) > 1, moves_of(error, np.subtract(high, low) / count), 0.0)
+    every = (value, error, count, low, high, score, moves)
+    given = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in every))
     flat = [one.reshape(-1) for one in given]
     ends = np.empty((2, flat[0].size))
     for start in range(0, flat[0].size, _BLOCK):
         own = slice(start, start + _BLOCK)
         ends[:, own] = _ends(*_once([one[own] for one in flat]))
     return ends[0].reshape(given[0].shape), ends[1].reshape(given[0].shape)
+
+
+def jump_of_sum(jumps: Any, errors: Any) -> FloatArray:
+    """Return how far one report moves a sum of independent parts: the first axis runs over what it moves each of them.
+
+    Formula: the mean of the jumps by the parts' variances, which bounds the third moments that keep a sum from being
+    normal (Lyapunov). A part counts for at least the square of its jump, so that few people who say the same do count.
+    """
+    jumps, squares = np.asarray(jumps), np.square(errors) + np.square(jumps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.sum(jumps * squares, axis=0) / np.sum(squares, axis=0)
+    return np.asarray(np.where(np.isnan(found), np.max(jumps, axis=0), found))
+
+
+def moves_of(error: Any, jump: Any) -> FloatArray:
+    """Return a standard error divided by how far one report can move what is estimated, 0 if the error is unknown."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.asarray(error) / jump
+    return np.asarray(np.where(np.isfinite(error) & ~np.isnan(found), found, 0.0))
 
 
 def _once(given: list[FloatArray]) -> tuple[list[FloatArray], Any]:
@@ -59,29 +88,38 @@ def _once(given: list[FloatArray]) -> tuple[list[FloatArray], Any]:
 
 
 def _ends(given: list[FloatArray], place: Any) -> FloatArray:
-    value, error, count, low, high, score = given
+    value, error, count, low, high, score, moves = given
     low, high = np.fmin(low, value), np.fmax(high, value)
+    careful = np.clip(2 - moves / (_CAREFUL * np.maximum(np.abs(score), _LEAST_SCORE)), 0.0, 1.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         spread = np.where(count > 1, (count - 1) * error**2, 0.0)
         chance = ndtr(-np.abs(score))
-        down = _quantile(value - low, spread, count, high - low, high - value, chance)
-        up = _quantile(high - value, spread, count, high - low, value - low, chance)
+        near = (1 + np.where(np.isnan(careful), 1.0, careful)) / 2  # weight of a report at the end that is looked for
+        down = _quantile(value - low, spread, count, high - low, high - value, chance, near)
+        up = _quantile(high - value, spread, count, high - low, value - low, chance, near)
         found = np.stack([value - down, value + up])
     found[:, ~(count > 0)] = np.nan
     return np.asarray(found[:, place])
 
 
 def _quantile(
-    room: FloatArray, spread: FloatArray, count: FloatArray, width: FloatArray, other: FloatArray, chance: FloatArray
+    room: FloatArray,
+    spread: FloatArray,
+    count: FloatArray,
+    width: FloatArray,
+    other: FloatArray,
+    chance: FloatArray,
+    near: FloatArray,
 ) -> FloatArray:
     """Return how far the end is from the value: ``room`` is as far as it can be, ``other`` the room on its other side.
 
     In units of the width the mean of the beta law lies at a share of the width from the nearer end of the room.
     """
-    shift = room / (count + 1)  # of the mean, by the report that nobody sent
-    left = (room - shift) / width  # from the mean to that report
+    shift = (near * room - (1 - near) * other) / (count + 1)  # of the mean, by the report that nobody sent
+    left = (room - shift) / width  # from the mean to the end of the room
     passed = (other + shift) / width
-    variance = (count * spread + count * room * shift) / (count + 1) / (count + 2) / width**2
+    squares = near * room**2 + (1 - near) * other**2 - (count + 1) * shift**2
+    variance = (count * spread + squares) / (count + 1) / (count + 2) / width**2
     total = np.maximum(left * passed / variance - 1, count + 1)
     first, second = left * total, passed * total  # the law of the distance to the end of the room
     found = np.where(left > 0, 0.0, 1.0)

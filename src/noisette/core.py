@@ -468,14 +468,25 @@ class Estimate:
             raise ValueError(f"Expected method={method!r} to be 'bounded', 'normal' or 'finite'.")
         return self.value - radius, self.value + radius
 
-    def ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of intervals whose confidence has this normal quantile, one for all or for each quantity."""
+    @property
+    def jump(self) -> FloatArray:
+        """How far one report can move each quantity, 0 where that is not known."""
+        if self.ends is None:
+            return np.zeros(self.value.shape)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.broadcast_to((np.asarray(self.ends[1]) - self.ends[0]) / self.count, self.value.shape))
+
+    def ends_at(self, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of intervals whose confidence has this normal quantile, one for all or for each quantity.
+
+        ``moves`` is for a part of a sum, see `bounded_interval`.
+        """
         if self.ends is None:
             with np.errstate(invalid="ignore"):  # nothing is known of an infinite error at no confidence at all
                 radius = score * self.std_error
             return self.value - radius, self.value + radius
         found = (self.value, self.std_error, self.count)
-        low, high = bounded_interval(*found, *self.ends, score)
+        low, high = bounded_interval(*found, *self.ends, score, moves)
         if self.noise is not None:
             sums = np.isfinite(np.broadcast_to(self.noise, self.value.shape))
             least, most = noisy_interval(*found, self.low, self.high, self.noise, score)

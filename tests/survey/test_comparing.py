@@ -97,6 +97,7 @@ def test_a_difference_of_quantiles_is_that_of_cells_which_are_not_rejected_toget
     results = _quantiles(np.concatenate([rng.beta(2, 5, 3000), rng.beta(3, 4, 3000)]), groups)
     one, two = (results.by("g")[label]["x"].estimate for label in "st")
     table = results.compare("g", correct="none")
+    assert "quantiles are made of whole cells and hold more often" in table.attrs["note"]
     table = table[(table["a"] == "s") & (table["b"] == "t")].set_index("quantity")
     assert list(table.index) == ["quantile 0.05", "quantile 0.25", "median", "quantile 0.75", "quantile 0.95"]
     limit = _radius(0.05)

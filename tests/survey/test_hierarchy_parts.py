@@ -51,6 +51,21 @@ def test_quantiles_are_read_along_lines() -> None:
     assert mixed.count.tolist() == [7] * 5
 
 
+@pytest.mark.parametrize("start", [0, 10**7])
+def test_quantiles_of_whole_numbers_are_those_of_numpy(start: int) -> None:
+    """20 people in four cells of two numbers each, where the function meets many chances, far from zero too."""
+    people = start + np.asarray([0] + [1] + [2, 3] * 3 + [4, 5] * 5 + [6, 7])
+    number = nz.Number("n", start, start + 7, want="quantiles", whole=True)
+    edges = start + np.asarray([0.0, 2.0, 4.0, 6.0, 8.0])
+    cdf = np.asarray([0.0, 0.1, 0.4, 0.9, 1.0])
+    found = CdfEstimate.of(number, edges, cdf, np.zeros((5, 5)), 20, None)
+    for share in range(1, 100):  # of which every fifth is met
+        wanted = np.quantile(people, share / 100, method="inverted_cdf")
+        assert found.quantile(share / 100) == wanted, share
+    assert found.quantile(0.0) == start
+    assert found.quantile(1.0) == start + 7
+
+
 def test_intervals_keep_the_cells_that_are_not_rejected() -> None:
     """F(s) - z sd(s) < chance <= F(t) + z sd(t): written out for the median and for a chance beside an end."""
     found = estimate()

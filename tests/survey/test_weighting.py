@@ -41,6 +41,9 @@ def test_one_margin_is_post_stratification() -> None:
     effect = found.design_effect()
     assert effect["design_effect"].between(1.5, 4).all()  # Kish: 3000 (0.36 / 500 + 0.16 / 2500) = 2.35
     assert list(found.table()["group"].unique()) == ["all"]
+    note = "Intervals of 90% hold for each quantity by itself. Weighted to known shares of g."
+    assert found.table(level=0.9).attrs["note"] == note
+    assert "Weighted to known shares of g." in found._repr_html_()  # a notebook shows it
     with pytest.raises(ValueError, match="whole population"):
         found.by("g")
 

@@ -267,8 +267,12 @@ class Results(Mapping[str, "Answer"]):
             for name in self.survey.groups:
                 for one in self.by(name).values():
                     parts += one._parts(level)
-        table = frame(parts)
-        table.attrs["note"] = " ".join([_told(level), *units(self.survey)])
+        return self._noted(parts, level)
+
+    def _noted(self, parts: list[tuple[Any, ...]], level: float, *more: str) -> pd.DataFrame:
+        """Return the table of some rows, with what its numbers mean."""
+        table = _frame(parts)
+        table.attrs["note"] = " ".join([_told(level), *more, *units(self.survey)])
         return table
 
     def plot(self) -> Any:
@@ -309,7 +313,7 @@ class GroupedResults(Mapping[str, Results]):
     def table(self) -> pd.DataFrame:
         """Return a tidy table of all values of the group."""
         private = [(row[0], [row[1]], row[2], *([number] for number in row[3:])) for row in self.private]
-        return frame([part for one in self.values() for part in one._parts(one.level)] + private)
+        return _frame([part for one in self.values() for part in one._parts(one.level)] + private)
 
     def _repr_html_(self) -> str:
         from noisette.survey.charts import page
@@ -568,7 +572,7 @@ def _chance(chance: float) -> float:
     return float(chance)
 
 
-def frame(parts: list[tuple[Any, ...]]) -> pd.DataFrame:
+def _frame(parts: list[tuple[Any, ...]]) -> pd.DataFrame:
     """Return the table of the rows of several questions."""
     import pandas as pd
 

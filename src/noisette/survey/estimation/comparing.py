@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from noisette import _validate
-from noisette._bounded import added, touching
+from noisette._bounded import added, jump_of_sum, moves_of, touching
 from noisette._validate import FloatArray
 from noisette.survey.estimation.hierarchy import QUANTILES, CdfEstimate
 
@@ -125,6 +125,7 @@ class _Side:
         self._places = [places[rows] for rows in self._rows]
         self.value = self._gathered([one.value for one in self.made])
         self.std_error = self._gathered([one.std_error for one in self.made])
+        self.jump = self._gathered([one.jump for one in self.made])
 
     def _gathered(self, columns: Sequence[FloatArray]) -> FloatArray:
         found = np.empty(self.size)
@@ -132,13 +133,13 @@ class _Side:
             found[rows] = column[places]
         return found
 
-    def ends_at(self, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def ends_at(self, score: FloatArray, moves: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the ends, each row at a score of its own."""
         lows, highs = [], []
         for one, rows, places in zip(self.made, self._rows, self._places, strict=True):
-            scores = np.ones(one.value.shape)
-            scores[places] = score[rows]
-            low, high = one.ends_at(scores)
+            scores, own = np.ones(one.value.shape), np.zeros(one.value.shape)
+            scores[places], own[places] = score[rows], moves[rows]
+            low, high = one.ends_at(scores, own)
             lows.append(low)
             highs.append(high)
         return self._gathered(lows), self._gathered(highs)
@@ -146,7 +147,10 @@ class _Side:
 
 def _apart(first: _Side, second: _Side, score: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the ends of the differences of independent estimates."""
-    lows, highs = (np.stack(side) for side in zip(first.ends_at(score), second.ends_at(score), strict=True))
+    errors = first.std_error, second.std_error
+    moves = moves_of(np.hypot(*errors), jump_of_sum([first.jump, second.jump], errors))
+    each = [one.ends_at(score, moves) for one in (first, second)]
+    lows, highs = (np.stack(side) for side in zip(*each, strict=True))
     return added(np.stack([first.value, second.value]), lows, highs, np.asarray([-1.0, 1.0]))
 
 
@@ -282,9 +286,10 @@ def _table(
         "none": "no p-value is adjusted for the others",
     }[correct]
     often = f" They hold at all {len(times)} looks together (alpha spending)." if times else ""
+    cells = " Those of quantiles are made of whole cells and hold more often than that." if intervals else ""
     table.attrs["note"] = (
         f"{int(known.sum()):,} differences (b - a) between values of {what}. All {level:.0%} intervals {together}; "
-        f"{rule}.{often}"
+        f"{rule}.{often}{cells}"
     )
     return table
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from noisette._bounded import added, bounded_interval, score_of, touching
+from noisette._bounded import added, bounded_interval, jump_of_sum, moves_of, score_of, touching
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import Attributes, Interval
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BRANCHES, HEIGHT = 4, 3  # so 64 cells
 _ONE_ERROR = 0.6827  # the level at which half of an interval is called a standard error
+_EXACTLY = 1e-7  # of a cell, within which the function is said to meet a chance
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _PLANNED = 10_000_000  # people for whom errors are predicted, before they are scaled
 
@@ -244,20 +245,35 @@ class CdfEstimate(Estimate):
         told: dict[str, Any] = {"parts": parts, "weights": weights, "scatter": scatter, "reach": None}
         return replace(self, cdf=cdf, covariance=spread, count=count, **told)._filled()
 
-    def contrast(self, first: Any, last: Any, score: Any) -> tuple[FloatArray, FloatArray]:
+    def contrast(self, first: Any, last: Any, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the interval of the share between two ends of cells, for each of several pairs of them."""
-        value = self.cdf[last] - self.cdf[first]
+        value, error = self.cdf[last] - self.cdf[first], self._error(first, last)
         if self.parts:
-            each = [one.contrast(first, last, score) for one in self.parts]
+            moves = moves_of(error, self._jump(first, last)) if moves is None else moves
+            each = [one.contrast(first, last, score, moves) for one in self.parts]
             values = np.stack([one.cdf[last] - one.cdf[first] for one in self.parts])
             lows, highs = (np.stack(side) for side in zip(*each, strict=True))
             known = np.asarray(score) ** 2 * (self.scatter[first] + self.scatter[last])
             return added(values, lows, highs, self.weights, known)
-        spread = self.covariance[first, first] + self.covariance[last, last] - 2 * self.covariance[first, last]
-        error = np.sqrt(np.maximum(spread, 0.0))
         if self.reach is None:
             return value - score * error, value + score * error
-        return bounded_interval(value, error, int(self.count[0]), *self.reach.ends(first, last), score)
+        return bounded_interval(value, error, int(self.count[0]), *self.reach.ends(first, last), score, moves)
+
+    def _error(self, first: Any, last: Any) -> FloatArray:
+        """Return the standard error of the share between two ends of cells."""
+        spread = self.covariance[first, first] + self.covariance[last, last] - 2 * self.covariance[first, last]
+        return np.asarray(np.sqrt(np.maximum(spread, 0.0)))
+
+    def _jump(self, first: Any, last: Any) -> FloatArray:
+        """Return how far one report can move the share between two ends of cells."""
+        if self.parts:
+            parts = list(zip(self.weights, self.parts, strict=True))
+            errors = [own * one._error(first, last) for own, one in parts]
+            return jump_of_sum([own * one._jump(first, last) for own, one in parts], errors)
+        if self.reach is None:
+            return np.zeros(np.shape(first))
+        low, high = self.reach.ends(first, last)
+        return np.asarray((high - low) / int(self.count[0]))
 
     def band(self, score: Any) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the interval of the distribution function at each end of a cell."""
@@ -275,10 +291,17 @@ class CdfEstimate(Estimate):
         return np.sort(np.clip(self.cdf, 0, 1))
 
     def quantile(self, chance: float) -> float:
-        """Return the value below which this share of people lies; within a cell they are taken to be even."""
+        """Return the value below which this share of people lies; within a cell they are taken to be even.
+
+        Of whole numbers it is the least one that this share of people does not exceed.
+        """
         ramp = self.rising + 1e-12 * np.arange(self.rising.size)
-        found = float(np.interp(chance, ramp, self.edges))
-        return self._kept(math.floor(found) if self.whole else found)
+        if not self.whole:
+            return self._kept(float(np.interp(chance, ramp, self.edges)))
+        place = float(np.interp(chance, ramp, np.arange(ramp.size)))
+        cell = max(math.ceil(place - _EXACTLY) - 1, 0)
+        steps = (place - cell) * (self.edges[cell + 1] - self.edges[cell])
+        return self._kept(float(self.edges[cell]) + max(math.ceil(steps - _EXACTLY) - 1, 0))
 
     def _kept(self, value: float) -> float:
         return min(max(value, float(self.low)), float(self.high))  # type: ignore[arg-type]  # set in `of`
@@ -363,10 +386,10 @@ class SpreadEstimate(BoundedEstimate):
 
     made: Estimate | None = None
 
-    def _ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+    def _ends_at(self, score: Any, moves: Any) -> tuple[FloatArray, FloatArray]:
         """Return the ends of both."""
         if self.made is None:
-            return super()._ends_at(score)
+            return super()._ends_at(score, moves)
         first, second = np.broadcast_to(score, (2,)).tolist()
         ends = [end[0] for end in self.made.ends_at(first)]
         low, high = self.made.ends_at(second)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noisette._bounded import added, bounded_interval, inverted, score_of
+from noisette._bounded import added, bounded_interval, inverted, jump_of_sum, moves_of, score_of
 from noisette._special import ndtri
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate
@@ -202,38 +202,61 @@ class RatioEstimate(Estimate):
         low, high = fieller(self.numerator, self.denominator, self.spread, level)
         return np.clip(low, self.low, self.high), np.clip(high, self.low, self.high)
 
-    def ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+    @property
+    def jump(self) -> FloatArray:
+        """How far one report can move each ratio, to the first order."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.nan_to_num(self._jump(self.value) / np.abs(self.denominator), nan=0.0))
+
+    def _jump(self, ratio: FloatArray) -> FloatArray:
+        """Return how far one report can move numerator - m denominator for each ratio m."""
+        if self.parts:
+            parts = list(zip(self.weights, self.parts, strict=True))
+            errors = [own * one._error(ratio) for own, one in parts]
+            return jump_of_sum([own * one._jump(ratio) for own, one in parts], errors)
+        if self.said is None:
+            return np.zeros(np.shape(ratio))
+        low, high = self.said.ends(ratio)
+        with np.errstate(divide="ignore"):
+            return np.asarray((high - low) / self.count)
+
+    def _error(self, ratio: FloatArray) -> FloatArray:
+        """Return the standard error of numerator - m denominator for each ratio m."""
+        with np.errstate(invalid="ignore"):
+            variance = self.spread[0] - 2 * ratio * self.spread[1] + ratio**2 * self.spread[2]
+            return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+    def ends_at(self, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest ratio that is kept; all of the range where nobody reported."""
 
         def keeps(ratio: FloatArray) -> Any:
-            low, high = self.contrast(ratio, score)
+            low, high = self.contrast(ratio, score, moves)
             return ~(low > 0) & ~(high < 0)
 
         return inverted(keeps, self.value, float(self.low), float(self.high))  # type: ignore[arg-type]  # set in `of`
 
-    def contrast(self, ratio: FloatArray, score: Any) -> tuple[FloatArray, FloatArray]:
+    def contrast(self, ratio: FloatArray, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the interval of numerator - m denominator for each ratio m."""
-        value = self.numerator - ratio * self.denominator
+        value, error = self.numerator - ratio * self.denominator, self._error(ratio)
         if self.parts:
-            each = [one.contrast(ratio, score) for one in self.parts]
+            moves = moves_of(error, self._jump(ratio)) if moves is None else moves
+            each = [one.contrast(ratio, score, moves) for one in self.parts]
             values = np.stack([one.numerator - ratio * one.denominator for one in self.parts])
             lows, highs = (np.stack(side) for side in zip(*each, strict=True))
             return added(values, lows, highs, self.weights, np.asarray(score) ** 2 * self.scatter)
-        with np.errstate(invalid="ignore"):
-            variance = self.spread[0] - 2 * ratio * self.spread[1] + ratio**2 * self.spread[2]
-            error = np.sqrt(np.maximum(variance, 0.0))
-            if self.said is None:
+        if self.said is None:
+            with np.errstate(invalid="ignore"):
                 return value - score * error, value + score * error
-        return bounded_interval(value, error, self.count, *self.said.ends(ratio), score)
+        return bounded_interval(value, error, self.count, *self.said.ends(ratio), score, moves)
 
 
 @dataclass(frozen=True)
 class BoundedEstimate(Estimate):
     """Quantities whose intervals are cut to the range that they have, and are all of it where nothing is known."""
 
-    def ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+    def ends_at(self, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
         """Return the ends, within the range."""
-        low, high = self._ends_at(score)
+        low, high = self._ends_at(score, moves)
         unknown = ~np.isfinite(low) | ~np.isfinite(high)
         bottom, top = np.asarray(self.low, dtype=np.float64), np.asarray(self.high, dtype=np.float64)
         return (
@@ -241,9 +264,9 @@ class BoundedEstimate(Estimate):
             np.where(unknown, top, np.clip(np.where(unknown, 0, high), bottom, top)),
         )
 
-    def _ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+    def _ends_at(self, score: Any, moves: Any) -> tuple[FloatArray, FloatArray]:
         """Return the ends, wherever they are."""
-        return super().ends_at(score)
+        return super().ends_at(score, moves)
 
 
 @dataclass(frozen=True)
@@ -264,7 +287,7 @@ class CorrelationEstimate(BoundedEstimate):
     squares: Estimate | None = None  # mean squares, last of its quantities
     size: float = 1.0  # of a covariance of one
 
-    def _ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+    def _ends_at(self, score: Any, moves: Any) -> tuple[FloatArray, FloatArray]:
         """Return the ends; all of the range where nothing is known."""
         whole = np.asarray(self.low, dtype=np.float64).copy(), np.asarray(self.high, dtype=np.float64).copy()
         if not np.isfinite(self.spread).all():

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisette import _validate
-from noisette._bounded import added
+from noisette._bounded import added, jump_of_sum, moves_of
 from noisette._validate import FloatArray
 from noisette.core import Estimate
 from noisette.survey.coding.joints import Crosstab, Within
 from noisette.survey.estimation.hierarchy import CdfEstimate
 from noisette.survey.estimation.ratios import BoundedEstimate, CellShares, RatioEstimate
-from noisette.survey.results import Answer, GroupedResults, Results, frame
+from noisette.survey.results import Answer, GroupedResults, Results
 from noisette.survey.survey import Survey
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class WeightedResults(Results):
 
     def table(self, *, level: float | None = None) -> pd.DataFrame:
         """Return a tidy table of everybody."""
-        return frame(list(self._parts(self.level if level is None else level)))
+        level = self.level if level is None else level
+        return self._noted(list(self._parts(level)), level, f"Weighted to known shares of {', '.join(self.margins)}.")
 
     def design_effect(self) -> pd.DataFrame:
         """Return for each quantity its variance divided by that of the same estimate without weights."""
@@ -203,9 +204,17 @@ class MixedEstimate(Estimate):
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))
     scatter: FloatArray = field(default_factory=lambda: np.zeros(0))  # variance that the parts do not have
 
-    def ends_at(self, score: Any) -> tuple[FloatArray, FloatArray]:
+    @property
+    def jump(self) -> FloatArray:
+        """How far one report can move each quantity."""
+        each = [(own * one.jump, own * one.std_error) for own, one in zip(self.weights, self.parts, strict=True)]
+        return jump_of_sum(*zip(*each, strict=True))
+
+    def ends_at(self, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
         """Return the ends of sums of independent estimates."""
-        lows, highs = (np.stack(side) for side in zip(*(one.ends_at(score) for one in self.parts), strict=True))
+        moves = moves_of(self.std_error, self.jump) if moves is None else moves
+        each = [one.ends_at(score, moves) for one in self.parts]
+        lows, highs = (np.stack(side) for side in zip(*each, strict=True))
         values = np.stack([one.value for one in self.parts])
         return added(values, lows, highs, self.weights, np.asarray(score) ** 2 * self.scatter)
 
