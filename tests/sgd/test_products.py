@@ -8,6 +8,7 @@ from torch import nn
 
 from noisette.sgd.recording import _products
 from noisette.sgd.recording.gradients import Recorder
+from noisette.sgd.recording.verification import _chosen
 
 
 def exact(entered, weight, bias):
@@ -79,3 +80,36 @@ def test_weights_that_change_before_the_way_back_are_refused():
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         answer.sum().backward()
     recorder.remove()
+
+
+def test_what_is_taken_and_what_is_left_to_torch(monkeypatch):
+    """One thing is wrong at a time."""
+    entered, weight, bias = torch.zeros(2, 5, 3), torch.zeros(4, 3), torch.zeros(4)
+    assert _products.takes(entered, weight, bias)
+    assert _products.takes(entered, weight, None)
+    assert _products.takes(torch.zeros(3), weight, None)
+    assert not _products.takes(torch.zeros(2, 3, 5), weight, None)  # the last axis counts
+    assert not _products.takes(entered, torch.zeros(3, 4), None)
+    assert not _products.takes(entered.double(), weight, bias)
+    assert not _products.takes(entered, weight.double(), bias.double())
+    assert not _products.takes(entered, weight, bias.double())
+    assert not _products.takes(nn.Parameter(entered), weight, bias)
+    with torch.autocast("cpu"):
+        assert not _products.takes(entered, weight, bias)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not _products.takes(entered, weight, bias)
+
+
+def test_examples_are_chosen_where_there_is_one_for_each():
+    drawn = lambda row, salt: row + salt  # noqa: E731
+
+    def chosen(batch):
+        return _chosen(batch, 3, [2, 0], [10, 20], drawn)
+
+    number, other = torch.tensor(5.0), torch.arange(4.0)
+    assert chosen(number) is number
+    assert chosen(other) is other
+    assert chosen(torch.tensor([7, 8, 9])).tolist() == [9, 7]
+    assert chosen(torch.tensor([7.0, 8.0, 9.0])).tolist() == [19.0, 27.0]
+    nested = chosen({"a": [torch.tensor([7, 8, 9]), "text"], "b": (other,)})
+    assert (nested["a"][0].tolist(), nested["a"][1], nested["b"][0] is other) == ([9, 7], "text", True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -11,7 +12,7 @@ from scipy.special import ndtri
 
 import noisette as nz
 from noisette.aggregation import aggregate_stream, load
-from noisette.mechanisms.graded.estimation import convert_signs, hiera, maximum_likelihood, mixture
+from noisette.mechanisms.graded.estimation import _slope, convert_signs, hiera, maximum_likelihood, mixture
 
 FALSE_ALARM = 1e-6
 Z = float(ndtri(1 - FALSE_ALARM / 2))
@@ -239,3 +240,12 @@ def test_separate_inputs_have_a_likelihood_too(monkeypatch: pytest.MonkeyPatch, 
     found = maximum_likelihood(mechanism.aggregate(mechanism.privatize(x, rng=2)))
     assert found.shares == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
     assert found.mean == pytest.approx(1.3, abs=0.1)
+
+
+@pytest.mark.parametrize("mean", [0.001, 0.2, 0.4999, 0.499992, 0.5000007, 0.5, 0.7, 0.999])
+def test_the_slope_of_an_exponential_law_has_its_mean(mean: float) -> None:
+    """int x exp(s x) / int exp(s x) on [0, 1], with many digits: near a half both parts of the formula are huge."""
+    slope = mpmath.mpf(_slope(mean))
+    with mpmath.workdps(60):
+        found = mpmath.mpf(1) / 2 if slope == 0 else 1 / (1 - mpmath.exp(-slope)) - 1 / slope
+        assert float(found) == pytest.approx(mean, abs=2e-12)

@@ -12,6 +12,7 @@ from scipy.stats import norm
 import noisette as nz
 from noisette.guarantees import gaussian_mu
 from noisette.mechanisms.tensor.gaussian.calibration import mvg_bound, optimal_mode, tvg_bound, zeta
+from noisette.mechanisms.tensor.gaussian.modes import Mode
 from noisette.mechanisms.tensor.gaussian.neighbours import Neighbours
 
 RELATIONS = ("any-pair", "slice:0", "fibre:1", "element", "l2:0.7", "box:0.3")
@@ -218,3 +219,11 @@ def test_guarantees_name_unit_model_and_relation(relation: str) -> None:
     assert g.unit == ("element" if relation == "element" else "record")
     assert (g.model, g.relation) == (("local", "any-pair") if local else ("central", "replace"))
     assert (g.epsilon, g.delta, g.claim_holds) == (1.0, 1e-5, True)
+
+
+@pytest.mark.parametrize("distance", [0.5, 3.0])
+def test_the_farthest_neighbours_are_as_far_as_they_may_be(distance: float) -> None:
+    rng = np.random.default_rng(2)
+    modes = tuple(Mode.read(size, np.cov(rng.normal(size=(size, 40))), 0) for size in (3, 4))
+    found = Neighbours((3, 4), distance=distance).worst(modes)
+    assert np.linalg.norm(found) == pytest.approx(distance, rel=1e-12)

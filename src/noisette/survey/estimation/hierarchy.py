@@ -361,7 +361,7 @@ class CdfEstimate(Estimate):
             if last <= first:
                 return 0.0
             if not np.isfinite(self.error).all():
-                return 0.5 + sign / 2
+                return max(sign, 0.0)
             return float(self.contrast(np.asarray([first]), np.asarray([last]), z)[0 if sign < 0 else 1][0])
 
         last = self.edges.size - 1
