@@ -36,11 +36,12 @@ _HEAD = """# The papers, line by line
 
 Every algorithm, theorem, lemma, corollary, figure and table of the five papers that Noisette grew from, one line each.
 This page is written by `noisette reproduce --page` from the committed results; nothing on it is typed in but the
-claims. *Where* names the command: `tldp type-1` is `noisette reproduce tldp --full --only type-1`, and its tables and
-charts are in the repository under `experiments/`. *Setting* is the paper's, or says what it is reduced by. *Obtained*
-is what we measured or computed in the paper's own way. *True guarantee* is the ε that holds for what was released
-(δ = 1e-5 where Gaussian noise or composition needs one), which may be far from the one printed. *Ours* is the best
-that Noisette reaches at that same guarantee. How each claim was read is in [Claims](claims.md#how-the-papers-are-read).
+claims, and verdicts that no single number decides. *Where* names the command: `tldp type-1` is `noisette reproduce tldp
+--full --only type-1`, and its tables and charts are in the repository under `experiments/`. *Setting* is the paper's,
+or says what it is reduced by. *Obtained* is what we measured or computed in the paper's own way. *True guarantee* is
+the ε that holds for what was released (δ = 1e-5 where Gaussian noise or composition needs one), which may be far from
+the one printed. *Ours* is the best that Noisette reaches at that same guarantee. How each claim was read is in
+[Claims](claims.md#how-the-papers-are-read).
 """
 
 

@@ -81,7 +81,7 @@ def lines(results: Results) -> list[Line]:
             "; ".join(map(_by_budget, budgets.rows)),
             span([row["true ε, local"] for row in budgets.rows], "{:,.0f}".format),
             _compared(budgets),
-            "MNIST near; CIFAR-10 open",
+            "MNIST near; others open",
         ),
         Line(
             "Figure 5, (d)",
