@@ -64,7 +64,8 @@ def errors(
 
     Plain noise is N(0, (C sigma / B)^2). GeoDP's angles get N(0, (reach sigma)^2) with reach sqrt(d+2) beta pi / B as
     printed, whether the range that is kept ends at pi or lies around pi/2; sound noise follows the whole diameter,
-    sqrt(d+2) beta pi, and both releases share the budget.
+    sqrt(d+2) beta pi, and both releases share the budget. GeoDP's error of direction is that of the perturbed angles,
+    which Definition 7 has, or of the angles of the vector that is made of them, whichever is smaller.
     """
     magnitude, angles = to_spherical(mean)
     printed, around = (kept(angles, beta, low) for low in ((1 - beta) * math.pi, (1 - beta) * math.pi / 2))
@@ -83,7 +84,7 @@ def errors(
             turned = centre + rng.normal(0, reach * spread, centre.size)
             size = magnitude + rng.normal(0, CLIP * spread / batch)
             moved = from_spherical(size, turned)
-            totals[f"{name} angle"] += _turn(to_spherical(moved)[1], angles)
+            totals[f"{name} angle"] += min(_turn(own, angles) for own in (turned, to_spherical(moved)[1]))
             totals[f"{name} gradient"] += float(np.square(moved - mean).mean())
     return {name: total / repeats for name, total in totals.items()}
 
@@ -174,8 +175,10 @@ def fig_5_3(full: bool, advance: Advance) -> Study:
         f"example can do, which is what the claim needs, in {counts['sound'][0]} and {counts['sound'][1]}. At β = 0.1 "
         f"(d = {middle_d:,}, B = {middle_b:,}) the printed clipping alone moves {outside(mean, 0.1):.0%} of the "
         "angles: in many dimensions they lie near π/2, and it keeps those above (1 - β) π. The range around π/2 is our "
-        "reading, the kindest to the thesis. Both divide by B, so both hold only what the last column says; DP and "
-        "the sound form hold the one before it, each for one release without sampling.",
+        "reading, the kindest to the thesis; and so is the error of direction, that of the perturbed angles, as in "
+        "Definition 7, or of the angles of the vector made of them, whichever is smaller. Both forms divide by B, so "
+        "both hold only what the last column says; DP and the sound form hold the one before it, each for one release "
+        "without sampling.",
         COLUMNS,
         rows,
         {"repeats": REPEATS if full else 4, "clip": CLIP, "images": max(batches), "delta": DELTA},
