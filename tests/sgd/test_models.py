@@ -107,6 +107,18 @@ def borrowed(self, x):
     return torch.tanh(nn.functional.linear(x, self.inner.weight)) @ self.inner.weight
 
 
+def offsets(self, x):
+    """A table of the differences of places goes through layers, as in the second Swin transformer."""
+    places = torch.arange(x.shape[1], dtype=x.dtype)
+    across = torch.stack(torch.meshgrid(places, places, indexing="ij"), -1)
+    return (self.net(across[None]).mean(2) * x).sum(1)
+
+
+def tokens(self, x):
+    """Tokens lie along the first axis, as before experts; a row is as wide as there are examples."""
+    return self.net(x.flatten(0, 1)).unflatten(0, (len(x), -1))
+
+
 def relative(self, x):
     places = torch.arange(x.shape[1])
     return (self.bias((places[:, None] - places).abs())[..., 0] @ self.inner(x)) * x
@@ -125,7 +137,9 @@ def transformers_model(kind, config, **settings):
         transformers = pytest.importorskip("transformers")
         made = getattr(transformers, config)(**settings)
         made._attn_implementation = "eager"
-        model = getattr(transformers, kind)(made)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # some models still script a function
+            model = getattr(transformers, kind)(made)
         for layer in model.modules():
             if isinstance(layer, nn.Dropout):
                 layer.p = 0.0
@@ -222,6 +236,14 @@ MODELS = {
         lambda: Wired(relative, bias=nn.Embedding(5, 1), inner=nn.Linear(3, 3)),
         {"x": numbers(5, 3)},
     ),
+    "a table through layers that change it in place": (
+        lambda: Wired(offsets, net=nn.Sequential(nn.Linear(2, 4), nn.ReLU(inplace=True), nn.Linear(4, 3))),
+        {"x": numbers(3, 3)},
+    ),
+    "tokens of all examples along the first axis": (
+        lambda: Wired(tokens, net=nn.Sequential(nn.Linear(3, EXAMPLES), nn.Tanh(), nn.Linear(EXAMPLES, 2))),
+        {"x": numbers(5, 3)},
+    ),
     "ResNet-18 (torchvision's layers), `without_batch_norm`": (resnet, {"input": numbers(3, 64, 64)}),
     "Hugging Face BERT": (
         transformers_model("BertForMaskedLM", "BertConfig", **TEXT),
@@ -240,6 +262,28 @@ MODELS = {
     "Hugging Face ViT": (
         transformers_model("ViTForImageClassification", "ViTConfig", **WIDTH, image_size=8, patch_size=4),
         {"pixel_values": numbers(3, 8, 8)},
+    ),
+    "Hugging Face DeBERTa": (
+        transformers_model(
+            "DebertaV2ForSequenceClassification",
+            "DebertaV2Config",
+            **TEXT,
+            relative_attention=True,
+            pos_att_type=["p2c", "c2p"],
+            pooler_hidden_size=8,
+        ),
+        {"input_ids": words()},
+    ),
+    "Hugging Face Mixtral": (
+        transformers_model(
+            "MixtralForCausalLM",
+            "MixtralConfig",
+            **TEXT,
+            num_key_value_heads=1,
+            num_local_experts=EXAMPLES,
+            experts_implementation="eager",
+        ),
+        {"input_ids": words()},
     ),
     "Hugging Face T5": (
         transformers_model(

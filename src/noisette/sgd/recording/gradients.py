@@ -69,7 +69,8 @@ class _Linear(torch.autograd.Function):
     ) -> Tensor:
         ctx.keep = keep
         ctx.save_for_backward(entered, weight)  # which tells if they were changed in between
-        return _products.linear(entered, weight, bias)
+        made = _products.linear(entered, weight, bias)
+        return made.clone() if made._is_view() else made  # torch lets nobody change a view in place
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -373,6 +374,7 @@ class Recorder:
         self.plain = False
         self.given: int | None = None  # examples that the model was last called with in training
         self.size: int | None = None  # and that its layers see
+        self.latest: str | None = None  # the layer that was called last
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
         self.verified = True  # whether there is no more to look at
         self.verify: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # looks at a first call
@@ -396,7 +398,7 @@ class Recorder:
 
         What runs again inside of a backward pass, to save memory, belongs to the pass before it.
         """
-        self._calls[name] = self._calls.get(name, 0) + 1
+        self._calls[name], self.latest = self._calls.get(name, 0) + 1, name
         if self._passes and torch._C._current_graph_task_id() == -1:
             self._number = max(self._passes) + 1
         return self._number

@@ -21,6 +21,7 @@ import inspect
 import random
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -154,8 +155,9 @@ def check_batch(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any],
             return  # the call itself tells what is wrong, if anything is
         finally:
             _give_back()  # what two calls took would lie in pieces between what training keeps
-    for one, other in zip(first.rows, second.rows, strict=False):
-        if differ(one, other, 0, torch.arange(examples) % 2 == 1):
+    kept = torch.arange(examples) % 2 == 1
+    for place in first.rows.keys() & second.rows.keys():  # an axis is that of the examples if along it nothing changed
+        if all(differ(*pair, 0, kept) for pair in zip(first.rows[place], second.rows[place], strict=True)):
             raise ValueError(
                 f"In a batch of {examples}, what a layer saw of one example changed with the other examples: {_MIXED}"
             )
@@ -167,9 +169,12 @@ def check_batch(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any],
 
 @dataclass(frozen=True)
 class _Seen:
-    """What entered and left the layers of a model, as a few numbers for each example, and what the call changed."""
+    """What entered and left the layers of a model, as a few numbers for each example, and what the call changed.
 
-    rows: list[Tensor]
+    A tensor has rows for each way in which it may hold the examples: along an axis, or several rows each in front.
+    """
+
+    rows: dict[tuple[Any, ...], list[Tensor]]  # by layer, call, tensor and shape
     held: dict[str, Tensor]
 
 
@@ -208,17 +213,24 @@ def _ways(numbers: int, kind: torch.dtype) -> Tensor:
 
 def _seen(model: nn.Module, examples: int, given: list[Any], named: dict[str, Any]) -> _Seen:
     """Call a copy of a model in training, and return what it saw, with what it holds that the model does not."""
-    made: list[Tensor] = []
+    made: dict[tuple[Any, ...], list[Tensor]] = {}
+    calls: Counter[nn.Module] = Counter()
     twin = copy.deepcopy(model)
 
     def keep(layer: nn.Module, given: Any, named: Any, out: Any) -> None:
-        for tensor in _tensors([given, named, out]):
+        calls[layer] += 1
+        for place, tensor in enumerate(_tensors([given, named, out])):
             axes = [axis for axis, length in enumerate(tensor.shape) if length == examples]
             if len(axes) == 1:
-                rows = tensor.detach().movedim(axes[0], 0).reshape(examples, -1)
-                rows = rows if rows.dtype == torch.float64 else rows.float()
-                made.append(rows @ _ways(rows.shape[1], rows.dtype).to(rows.device))
+                ways = [tensor.detach().movedim(axes[0], 0).reshape(examples, -1)]
+                if axes[0] and len(tensor) and len(tensor) % examples == 0:  # as windows of images, or tokens, lie
+                    ways.append(tensor.detach().reshape(examples, -1))
+                ways = [rows if rows.dtype == torch.float64 else rows.float() for rows in ways]
+                made[names[layer], calls[layer], place, tensor.shape] = [
+                    rows @ _ways(rows.shape[1], rows.dtype).to(rows.device) for rows in ways
+                ]
 
+    names = {layer: name for name, layer in twin.named_modules()}
     twin.train()
     twin.requires_grad_(False)  # nothing is kept for a backward pass
     for layer in twin.modules():
@@ -441,7 +453,19 @@ def _recorded(
     recorder.shared = shared
     try:
         with torch.enable_grad():
-            torch.autograd.backward(_loss(model, *called(batch)))
+            try:
+                loss = _loss(model, *called(batch))
+            except RuntimeError as error:
+                if recorder.latest is None:
+                    raise
+                # the plain model can do it: what a layer returns has rows for all examples, and one was wanted
+                raise NotApart(
+                    recorder.latest,
+                    f"After layer {recorder.latest!r} the model cannot go on: {error}. A layer that is called with one "
+                    "row for all examples returns one for each: do not repeat it, or leave the layer out of training "
+                    "by requires_grad_(False).",
+                ) from error
+            torch.autograd.backward(loss)
         rows = recorder.rows()
         wrong = next((name for name, counts in rows.items() if counts - {examples}), None)
         if wrong is not None:
