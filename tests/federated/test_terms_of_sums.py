@@ -34,11 +34,11 @@ def mod(folder, colluding=1, plan=PLAN):
     return DistributedPrivacy(plan, ledger=folder / "budget.db", colluding=colluding)
 
 
-def asked(mod, terms, dims=5):
+def asked(mod, terms, dims=5, **config):
     """Ask a client to take part under some terms, and return the weights that it would start from."""
     content = compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters([np.zeros(dims)]), {}), True)
     state = SimpleNamespace(config_records={RECORD_KEY_STATE: terms})
-    return mod._asked(SimpleNamespace(content=content), SimpleNamespace(state=state))
+    return mod._asked(SimpleNamespace(content=content), SimpleNamespace(state=state, node_config=config))
 
 
 def test_fair_terms_are_agreed_to(tmp_path):
@@ -81,6 +81,18 @@ def test_the_threshold_counts_those_who_work_for_the_server(tmp_path):
         asked(mod(tmp_path, colluding), FAIR | {"threshold": least})
         with pytest.raises(_NotAgreed):
             asked(mod(tmp_path, colluding), FAIR | {"threshold": least - 1})
+
+
+def test_an_app_does_not_lower_how_many_its_node_takes_for_the_servers(tmp_path):
+    """An app of the server's says that nobody colludes; the node knows better, and asks for as high a threshold."""
+    hostile, careful = mod(tmp_path, 0), mod(tmp_path, 2)
+    asked(hostile, FAIR)
+    for client, own in ((hostile, 2), (careful, 0)):
+        asked(client, FAIR | {"threshold": 5}, colluding=own)
+        with pytest.raises(_NotAgreed):
+            asked(client, FAIR, colluding=own)
+    with pytest.raises(ValueError, match="colluding of the node"):
+        asked(hostile, FAIR, colluding=-1)
 
 
 def message(number):

@@ -84,8 +84,9 @@ class DistributedPrivacy:
     is part of an aggregation: whatever else is asked for is refused, in words that depend on the request alone.
 
     On Flower the app, and its plan, come from whoever starts the run. Who operates a node has the last word by
-    ``flower-supernode --node-config 'ledger="..." epsilon=8.0 delta=1e-6'``: it names the file and what all runs
-    together may spend. A node that says nothing takes part in one run.
+    ``flower-supernode --node-config 'ledger="..." epsilon=8.0 delta=1e-6 colluding=100'``: it names the file, what all
+    runs together may spend, and how many clients may work for the server, which an app can raise and not lower. A node
+    that says nothing takes part in one run.
     """
 
     def __init__(self, plan: DistributedPlan, *, ledger: str | os.PathLike[str], colluding: int) -> None:
@@ -160,10 +161,12 @@ class DistributedPrivacy:
         fit = recorddict_compat.recorddict_to_fitins(message.content, keep_input=True)
         start = parameters_to_ndarrays(fit.parameters)
         clients, threshold, reach = int(state["sample_num"]), int(state["threshold"]), self.plan.reach  # type: ignore[arg-type]
+        own = _validate.integer(context.node_config.get("colluding", 0), "colluding of the node", low=0)
+        colluding = max(self.colluding, own)
         agreed = (
             state["share_num"] == clients
-            and threshold >= self.plan.survivors + self.colluding
-            and 2 * threshold > clients + self.colluding
+            and threshold >= self.plan.survivors + colluding
+            and 2 * threshold > clients + colluding
             and state["clipping_range"] == float(reach)
             and state["target_range"] == 2 * reach
             and state["mod_range"] == MODULUS
