@@ -241,7 +241,7 @@ class Guarded(HttpToolsProtocol):
         self._owing[self] = None
 
     def _look(self) -> None:
-        """End the connection if it is late; a request that was not answered is told so first."""
+        """End the connection if it is late; a request without an answer gets one first."""
         if self.loop.time() >= self._deadline:
             if self.transport.is_closing() or (self.cycle is not None and self.cycle.response_started):
                 self.transport.abort()

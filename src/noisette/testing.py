@@ -288,7 +288,7 @@ def _check_sampler(mechanism: Estimating, samples: int, share: float, level: flo
 
 
 def _check_profile(mechanism: Estimating, inputs: list[Any], share: float, seed: int) -> None:
-    """Check that no pair of neighbours is told apart better than the worst pair that the exact calculator looked at."""
+    """Check that no pair of neighbours is easier to distinguish than the worst pair of the exact calculator."""
     stated = mechanism.guarantee
     if stated.delta == 0:
         return

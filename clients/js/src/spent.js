@@ -29,9 +29,9 @@ const KINDS = {
   table: ["levels:list outputs:text rows:list", "mixture"],
 };
 
-class Refused extends Error {}
+class CertificateRefused extends Error {}
 
-export const check = (holds, why) => { if (!holds) throw new Refused(`The certificate does not fit: ${why}.`); };
+export const check = (holds, why) => { if (!holds) throw new CertificateRefused(`The certificate does not fit: ${why}.`); };
 export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 export const up = (top, bottom) => -((-top) / bottom) + (top > 0n && top % bottom !== 0n ? 1n : 0n); // for bottom > 0
 export const bits = (value) => BigInt(value.toString(16).length) * 4n;

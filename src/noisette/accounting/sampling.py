@@ -112,7 +112,7 @@ def counted(
 
 @dataclass(frozen=True)
 class Pair:
-    """The two laws that one release is to be told apart by, in units of the noise."""
+    """The two laws between which an observer of one release has to decide, in units of the noise."""
 
     shift: float
     sampling_prob: float

@@ -79,7 +79,7 @@ class Blanket:
 
         Formula: E(L_1 + ... + L_M)_+ / (share users), M ~ Bin(users, share), L = (R0 - exp(e) R1) / blanket.
         It is the exact divergence if those reports that do not come from the blanket, other than the one in question,
-        are told apart from the rest.
+        can be recognised.
         """
         epsilons = np.atleast_1d(np.asarray(epsilon, dtype=float))
         if self.is_binary:

@@ -36,7 +36,7 @@ class Audit:
     ``lower_bound`` is below the true epsilon (at ``delta``) with probability at least ``confidence``, and
     ``mu_lower_bound`` below the mu of the tightest Gaussian guarantee with the same. ``verdict`` is "violated" when
     the bound on epsilon is above what is claimed. ``samples`` reports were drawn about each input; ``pair`` names the
-    two inputs that were told apart, ``event_rates`` how often the chosen event happened under each.
+    two inputs that were compared, ``event_rates`` how often the chosen event happened under each.
     """
 
     lower_bound: float
@@ -150,7 +150,7 @@ def claim_of(mechanism: Mechanism) -> Guarantee | Claim:
 
 
 def _sampler(mechanism: Mechanism, tried: list[Any]) -> Sampler:
-    """Return the function that draws reports, or what they say about the categories to be told apart."""
+    """Return the function that draws reports, or what they say about the categories to be distinguished."""
 
     def sampler(x: Any, size: int, rng: np.random.Generator) -> Any:
         reports = mechanism.privatize(np.broadcast_to(x, (size, *np.shape(x))).copy(), rng=rng)

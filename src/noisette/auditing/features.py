@@ -18,7 +18,7 @@ _BINS = (16, 64, 256)  # resolutions at which densities are compared: coarse one
 _PLANE_BINS = 24
 _FEW_COLUMNS = 32  # beyond, one resolution has to do for each
 _MOST_COLUMNS = 1024  # up to here the covariance of the columns is used, beyond it their variances
-_MOST_VALUES = 4096  # whole numbers up to here are told apart wherever they stand in a report
+_MOST_VALUES = 4096  # whole numbers up to here are kept apart wherever they stand in a report
 _CLEAR = 4.0  # standard deviations by which a column or a value must differ to be taken for more than chance
 _FARTHEST = 1e300  # stands for infinity in sums
 

@@ -69,7 +69,7 @@ def _estimates(collector: Collector, campaign_id: str, method: str) -> dict[str,
 
 def _wait(tell: Any, collector: Collector) -> None:
     """Keep the collector up until somebody has seen enough."""
-    with suppress(KeyboardInterrupt):  # from the moment on at which somebody is told of Ctrl-C
+    with suppress(KeyboardInterrupt):  # from the line on that mentions Ctrl-C
         tell.keeping(collector)
         while collector.process.poll() is None:
             time.sleep(1.0)

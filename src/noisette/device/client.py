@@ -30,7 +30,17 @@ from noisette.survey.campaigns import Campaign
 __all__ = ["AsyncClient", "Client", "Sent"]
 
 
-class Client:
+class _Carrying:
+    """How both clients bring a report to the collector, unless a shuffler does."""
+
+    _sealed = False  # whether reports leave through a shuffler
+    _attempts: int
+
+    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
+        return submit(campaign, body, self._attempts)
+
+
+class Client(_Carrying):
     """One user's device: it privatises locally, never spends more than its budget, and answers a question once.
 
     ``state`` is a folder that belongs to this device alone: its ledger, its secret, its answers and its queue.
@@ -42,8 +52,6 @@ class Client:
     answered, always under the same key, so it counts once. ``code`` is the user's enrolment code, for campaigns whose
     tokens are signed: the collector signs one token for each code and period without seeing it.
     """
-
-    _sealed = False  # whether reports leave through a shuffler
 
     def __init__(
         self,
@@ -65,9 +73,6 @@ class Client:
 
     def _connect(self, name: str, url: str, **options: Any) -> None:
         self._lines[name] = httpx.Client(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
-
-    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
-        return submit(campaign, body, self._attempts)
 
     def __enter__(self) -> Self:
         return self
@@ -122,14 +127,12 @@ class Client:
         return self._device.refusals("waiting")
 
 
-class AsyncClient:
+class AsyncClient(_Carrying):
     """`Client` for asyncio: the same folder, the same promises, and neither network nor disk holds up the loop.
 
     Open it with ``async with``. The folder is worked on in one thread of its own, so that what is written comes in
     order.
     """
-
-    _sealed = False
 
     def __init__(
         self,
@@ -152,9 +155,6 @@ class AsyncClient:
 
     def _connect(self, name: str, url: str, **options: Any) -> None:
         self._lines[name] = httpx.AsyncClient(base_url=url, timeout=self._timeout, **{"verify": trusted()} | options)
-
-    def _carry(self, _: Device, campaign: str, body: Mapping[str, Any]) -> Conversation[Verdict | None]:
-        return submit(campaign, body, self._attempts)
 
     async def __aenter__(self) -> Self:
         return self

@@ -102,12 +102,8 @@ def _none(problem: NormalMeans) -> Enhanced:
     return Enhanced(problem.debiased, problem.std_error, slope, problem.std_error**2, blank_value=math.nan)
 
 
-def _box(problem: NormalMeans) -> Enhanced:
-    return bounds.box(problem.debiased, problem.std_error)
-
-
-def _uniform_prior(problem: NormalMeans) -> Enhanced:
-    return bounds.uniform_prior(problem.debiased, problem.std_error)
+def _bounded(rule: Callable[..., Enhanced]) -> Callable[..., Enhanced]:
+    return lambda problem: rule(problem.debiased, problem.std_error)
 
 
 def _hdr4me(rule: Callable[..., Enhanced]) -> Callable[..., Enhanced]:
@@ -119,10 +115,6 @@ def _hdr4me(rule: Callable[..., Enhanced]) -> Callable[..., Enhanced]:
 
 def _james_stein(problem: NormalMeans, target: Target = "grand-mean") -> Enhanced:
     return problem.about_origin(lambda y, s: shrinkage.james_stein(y, s, target=target))
-
-
-def _sure(problem: NormalMeans) -> Enhanced:
-    return problem.about_origin(shrinkage.sure)
 
 
 def _npmle(problem: NormalMeans) -> Enhanced:
@@ -159,13 +151,13 @@ def _check_frequencies(problem: NormalMeans) -> None:
 METHODS: dict[str, Method] = {
     "auto": Method(automatic),
     "none": Method(_none),
-    "box": Method(_box, needs_domain=True),
-    "uniform-prior": Method(_uniform_prior, needs_domain=True),
+    "box": Method(_bounded(bounds.box), needs_domain=True),
+    "uniform-prior": Method(_bounded(bounds.uniform_prior), needs_domain=True),
     "hdr4me-l1": Method(_hdr4me(hdr4me.l1), "canonical"),
     "hdr4me-l2": Method(_hdr4me(hdr4me.l2), "canonical"),
     "hdr4me-star": Method(_hdr4me(hdr4me.star), "canonical"),
     "james-stein": Method(_james_stein),
-    "sure": Method(_sure),
+    "sure": Method(lambda problem: problem.about_origin(shrinkage.sure)),
     "npmle": Method(_npmle),
     "bayes": Method(_bayes),
     "simplex": Method(_simplex, "own"),

@@ -16,7 +16,7 @@ from scipy.linalg import hadamard
 from scipy.special import ndtri
 
 import noisette as nz
-from noisette.mechanisms.vector import _hadamard_loops
+from noisette.mechanisms import _walsh
 from noisette.mechanisms.vector._codebook import Codebook, lattice, quantiles, top_sums
 from noisette.mechanisms.vector._hadamard import HadamardRows, hashed, transform
 
@@ -72,9 +72,9 @@ def test_the_transform_does_not_depend_on_how_much_fits_a_cache(monkeypatch: pyt
     rows = np.random.default_rng(1).integers(-9, 9, (2, 64)).astype(float)
     for block in (4, 8, 64):
         own = rows.copy()
-        monkeypatch.setattr(_hadamard_loops, "_BLOCK", block)
-        monkeypatch.setattr(_hadamard_loops, "stages", _hadamard_loops._stages)
-        _hadamard_loops._walsh(own)
+        monkeypatch.setattr(_walsh, "_BLOCK", block)
+        monkeypatch.setattr(_walsh, "stages", _walsh._stages)
+        _walsh._walsh(own)
         assert np.array_equal(own, rows @ hadamard(64))
 
 

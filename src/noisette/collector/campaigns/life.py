@@ -94,7 +94,8 @@ class Life:
         if unknown := sorted(set(fields) - FIELDS - {"state"}):
             known = ", ".join(sorted(FIELDS))
             raise ValueError(f"Cannot change {unknown[0]!r} of a campaign; expected some of {known}.")
-        return replace(self, **{name: _READ.get(name, _as_is)(name, value) for name, value in fields.items()})
+        read = {name: _READ[name](name, value) for name, value in fields.items() if name in _READ}
+        return replace(self, **dict(fields) | read)
 
     def written(self) -> dict[str, Any]:
         """Return it as JSON, which `read` reads back."""
@@ -211,25 +212,13 @@ def _read_span(name: str, value: Any) -> timedelta | None:
     return timedelta(seconds=seconds)
 
 
-def _read_text(name: str, value: Any) -> str | None:
-    return None if value is None else text(value, name)
-
-
-def _read_users(name: str, value: Any) -> int | None:
-    return None if value is None else _validate.integer(value, name, low=1)
-
-
-def _as_is(_: str, value: Any) -> Any:
-    return value
-
-
 def _moment(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _READ: dict[str, Any] = {
-    "title": _read_text,
-    "users": _read_users,
+    "title": lambda name, value: None if value is None else text(value, name),
+    "users": lambda name, value: None if value is None else _validate.integer(value, name, low=1),
     "opens": _read_moment,
     "closes": _read_moment,
     "late": _read_span,

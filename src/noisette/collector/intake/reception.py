@@ -237,7 +237,7 @@ def store_all(store: Store, bodies: Sequence[Body]) -> list[Outcome]:
         sums = True
     except (TypeError, ValueError, OverflowError, Refused):
         sums = False
-    except Exception as error:  # the database: whoever asked is told, and the thread goes on
+    except Exception as error:  # the database: whoever asked gets the error, and the thread goes on
         return [error] * len(bodies)
     found = [_read(body, sums) for body in bodies]
     sound = [one for one in found if not isinstance(one, Refused)]

@@ -72,7 +72,7 @@ class Shuffled:
         """Return what holds against the collector for a user's report of one period, or None if no more than locally.
 
         The report is one of ``accepted``, and of at least ``minimum``, that came in random order, less those who
-        collude. Nothing is gained where the local guarantee has a delta, or where a public group is told with the
+        collude. Nothing is gained where the local guarantee has a delta, or where a public group comes with the
         report: few may share it.
         """
         return _amplified(campaign, max(self.minimum, accepted) - self.colluders, self.delta)

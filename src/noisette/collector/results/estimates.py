@@ -193,8 +193,8 @@ def drift(campaign: Campaign, layout: Layout, sums: dict[str, dict[int, Sums]]) 
         statistic, degrees, chance = homogeneity(values[:, place], radii[:, place])
         adjusted = min(1.0, chance * len(campaign.quantities)) if chance is not None else None
         test = {"statistic": statistic, "degrees": degrees, "p_value": chance, "adjusted": adjusted}
-        told = {"values": values, "std_errors": errors, "lows": lows, "highs": highs}
-        rows.append({"name": name} | {key: one[:, place] for key, one in told.items()} | test)
+        columns = {"values": values, "std_errors": errors, "lows": lows, "highs": highs}
+        rows.append({"name": name} | {key: one[:, place] for key, one in columns.items()} | test)
     return {"periods": names, "users": [one.users for one in each], "quantities": rows}
 
 

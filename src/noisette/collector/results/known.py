@@ -107,7 +107,7 @@ _AFTER = {"mean": "on average", "mean number": "of them on average"}
 
 
 def asked_of(question: Topic) -> tuple[str, ...]:
-    """Return the names of the questions that something is told of: its own, or those that it follows from."""
+    """Return the names of the questions that results show: its own, or those that it follows from."""
     if isinstance(question, Joint):
         return question.pair
     suffix = {"rate": rate_name(""), "number of choices": number_name("")}.get(question.kind, "")

@@ -24,7 +24,7 @@ from noisette.survey.batches import Digests
 from noisette.survey.campaigns import Campaign
 from noisette.survey.sums import Sums
 
-DatabaseFailure = SQLAlchemyError  # what any of them raises when it does not answer, or cannot do what it is told
+DatabaseFailure = SQLAlchemyError  # what any of them raises when it does not answer, or fails
 
 Marks = npt.NDArray[np.int64]
 

@@ -53,7 +53,7 @@ _COPY_ROW = np.dtype(
 )
 _READ_ROW = np.dtype([("fields", ">i2"), ("size", ">i4"), ("digest", "u1", DIGEST_BYTES)])
 _COPY = "COPY seen_young (digest, mark) FROM STDIN WITH (FORMAT BINARY)"
-# what is there is told by the count: an error would write the digest and the time into PostgreSQL's own log
+# the count says what is there: an error would write the digest and the time into PostgreSQL's own log
 _INSERT_DIGESTS = (
     "WITH new AS (INSERT INTO seen_young (digest, mark) SELECT * FROM unnest($1::uuid[], $2::bigint[]) "
     "ON CONFLICT DO NOTHING RETURNING 1) SELECT count(*) FROM new"
@@ -86,8 +86,8 @@ tables.Digest.own[PGDialect_psycopg] = postgresql.UUID()
 class _Line:
     """psycopg's connection below its own machinery, which takes five times as long for a statement.
 
-    Statements are prepared once; numbers are bigints, texts and bytes go as they are. What fails is told as SQLAlchemy
-    tells it. The transaction is SQLAlchemy's, which ends it.
+    Statements are prepared once; numbers are bigints, texts and bytes go as they are. Errors are those of SQLAlchemy.
+    The transaction is begun and ended by it too.
     """
 
     _prepared: ClassVar[WeakKeyDictionary[Any, dict[str, bytes]]] = WeakKeyDictionary()

@@ -30,6 +30,12 @@ class Digest(sa.types.TypeDecorator[bytes]):
         return value.bytes if isinstance(value, UUID) else value
 
 
+def _campaign_and_period(**kind: bool) -> tuple[sa.Column[str], sa.Column[str]]:
+    """Return the columns that say which campaign and period a row belongs to."""
+    campaign = sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), **kind)  # type: ignore[arg-type]
+    return campaign, sa.Column("period", sa.String(16), **kind)  # type: ignore[arg-type]
+
+
 metadata = sa.MetaData()
 meta = sa.Table("noisette_collector", metadata, sa.Column("version", sa.Integer, primary_key=True))
 campaigns = sa.Table(
@@ -64,8 +70,7 @@ blocks = sa.Table(
     "blocks",
     metadata,
     sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), nullable=False),
-    sa.Column("period", sa.String(16), nullable=False),
+    *_campaign_and_period(nullable=False),
     sa.Column("users", sa.Integer, nullable=False),
     sa.Column("mixed", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tokens", sa.LargeBinary, nullable=False),
@@ -77,8 +82,7 @@ blocks = sa.Table(
 sums = sa.Table(
     "sums",
     metadata,
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
-    sa.Column("period", sa.String(16), primary_key=True),
+    *_campaign_and_period(primary_key=True),
     sa.Column("group", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("writer", sa.Integer, primary_key=True, autoincrement=False, server_default="0"),
     sa.Column("layout", sa.String(16), nullable=False),
@@ -90,8 +94,7 @@ sums = sa.Table(
 tracks = sa.Table(
     "tracks",
     metadata,
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
-    sa.Column("period", sa.String(16), primary_key=True),
+    *_campaign_and_period(primary_key=True),
     sa.Column("users", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("errors", sa.LargeBinary, nullable=False),
 )
@@ -99,8 +102,7 @@ tracks = sa.Table(
 arrivals = sa.Table(
     "arrivals",
     metadata,
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
-    sa.Column("period", sa.String(16), primary_key=True),
+    *_campaign_and_period(primary_key=True),
     sa.Column("width", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("place", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("moment", sa.BigInteger, nullable=False),
@@ -111,8 +113,7 @@ arrivals = sa.Table(
 signing = sa.Table(
     "signing",
     metadata,
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
-    sa.Column("period", sa.String(16), primary_key=True),
+    *_campaign_and_period(primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False, server_default="0"),
     sa.Column("pem", sa.LargeBinary, nullable=False),
 )
@@ -127,8 +128,7 @@ mixed = sa.Table(
     "mixed",
     metadata,
     sa.Column("name", sa.String(32), primary_key=True),
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), nullable=False),
-    sa.Column("period", sa.String(16), nullable=False),
+    *_campaign_and_period(nullable=False),
     sa.Column("total", sa.Integer, nullable=False),
     sa.Column("state", sa.String(8), nullable=False),  # coming, held, released or refused
     sa.Column("packets", sa.Integer, nullable=False),
@@ -167,6 +167,5 @@ audit = sa.Table(
 expired = sa.Table(
     "expired",
     metadata,
-    sa.Column("campaign", sa.String(63), sa.ForeignKey("campaigns.id"), primary_key=True),
-    sa.Column("period", sa.String(16), primary_key=True),
+    *_campaign_and_period(primary_key=True),
 )

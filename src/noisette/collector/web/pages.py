@@ -104,7 +104,7 @@ def add_pages(app: FastAPI, service: Service, origins: Sequence[str]) -> None:
     def overview(request: Request) -> Response:
         """List the campaigns with their counts, and what was refused since the service started."""
         listed = [_listed(one, service.store.periods(one)) for one in service.visible(request)]
-        whole = service.roles(request) & {"analyst", "auditor"}  # who has a link to one campaign is not told of others
+        whole = service.roles(request) & {"analyst", "auditor"}  # a link to one campaign shows no others
         return _json({"campaigns": listed, "rejected": _rejected(service) if whole else None})
 
     @app.get("/dashboard/campaigns/{campaign_id}", dependencies=[readers], include_in_schema=False)

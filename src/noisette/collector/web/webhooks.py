@@ -1,7 +1,7 @@
 """Calls to an address of the owner's when something happens: the target is reached, reports stop, liars are noticed.
 
 Calls are made by a thread of their own, so that nobody waits for a slow receiver; each is tried several times with
-growing pauses. What was told is in the log of changes, so that a restart does not tell it again. The address comes from
+growing pauses. What was sent is in the log of changes, so that a restart does not send it again. The address comes from
 a person: only https leaves, to a public address, which is looked up once and then called by its number, so that a name
 cannot be turned to another machine in between; redirects are not followed and the answer's body is not read.
 """
@@ -116,7 +116,7 @@ class Webhooks(Repeated):
                     self._waiting.append((time.monotonic(), 0, life.webhook, call))
 
     def _known(self) -> set[tuple[str, str]]:
-        """Return what was told, by this process or one before it."""
+        """Return what was sent, by this process or one before it."""
         if self._told is None:
             self._told, last = set(), 0
             while rows := self._service.store.registry.log(last):

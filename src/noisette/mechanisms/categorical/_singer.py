@@ -125,12 +125,12 @@ class Singer:
         of values and the sum of the transform at these s.
         """
         from noisette.mechanisms._compiled import plain
-        from noisette.mechanisms.categorical._signs import count, transform
+        from noisette.mechanisms._walsh import count, walsh
 
         point, state = self._bits
         found = np.zeros(1 << len(self.taps), dtype=_signed_holding(values.size))
         count(found, point, plain(values))
-        transform(found)
+        walsh(found[None])
         total = np.full(size, values.size, dtype=np.int64)
         for shift in range(self.field - 1):
             total += found[state[shift * self.order : shift * self.order + size]]

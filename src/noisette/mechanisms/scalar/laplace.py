@@ -71,11 +71,4 @@ class DiscreteLaplace(AdditiveMechanism):
     citation: ClassVar[str] = "ghosh2012universally"
     capabilities: ClassVar[Capabilities] = Capabilities((Grid,), unbounded=True)
     fine: ClassVar[bool] = False
-
-    @property
-    def _spread(self) -> float:
-        return self.domain.diameter / self.epsilon
-
-    @cached_property
-    def _noise(self) -> LaplaceNoise:
-        return LaplaceNoise(self.epsilon / self._steps * _ROUNDED_DOWN)
+    _spread, _noise = Laplace._spread, Laplace._noise

@@ -17,7 +17,7 @@ from noisette.cells import Cells, Dissected, up
 if TYPE_CHECKING:
     from noisette.mechanisms.vector.attributes import SampledAttributes
 
-_MOST_CELLS = 1 << 14  # combinations of inner cells that are told apart
+_MOST_CELLS = 1 << 14  # combinations of inner cells that are kept apart
 
 
 def witnesses(own: SampledAttributes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -131,6 +131,6 @@ class HadamardRows:
 
 def transform(rows: npt.NDArray[Any]) -> None:
     """Multiply vectors along the last axis by Hadamard's matrix, in place; their length is a power of two."""
-    from noisette.mechanisms.vector._hadamard_loops import walsh
+    from noisette.mechanisms._walsh import walsh
 
     walsh(rows.reshape(-1, rows.shape[-1]))  # of an array without gaps, so that this is no copy

@@ -25,7 +25,7 @@ from noisette.mechanisms._base import BLOCK, BaseMechanism, ScalarMechanism
 from noisette.mechanisms.vector._vectors import admitted
 
 _PARABOLA = 3  # nodes that a run of a parabola has
-_MOST_CELLS = 1 << 16  # combinations of inner cells that are told apart
+_MOST_CELLS = 1 << 16  # combinations of inner cells that are kept apart
 
 
 @dataclass(frozen=True)

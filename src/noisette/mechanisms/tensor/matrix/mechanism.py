@@ -368,7 +368,7 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
         )
 
     def _pair(self) -> FloatArray:
-        """Return two neighbours that are told apart best: a tensor without and with a record, or with it elsewhere.
+        """Return neighbours that are easy to distinguish: a tensor without and with a record, or with it elsewhere.
 
         What the strategy makes of a record is compared cell by cell; of more than 1,024 cells, of those that the
         strategy says move it most and of others drawn at random.

@@ -399,7 +399,7 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         return int(np.argmax(self.p_keep)) if self.p_keep.ndim else 0
 
     def _pair(self) -> FloatArray:
-        """Return the two inputs that are told apart best: one entry, or all, at either end of the range."""
+        """Return the two inputs that are easiest to distinguish: one entry, or all, at either end of the range."""
         ends = np.full((2, self.size), self.domain.low)
         ends[1, slice(None) if self.unit == "record" else self._worst] = self.domain.high
         return ends

@@ -1,4 +1,4 @@
-"""Walsh and Hadamard's transform as machine code; numba is imported with this module only."""
+"""The Walsh-Hadamard transform as machine code, and counting for it; numba is imported with this module only."""
 
 from __future__ import annotations
 
@@ -38,5 +38,11 @@ def _walsh(rows: npt.NDArray[Any]) -> None:
         stages(rows[row], 0, size, block)
 
 
-stages = compiled(_stages)
+def _count(found: npt.NDArray[Any], places: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+    """Add one at the place of each value."""
+    for i in range(values.size):
+        found[places[values[i]]] += 1
+
+
+stages, count = compiled(_stages), compiled(_count)
 walsh = compiled(_walsh)
