@@ -130,6 +130,8 @@ def sums() -> list[Any]:
         lattice = sampling._Lattice(np.asarray([-20, 4, 18, 60]), logs, 0.05, tilt, n, 1e-13)
         told += [lattice.bound(-9.0), lattice._tail * 1e12, lattice._window, lattice.size, lattice._mistake * 1e13]
         told += [lattice.epsilon(target) for target in (-0.01, -5.0, -40.0, -300.0)]
+    upward = sampling._Lattice(np.asarray([4, 18, 60]), np.log([0.5, 0.3, 0.2]), 0.05, 0.4, 3, 1e-13)
+    told.append([upward._window, [upward.epsilon(-target) for target in np.geomspace(1e-6, 5, 60)]])
     places = np.linspace(-50, 60, 23)
     told += [sampling._log_mixture(places, m, q) for m, q in ((0.3, 0.2), (4.0, 0.01))]
     told.append(sampling._log_sum(np.asarray([[0.0, 1.0], [-900.0, -901.0], [-np.inf, -np.inf]])))
@@ -295,6 +297,10 @@ def dots() -> list[Any]:
     told.append(
         curves._repeated(nz.core.RepeatedEvent(mechanism("counts"), 1), Curve.randomized_response(2.4), 30).deltas
     )
+    endless = nz.core.RepeatedEvent(mechanism("gaussian of counts"), 2)
+    last = curves._repeated(endless, Curve.randomized_response(1.0, 0.01), 30).deltas[-1]
+    assert last > 0  # what never ends has no epsilon without a delta
+    told.append(last * 1e12)
     return told
 
 

@@ -480,6 +480,7 @@ def outside() -> list[Any]:
         (nz.Duchi(1.0), {}),
         (nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(4)), {"inputs": (0, 1, 3)}),
         (nz.Laplace(1.0), {}),
+        (nz.Piecewise(0.15), {}),  # little to see: chosen with the least caution
         (
             lambda x, n, rng: x + rng.laplace(scale=2.0, size=(n, 3)),
             {"inputs": (0.0, 1.0, 1.5), "claimed": 0.4, "delta": 0.01},
