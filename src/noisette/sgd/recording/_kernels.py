@@ -219,7 +219,7 @@ def _by_tiles(layer: Any, entered: Tensor, gradient: Tensor) -> Tensor:
         part = slice(low, high)
         _fill_by_tiles(given[part], back[part], above, before, padded, apart, strides, vectors, out[part])
 
-    _rows.shared(work, len(given), made.numel() * back[0, 0].size if len(given) else 0)
+    _rows.shared(work, len(given), made.numel() * back[0, 0].size // _tiles.PER_NUMBER if len(given) else 0)
     return made.flatten(2)
 
 
@@ -243,7 +243,7 @@ def _direct(layer: Any, entered: Tensor, gradient: Tensor) -> Tensor:
     _rows.shared(
         lambda low, high: _fill_each(given[low:high], back[low:high], above, before, rows, pitch, apart, out[low:high]),
         len(given),
-        made.numel() * back[0, 0].size if len(given) else 0,
+        made.numel() * back[0, 0].size // _tiles.PER_NUMBER if len(given) else 0,
     )
     return made.flatten(2)
 

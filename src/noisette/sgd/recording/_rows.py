@@ -26,7 +26,7 @@ _SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 _SPARE = 2.0**-40  # of a squared norm, so that what is lost below `_lost` is added in quadrature
 _BLOCK = 1024  # columns whose sums stay in the nearest cache
 _WIDE = 80  # columns of both factors from which a product of matrices by tiles is quicker than the loop
-_SHARED = 1 << 18  # numbers that are worth the work of several cores
+_SHARED = 1 << 20  # numbers read that are worth the work of several cores: to wake one takes long
 _SOME = 1 << 20  # numbers that are converted at a time where no loop is compiled
 
 
@@ -185,7 +185,7 @@ def outer_squares(left: Tensor, right: Tensor, *, own: bool) -> Tensor:
 
 def _add_all_squares(rows: Any, above: float, beside: float, out: FloatArray) -> None:
     """Add the squares of each row, on several cores where there are many."""
-    shared(lambda first, last: _squared(rows[first:last], above, beside, out[first:last]), len(rows), rows.size)
+    shared(lambda first, last: _squared(rows[first:last], above, beside, out[first:last]), len(rows), rows.size // 2)
 
 
 def _squares_elsewhere(rows: Tensor) -> Tensor:
@@ -235,7 +235,7 @@ def outer(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
         return outer(right, left, weights).T
     made = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float64)  # torch aligns it, which is quicker
     one, other, factors, out = left.contiguous().numpy(), right.contiguous().numpy(), weights.numpy(), made.numpy()
-    shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one))
+    shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one) // 8)
     return made
 
 
@@ -318,7 +318,10 @@ def compilable(rows: Tensor) -> bool:
 
 
 def shared(work: Callable[[int, int], None], length: int, size: int) -> None:
-    """Do the work from 0 to ``length``, in parts where there is much of it, on as many cores as torch uses."""
+    """Do the work from 0 to ``length``, in parts where there is much of it, on as many cores as torch uses.
+
+    ``size`` is how many numbers a loop would read in the time that the work takes.
+    """
     threads = 1 if size < _SHARED else torch.get_num_threads()
     if threads == 1:
         work(0, length)

@@ -29,6 +29,7 @@ ROWS = 8 if _WIDE else 4  # of a tile: its sums, and what they are made of, fit 
 VECTORS = 3  # registers of a row of a tile, at most
 COLUMNS = VECTORS * _REGISTER // 8  # of a tile in double precision
 SINGLE = _REGISTER // 4  # numbers of single precision in a register
+PER_NUMBER = 16  # products that a tile takes in the time of a number that a loop reads
 
 
 def _tile(vectors: int, single: bool) -> Any:
@@ -212,7 +213,8 @@ def each_product(left: Tensor, right: Tensor, share: Any) -> Tensor:
     vectors = vectors_of(height, width, left.element_size())
     made = left.new_empty(len(left), height, width)
     one, other, out = left.contiguous().numpy(), right.contiguous().numpy(), made.numpy()
-    share(lambda low, high: _each(vectors, one[low:high], other[low:high], out[low:high]), len(one), one.size * width)
+    size = one.size * width // PER_NUMBER
+    share(lambda low, high: _each(vectors, one[low:high], other[low:high], out[low:high]), len(one), size)
     return made
 
 
@@ -261,7 +263,7 @@ def product(left: Tensor, right: Tensor, weights: Tensor, share: Any) -> Tensor:
     """Return left^T right in double precision, with a weight for each row; ``share`` divides columns among cores."""
     made = torch.empty(left.shape[1], right.shape[1], dtype=torch.float64)
     one, other, out = _packed(left, weights, ROWS), _packed(right, torch.ones_like(weights), COLUMNS), made.numpy()
-    share(lambda low, high: _products(one, other, low, high, out), len(other), out.size * max(len(left), 1))
+    share(lambda low, high: _products(one, other, low, high, out), len(other), out.size * len(left) // PER_NUMBER)
     return made
 
 

@@ -528,7 +528,7 @@ class Recorder:
     @property
     def examples(self) -> int:
         """How many examples the recorded batch has."""
-        return 0 if self.given == 0 else max(set().union(*self.rows().values()), default=0)
+        return 0 if self.given == 0 else max((size for sizes in self.rows().values() for size in sizes), default=0)
 
     def clear(self) -> None:
         """Forget what was recorded."""
