@@ -469,3 +469,37 @@ def test_a_loop_that_goes_on_with_the_old_loader_is_warned_at_every_step():
     with pytest.warns(PrivacyWarning, match="not on a batch of the private loader") as seen:
         train((private.model, private.optimizer, old), 1)
     assert len(seen) == private.optimizer.steps == 4
+
+
+def released_of(monkeypatch, together, inputs, epsilon):
+    """Return the model's private gradients of one step, with sums given noise ``together`` entries at a time."""
+    monkeypatch.setattr("noisette.sgd.optimizer._TOGETHER", together)
+    targets = torch.arange(len(inputs)) % 3
+    model, optimizer, loader = start(
+        dataset=TensorDataset(inputs, targets), batch=len(inputs), model=small(), target=(epsilon, 1e-5), rng=5
+    )
+    ((inputs, targets),) = list(loader)
+    functional.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    return [parameter.grad for parameter in model.parameters()], optimizer
+
+
+def test_sums_that_get_noise_layer_by_layer_are_those_of_the_whole_model(monkeypatch):
+    torch.manual_seed(3)
+    inputs = torch.randn(12, 4)
+    (apart, one), (whole, other) = (released_of(monkeypatch, together, inputs, 1e7) for together in (1, 1 << 18))
+    assert one.budget.multiplier == other.budget.multiplier < 1e-3  # so that the sums show
+    for left, right in zip(apart, whole, strict=True):
+        assert float(right.abs().max()) > 1e-3
+        torch.testing.assert_close(left, right, rtol=0, atol=20 * one.budget.multiplier / 12)
+
+
+def test_every_layer_has_noise_of_its_own_where_it_is_given_layer_by_layer(monkeypatch):
+    model_noise, optimizer = released_of(monkeypatch, 1, torch.zeros(12, 4), 1.0)
+    first = model_noise[0]  # no input, so no gradient but noise
+    size = optimizer.budget.multiplier / 12
+    squares = float(first.double().square().sum()) / size**2
+    assert FALSE_ALARM < stats.chi2(first.numel()).cdf(squares) < 1 - FALSE_ALARM
+    assert len({float(value) for grad in model_noise for value in grad.flatten()}) == sum(
+        g.numel() for g in model_noise
+    )

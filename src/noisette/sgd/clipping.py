@@ -21,7 +21,7 @@ framework. An example with a number that is not finite has weight 0 in every lay
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,8 +69,13 @@ class Clip:
 
     def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return the sum of the bounded gradients, each ``scale`` times what was recorded, in double precision."""
+        return dict(self.totals(parts, scale))
+
+    def totals(self, parts: Mapping[str, Part], scale: float) -> Iterator[tuple[str, Gradients]]:
+        """Yield the layers of `total` one by one."""
         factors, _ = self._factors(parts, scale)
-        return {name: part.total(row) for (name, part), row in zip(parts.items(), factors, strict=True)}
+        for (name, part), row in zip(parts.items(), factors, strict=True):
+            yield name, part.total(row)
 
     def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return every example's bounded gradient, with examples along the first axis."""
@@ -123,7 +128,8 @@ def _layer_squares(parts: Mapping[str, Part], scale: float) -> tuple[Tensor, boo
     An example with a number that is not finite has infinite norms in all layers; the second entry tells whether there
     is none. One sum tells it: no square is negative, so no two of them cancel.
     """
-    squares = torch.stack([part.squares() for part in parts.values()])
+    found = [part.squares() for part in parts.values()]
+    squares = torch.stack(found) if len(found) > 1 else found[0][None]
     squares *= scale**2 * (1 + 2.0**-40)
     if math.isfinite(squares.sum().item()):
         return squares, True
@@ -258,14 +264,12 @@ class LInf(Clip):
         made = (value * factors.to(value.dtype)).clamp(-float(limit), float(limit))
         return torch.where(factors > 0, made, 0.0)
 
-    def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
+    def totals(self, parts: Mapping[str, Part], scale: float) -> Iterator[tuple[str, Gradients]]:
         factors, _ = self._factors(parts, scale)
-        made: Sums = {}
         for (name, part), row in zip(parts.items(), factors, strict=True):
             limit = self.linf_clip_norm * self.kept
             each = part.each().items()
-            made[name] = {key: _rows.clamped(value, row, limit).reshape(value.shape[1:]) for key, value in each}
-        return made
+            yield name, {key: _rows.clamped(value, row, limit).reshape(value.shape[1:]) for key, value in each}
 
 
 @dataclass

@@ -8,7 +8,7 @@ import math
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Literal, NoReturn, Protocol
 
@@ -22,11 +22,12 @@ from noisette.sgd.adam import AdamBC
 from noisette.sgd.budget import Budget
 from noisette.sgd.clipping import Clip, Sums, added_up, copied
 from noisette.sgd.noise._lattice import add_exactly, noisy_count, on_lattice, widened
-from noisette.sgd.noise.perturbation import Perturbation
+from noisette.sgd.noise.perturbation import GaussianPerturbation, Perturbation
 from noisette.sgd.recording.gradients import Recorder
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.sampling import PoissonLoader
 
+_TOGETHER = 1 << 18  # sums that are given noise at a time, enough for several cores
 _owners: weakref.WeakKeyDictionary[Optimizer, weakref.ref[PrivateOptimizer]] = weakref.WeakKeyDictionary()
 
 
@@ -217,11 +218,17 @@ class PrivateOptimizer(Optimizer):
         self.loader.ranks.check()
         self._refuse_changed()
         complete = self._source()
-        self._collect()
+        parts, scale = self.recorded()
+        if self.watcher is not None:
+            self.watcher.collect(parts, scale)
+        by_layers = complete and self._sums is None and self._divisible()
+        if not by_layers:
+            self._collect(parts, scale, complete)
+            parts.clear()  # what they hold takes memory
         self.stepped = complete
         if complete:
             self._made[self._run] += 1
-            self._release()
+            self._release(self._some_sums(parts, scale) if by_layers else self._whole_sums())
             self._stepping = True
             try:
                 if isinstance(self.inner, torch.optim.LBFGS):
@@ -236,7 +243,10 @@ class PrivateOptimizer(Optimizer):
     @property
     def scale(self) -> float:
         """What recorded gradients are multiplied with to be those of one example's own loss."""
-        return float(self.recorder.examples) if self._loss_reduction == "mean" else 1.0
+        return self._scale_of(self.recorder.examples)
+
+    def _scale_of(self, examples: int) -> float:
+        return float(examples) if self._loss_reduction == "mean" else 1.0
 
     def release_counts(self, norms: Callable[[], FloatArray], edges: FloatArray) -> FloatArray:
         """Return noisy counts of a sample's gradient norms between public edges; to the budget this is a step.
@@ -294,20 +304,45 @@ class PrivateOptimizer(Optimizer):
 
         The scale is what they are multiplied with to be those of one example's own loss.
         """
-        self.recorder.notes.check(self.recorder.examples, self._loss_reduction)
-        parts, scale = self.recorder.parts(), self.scale
+        examples = self.recorder.examples
+        self.recorder.notes.check(examples, self._loss_reduction)
+        parts, scale = self.recorder.parts(), self._scale_of(examples)
         self.recorder.clear()  # parts hold what they need
         self.recorder.notes.finish()
         return parts, scale
 
-    def _collect(self) -> None:
-        parts, scale = self.recorded()
-        if self.watcher is not None:
-            self.watcher.collect(parts, scale)
-        rule = _in_force(self.clip)
+    def _divisible(self) -> bool:
+        """Tell whether noise and clipping take sums of one layer after the other, and nobody wants to see them all."""
+        return (
+            type(self.perturb) is GaussianPerturbation
+            and type(self.clip).total is Clip.total
+            and type(self.clip).learn is Clip.learn
+            and self.watcher is None
+            and self.loader.ranks.size == 1
+        )
+
+    def _some_sums(self, parts: dict[str, Part], scale: float) -> Iterator[Sums]:
+        """Yield the sums of a batch of one piece, of some layers at a time: in double precision they take much room."""
+        some: Sums = {}
+        for layer, entries in self.clip.totals(parts, scale):
+            some[layer] = entries
+            if sum(value.numel() for own in some.values() for value in own.values()) >= _TOGETHER:
+                yield some
+                some = {}
+        parts.clear()  # what they hold takes memory
+        if some:
+            yield some
+
+    def _whole_sums(self) -> Iterator[Sums]:
+        """Yield what the pieces of a batch have added up to, and forget it."""
+        assert self._sums is not None
+        sums, self._sums = self._sums, None
+        yield sums
+
+    def _collect(self, parts: dict[str, Part], scale: float, complete: bool) -> None:
         if self._sums is None:
-            self._rule = rule
-        elif self._rule != rule:
+            self._rule = () if complete else _in_force(self.clip)  # a batch of one piece has no time to change it in
+        elif self._rule != _in_force(self.clip):
             self._forget()
             raise RuntimeError(
                 "The rule of clipping was changed between two pieces of a batch, and noise follows one of them. No "
@@ -316,25 +351,25 @@ class PrivateOptimizer(Optimizer):
         added = self.perturb.collect(self.clip, parts, scale)
         self._sums = added_up(self._sums, added)
 
-    def _release(self) -> None:
-        assert self._sums is not None
+    def _release(self, groups: Iterator[Sums]) -> None:
         share, expected = self.clip.share, self.loader.expected_batch
         multiplier = self._widened(share)
-        sums = self._sums if self.watcher is None else copied(self._sums)
         ranks = self.loader.ranks
-        released = ranks.released(
-            sums, lambda whole: self.perturb.release(whole, self.clip, multiplier, expected, self._rng)
-        )
-        if self.watcher is not None:
-            self.watcher.release(self._sums, released, multiplier)
-        self._sums = None
         noise = self.perturb.noise(self.clip, multiplier, expected)
         if isinstance(self.inner, AdamBC):
             self.inner.noise = noise
-        self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
-        del sums
-        for layer, name, parameter in self._trained:
-            parameter.grad = released[layer].pop(name).to(parameter)  # no two of them in both precisions at a time
+        for sums in groups:
+            seen = None if self.watcher is None else copied(sums)
+            released = ranks.released(
+                sums, lambda whole: self.perturb.release(whole, self.clip, multiplier, expected, self._rng)
+            )
+            if self.watcher is not None and seen is not None:
+                self.watcher.release(seen, released, multiplier)
+            self.clip.learn(released, noise if math.isfinite(noise) else 0.0)
+            sums.clear()
+            for layer, name, parameter in self._trained:
+                if layer in released:  # no two of them in both precisions at a time
+                    parameter.grad = released[layer].pop(name).to(parameter)
         if share > 0:
             spread = self.budget.multiplier / math.sqrt(share)
 
