@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.special import ndtri
 
 import noisette as nz
 from noisette.aggregation import aggregate_stream, load
-from noisette.mechanisms.graded.estimation import _slope, convert_signs, hiera, maximum_likelihood, mixture
+from noisette.mechanisms.graded.estimation import _levelled, _slope, convert_signs, hiera, maximum_likelihood, mixture
 
 FALSE_ALARM = 1e-6
 Z = float(ndtri(1 - FALSE_ALARM / 2))
@@ -249,3 +250,12 @@ def test_the_slope_of_an_exponential_law_has_its_mean(mean: float) -> None:
     with mpmath.workdps(60):
         found = mpmath.mpf(1) / 2 if slope == 0 else 1 / (1 - mpmath.exp(-slope)) - 1 / slope
         assert float(found) == pytest.approx(mean, abs=2e-12)
+
+
+def test_nothing_is_estimated_where_nobody_has_reported() -> None:
+    mechanism = nz.LevelledResponse([0.0, 1.0, 3.0], [1.0, 2.0])
+    some = mechanism.aggregate(mechanism.privatize(np.asarray([0.5]), rng=1))
+    empty = replace(some, users=0, count=0 * some.count, total=0 * some.total, squares=0 * some.squares)
+    assert _levelled(some) is mechanism
+    with pytest.raises(ValueError, match="at least one report, got none"):
+        hiera(empty)

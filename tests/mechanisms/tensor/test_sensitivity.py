@@ -14,6 +14,7 @@ import noisette as nz
 from noisette.mechanisms.tensor.gaussian._normal import STEPS
 from noisette.mechanisms.tensor.gaussian._signs import largest_form
 from noisette.mechanisms.tensor.gaussian.modes import multiply
+from noisette.mechanisms.tensor.gaussian.release import _inside
 
 RELATIONS = ("any-pair", "slice:0", "slice:1", "fibre:0", "fibre:1", "element", "box:0.3")
 
@@ -241,3 +242,34 @@ def test_an_entry_that_has_to_do_with_no_other_adds_its_own() -> None:
     assert beside.lower <= beside.upper
     assert beside.upper == pytest.approx(alone.upper + 2.0, rel=1e-3)
     assert beside.lower == pytest.approx(alone.lower + 2.0, rel=1e-2)
+
+
+def test_what_float64_may_add_makes_neighbours_farther_apart() -> None:
+    """Each operation is off by 2^-53 of what it handles, in both tables; rounding to the lattice adds to that."""
+    low, high, shape = -1.0, 5.0, (3, 4)
+    m = nz.TensorGaussian(nz.TensorDomain(shape, low, high), 1.0, 1e-5, covariances=(spd(3, 0), None))
+    apart, rounding = m._reach
+    operations = 8 + 3 + 4  # of one full mode of three
+    norms = math.prod(mode.rounding for mode in m.modes)
+    largest = 3.0 * math.sqrt(12) + 2.0 * math.sqrt(12)  # half the range in every entry, about the middle
+    error = 2 * operations * 2.0**-53 * norms * largest
+    assert apart > m.sensitivity[0]
+    assert apart - m.sensitivity[0] == pytest.approx(error, rel=0.05)  # of numbers that differ in their last digits
+    assert rounding * STEPS == pytest.approx(math.sqrt(12))
+
+
+@pytest.mark.parametrize("strange", [math.nan, math.inf])
+def test_a_table_with_one_entry_that_is_no_number_is_refused(strange: float) -> None:
+    domain = nz.TensorDomain((2, 3), -1.0, 1.0)
+    table = np.zeros((2, 3))
+    assert _inside(table, domain, clip=False).tolist() == table.tolist()
+    table[1, 2] = strange
+    for clip in (False, True):
+        with pytest.raises(ValueError, match="Expected finite values"):
+            _inside(table, domain, clip=clip)
+    table[1, 2] = 1.5
+    assert _inside(table, domain, clip=True)[1, 2] == 1.0
+    with pytest.raises(ValueError, match=r"one that leaves it; its largest entry is 1\.5"):
+        _inside(table, domain, clip=False)
+    with pytest.raises(ValueError, match="a table of shape"):
+        _inside(table.T, domain, clip=True)
