@@ -199,13 +199,14 @@ def _groups(mechanism: PrefixExtending, total: IntArray) -> list[_Group]:
 def check_level(users: float, kept: int, chance: float) -> float:
     """Return the share of support above which a text passes the check.
 
-    The support of a text that nobody has is binomial: of so many survivors one or more pass with ``ALARM`` at most.
+    The support of a text that nobody has is binomial: of so many survivors one or more pass with ``ALARM`` at most. It
+    is a count, from which collisions are taken off, so that the level lies half a user above the last count to fail.
     """
     size = max(int(users), 1)
     count = int(size * chance)
     while count < size and betainc(count + 1, size - count, chance) > ALARM / kept:  # P(support > count)
         count += 1
-    return count / size
+    return (count + 0.5) / size
 
 
 def _pooled(domain: Texts, groups: list[_Group], symbols: Symbols) -> tuple[FloatArray, FloatArray]:
