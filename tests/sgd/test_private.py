@@ -295,8 +295,10 @@ def test_data_that_only_comes_in_a_row_is_refused():
 
     model = small()
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(TypeError, match="a data set with a length"):
+    with pytest.raises(TypeError, match=r"a data set with a length.* Give list\(dataset\)"):
         sgd.make_private(model, inner, DataLoader(Stream(), batch_size=16), target=(3.0, 1e-5), epochs=1)
+    listed = DataLoader(list(Stream()), batch_size=16)  # the remedy
+    assert sgd.make_private(model, inner, listed, target=(3.0, 1e-5), epochs=1).loader.size == len(data())
 
 
 def test_pieces_of_a_batch_make_the_same_step():

@@ -204,7 +204,10 @@ def _members(sampler: Any, size: int) -> npt.NDArray[np.int64] | None:
 def _size(dataset: Any) -> int:
     """Return how many examples there are, or an error for data that only comes in a row."""
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-        raise TypeError("Expected a data set with a length, so that each example can be drawn on its own.")
+        raise TypeError(
+            "Expected a data set with a length, so that each example can be drawn on its own. Give list(dataset), or a "
+            "torch Dataset with __len__ and __getitem__ where that is too large for memory."
+        )
     if isinstance(dataset, Subset) and len(set(map(int, dataset.indices))) != len(dataset.indices):
         raise ValueError("Expected a Subset without repetitions: an example would count several times.")
     return len(dataset)
