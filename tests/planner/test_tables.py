@@ -7,7 +7,9 @@ import pytest
 
 import noisette as nz
 from noisette.planner import tables
+from noisette.planner.page import _summary
 from noisette.planner.tables import CLOSE, LawTable, fit, law
+from noisette.prediction.populations import Population
 
 NEAR = ("laplace", "staircase", "piecewise", "hybrid", "square-wave")  # nine digits; others are rougher themselves
 BUDGETS = np.exp(np.random.default_rng(5).uniform(math.log(5e-5), math.log(20), 60)).tolist()
@@ -120,3 +122,14 @@ def test_a_panel_states_its_largest_miss() -> None:
     assert tables._panel(lambda budget: values(budget, 0.0, 0.03), 1.0, 4.0, 33).error == pytest.approx(0.03)
     jump = tables._panel(lambda budget: values(budget, 0.5, 0.03), 1.0, 4.0, 33)
     assert 0.1 < jump.error < 0.5
+
+
+def test_the_summary_of_people_is_that_of_their_values() -> None:
+    """Mean, squared mean and mean square on [-1, 1]; a point beyond an end by rounding counts as the end."""
+    people = Population(
+        np.asarray([2.0, 3.0, 12.0 + 1e-9]), np.asarray([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]), np.asarray([0.25, 0.75])
+    )
+    values = np.asarray([-1.0, -0.8, 1.0])
+    means, squares = people.weights @ values, people.weights @ values**2
+    wanted = [people.shares @ means, people.shares @ means**2, people.shares @ squares]
+    assert _summary(people, nz.Interval(2, 12)) == pytest.approx(wanted, abs=1e-15)

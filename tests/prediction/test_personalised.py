@@ -200,3 +200,11 @@ def test_weights_are_by_the_worst_variance_in_any_unit(high: float, name: str) -
         worst = [float(np.max(nz.CATALOGUE[name](budget).moments(worst_at).variance)) for budget in budgets]
         own = [count * share / (v + 1 / 3) for count, share, v in zip((30, 10), shares, worst, strict=True)]
         assert choices.weights([30, 10]) == pytest.approx(np.asarray(own) / sum(own), rel=1e-6)
+
+
+def test_users_of_one_group_that_cannot_be() -> None:
+    own = Personalised.of("duchi", epsilons=[1.0, 2.0])
+    for users in ([5, -1], [0, 0], [5], [5, 6, 7]):
+        with pytest.raises(ValueError, match="number of users of 2 groups"):
+            own.weights(users)
+    assert own.weights([0, 3]).tolist() == [0.0, 1.0]

@@ -159,3 +159,9 @@ def test_what_is_known_is_read_by_its_shape() -> None:
             populations.known(values, given, "uniform", WIDE)
     with pytest.raises(ValueError, match="the probabilities of what"):
         populations.known(None, probs, None, WIDE)
+
+
+def test_a_table_is_laid_on_as_many_points_as_are_named() -> None:
+    found = populations.table([[0.1, -0.5], [0.3, 1.0]], None, nz.Interval(), dims=2)
+    assert found.points.size == populations.NODES == 257
+    assert np.ptp(np.diff(found.points)) < 1e-12
