@@ -1,0 +1,48 @@
+"""Parts of mechanisms by hand: binomial laws, weights of hashed reports, and solutions that are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import noisette as nz
+from noisette.mechanisms.categorical.prefixes import PrefixExtending
+from noisette.mechanisms.categorical.wheel import _binomial
+from noisette.mechanisms.scalar import _lp_cache
+
+
+@pytest.mark.parametrize(("many", "chance"), [(1, 0.3), (7, 0.9), (400, 0.03), (90_000, 0.5)])
+def test_a_binomial_law_near_its_mean(many: int, chance: float) -> None:
+    low, mass = _binomial(many, chance)
+    exact = stats.binom.pmf(np.arange(low, low + mass.size), many, chance)
+    assert mass == pytest.approx(exact, rel=1e-8, abs=1e-15)
+    assert stats.binom.cdf(low - 1, many, chance) + stats.binom.sf(low + mass.size - 1, many, chance) < 1e-12
+    assert low + mass.size <= many + 1
+
+
+def test_weights_of_hashed_reports_add_up() -> None:
+    law = PrefixExtending(epsilon=1.3, domain=nz.Texts(4)).law()
+    kinds = law.kinds(0)
+    assert sum(count * weight for count, weight in kinds) == law.total
+    own, other = (weight for _, weight in kinds)
+    assert own / other <= np.exp(1.3)
+    assert [count for count, _ in kinds] == [law.cells, law.cells * (law.response.size - 1)]
+
+
+def test_a_solution_is_kept_where_there_was_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lp_cache, "_path", lambda key: tmp_path / "a" / "b" / key)
+    for masses, plausible in (
+        ([0.1, 0.2], True),
+        ([0.0, 0.0], False),
+        ([0.25, 0.25], False),
+        ([0.3, -0.1], False),
+        ([0.1, np.nan], False),
+    ):
+        _lp_cache.store("key", np.asarray(masses))
+        found = _lp_cache.load("key", 2)
+        assert (found is not None) == plausible
+        assert not plausible or found.tolist() == masses  # type: ignore[union-attr]
+        assert _lp_cache.load("key", 3) is None
