@@ -161,7 +161,8 @@ class DistributedPrivacy:
         fit = recorddict_compat.recorddict_to_fitins(message.content, keep_input=True)
         start = parameters_to_ndarrays(fit.parameters)
         clients, threshold, reach = int(state["sample_num"]), int(state["threshold"]), self.plan.reach  # type: ignore[arg-type]
-        own = _validate.integer(context.node_config.get("colluding", 0), "colluding of the node", low=0)
+        given: Any = context.node_config.get("colluding", 0)  # is checked to be a whole number
+        own = _validate.integer(given, "colluding of the node", low=0)
         colluding = max(self.colluding, own)
         agreed = (
             state["share_num"] == clients
