@@ -91,7 +91,7 @@ SERVICES: dict[str, dict[str, Any]] = {
         "_LONGEST_PAUSE": 60.0,
     },
     "shuffler/wire.py": {"VERSION": 2, "LARGEST_BLOCKS": MIB, "_LONGEST_CONTEXT": 200},
-    "survey/batches.py": {"VERSION": 1, "TOKEN_BYTES": 32, "DIGEST_BYTES": 16},
+    "survey/batches.py": {"VERSION": 2, "TOKEN_BYTES": 32, "DIGEST_BYTES": 16},
     "survey/campaigns.py": {
         "VERSION": 1,
         "_MOST_PERIODS": 10_000,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisette.survey.batches import MalformedBatch, WrongCampaign, pack, unpack
+from noisette.survey.batches import MalformedBatch, WrongCampaign, WrongLaw, pack, unpack
 from noisette.survey.campaigns import Campaign
 from noisette.survey.estimation.distributions import consistent_shares, quantiles
 from noisette.survey.estimation.weighting import _margin, raked
@@ -41,9 +41,10 @@ def changed(body: bytes, place: int, new: bytes) -> bytes:
 def test_the_bytes_are_where_the_format_says() -> None:
     body = pack(GROUPED, "once", TOKENS, ROWS, groups=[1, 0, 258], signatures=b"AABBCC")
     width = ROWS.dtype.itemsize
-    head = struct.pack("<4sHHHHII", b"NZRB", 1, 4, 4, 2, COUNT, width)
+    head = struct.pack("<4sHHHHII", b"NZRB", 2, 4, 4, 2, COUNT, width)
     assert len(head) == 20
-    wanted = head + b"ages" + b"once" + TOKENS + b"\1\0\0\0\2\1" + b"AABBCC" + ROWS.tobytes()
+    law = bytes.fromhex(GROUPED.law_sha256)
+    wanted = head + b"ages" + b"once" + law + TOKENS + b"\1\0\0\0\2\1" + b"AABBCC" + ROWS.tobytes()
     assert body == wanted + struct.pack("<I", zlib.crc32(wanted))
     found = unpack(GROUPED, body, most=COUNT)
     assert found.period == "once"
@@ -72,7 +73,7 @@ def test_one_byte_that_is_wrong() -> None:
         (good, COUNT - 1, "1 to 2 reports in a batch, got 3"),
         (good[:23], COUNT, "begins with NZRB"),
         (b"X" + good[1:], COUNT, "begins with NZRB"),
-        (changed(good, 4, b"\2"), COUNT, "version 1 of a binary batch, got 2"),
+        (changed(good, 4, b"\3"), COUNT, "version 2 of a binary batch, got 3"),
         (good[:30] + b"\xff" + good[31:], COUNT, "checksum"),
         (good[:-1] + bytes([good[-1] ^ 1]), COUNT, "checksum"),
         (sealed(good[:-5] + good[-4:]), COUNT, "bytes for 3 reports"),
@@ -86,6 +87,8 @@ def test_one_byte_that_is_wrong() -> None:
             unpack(PLAIN, body, most=most)
     with pytest.raises(WrongCampaign, match="another campaign than 'ages'"):
         unpack(PLAIN, changed(good, 20, b"A"), most=COUNT)
+    with pytest.raises(WrongLaw):
+        unpack(PLAIN, changed(good, 28, bytes([good[28] ^ 1])), most=COUNT)
     other = Campaign.from_dict(
         FIELDS | {"attributes": [{"name": "by", "categories": list("abcde")}], "mechanism": "oue"}
     )

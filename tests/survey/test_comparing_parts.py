@@ -141,7 +141,7 @@ def test_sides_gather_estimates_row_by_row() -> None:
     side = _Side([(two, 1), (one, 0), (one, 2), (two, 0)])
     assert (side.value.tolist(), side.std_error.tolist()) == ([7.0, 1.0, 3.0, 5.0], [0.7, 0.1, 0.3, 0.5])
     scores = np.asarray([0.5, 1.0, 2.0, 3.0])
-    low, high = side.ends_at(scores)
+    low, high = side.ends_at(scores, np.zeros(4))
     for row, (made, place) in enumerate([(two, 1), (one, 0), (one, 2), (two, 0)]):
         ends = made.ends_at(np.full(made.value.shape, scores[row]))
         assert (low[row], high[row]) == pytest.approx((ends[0][place], ends[1][place]))
@@ -149,7 +149,7 @@ def test_sides_gather_estimates_row_by_row() -> None:
     low, high = _apart(side, other, scores)
     for row in range(4):
         (a_low, a_high), (b_low, b_high) = (
-            tuple(float(end[row]) for end in own.ends_at(scores)) for own in (side, other)
+            tuple(float(end[row]) for end in own.ends_at(scores, np.zeros(4))) for own in (side, other)
         )
         a, b = side.value[row], other.value[row]
         assert low[row] == pytest.approx(b - a - math.hypot(b - b_low, a_high - a))

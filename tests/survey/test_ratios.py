@@ -161,7 +161,7 @@ def test_mean_and_variance_from_the_ends_of_both(mean: float) -> None:
     found = item._told(made.value, made.std_error**2, np.asarray([60, 80]), made)
     assert isinstance(found, SpreadEstimate)
     for first, second in ((1.0, 1.0), (0.7, 2.0)):
-        low, high = found._ends_at(np.asarray([first, second]))
+        low, high = found._ends_at(np.asarray([first, second]), None)
         one, two = made.ends_at(first), made.ends_at(second)
         assert (low[0], high[0]) == pytest.approx(tuple((end[0] + 1) * 4 - 2 for end in one))
         squares = [two[0][0] ** 2, two[1][0] ** 2]
@@ -186,7 +186,7 @@ def test_mean_and_variance_from_the_ends_of_both(mean: float) -> None:
         beyond.high,
         made=Estimate(np.asarray([0.0, 9.0]), np.asarray([0.01, 0.01]), np.asarray([60, 80]), None, None, ends=ends),
     )
-    low, high = told._ends_at(1.0)
+    low, high = told._ends_at(1.0, None)
     assert (low[1], high[1]) == (0.0, 16.0)  # noise alone goes that far
 
 
