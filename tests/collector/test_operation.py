@@ -193,7 +193,7 @@ BROKEN_BYTES = {
     "cut": lambda body: body[:-1],
     "changed": lambda body: body[:100] + bytes([body[100] ^ 1]) + body[101:],
     "longer": lambda body: body + b"x",
-    "version": lambda body: body[:4] + b"\x02" + body[5:],
+    "version": lambda body: body[:4] + b"\x03" + body[5:],
     "empty": lambda body: b"NZRB",
 }
 
