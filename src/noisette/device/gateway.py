@@ -252,8 +252,9 @@ class Gateway:
         query = f"SELECT {columns} WHERE campaign = ? AND period = ? AND state = 'waiting' AND law != ?"
         with transaction(self._path) as database:
             found = database.execute(query, (self.campaign.id, period, self.campaign.law_sha256)).fetchall()
-        own = self.campaign.law_sha256
-        self._settle([(user, "refused", other_law(own, law)) for user, law in found], period)
+        if found:
+            own = self.campaign.law_sha256
+            self._settle([(user, "refused", other_law(own, law)) for user, law in found], period)
 
     def _send(self, batch: list[tuple[bytes, int, bytes]], period: str) -> bool:
         """Send one batch and write down what became of it; tell whether there was a decision about all."""
