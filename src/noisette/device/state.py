@@ -209,7 +209,7 @@ class Device:
         for campaign, period, key, group, report, law in rows:
             body = {"version": VERSION, "key": key, "period": period, "report": json.loads(report)}
             known = terms.get(campaign, {})
-            stated = law is not None and "law_sha256" in known.get("guarantee", {})  # version 0.1.0 knows none
+            stated = law is not None and "law_sha256" in known.get("guarantee", {})  # an older collector states none
             body |= {"law": law} if stated else {}
             blind = known.get("tokens", "open") != "open"
             named = {} if blind else {"token": token(self._secret, campaign, period)}

@@ -26,7 +26,7 @@ def law_sha256(subject: Any) -> str:
 
 
 def other_law(own: str, stated: str | None) -> str:
-    """Say why reports of a law are refused, "" where they are not: version 0.1.0 stated none."""
+    """Say why reports of a law are refused, "" where they are not: older reports state none."""
     if stated is None or stated == own:
         return ""
     return f"It is about the law {stated!s:.16}, and reports follow the law {own:.16} here. Use the version it is from."

@@ -47,7 +47,7 @@ class Entry(_Strict):
     """One report: the key of its sending, the period, the user's token of that period, and what was sent.
 
     ``group`` is the public group, where the campaign has one; ``signature`` that of a blind token; ``law`` the hash of
-    the law that the report was drawn by, which devices of 0.1.0 leave out.
+    the law that the report was drawn by, which older devices leave out.
     """
 
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$")]
