@@ -505,7 +505,8 @@ def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     if "pandas" in sys.modules and x.ndim == 1:
         yield "a column of pandas", lambda values: sys.modules["pandas"].Series(values)
     if x.dtype.kind == "f":
-        yield "whole numbers", lambda values: np.rint(values).astype(np.int64)
+        if np.all(np.abs(x) < 2.0**53):  # larger ones may not be whole numbers of 64 bits
+            yield "whole numbers", lambda values: np.rint(values).astype(np.int64)
         sizes = np.abs(x[x != 0])
         if np.all((sizes > 1e-25) & (sizes < 1e25)):  # float32 holds them, and noise around them
             yield "float32", lambda values: np.asarray(values, dtype=np.float32)

@@ -222,7 +222,7 @@ export class Client {
 
   async #check(campaign, id) {
     await learn(campaign);
-    const law = check(campaign, id, this.#shuffler !== null), hash = campaign.guarantee?.law_sha256; // 0.1.0 states none
+    const law = check(campaign, id, this.#shuffler !== null), hash = campaign.guarantee?.law_sha256; // older collectors state none
     if (hash && hash !== await lawHash(law.law)) throw new Error(`Campaign '${id}' has another law. Reload the page.`);
     return { ...law, hash };
   }
