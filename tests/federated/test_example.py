@@ -14,13 +14,22 @@ from tests.federated.flower import LocalGrid
 HERE = Path(__file__).resolve().parents[2] / "examples" / "flower_quickstart"
 
 
+def _loaded():
+    return [name for name in sys.modules if name.split(".")[0] == "quickstart"]
+
+
 @pytest.fixture
 def quickstart(monkeypatch, tmp_path):
-    """Import the apps of the example, in a folder where their ledger may lie."""
+    """Import the apps of the example, in a folder where their ledger may lie.
+
+    Another app for tests has the same name: what a test before this one has loaded of it is put aside.
+    """
+    for name in _loaded():
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(HERE)
     monkeypatch.chdir(tmp_path)
     yield lambda name: importlib.import_module(f"quickstart.{name}")
-    for name in [name for name in sys.modules if name.split(".")[0] == "quickstart"]:
+    for name in _loaded():
         del sys.modules[name]
 
 
