@@ -87,7 +87,15 @@ _PRECISION = {"tolerance", "absolute"}  # to how many digits a search goes on
 # Tests about mechanisms of every kind.
 WHOLE_CATALOGUE = tuple(
     f"tests/mechanisms/test_{name}.py"
-    for name in ("catalogue_specs", "catalogue_bounds", "exact_moments", "one_entry", "refusals", "units")
+    for name in (
+        "catalogue_specs",
+        "catalogue_bounds",
+        "exact_moments",
+        "many_values",
+        "one_entry",
+        "refusals",
+        "units",
+    )
 )
 
 # What each area is made of, and which tests are about it.

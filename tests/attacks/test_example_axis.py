@@ -126,8 +126,17 @@ def test_a_mask_that_all_examples_share_is_no_example(steps):
 
 @pytest.mark.parametrize(
     "mix",
-    [lambda x: x - x.mean(0), lambda x: x.flip(0), lambda x: x / x.norm(), lambda x: x + x.sort(0).values],
-    ids=["centred", "reversed", "normalised", "sorted"],
+    [
+        lambda x: x - x.mean(0),
+        lambda x: x.flip(0),
+        lambda x: x / x.norm(),
+        lambda x: x + x.sort(0).values,
+        lambda x: x * len(x),  # exchanging one example shows nothing of it
+        lambda x: x + 1e-3 * x.flip(0),
+        lambda x: x + 1e-5 * x.mean(0),
+        lambda x: x * torch.linspace(1, 1 + 1e-4 * len(x), len(x)).reshape(-1, 1),
+    ],
+    ids=["centred", "reversed", "normalised", "sorted", "counted", "a little", "very little", "by place"],
 )
 def test_examples_that_see_each_other_are_refused(mix):
     with pytest.raises(ValueError, match="mixes the examples of a batch"):

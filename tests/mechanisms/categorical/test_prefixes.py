@@ -155,6 +155,25 @@ def test_the_law_sums_to_one_and_is_randomised_response_of_a_bucket() -> None:
     assert levels <= {round(math.exp(s), 9) for s in (-1.0, 0.0, 1.0)}
 
 
+def test_what_is_estimated_of_a_text_and_its_moments_by_the_maps() -> None:
+    """Each bucket of each cell is a coin: with one chance where the cell's map sends the prefix there, else another."""
+    mechanism = nz.PrefixExtending(1.5, domain=nz.Texts(3, alphabet="abcd"), seeds=5)
+    target, moments = mechanism.target("cab"), mechanism.moments("cab")
+    own, other = mechanism.p_own, (1 - mechanism.p_own) / (mechanism.buckets - 1)
+    codes = mechanism.domain.symbols(["cab"])
+    for cell in range(mechanism.cells):
+        length, seed = mechanism.lengths[cell // 5], cell % 5
+        bucket = sum(int(mechanism.hash.table(seed, place, codes[0, place])) for place in range(length))
+        for one in range(mechanism.buckets):
+            entry, hit = cell * mechanism.buckets + one, one == bucket % mechanism.buckets
+            chance, gap = own if hit else other, own - other
+            assert target[entry] == hit
+            assert moments.bias[entry] == 0
+            assert moments.variance[entry] == pytest.approx(chance * (1 - chance) / gap**2, rel=1e-9)
+            third = chance * (1 - chance) * (chance**2 + (1 - chance) ** 2) / gap**3
+            assert moments.third[entry] == pytest.approx(third, rel=1e-9)
+
+
 def test_groups_and_sizes() -> None:
     assert nz.PrefixExtending(4.0, nz.Texts(24)).lengths == (*range(2, 25, 2), 24, 24)
     assert nz.PrefixExtending(4.0, nz.Texts(24, alphabet=string.ascii_lowercase)).lengths == (*range(3, 25, 3), 24, 24)
