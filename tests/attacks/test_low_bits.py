@@ -60,7 +60,7 @@ def exactly(perturb):
     perturb.start(clip, {"": {"weight": torch.Size([ENTRIES])}})
 
     def release(total, rng):
-        return perturb.release({"": {"weight": total}}, clip, 1.0, EXPECTED, rng)[""]["weight"].float()
+        return perturb.release({"": {"weight": total.clone()}}, clip, 1.0, EXPECTED, rng)[""]["weight"].float()
 
     return release
 

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from noisette._validate import FloatArray
 from noisette.mechanisms._base import power_of_two
@@ -58,7 +60,7 @@ def on_lattice(noisy: FloatArray, size: float, least: float = 1.0) -> FloatArray
     return noisy
 
 
-def make_noisy_means(sums: Sequence[FloatArray], size: float, expected: float, rng: np.random.Generator) -> None:
+def make_noisy_means(sums: Sequence[npt.NDArray[Any]], size: float, expected: float, rng: np.random.Generator) -> None:
     """Do as `add_exactly` and `on_lattice` in one pass: add noise of ``size`` and divide by ``expected``, in place."""
     step = power_of_two(size / expected) * _FINENESS
     add_noise_to_all(sums, rng, sigma=size, unit=expected * step, step=step)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from noisette._random import is_secret
-from noisette._validate import FloatArray
 from noisette.mechanisms.geometric.spherical import share
 from noisette.sgd.clipping import Clip, PerLayer, Sums
 from noisette.sgd.noise._lattice import make_noisy_means
@@ -47,7 +48,7 @@ class Perturbation:
         return 8 * examples * 2.0**-53  # a product or two for each of two sums
 
     def release(self, sums: Sums, clip: Clip, multiplier: float, expected: float, rng: np.random.Generator) -> Sums:
-        """Return the private mean gradient over an expected number of examples, in double precision.
+        """Return the private mean gradient over an expected number of examples, in the precision of the sums or double.
 
         ``multiplier`` is that of noise on a lattice, `_lattice.widened`. The memory of the sums may be used for it.
         """
@@ -122,15 +123,16 @@ class Layered(Perturbation):
 def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float, rng: np.random.Generator) -> Sums:
     """Return (total + noise) / expected for all entries, with one standard deviation or one for each layer.
 
-    The memory of the sums is used for it. Several cores share the work where the generator is a secret one, whose order
+    The memory of the sums is used for it, and their precision: what was summed in single precision has its mean rounded
+    to that. Several cores share the work where the generator is a secret one, whose order
     tells nobody anything.
     """
     released: Sums = {}
-    work: list[tuple[float, list[FloatArray]]] = []
+    work: list[tuple[float, list[npt.NDArray[Any]]]] = []
     room = 0
     for layer, entries in sums.items():
         size = scale if isinstance(scale, float) else scale[layer]
-        released[layer] = own = {name: total.double().cpu().contiguous() for name, total in entries.items()}
+        released[layer] = own = {name: _lent(total) for name, total in entries.items()}
         for total in own.values():
             row = total.numpy().reshape(-1)
             for start in range(0, row.size, _BLOCK):
@@ -151,6 +153,11 @@ def noisy_means(sums: Sums, scale: float | Mapping[str, float], expected: float,
         for place in range(len(work)):
             perturb(place)
     return released
+
+
+def _lent(total: torch.Tensor) -> torch.Tensor:
+    """Return a sum that a loop can write to, in double precision unless it is in single precision."""
+    return (total if total.dtype == torch.float32 else total.double()).cpu().contiguous()
 
 
 def full_name(layer: str, own: str) -> str:

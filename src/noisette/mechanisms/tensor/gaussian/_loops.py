@@ -3,68 +3,74 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from noisette._validate import FloatArray
 from noisette.mechanisms._compiled import compiled
-from noisette.mechanisms.tensor.gaussian._normal import FARTHEST
+from noisette.mechanisms.tensor.gaussian._normal import FARTHEST, build_table
 
 _UNSURE = 2.0**-40  # float64 errs by less than 2^-44 in the comparison of a wedge
 _SPANS = np.array([(2 * strip + 1) / 512 for strip in range(128)])  # half of what z^2 gains in a strip
 _TOPS = np.expm1(_SPANS)
+# a constant of the machine code, so that its reads need not wait for the writes: thresholds before aliases
+_TABLE = build_table().shown << 16 | build_table().alias
 
 
 def _add(
-    values: FloatArray,
+    values: npt.NDArray[Any],
     scale: float,
     unit: float,
     step: float,
     words: npt.NDArray[np.uint64],
     spare: npt.NDArray[np.uint64],
-    shown: npt.NDArray[np.int64],
-    alias: npt.NDArray[np.int64],
     pending: npt.NDArray[np.uint64],
-    kept: FloatArray,
+    open_draws: npt.NDArray[np.uint8],
 ) -> int:
     """Round ``scale`` times the values to whole numbers, add rounded normal noise, and multiply by ``unit``, in place.
 
     A ``step`` above 0 asks for the product as a whole number of steps. Returns how many draws are left ``pending``:
-    place, part, two words; the values there are as they were. ``pending`` and ``kept`` have a row more than values.
+    place, part, two words; the values there are as they were. ``pending`` and ``open_draws`` have a row more than
+    values. Values in single precision are read exactly and computed with in double precision; what is written is
+    rounded, after the noise.
 
     Of a word the bits are: 32 the position, 9 the column, 1 the sign, 22 to compare with the threshold. All draws are
-    made as if they fell into a rectangle, without a branch that a processor would have to foresee; the 1 in 40 that do
-    not are listed and drawn after that. Sums of whole numbers, here and below, are exact or rounded: a function of the
-    exact sum, which is what is private.
+    made as if they fell into a rectangle, several at a time in the processor's vectors; the 1 in 40 that do not keep
+    their value, are listed and are drawn after that. Sums of whole numbers, here and below, are exact or rounded: a
+    function of the exact sum, which is what is private.
     """
-    count = np.int64(0)
     for place in range(values.size):
         word = words[place]
-        column = (word >> np.uint64(32)) & np.uint64(511)
-        chance = np.int64(word >> np.uint64(42))
-        limit, other = shown[column], alias[column]
-        part = other + np.int64(chance < limit) * (np.int64(column) - other)
+        column = np.int64((word >> np.uint64(32)) & np.uint64(511))
+        entry = _TABLE[column]
+        chance, limit, other = np.int64(word >> np.uint64(42)), entry >> 16, entry & 65535
+        part = column if chance < limit else other
         cell = ((part & 127) << 32) + np.int64(word & np.uint64(0xFFFFFFFF))
-        value = values[place]
+        value = np.float64(values[place])
         whole = value * scale
         whole = FARTHEST if whole > FARTHEST else whole
         whole = np.rint(-FARTHEST if whole < -FARTHEST else whole)
         made = (whole + (np.float64(cell ^ -np.int64((word >> np.uint64(41)) & np.uint64(1))) + 0.5)) * unit
-        values[place] = np.rint(made) * step + 0.0 if step > 0 else made
+        made = np.rint(made) * step + 0.0 if step > 0 else made
+        is_open = (part >= 128) | (chance == limit)
+        values[place] = value if is_open else made
+        open_draws[place] = is_open
+    count = np.int64(0)
+    for place in range(values.size):
         pending[count, 0] = place
-        kept[count] = value
-        count += np.int64(part >= 128) | np.int64(chance == limit)
+        count += open_draws[place]
     left, next_spare = 0, 0
     for which in range(count):
-        at, value = np.int64(pending[which, 0]), kept[which]
+        at = np.int64(pending[which, 0])
+        value = np.float64(values[at])
         word = words[at]
-        column = (word >> np.uint64(32)) & np.uint64(511)
-        chance = np.int64(word >> np.uint64(42))
-        part = np.int64(column) if chance < shown[column] else alias[column]
+        column = np.int64((word >> np.uint64(32)) & np.uint64(511))
+        chance, limit = np.int64(word >> np.uint64(42)), _TABLE[column] >> 16
+        part = column if chance < limit else _TABLE[column] & 65535
         first = second = np.uint64(0)
         position = np.int64(-1)
-        if chance == shown[column]:
+        if chance == limit:
             part = np.int64(512)
         elif part < 256:
             low, high = (part - 128) / 16, (part - 127) / 16
@@ -88,7 +94,6 @@ def _add(
                     first = second = np.uint64(0)
         if position < 0:
             pending[left, 0], pending[left, 1], pending[left, 2], pending[left, 3] = at, part, first, second
-            values[at] = value
             left += 1
             continue
         cell = ((part & 127) << 32) + position

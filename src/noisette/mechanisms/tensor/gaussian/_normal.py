@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,20 +53,23 @@ def add_noise(values: FloatArray, rng: np.random.Generator, *, sigma: float = 1.
 
 
 def add_noise_to_all(
-    rows: Sequence[FloatArray], rng: np.random.Generator, *, sigma: float, unit: float, step: float = 0.0
+    rows: Sequence[npt.NDArray[Any]], rng: np.random.Generator, *, sigma: float, unit: float, step: float = 0.0
 ) -> None:
-    """Do as `add_noise` to some rows; with a ``step`` what was divided is rounded to whole numbers, times that step."""
+    """Do as `add_noise` to some rows; with a ``step`` what was divided is rounded to whole numbers, times that step.
+
+    A row in single precision gets what it would get in double precision, rounded at the end.
+    """
     from noisette.mechanisms.tensor.gaussian._loops import add
 
     table, scale, multiple = build_table(), STEPS / sigma, sigma / STEPS / unit
-    pending, kept = _room()
+    pending, open_draws = _room()
     for pieces in _packed(rows):
         sizes = [piece.size + piece.size // 4 + 64 for piece in pieces]
         drawn, start = bits64(rng, sum(sizes)), 0
         for piece, size in zip(pieces, sizes, strict=True):
             words, spare = drawn[start : start + piece.size], drawn[start + piece.size : start + size]
             start += size
-            count = add(piece, scale, multiple, step, words, spare, table.shown, table.alias, pending, kept)
+            count = add(piece, scale, multiple, step, words, spare, pending, open_draws)
             for place, part, first, second in pending[:count].tolist():
                 word = int(words[place])
                 cell = _settle(rng, table, word, part, first, second)
@@ -75,9 +79,9 @@ def add_noise_to_all(
                 piece[place] = round(made) * step if step > 0 else made
 
 
-def _packed(rows: Sequence[FloatArray]) -> Iterator[list[FloatArray]]:
+def _packed(rows: Sequence[npt.NDArray[Any]]) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the rows, long ones in pieces and short ones together, as many numbers at a time as a cache holds."""
-    found: list[FloatArray] = []
+    found: list[npt.NDArray[Any]] = []
     room = _BLOCK
     for row in rows:
         for start in range(0, row.size, _BLOCK):
@@ -94,11 +98,11 @@ def _packed(rows: Sequence[FloatArray]) -> Iterator[list[FloatArray]]:
 _own = threading.local()
 
 
-def _room() -> tuple[Words, FloatArray]:
+def _room() -> tuple[Words, npt.NDArray[np.uint8]]:
     """Return memory of this thread's own for draws that are left open: to ask for it takes as long as to use it."""
     if not hasattr(_own, "room"):
-        _own.room = np.empty((_BLOCK + 1, 4), dtype=np.uint64), np.empty(_BLOCK + 1)
-    room: tuple[Words, FloatArray] = _own.room
+        _own.room = np.empty((_BLOCK + 1, 4), dtype=np.uint64), np.empty(_BLOCK + 1, dtype=np.uint8)
+    room: tuple[Words, npt.NDArray[np.uint8]] = _own.room
     return room
 
 
