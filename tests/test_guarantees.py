@@ -171,3 +171,13 @@ def test_a_replaced_record_is_two_changes() -> None:
         assert found.delta == pytest.approx((1 + math.exp(epsilon)) * delta if delta else 0.0, rel=1e-12)
     for epsilon in (6.0, 699.0, 701.0):
         assert nz.Guarantee(epsilon, 0.1, model="central", relation="add-remove").implied(**terms).delta == 1.0
+
+
+def test_what_is_implied_is_never_rounded_below_the_theorem() -> None:
+    rng = np.random.default_rng(4)
+    with mpmath.workdps(60):
+        for epsilon, delta in zip(rng.uniform(0, 30, 300), 10 ** rng.uniform(-30, -14, 300), strict=True):
+            own = nz.Guarantee(float(epsilon), float(delta), model="central", relation="add-remove")
+            found = own.implied(unit="record", model="central", relation="replace")
+            exact = (1 + mpmath.exp(mpmath.mpf(float(epsilon)))) * mpmath.mpf(float(delta))
+            assert exact <= mpmath.mpf(found.delta) <= exact * (1 + mpmath.mpf(2) ** -48)

@@ -113,6 +113,20 @@ def test_refusal_shows_the_numbers_and_takes_nothing(ledger: Ledger) -> None:
     assert [receipt.note for receipt in ledger.history("user")] == ["monday", ""]
 
 
+def test_a_concentrated_account_begins_at_nothing(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.open_account("user", 6.0, 1e-6, composition="zcdp")
+        balance = ledger.balance("user")
+        assert (balance.epsilon, balance.delta, balance.rho) == (0, 0, 0)
+        assert float(balance.left["rho"]) == pytest.approx(zcdp_rho(6.0, 1e-6), rel=1e-9)
+        ledger.debit("user", 0.1)
+        balance = ledger.balance("user")
+        rho = 0.1 * math.tanh(0.05)
+        assert float(balance.rho) == pytest.approx(rho, rel=1e-9)
+        assert float(balance.epsilon) == pytest.approx(zcdp_epsilon(rho, 1e-6), rel=1e-9)
+        assert balance.delta == Decimal("1E-6")
+
+
 @pytest.mark.slow
 def test_concentrated_accounts_last_longer(path: Path) -> None:
     """A hundred reports of epsilon 0.1 fit a limit of (6, 1e-6), to which only sixty would add up."""

@@ -568,3 +568,31 @@ def test_blankets_are_alike_only_where_all_their_parts_are() -> None:
 def test_a_curve_needs_two_dots() -> None:
     with pytest.raises(ValueError, match="dots"):
         curves.privacy_curve(nz.Laplace(1.0), dots=1)
+
+
+@pytest.mark.parametrize("name", ["oue", "sue", "subset-selection"])
+def test_the_blanket_of_reports_that_are_sets(name: str) -> None:
+    """All reports about two of four categories are listed: 1 / E of the larger likelihood of each is the blanket's."""
+    mechanism: Any = nz.build(name, nz.Categorical(4), epsilon=1.3)
+    if name == "subset-selection":
+        reports = np.asarray(list(itertools.combinations(range(4), mechanism.report_shape[0])))
+    else:
+        reports = np.asarray(list(itertools.product((0, 1), repeat=4)))
+    first, second = (np.exp(mechanism.log_prob(reports, category)) for category in (0, 1))
+    assert first.sum() == pytest.approx(1)
+    floor = np.maximum(first, second) / math.exp(1.3)
+    (found,) = blankets(mechanism)
+    assert found.share == pytest.approx(floor.sum(), rel=1e-9)
+    for side, law in ((found.first, first), (found.second, second)):
+        assert (side[:, 0] == side[:, 2]).all()
+        assert (found.weights * side[:, 1]).sum() == pytest.approx(1, rel=1e-9)
+        for power in (2, 3):
+            expected = ((law / floor * floor.sum()) ** power * floor).sum() / floor.sum()
+            assert (found.weights * side[:, 1] ** power).sum() == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_tilt_that_is_far_from_none() -> None:
+    """A term that is hardly ever above zero: its rate is log of the odds, over what it moves by."""
+    for small in (1e-2, 1e-9, 1e-200):
+        found = _tilt(np.asarray([-1.0, 1.0]), np.log([1 - small, small]))
+        assert found == pytest.approx(math.log((1 - small) / small) / 2, rel=1e-12)

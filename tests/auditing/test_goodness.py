@@ -140,6 +140,19 @@ def test_reports_about_one_value_that_never_change(count: int) -> None:
     assert said == f"all {count} reports about 2.0 are the same"
 
 
+def test_reports_at_one_distance_from_many_values() -> None:
+    """Forty of sixty are three above their values: Chernoff's bound, over the distances that were seen."""
+    shifted = SimpleNamespace(  # which is not the same on both sides of a value
+        support=LAPLACE.support, log_prob=lambda report, x: LAPLACE.log_prob(np.asarray(report) - 2, x)
+    )
+    inputs = np.arange(60.0) % 11
+    away = np.concatenate([np.full(40, 3.0), np.repeat([-6.0, -4.0, 0.0, 5.0], 5)])
+    expected = 1e-3 + sum(chance(shifted, x + 3 + side, x) for x in inputs for side in (-1, 0, 1))
+    exact = 8 * 5 * math.exp(40 - expected - 40 * math.log(40 / expected))
+    said = complains_from(lambda share: goodness.in_the_clear(shifted, inputs, inputs + away, 1, share), exact)
+    assert said == "40 of 60 reports are 3 steps from their values"
+
+
 def test_what_cannot_be_is_said() -> None:
     assert goodness.in_the_clear(RESPONSE, np.zeros(2, dtype=int), np.asarray([1, 3]), 1, 1e-9) == (
         "privatize sent a report about 0 that log_prob calls impossible"

@@ -16,6 +16,8 @@ import noisette as nz
 from noisette.auditing import blackbox, membership, one_run
 from noisette.auditing.blackbox import Audit, _distinct, _draw, _Event, _surest, claim_of
 from noisette.auditing.exact import _level
+from noisette.auditing.features import _members
+from noisette.auditing.inputs import groups
 from noisette.auditing.intervals import _bounds, lower_bounds, promised_bounds, rate_above, rate_below
 from noisette.auditing.membership import (
     Rate,
@@ -327,3 +329,18 @@ def test_the_level_of_an_input() -> None:
     own = nz.LevelledResponse((-1.0, -0.2, 0.5, 2.0), (3.0, 1.0, 2.0))
     assert [_level(own, x) for x in (-1.0, -0.21, -0.2, 0.49, 0.5, 2.0)] == [0, 0, 1, 1, 2, 2]
     assert [_level(own, np.asarray([0.3, level])) for level in (0.0, 1.0, 2.0)] == [0, 1, 2]
+
+
+def test_one_number_with_a_fraction_is_no_member_of_a_set() -> None:
+    """Reports that hold whole numbers are scored by which they hold; one other number in either part ends that."""
+    first, second = (np.random.default_rng(seed).integers(0, 9, (40, 2)).astype(float) for seed in (1, 2))
+    assert len(list(_members(first, second))) == 1
+    for part in (first, second):
+        part[7, 1] += 0.5
+        assert not list(_members(first, second))
+        part[7, 1] -= 0.5
+
+
+def test_two_inputs_are_a_group() -> None:
+    response = nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(2))
+    assert [sorted(int(x) for x in group) for group in groups(response, np.random.default_rng(0))] == [[0, 1]]
