@@ -233,3 +233,14 @@ def test_bad_arguments() -> None:
         compose(3)
     with pytest.raises(ValueError, match=r"total=-1\.0"):
         randomized_response_delta(1.0, 2, -1.0)
+
+
+def test_a_delta_that_is_just_enough_lets_budgets_add_up() -> None:
+    """The sum of the deltas itself is allowed; below it only a larger epsilon is found, or none."""
+    for times in (1, 4):
+        own = nz.Guarantee(0.75, 2.0**-20)
+        found = compose(own, times, delta=times * 2.0**-20)
+        assert 0.75 * times * (1 - 1e-9) <= found.epsilon <= 0.75 * times
+        assert found.delta == times * 2.0**-20
+        with pytest.raises(ValueError, match="No epsilon meets delta"):
+            compose(own, times, delta=times * 2.0**-21)

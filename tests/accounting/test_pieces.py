@@ -187,6 +187,15 @@ def test_users_outside_the_blanket_are_split_off_where_they_are_most(monkeypatch
     assert _excess._FEW_TERMS >= 1
 
 
+@pytest.mark.parametrize("share", [1e-15, 1e-18, 1e-30, 1e-100, 1e-300])
+def test_a_blanket_that_hardly_anybody_shares_is_not_lost(share: float) -> None:
+    """The sum is one term, or none: what a transform finds of it is rounding."""
+    for users in (1, 3, 1000):
+        found = expected_excess(np.asarray([-1.0, 0.5, 2.0]), np.asarray([0.6, 0.3, 0.1]), share, users)
+        true = users * share * (0.3 * 0.5 + 0.1 * 2.0)
+        assert true <= found <= true * (4 if share > 1e-17 else 1 + 1e-6)
+
+
 # Runs of reports.
 
 
