@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.enhancement.channel import check_size
+from noisette.enhancement.records import by_kind
 
 GROUPS = (3, 1, 5, 1, 40)
 
@@ -104,3 +106,28 @@ def test_a_predicted_bias_finds_its_place():
     bias = np.linspace(0, 0.1, raw.value.size)
     shifted = dataclasses.replace(raw, value=raw.value + bias)
     assert nz.enhance(shifted, "auto", bias=bias).value == pytest.approx(nz.enhance(raw, "auto").value)
+
+
+def test_the_gain_of_a_record_is_the_mean_over_what_was_reported():
+    """Two means gain 0.3 each and nine frequencies 0.1 each, of which one was never reported."""
+    errors = np.full(11, 0.2)
+    errors[4] = np.inf
+    raw = nz.Estimate(
+        np.full(11, 0.2), errors, np.full(11, 9), low=0.0, high=1.0, kind="attributes", groups=(1, 4, 1, 5)
+    )
+
+    def step(part, shift):
+        assert shift.tolist() == ([0.0, 5.0] if part.kind == "mean" else [1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0])
+        gain = 0.3 if part.kind == "mean" else 0.1
+        return dataclasses.replace(part, value=part.value + gain, method=part.kind, expected_gain=gain)
+
+    found = by_kind(raw, np.arange(11.0), step)
+    assert found.expected_gain == pytest.approx((2 * 0.3 + 8 * 0.1) / 10)
+    assert found.method == "mean and frequency"
+    assert found.value.round(6).tolist() == [0.5, 0.3, 0.3, 0.3, 0.3, 0.5, 0.3, 0.3, 0.3, 0.3, 0.3]
+
+
+def test_a_table_that_fills_the_memory_is_refused():
+    check_size(50_000_000)
+    with pytest.raises(ValueError, match="at most 50000000 entries, got 50000001"):
+        check_size(50_000_001)

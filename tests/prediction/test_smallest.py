@@ -108,3 +108,44 @@ def test_the_third_moment_of_unknown_selections_covers_every_selection() -> None
     full = mechanism.moments(rows[-1]).third  # the most that may be chosen
     assert found.third[0] == pytest.approx(full[:-1].max(), rel=1e-12)
     assert found.third[-1] == pytest.approx(third[:, -1].max(), rel=1e-12)
+
+
+def test_a_value_beside_an_edge_keeps_its_level() -> None:
+    """On both sides of an edge the law is another: a value that is moved to a grid would have the wrong one."""
+    mechanism = nz.LevelledResponse([-1, 0.1, 1], [3.0, 0.5])
+    for x in (0.1 - 1e-6, 0.1 + 1e-6):
+        _, std = simulated(mechanism, first, users=1000, values=[x], draws=4000)
+        assert std == pytest.approx(math.sqrt(float(mechanism.moments(x).variance) / 1000), rel=0.06)
+    near = [math.sqrt(float(mechanism.moments(x).variance)) for x in (0.1 - 1e-6, 0.1 + 1e-6)]
+    assert abs(near[0] / near[1] - 1) > 0.15
+
+
+SCALES = [1e-9, 1e9]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", ["square-wave", "piecewise", "laplace", "duchi", "hybrid", "sliding-half"])
+def test_a_plan_on_a_range_of_another_size(name: str, scale: float) -> None:
+    """Errors on a range a billion times as long are a billion times as large, whether values are known or not."""
+    unit, other = nz.Interval(-1, 1), nz.Interval(-scale, scale)
+    for known in ({}, {"values": np.asarray([0.1, 0.4, 1.0])}):
+        here = plan(users=300, epsilon=1.0, domain=unit, mechanisms=[name], **known).best
+        there = {key: value * scale for key, value in known.items()}
+        found = plan(users=300, epsilon=1.0, domain=other, mechanisms=[name], **there).best
+        assert found.mse == pytest.approx(scale**2 * here.mse, rel=1e-6)
+        assert found.std == pytest.approx(scale * here.std, rel=1e-6)
+        bias = scale * abs(here.bias)  # the worst values may be at either end
+        assert abs(found.bias) == pytest.approx(bias, rel=1e-6, abs=1e-9 * scale)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_records_on_a_range_of_another_size(scale: float) -> None:
+    values = np.asarray([[0.1, 0.3], [0.9, -0.5]])
+    found = [
+        combine(
+            nz.Attributes((nz.Interval(-size, size), nz.Interval(-size, size))),
+            users=300, epsilon=1.0, mechanisms=["square-wave"], values=size * values,
+        )
+        for size in (1.0, scale)
+    ]  # fmt: skip
+    assert found[1].mse == pytest.approx(scale**2 * found[0].mse, rel=1e-6)
