@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, Route
 from tests.certificates.test_certificates import FORGED, MANY, example, forged, sound_ones, written
 from tests.certificates.test_forger import composed_ones, issued, of_two_units
 
+import noisette as nz
 import noisette_verify
 from noisette.certificates import TrainingRun, certify
 from noisette.collector.web.pages import CLIENT
@@ -103,6 +104,17 @@ def test_a_page_says_which_epsilon_is_beyond_it(page: Page) -> None:
     [found] = verdicts(page, [text])
     assert not found["proved"]
     assert "no epsilon above 1000; noisette-verify does" in found["reason"]
+
+
+def test_groups_and_questions_may_be_named_by_digits(page: Page) -> None:
+    """A page's objects put such keys first, as 9 before 10; the text that is hashed has them in the order of texts."""
+    for groups in ({"2024": ["a", "b"]}, {"10": ["a", "b"], "9": ["c", "d"], "007": ["e", "f"], "\U0001f600": ["g"]}):
+        asked = [nz.Choice("1", ["x", "y"]), nz.Choice("12", ["x", "y"]), nz.Choice("b", ["x", "y"])]
+        survey = nz.Survey(asked, epsilon=1.0, groups=groups, mechanism=dict.fromkeys(["1", "12", "b"], "grr"))
+        text = certify(survey).text
+        assert noisette_verify.verify(text).proved
+        changed, other = text.replace('"x"', '"z"', 1), json.dumps(dict(reversed(json.loads(text).items())), indent=1)
+        assert [one["proved"] for one in verdicts(page, [text, changed, other])] == [True, False, False]
 
 
 def test_the_unit_of_one_part_is_not_that_of_all_in_a_page(page: Page) -> None:

@@ -1,7 +1,7 @@
 // Check a privacy certificate in a web page or in node, as `verifier/noisette_verify.py` does: with integers of any size,
 // rounded to the safe side. It knows kinds of law and no mechanism.
 
-import { hashed } from "./bytes.js";
+import { fromText, sha256 as digest, toHex } from "./bytes.js";
 import { below, BITS, bits, check, expBounds, falling, floats, fraction, interval, isObject, largest, LARGEST, LOCAL, logAbove, loss, odds, of, ONE,
   precise, product, selection, started, steepest, stepsOf, taken, total, UNIT, up, whole, work } from "./spent.js";
 
@@ -414,24 +414,25 @@ function others(kind, own, domain, proof, inner) {
 
 // Reading
 
-/** Keys in the order of their code points, as the hash wants them. */
-function sorted(value) {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (!isObject(value)) return check(typeof value !== "number", "a number stands outside of quotes"), value;
-  const order = (a, b) => { // UTF-16 has another order beyond the first 65,536 characters
-    const [one, other] = [[...a], [...b]];
-    for (let i = 0; i < Math.min(one.length, other.length); i += 1) {
-      if (one[i] !== other[i]) return one[i].codePointAt(0) - other[i].codePointAt(0);
-    }
-    return one.length - other.length;
-  };
-  const made = Object.create(null);
-  for (const key of Object.keys(value).sort(order)) {
-    check(!/^[0-9]+$/.test(key), "a key is a number"); // which objects would put first
-    made[key] = sorted(value[key]);
-  }
-  return made;
+/** The one text of a value. Keys are in the order of their code points: objects put numbers first, and UTF-16 has another order. */
+function written(value, indent = "", line = "\n") {
+  check(typeof value !== "number", "a number stands outside of quotes");
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const list = Array.isArray(value), [start, end] = list ? "[]" : "{}", next = line + indent;
+  const parts = list ? value.map((one) => written(one, indent, next))
+    : Object.keys(value).sort(order).map((key) => `${JSON.stringify(key)}:${indent}${written(value[key], indent, next)}`);
+  return start + (indent && parts.length ? next + parts.join(`,${next}`) + line : parts.join()) + end;
 }
+
+function order(a, b) {
+  const [one, other] = [[...a], [...b]];
+  for (let i = 0; i < Math.min(one.length, other.length); i += 1) {
+    if (one[i] !== other[i]) return one[i].codePointAt(0) - other[i].codePointAt(0);
+  }
+  return one.length - other.length;
+}
+
+const hash = async (value) => toHex(await digest(fromText(written(value))));
 
 function untagged(value) {
   if (Array.isArray(value)) return value.map(untagged);
@@ -449,15 +450,15 @@ const decimal = ([top, bottom]) => {
 
 async function prove(text) {
   check(typeof text === "string" && text.length <= 1 << 22, "the file is too long");
-  const told = sorted(JSON.parse(text));
+  const told = JSON.parse(text, (key, value) => (isObject(value) ? Object.assign(Object.create(null), value) : value));
   // a key that occurs twice, or another order, leaves another text than the one that is written for these values
-  check([1, 0].some((indent) => JSON.stringify(told, null, indent) === text.trim()), "its text is not the canonical one");
-  check(isObject(told) && Object.keys(told).join() === FIELDS.join(), "it has other fields");
+  check(["", " "].some((indent) => written(told, indent) === text.trim()), "its text is not the canonical one");
+  check(isObject(told) && Object.keys(told).sort(order).join() === FIELDS.join(), "it has other fields");
   check(told.format === FORMAT && told.version === VERSION, "it is of another format or version");
   const { sha256, ...rest } = told;
-  check(told.spec_sha256 === await hashed(told.spec), "the spec is not the one that was hashed");
-  check(told.law_sha256 === await hashed(told.law), "the law is not the one that was hashed");
-  check(sha256 === await hashed(rest), "it was changed after it was hashed");
+  check(told.spec_sha256 === await hash(told.spec), "the spec is not the one that was hashed");
+  check(told.law_sha256 === await hash(told.law), "the law is not the one that was hashed");
+  check(sha256 === await hash(rest), "it was changed after it was hashed");
   const { spec, domain, guarantee } = told;
   check(isObject(spec) && isObject(domain), "the spec or the domain is no object");
   check(!Object.hasOwn(spec, "domain") || JSON.stringify(untagged(spec.domain)) === JSON.stringify(domain),
