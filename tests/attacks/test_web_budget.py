@@ -12,6 +12,7 @@ import json
 import os
 import random
 import subprocess
+import unicodedata
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,17 @@ def test_values_outside_the_question_are_not_drawn_for(page: Page) -> None:
     assert all(map(refused, page.run(script, wrong)))
     right = [(pair, NUMBER, value) for value in (0.0, 60, 120.0)] + [(hadamard, FOUR, code) for code in range(4)]
     assert not any(map(refused, page.run(script, right)))
+
+
+def test_a_page_takes_the_texts_that_python_takes(page: Page) -> None:
+    """Every character that Unicode calls a control, a separator or a format one, within a text and with an alphabet."""
+    odd = [chr(code) for code in range(0x3000) if unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp", "Zs")]
+    texts = ["", "tea", "né", "ne\u0301", "a" * 9, *(f"a{one}b" for one in odd)]
+    script = """import { symbols } from "./laws.js";
+    const answer = text => symbols({ longest: 8, places: 8, letters: null }, text);"""
+    for text, found in zip(texts, page.run(script, texts), strict=True):
+        expected = None if nz.Texts(8).fault(text) else nz.Texts(8).symbols([text])[0].tolist()
+        assert found == expected, repr(text)
 
 
 def test_no_random_number_is_the_collectors_or_the_weak_generators() -> None:

@@ -7,6 +7,7 @@
 // float64: it shows a person what her report tells, and nothing rests on it. Laws of choices among many, of several
 // choices, of texts and of graded numbers are in laws-more.js, which is loaded where a campaign has one.
 
+import { fromText } from "./bytes.js";
 import { discreteLaplace, exact, roundUp, Words } from "./random.js";
 import { further, odds, spent } from "./spent.js";
 
@@ -97,7 +98,7 @@ const DOMAINS = {
   },
   text: ({ name, text, alphabet = null }) => {
     const letters = alphabet === null ? null : [...alphabet], longest = whole(text, `longest text of ${name}`, 1, LONGEST_TEXT);
-    const least = letters ? Math.min(...letters.map(letter => bytes(letter).length)) : 1;
+    const least = letters ? Math.min(...letters.map(letter => fromText(letter).length)) : 1;
     if (letters && (new Set(letters).size !== letters.length || letters.length > 255)) throw new Error(`Expected distinct letters of ${name}.`);
     return { name, longest, letters, places: Math.floor(longest / least), spec: { kind: "texts" } };
   },
@@ -120,13 +121,12 @@ const fitting = (size, { name, size: wanted }) => {
   if (wanted === undefined) throw new Error(`Expected a law for the answers to ${name}, got one for categories.`);
   return whole(size, "size", wanted, wanted);
 };
-const bytes = text => new TextEncoder().encode(text);
 
 /** The symbols of a text, 0 after its end, or null where it is none of the question's. */
 export function symbols({ longest, letters, places }, text) {
-  if (typeof text !== "string" || text === "" || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) return null;
-  const normal = text.normalize("NFC"), code = letters ? [...normal].map(one => letters.indexOf(one) + 1) : [...bytes(normal)];
-  if (bytes(normal).length > longest || (letters && code.includes(0))) return null;
+  if (typeof text !== "string" || !text || /[\p{Cc}\p{Cs}\u2028-\u202E\u2066-\u2069]/u.test(text)) return null;
+  const normal = text.normalize("NFC"), raw = [...fromText(normal)], code = letters ? [...normal].map(one => letters.indexOf(one) + 1) : raw;
+  if (raw.length > longest || (letters && code.includes(0))) return null;
   return [...code, ...Array(places - code.length).fill(0)];
 }
 

@@ -20,6 +20,7 @@ OPEN, ENDED = 0, 1  # states of a prefix: more symbols may follow; nothing but t
 _MOST_LETTERS = 255  # a symbol is a byte, and 0 is the end
 _CONTINUED = range(0x80, 0xC0)
 _CONTROL = {"Cc", "Cs", "Zl", "Zp"}  # controls, halves of pairs, and what breaks lines
+_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}  # turn the direction of what follows
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ class Texts(Described):
                 f"Expected alphabet={letters!r} to be 1 to {_MOST_LETTERS} different characters, such as "
                 "'abcdefghijklmnopqrstuvwxyz'. Leave it out for texts of any characters."
             )
-        bad = next((one for one in letters if unicodedata.category(one) in _CONTROL), None)
-        if bad is not None or unicodedata.normalize("NFC", letters) != letters:
+        if any(map(_controls, letters)) or unicodedata.normalize("NFC", letters) != letters:
             raise ValueError(f"Expected alphabet={letters!r} in normal form C and without control characters.")
         if self._least > self.longest:
             raise ValueError(f"Expected longest={self.longest} to hold a character of {self._least} bytes.")
@@ -103,7 +103,7 @@ class Texts(Described):
             return f"it is of type {type(text).__name__}. {remedy}"
         if not text:
             return "it is empty. Give an empty answer a text of its own, such as 'none'."
-        bad = next((one for one in text if unicodedata.category(one) in _CONTROL), None)
+        bad = next(filter(_controls, text), None)
         if bad is not None and unicodedata.category(bad) == "Cs":
             return f"{bad!r} is half of a character, which UTF-8 cannot write. Decode the text anew."
         if bad is not None:
@@ -176,6 +176,11 @@ class Texts(Described):
         return _utf8()
 
 
+def _controls(character: str) -> bool:
+    """Tell whether a character is a control: also one that turns the direction of the writing beside it."""
+    return unicodedata.category(character) in _CONTROL or character in _TURNING
+
+
 def _lengths(joined: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return the lengths of runs that end with 0."""
     return np.diff(np.flatnonzero(joined == 0), prepend=-1) - 1
@@ -190,7 +195,7 @@ def _rows(joined: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], width: 
 
 def _rare_controls() -> list[str]:
     """Return the control characters outside ASCII."""
-    return [*map(chr, range(0x80, 0xA0)), "\u2028", "\u2029"]
+    return [*map(chr, range(0x80, 0xA0)), "\u2028", "\u2029", *_TURNING]
 
 
 def _utf8() -> npt.NDArray[np.int8]:

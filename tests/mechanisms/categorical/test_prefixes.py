@@ -81,6 +81,8 @@ def _decoded(raw: bytes) -> str | None:
         ("a\tb", r"control character '\\t'. Remove it"),
         ("\x85", "control character"),
         ("a\u2029", "control character"),
+        ("nuts\u202egpj.exe", r"control character '\\u202e'. Remove it"),
+        ("\u2066a\u2069", r"control character '\\u2066'"),
         ("x" * 25, "25 bytes of UTF-8, more than 24. Shorten it"),
         ("漢" * 9, "27 bytes of UTF-8, more than 24"),
         ("\ud800", "half of a character, which UTF-8 cannot write"),
@@ -103,6 +105,13 @@ def test_an_accent_typed_apart_is_the_same_text_and_nothing_else_is() -> None:
     assert np.array_equal(*domain.symbols(["élève", apart]))
     assert not np.array_equal(*domain.symbols(["Paris", "paris"]))
     assert not np.array_equal(*domain.symbols(["paris ", "paris"]))
+
+
+def test_marks_and_joiners_that_a_language_needs_stay() -> None:
+    """The twin of the refusals: a family of emoji, Persian with a joint broken, Hebrew with a mark of its direction."""
+    texts = ["\U0001f468\u200d\U0001f469", "می\u200cخواهم", "שלום\u200f"]
+    domain = nz.Texts(32)
+    assert [domain.text(code) for code in domain.symbols(texts)] == texts
 
 
 def test_an_alphabet_shortens_the_code() -> None:
