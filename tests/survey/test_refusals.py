@@ -20,6 +20,7 @@ from noisette.survey.batches import MalformedBatch, WrongCampaign, pack, unpack
 from noisette.survey.campaigns import Campaign
 from noisette.survey.coding.sections import read_sections
 from noisette.survey.estimation import comparing
+from noisette.survey.questions import read_question
 from noisette.survey.reports import SurveyReports, write
 
 TERMS: dict[str, Any] = {"questions": [{"name": "age", "range": [0, 99]}], "epsilon": 2.0}
@@ -277,3 +278,36 @@ def test_a_file_with_a_hole_is_refused(tmp_path: Path) -> None:
 
 def test_all_people_answer_a_question_that_is_not_optional() -> None:
     assert results()["age"].response_rate == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [
+        (lambda: nz.Choices("c", ["a", "b"], optional=True), "List an option such as 'no answer'"),
+        (lambda: nz.Text("t", optional=True), "a text such as 'none'"),
+        (lambda: nz.Number("x", 0, 1, want="quantiles", optional=True), "a choice of ranges that is optional"),
+        (lambda: read_question({"name": "c", "options": ["a", "b"], "optional": True}), "such as 'no answer'"),
+        (lambda: read_question({"name": "t", "text": 8, "optional": True}), "such as 'none'"),
+        (
+            lambda: nz.Survey(
+                [nz.Choice("a", ["x", "y"], optional=True), nz.Choice("b", ["x", "y"])], epsilon=1.0, joint=[("a", "b")]
+            ),
+            "a label such as 'no answer' in place of optional",
+        ),
+    ],
+)
+def test_what_cannot_be_optional_says_what_to_do_instead(make: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        make()
+    assert not nz.Text("t", optional=False).optional
+
+
+def test_the_remedies_for_answers_that_are_left_out_work() -> None:
+    """Shares among those who answered, from a listed 'no answer', are the truth to within six standard errors."""
+    world, n = np.random.default_rng(2), 4000
+    silent, drinks = world.random((2, n)) < [[0.3], [0.6]]
+    chosen = [["no answer"] if one else ["tea"] * int(tea) for one, tea in zip(silent, drinks, strict=True)]
+    survey = nz.Survey([nz.Choices("c", ["tea", "milk", "no answer"], most=2)], epsilon=4.0)
+    found = survey.estimate(survey.privatize({"c": chosen}, rng=3))["c"].shares
+    truth = np.mean([one == ["tea"] for one in chosen]) / (1 - silent.mean())
+    assert found["tea"] / (1 - found["no answer"]) == pytest.approx(truth, abs=0.12)

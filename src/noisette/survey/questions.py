@@ -49,10 +49,15 @@ class Question(Topic):
 
     plain: ClassVar[bool] = False
     forms: ClassVar[tuple[frozenset[str], ...]]
+    unanswered: ClassVar[str] = "Ask for each number as one that is optional."  # by people where it is not optional
 
     def __post_init__(self) -> None:
         text(self.name, "name of a question")
         _ = self.domain  # is checked here
+        if _flag(self.optional, self.name, "optional") and self.kind not in ("number", "category"):
+            raise ValueError(
+                f"Expected {self.name!r} not to be optional: numbers and choices of one label may be. {self.unanswered}"
+            )
 
     @property
     def optional(self) -> bool:
@@ -180,11 +185,13 @@ class Number(_OneNumber):
             raise ValueError(f"Expected the range of {self.name!r} to be {wanted}: rescale the values first.")
         if self.want not in WANTS:
             raise ValueError(f"Expected want={self.want!r} of {self.name!r} to be one of {', '.join(WANTS)}.")
-        _flag(self.optional, self.name, "optional")
         if self.whole and not all(float(end).is_integer() for end in (self.low, self.high)):
             raise ValueError(f"Expected whole numbers as ends of {self.name!r}, got {self.low:g} and {self.high:g}.")
         if self.optional and self.want != "mean":
-            raise ValueError(f"Expected want='mean' of {self.name!r}, which is optional, got {self.want!r}.")
+            raise ValueError(
+                f"Expected want='mean' of {self.name!r}, which is optional, got {self.want!r}. For its distribution "
+                "among those who answer, ask for a choice of ranges that is optional."
+            )
         for name in ("low", "high"):
             object.__setattr__(self, name, getattr(self.domain, name))
 
@@ -292,7 +299,6 @@ class Choice(Question):
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _labels(self.labels, f"categories of {self.name!r}"))
         super().__post_init__()
-        _flag(self.optional, self.name, "optional")
 
     @cached_property
     def domain(self) -> Categorical:
@@ -354,7 +360,10 @@ class Choices(Question):
 
     labels: Sequence[str]
     most: int = 0
+    _: KW_ONLY
+    optional: bool = field(default=False, repr=False)  # is refused
     kind: ClassVar[str] = "choices"
+    unanswered: ClassVar[str] = "List an option such as 'no answer', and divide shares by 1 minus its share."
     tells: ClassVar[str] = "shares"
     forms: ClassVar[tuple[frozenset[str], ...]] = (
         frozenset({"name", "options"}),
@@ -587,7 +596,10 @@ class Text(Question):
 
     longest: int = 24
     alphabet: str | None = None
+    _: KW_ONLY
+    optional: bool = field(default=False, repr=False)  # is refused
     kind: ClassVar[str] = "text"
+    unanswered: ClassVar[str] = "Let them send a text such as 'none', whose share is estimated with the others'."
     tells: ClassVar[str] = "texts"
     forms: ClassVar[tuple[frozenset[str], ...]] = (
         frozenset({"name", "text"}),
@@ -659,7 +671,9 @@ def read_question(entry: Any) -> Question:
     fields = frozenset(entry) if isinstance(entry, Mapping) else frozenset()
     kind = next((kind for kind in KINDS if fields in kind.forms or fields - {"optional"} in kind.forms), None)
     if kind is not None and "optional" in fields and not kind.plain:
-        raise ValueError(f"Expected no 'optional' in {entry!r}: numbers and choices may be optional, and no others.")
+        raise ValueError(
+            f"Expected no 'optional' in {entry!r}: numbers and choices of one label may be optional. {kind.unanswered}"
+        )
     if kind is None:
         raise ValueError(
             "Expected a question with a name and a range, categories or options, or a vector with a range or a length, "

@@ -434,7 +434,7 @@ def joint_item(first: Question, second: Question, left: set[str]) -> Item:
         if not fit or one.optional:
             raise ValueError(
                 f"Expected joint={[one.name for one in pair]} to be choices, and numbers with want='mean', that are "
-                f"not optional: {one.name!r} is not."
+                f"not optional: {one.name!r} is not. Give a choice a label such as 'no answer' in place of optional."
             )
     if first.kind != second.kind and first.kind == "number":
         first, second = second, first
