@@ -61,7 +61,8 @@ class Partitioned(Generic[S]):
 
 @dataclass(frozen=True)
 class Piece:
-    """Some row groups of a report file; ``checksum`` is that of the file's footer, which tells it from another."""
+    """Some row groups of a report file; ``checksum`` is that of the file's footer, by which another file is
+    recognised."""
 
     path: Path
     checksum: int

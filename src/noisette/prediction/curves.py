@@ -41,7 +41,7 @@ class ErrorCurve(Protocol):
 class Known:
     """noise / users + bias^2, both averaged over the estimated quantities; ``bias`` is their mean bias.
 
-    ``unbiased`` tells whether the bias is zero for all distributions, not just for this one.
+    ``unbiased`` says whether the bias is zero for all distributions, not just for this one.
     """
 
     noise: float

@@ -125,8 +125,8 @@ class Clip:
 def _layer_squares(parts: Mapping[str, Part], scale: float) -> tuple[Tensor, bool]:
     """Return upper bounds of the squared norms (layers, examples) of gradients ``scale`` times what was recorded.
 
-    An example with a number that is not finite has infinite norms in all layers; the second entry tells whether there
-    is none. One sum tells it: no square is negative, so no two of them cancel.
+    An example with a number that is not finite has infinite norms in all layers; the second entry says whether there
+    is none. One sum shows it: no square is negative, so no two of them cancel.
     """
     found = [part.squares() for part in parts.values()]
     squares = torch.stack(found) if len(found) > 1 else found[0][None]

@@ -44,7 +44,7 @@ class Watcher(Protocol):
 class PrivateOptimizer(Optimizer):
     """Wraps an optimiser: each step first turns the recorded gradients into one private gradient.
 
-    A piece of a batch that is not its last only adds to the sum, and the parameters stay. `stepped` tells whether the
+    A piece of a batch that is not its last only adds to the sum, and the parameters stay. `stepped` says whether the
     last call moved them. The state that is saved holds the budget: the steps that each run has made, by its name, so
     that runs that go on from each other add up and none is counted twice.
 

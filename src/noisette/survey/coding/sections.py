@@ -156,7 +156,7 @@ class Section:
         start = 0
         for place, item in enumerate(self.items):
             own = slice(start, start + item.width)
-            # the gain is that of the whole section: its first estimate tells it
+            # the gain is that of the whole section: its first estimate states it
             cut = replace(piece(made, own), expected_gain=None if place else made.expected_gain)
             found += item.read(self.inner(place), sums.reshape(3, -1)[:, own], cut)
             start = own.stop
