@@ -92,7 +92,7 @@ class Webhooks(Repeated):
     ) -> None:
         super().__init__("webhooks", every)
         self._service, self._local, self._quiet = service, local, quiet
-        self._called: set[tuple[str, str]] | None = None
+        self._sent: set[tuple[str, str]] | None = None
         self._seen: dict[tuple[str, str], tuple[int, float]] = {}
         self._waiting: list[tuple[float, int, str, dict[str, Any]]] = []
 
@@ -117,12 +117,12 @@ class Webhooks(Repeated):
 
     def _known(self) -> set[tuple[str, str]]:
         """Return what was sent, by this process or one before it."""
-        if self._called is None:
-            self._called, last = set(), 0
+        if self._sent is None:
+            self._sent, last = set(), 0
             while rows := self._service.store.registry.log(last):
-                self._called |= {(one["who"].partition(":")[2], one["subject"]) for one in rows if one["action"] == _DONE}
+                self._sent |= {(one["who"].partition(":")[2], one["subject"]) for one in rows if one["action"] == _DONE}
                 last = rows[-1]["number"]
-        return self._called
+        return self._sent
 
     def _happened(self, campaign: Campaign) -> Iterator[tuple[str, dict[str, Any]]]:
         period = period_at(campaign.period)
