@@ -161,8 +161,7 @@ PrivacyEvent = GaussianEvent | ConcentratedEvent | RepeatedEvent
 
 
 class EventDeclared(ABC):
-    """Inherited by a mechanism that states the event of one release, from which accounting gets more than from a
-    guarantee.
+    """Inherited by a mechanism that states the event of one release, which says more than its guarantee.
 
     The event is what accounting composes, so it has to be true under the relation of the mechanism's guarantee. It is
     declared by inheritance and never read off an attribute: ``mu``, ``rho`` or ``sigma`` mean other things elsewhere.

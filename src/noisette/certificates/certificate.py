@@ -154,8 +154,8 @@ def _proved(given: str) -> tuple[Certificate, Any]:
 
 
 def _refutation(subject: Any, epsilon: Fraction, delta: Fraction) -> str:
-    """Return what refutes an epsilon and a delta, if something does: a pair of inputs, and the report that
-    distinguishes them."""
+    """Return what refutes an epsilon and a delta, if something does: two inputs, and a report that distinguishes
+    them."""
     if not isinstance(subject, Mechanism):
         return ""
     holds = f". What holds is {subject.guarantee}."

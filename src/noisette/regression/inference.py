@@ -197,8 +197,7 @@ class Inference:
         return table[:width, :width], table[:width, width]
 
     def _step(self, means: FloatArray, users: int, *, safe: bool = False) -> FloatArray:
-        """Return (A/4)^-1 g, or A^-1 g; where it is ``safe``, without directions that are indistinguishable from
-        noise."""
+        """Return (A/4)^-1 g, or A^-1 g; where it is ``safe``, without directions that may be noise alone."""
         gram, slope = self._moments(means)
         if self._logistic:
             gram = gram / 4

@@ -20,8 +20,7 @@ class Gain(Protocol):
     """How the normal vector g is scaled, in intervals."""
 
     def __call__(self, context: Any, square: Any, across: Any, rest: Any) -> tuple[Any, Any]:
-        """Return the factor of g in the cap and outside of it, from |g|^2, the part of it orthogonal to v, and 1 -
-        T^2."""
+        """Return the factor of g in the cap and outside of it, from |g|^2, its part orthogonal to v, and 1 - T^2."""
 
 
 @dataclass
@@ -95,8 +94,7 @@ class Drawn:
 
 
 def left_open(noisy: FloatArray, own: FloatArray, uniform: float, entries: FloatArray, error: FloatArray) -> list[int]:
-    """Return where errors of at most ``error`` and the rounding of the sum may change the floor of noisy + own +
-    uniform."""
+    """Return where an ``error`` and the rounding of the sum may change the floor of noisy + own + uniform."""
     part = noisy + own + uniform - entries
     error = 2 * error + 2.0**-48 * (np.abs(noisy) + np.abs(own) + 1)
     return np.flatnonzero(~((part > error) & (1 - part > error))).tolist()

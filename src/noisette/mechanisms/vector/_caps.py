@@ -93,8 +93,7 @@ class SphereProjection:
         return 1 / (self.dims - 3) if self.dims > 3 else 1.0
 
     def base(self, correlation: float) -> float:
-        """Return (1 - gamma E[T]) / dims: the length is one, so the larger T is, the smaller the other coordinates
-        are."""
+        """Return (1 - gamma E[T]) / dims: the length is one, so the other coordinates shrink as T grows."""
         return (1 - correlation) / self.dims
 
     def log_mass(self, gamma: float) -> float:

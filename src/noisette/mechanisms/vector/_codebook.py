@@ -18,8 +18,7 @@ _FINENESS = 2.0**16  # lattice steps a standard deviation of an entry
 
 @dataclass(frozen=True)
 class Codebook:
-    """``size`` words of ``dims`` normal numbers for each seed: the ``near`` nearest weigh ``own``, the others
-    ``other``.
+    """``size`` words of ``dims`` normal numbers: the ``near`` nearest weigh ``own``, the others ``other``.
 
     Formula: word j is reported with chance own / (near own + (size - near) other) where <g_j, u> is among the ``near``
     largest, else with other / (...). The estimate of u is g_j / m, m = (own - other) s / (near own + (size - near)
@@ -82,8 +81,7 @@ class Codebook:
         return 1 + (self.mean / self.preferred) ** 2 / 4
 
     def nearest(self, seed: int, direction: FloatArray) -> IntArray:
-        """Return the words from the nearest to the farthest; words at the same distance are in the order of their
-        numbers."""
+        """Return the words from the nearest to the farthest, at the same distance by their numbers."""
         from noisette.mechanisms.vector._codebook_loops import products
 
         found = np.empty(self.size)

@@ -148,8 +148,8 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         return np.asarray(self.domain.expand(x))
 
     def _build(self, report: int) -> tuple[list[Any], IntArray]:
-        """Return the distinct inner mechanisms when ``report`` attributes share the budget, and the number of each
-        attribute's."""
+        """Return the distinct mechanisms when ``report`` attributes share the budget, and which one each attribute
+        has."""
         from noisette.mechanisms import by_name  # the catalogue lists this class, so it is complete only later
 
         parts, index = self.domain.distinct
@@ -211,8 +211,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of the whole record: the sum over the attributes of largest budget that may be reported
-        together."""
+        """Return the guarantee of the whole record: the largest sum over attributes that may be reported together."""
         own = sorted(((m.guarantee.epsilon, m.guarantee.delta) for m in self.inner_mechanisms), reverse=True)
         epsilon, delta = (total_of(column) for column in zip(*own[: self.report], strict=True))
         claim = Claim(self.epsilon, self.delta, source=self.citation)
@@ -484,8 +483,7 @@ def record_law(parts: Sequence[dict[str, Any] | None], report: int) -> dict[str,
 
 
 def _second_moment(inner: Any) -> float:
-    """Return the largest second moment of what a report estimates; that of a number about its middle, in
-    half-widths."""
+    """Return the largest second moment of an estimate from one report; of a number from its middle, in half-widths."""
     inputs = np.asarray(inner.witnesses()[0])
     moments = inner.moments(inputs)
     if inner.kind == "frequency":

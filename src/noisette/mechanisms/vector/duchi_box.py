@@ -169,8 +169,7 @@ class DuchiBox(VectorMechanism):
         return np.clip(canonical, -1.0, 1.0, out=canonical)  # the division may round past an end
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
-        """Draw vectors as packed bits and keep or reject them; the number of draws is independent of input and
-        report."""
+        """Draw packed bits and keep or reject them; the number of draws is independent of input and report."""
         probability = self._canonical(rows)
         probability += 1
         probability *= 0.5

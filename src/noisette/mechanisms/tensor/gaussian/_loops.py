@@ -33,8 +33,7 @@ def _add(
     Where ``step`` is above 0, the product is rounded to a whole number of steps. The function returns how many draws
     are left ``pending``, each as place, part and two words; the values there are unchanged. ``pending`` and
     ``open_draws`` have one row more than there are values. Values in single precision are read exactly and computed
-    with in double precision; what is written is
-    rounded, after the noise.
+    with in double precision; what is written is rounded, after the noise.
 
     A word has 32 bits for the position, 9 for the column, 1 for the sign, and 22 to compare with the threshold. All
     draws are made as if they fell into a rectangle, several at a time in the processor's vectors. The 1 in 40 that do

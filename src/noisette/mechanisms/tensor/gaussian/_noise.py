@@ -394,8 +394,7 @@ def release_slices(
 
 
 def _mix(total: npt.NDArray[Any], factor: FloatArray | None, rows: slice, columns: slice, part: FloatArray) -> None:
-    """Multiply the slices ``columns`` by a block of a factor, the identity if None, and add them to the slices
-    ``rows``."""
+    """Add to the slices ``rows`` the slices ``columns`` times a block of a factor, the identity if None."""
     if factor is not None and factor.ndim == 2:
         total += np.tensordot(factor[rows, columns], part, axes=1)
     elif rows == columns:

@@ -5,8 +5,7 @@ normal variable N, so it is exactly as private, with no allowance for the lattic
 into strips of width 1/16 on either side of zero, each a rectangle with a wedge on top, and a tail beyond 8. One word of
 64 bits chooses among them by the alias method, with a table of 256 bits, and gives the position within a rectangle; a
 wedge is sampled by rejection. What float64 cannot decide, about 1 in 10^7 draws, is decided with more digits. The law
-of a draw is
-within 2^-240 of the stated one.
+of a draw is within 2^-240 of the stated one.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ _EXACT = 1e-9  # relative
 
 @dataclass(frozen=True)
 class Reach:
-    """``upper`` bounds a supremum, and ``signs`` show that it is at least ``lower``; the two are equal where it is
-    known.
+    """``upper`` bounds a supremum, ``signs`` show that it is at least ``lower``; both are equal where it is known.
 
     ``weight`` is the sum of some d for which diag(d) - P is proved to be positive semidefinite, so it is a bound too.
     """

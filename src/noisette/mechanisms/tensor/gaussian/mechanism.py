@@ -138,8 +138,8 @@ class TensorGaussian(TensorNoise):
 
     @classmethod
     def published_forms(cls, epsilon: float) -> list[Self]:
-        """Return the mechanism with each published calibration; the classical one at a budget below 1 and at 20 times
-        the budget.
+        """Return the mechanism with each published calibration; the classical one below epsilon 1 and at 20 times
+        epsilon.
 
         Covariances are of the kind that each theorem covers.
         """

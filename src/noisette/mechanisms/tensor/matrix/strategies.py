@@ -1,5 +1,4 @@
-"""Strategies: the queries that are asked of the data, from whose answers those of a workload follow with the least
-noise."""
+"""Strategies: the queries that are really asked, chosen so that a workload's answers have the least noise."""
 
 from __future__ import annotations
 
@@ -182,8 +181,7 @@ class Kronecker:
         return _outer([np.diagonal(covariance) for covariance in self._covariances])
 
     def change(self, *, replaced: bool) -> tuple[float, Cells]:
-        """Return the length of the longest column of A, or a bound on the distance of two: exact where all are equally
-        long.
+        """Return the length of the longest column of A, or a bound on the distance of two, exact for equal lengths.
 
         |A (e_i - e_j)|^2 = prod X_ii + prod X_jj - 2 prod X_ij over the modes, X = A'A: the first two are bounded by
         the largest, the third is the least product of an entry from each mode. Along a single mode it is exact.

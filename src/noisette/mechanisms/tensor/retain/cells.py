@@ -64,8 +64,7 @@ class Cutter:
         return rows
 
     def _telling(self, pair: tuple[Any, Any], *, whole: bool) -> Cells:
-        """Return the two inputs as reports, and each entry kept or just outside, whichever has the larger ratio; not
-        all reports."""
+        """Return the two inputs as reports, each entry kept or just outside, whichever has the larger ratio."""
         rows = self._rows(whole=whole, positions=np.asarray([0.0, self.steps]))
         if isinstance(self.noise, RoundedLaplace):
             # rounding gives zero less than its share of the noise: where little is kept, a tail has the larger ratio
@@ -120,8 +119,7 @@ class Cutter:
         return Cells.constant(pair, self.tensors(positions[rows]), weight[rows].sum(axis=1), self._bound(whole=True))
 
     def _summed(self, pair: tuple[Any, Any]) -> Cells:
-        """Return a place for each sum of the entries: where nothing is kept, the likelihood ratio depends on the sum
-        alone.
+        """Return a place for each sum of the entries: where nothing is kept, the ratio depends on the sum alone.
 
         The sum of discrete Gaussians is one, of sqrt(I) sigma. Reports whose sums are s leave the same rest when s is
         divided by I have log masses on one parabola in s: that of the sum, less the rest's r (1 - r/I) / (2 sigma^2).
