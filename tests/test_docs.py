@@ -1,5 +1,6 @@
 """What the README and the documentation show is what happens: their examples run here."""
 
+import ast
 import doctest
 import re
 import runpy
@@ -185,10 +186,32 @@ def test_every_message_is_in_the_index_of_errors() -> None:
     assert set(index["ROOMS"]) <= set(found)
     assert tables.count("` |\n") + tables.endswith("` |") == sum(map(len, found.values())) > 900
     assert "| Unknown category …; expected one of …. |  | `ValueError` |" in tables
+    assert (
+        "| …: the list is missing. | Remove the row or impute the value before privatising. | `ValueError` |" in tables
+    )
+    assert "| Too many requests. | Wait … s. | `429 too-many` |" in tables
+    assert "Expected … to be a text of 1 to … bytes…." in found["web page"]
     assert index["halves"]("Expected dims, e.g. dims=(3,). Take a tuple.") == (
         "Expected dims, e.g. dims=(3,).",
         "Take a tuple.",
     )
+
+    # read from the source another way: each run of words within a raise statement stands on the page
+    listed = " ".join(text for texts in found.values() for text in texts)
+    raised = [
+        (path, node)
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Raise) and node.exc
+    ]
+    words = {
+        (path.name, part.lineno, part.value)
+        for path, node in raised
+        for part in ast.walk(node.exc)  # type: ignore[arg-type]
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value.split()) > 3
+    }
+    assert len(words) > 1000
+    assert not {one for one in words if one[2] not in listed}
 
 
 def test_a_wrong_example_is_seen() -> None:
