@@ -125,3 +125,13 @@ def test_what_is_given_out_says_so(store: Store) -> None:
         assert client.post("/campaigns/commute/close", headers=operator).json()["life"]["state"] == "closed"
         assert client.delete("/campaigns/commute", headers=operator).status_code == 204
         assert client.get("/campaigns/commute", headers=auth("device")).status_code == 404
+
+
+def test_the_answer_to_a_report_is_described(store: Store) -> None:
+    """None accepted and none repeated are counts, too."""
+    app = create_app([Campaign.from_dict(COMMUTE)], store, Keys({role: [key] for role, key in KEYS.items()}))
+    told = app.openapi()["paths"]["/campaigns/{campaign_id}/reports"]["post"]
+    assert [one["name"] for one in told["parameters"]] == ["campaign_id"]
+    for status in ("200", "201"):
+        counts = told["responses"][status]["content"]["application/json"]["schema"]["properties"]
+        assert counts == {name: {"type": "integer", "minimum": 0} for name in ("accepted", "repeated")}

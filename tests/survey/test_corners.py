@@ -90,3 +90,11 @@ def test_one_number_of_a_row_that_is_not_finite_is_named() -> None:
         wrong[place] = np.nan
         with pytest.raises(ValueError, match=f"{place[0] + 1}.*finite"):
             survey.privatize({"v": wrong}, rng=1)
+
+
+def test_as_many_options_as_there_are_may_be_chosen_where_nothing_is_said() -> None:
+    entry = {"name": "devices", "options": ["phone", "tablet", "watch"]}
+    (asked,) = nz.Survey.from_dict({"questions": [entry], "epsilon": 1.0}).questions
+    assert asked.most == nz.Choices("devices", ["phone", "tablet", "watch"]).most == 3  # type: ignore[attr-defined]
+    (asked,) = nz.Survey.from_dict({"questions": [entry | {"most": 2}], "epsilon": 1.0}).questions
+    assert asked.most == 2  # type: ignore[attr-defined]
