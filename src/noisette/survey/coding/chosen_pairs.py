@@ -82,10 +82,12 @@ class ChosenPairs(Item):
         return mechanism.covariances is not None
 
     def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
-        """Return PrivSet: of the mechanisms for selections its sums over pairs have a known variance."""
-        from noisette.mechanisms.build import build
+        """Return the first mechanism for selections whose sums over pairs have a known variance."""
+        from noisette.mechanisms.build import build, fits
 
-        return build("privset" if asked == "auto" else asked, self.domain, epsilon=budget.epsilon)
+        names = [one.name for one in fits(self.domain) if one and one.usual] if asked == "auto" else [asked]
+        made = [build(name, self.domain, epsilon=budget.epsilon) for name in names]
+        return next(filter(self.suits, made), made[0])
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the pairs of each person, filled up with -1."""
