@@ -265,13 +265,6 @@ class Estimating(Mechanism, Protocol):
         """Reduce a batch of reports to integer sums."""
 
 
-class Enhancer(Protocol):
-    """Free post-processing: an Estimate in, a better Estimate out."""
-
-    def __call__(self, estimate: Estimate) -> Estimate:
-        """Return the enhanced estimate."""
-
-
 @dataclass(frozen=True)
 class Tail:
     """A bound on how far one report is from its mean: sub-gamma with this variance and scale.

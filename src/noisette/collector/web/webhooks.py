@@ -27,7 +27,6 @@ from noisette.survey.periods import period_at
 if TYPE_CHECKING:
     from noisette.collector.web.service import Service
 
-EVENTS = ("target-reached", "reports-stopped", "liars-suspected")
 
 _EVERY = 5.0  # seconds between two looks
 _PAUSES = (0.0, 2.0, 10.0, 60.0)  # seconds before each attempt
