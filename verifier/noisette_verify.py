@@ -45,10 +45,11 @@ one-hot size:2 step:p noise:object | composition distance | Categories differ by
 two-point low:q high:q | rounding | One of two numbers is reported, the higher one more often for higher values.
 window first:q step:p width:1 moves:1 inside:1 | | {inside} of 2^53 draws lie in a window of {width} outputs.
 window-over-all positions:1 width:1 inside:0 outputs:text | post-processing | {inside} of 2^53 draws take the window.
-table levels:*0 outputs:text rows:list | mixture | The chances of a value lie between two rows of its level.
+table levels:*0 outputs:text rows:**0 | mixture | The chances of a value lie between two rows of its level.
 added-noise origin:q step:p steps:0 noise:object | distance mixture rounding | Two values lie at most {steps} apart.
 laplace rate:p | | The mass of the noise falls by one factor from step to step.
 staircase rate:p width:1 first:1 inside:1 | | Noise falls in stairs {width} wide; {inside} of 2^53 draws hit the first.
+levels lows:*0 highs:*0 rates:*p | distance | Values of each level, between two places, have one rate of noise.
 gaussian sigma:p | | Noise k has mass in proportion to exp(-k^2 / (2 sigma^2)).
 mixture share:0 parts:list | mixture | {share} of 2^53 draws use one law and the others another, whatever the value.
 halves dims:1 above:1 tie:1 below:1 | mixture | {above}, {tie} or {below} of 2^53 draws keep the signs.
@@ -60,15 +61,16 @@ normal-cap dims:2 gamma:q preferred:p | encoding post-processing | Analytic: a n
 ranges many:*1 width:*p sigma:*p | encoding gaussian post-processing | Analytic: computed numbers get Gaussian noise.
 normal sigma:p | gaussian post-processing | Analytic: real Gaussian noise on every entry, then rounded.
 sketch projections:1 ridge:p | leverage post-processing | Analytic: Gaussian sums of rows and a ridge: {projections}.
-queries step:p noise:object rows:list | gaussian gaussian-composition post-processing smoothing sums | Sums get noise.
+queries step:p noise:object rows:**q | gaussian gaussian-composition post-processing smoothing sums | Sums get noise.
 entries unit:text steps:1 many:*1 keep:*0 noise:object | composition distance | Entries are kept, or get noise.
 rounds times:1 part:object | composition gaussian-composition | Independent answers by one law: {times}.
 steps times:1 sampling:p noise:p order:2 | renyi | Sums with noise that an example is in by chance: {times}.
 """
-CATEGORIES, SELECTION = "categorical size:2 labels:any", "selection size:1 most:1 labels:any"
+LAWS = {one.split()[0]: re.split(r" ?\| ?", one) for one in KINDS.strip().splitlines()}
+CATEGORIES, SELECTION = "categorical size:2 labels:names", "selection size:1 most:1 labels:names"
 INTERVAL, LATTICE, NUMBER = "interval low:q high:q", "lattice steps:0", {"kind": "interval", "low": "-1", "high": "1"}
 GRID, TENSOR, BALL = "grid step:q low:q high:q", "tensor dims:*1 low:q high:q", "tensor-ball dims:*1 radius:p mode:any"
-TYPES, CAPS = {"object": dict, "list": list, "text": str, "any": object}, {"sphere-cap": 1, "normal-cap": 40}
+TYPES: dict[str, Any] = {"object": dict, "list": list, "text": str, "names": (list, type(None)), "any": object}
 LOCAL, CENTRAL = ("record", "local", "any-pair"), ("record", "central", "add-remove")  # unit, model and relation
 
 
@@ -81,11 +83,9 @@ class Verdict(NamedTuple):  # whether the promise is proved, and what was done, 
     proved: bool
     reason: str
     lines: tuple[str, ...] = ()
-    theorems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        cited = (f"Taken from a theorem ({name}): {THEOREMS[name]}" for name in self.theorems)
-        return "\n".join([("" if self.proved else "NOT ") + f"PROVED: {self.reason}", *self.lines, *cited])
+        return "\n".join([("" if self.proved else "NOT ") + f"PROVED: {self.reason}", *self.lines])
 
 
 def series(ratio: Callable[[int], tuple[int, int]], bits: int = BITS) -> int:  # 1 + r(1) + r(1) r(2) + ..., by 2^bits
@@ -121,45 +121,46 @@ def root_above(square: Fraction) -> Fraction:  # a fraction above the root of a 
     return Fraction(math.isqrt(math.ceil(square * ONE * ONE)) + 1, ONE)
 
 
-def normal_tail(x: Fraction) -> tuple[Fraction, Fraction]:  # Q(x) = P(N(0, 1) > x)
+def normal_tail(x: Fraction) -> Fraction:  # Q(x) = P(N(0, 1) > x), to 2^-140 of itself
     if x < 0:
-        return 1 - normal_tail(-x)[1], 1 - normal_tail(-x)[0]
+        return 1 - normal_tail(-x)
     bits = BITS + 4 * math.ceil(min(x, Fraction(16)) ** 2)
-    roots = [math.isqrt((2 * end << 2 * bits) // 10 ** (len(PI) - 1)) for end in (int(PI), int(PI) + 1)]  # of 2 pi
-    ends = exp_bounds(-x * x / 2, bits)
-    low, high = (end * Fraction(1 << bits, root) for end, root in zip(ends, (roots[1] + 1, roots[0]), strict=True))
+    root = math.isqrt((2 * int(PI) << 2 * bits) // 10 ** (len(PI) - 1))  # of 2 pi
+    density, cut = exp_bounds(-x * x / 2, bits)[0] * Fraction(1 << bits, root), x
     if x <= 16:  # 1/2 - density (x + x^3/3 + x^5/15 + ...)
         square = math.floor(x * x * (1 << bits))
-        total = x * Fraction(series(lambda n: (square, 2 * n + 1 << bits), bits), 1 << bits)
-        return Fraction(1, 2) - high * total * (1 + Fraction(1 << 140, 1 << bits)), Fraction(1, 2) - low * total
-    cut = [x, x + 41 / x]  # density / (x + 1/(x + 2/(x + ...))), between this fraction cut off here and one place on
-    for n in range(40, 0, -1):
-        cut = [x + n / end for end in cut]
-    return low / max(cut), high / min(cut)
-
-
-def noise_tail(sigma: Fraction, first: int) -> tuple[Fraction, Fraction]:  # P(discrete Gaussian noise >= first)
-    if first < 1:
-        return 1 - noise_tail(sigma, 1 - first)[1], 1 - noise_tail(sigma, 1 - first)[0]
-    sums = []
-    for start in (first, 1):  # of exp(-k^2 / (2 sigma^2)) from there on, in units of the first; each term is cut off
-        found, ratio, change = (exp_bounds(-power / (2 * sigma**2)) for power in (start**2, 2 * start + 1, Fraction(2)))
-        total, term, fall, bend = 0, ONE, math.floor(ratio[0] * ONE), math.floor(change[0] * ONE)
-        while term:
-            total, term, fall = total + term, term * fall >> BITS, fall * bend >> BITS
-        sums.append((found[0] * total / ONE, found[1] * (total + (1 << 140)) / ONE))
-    return sums[0][0] / (1 + 2 * sums[1][1]), sums[0][1] / (1 + 2 * sums[1][0])
+        return Fraction(1, 2) - density * x * Fraction(series(lambda n: (square, 2 * n + 1 << bits), bits), 1 << bits)
+    for n in range(40, 0, -1):  # density / (x + 1/(x + 2/(x + ...)))
+        cut = x + n / cut
+    return density / cut
 
 
 def noise_delta(sigma: Fraction, steps: int, epsilon: Fraction) -> Fraction:  # at least that of discrete Gaussian noise
-    first = math.ceil(epsilon * sigma**2 / steps - Fraction(steps, 2))  # from here on f(k) >= exp(epsilon) f(k + steps)
-    return noise_tail(sigma, first)[1] - exp_bounds(epsilon)[0] * noise_tail(sigma, first + steps)[0]
+    fall, bend, growth = (math.floor(exp_bounds(x)[0] * ONE) for x in (-1 / (2 * sigma**2), -1 / sigma**2, epsilon))
+    masses = [ONE]  # exp(-k^2 / (2 sigma^2)), as long as there is any
+    while masses[-1]:
+        masses.append(masses[-1] * fall >> BITS)
+        fall = fall * bend >> BITS
+    both, none = [*masses[:0:-1], *masses], [0] * min(steps, 2 * len(masses))
+    more = (max((one << BITS) - growth * two, 0) for one, two in zip([*both, *none], [*none, *both], strict=True))
+    return Fraction(sum(more), sum(both) << BITS) + Fraction(1, 1 << 300)  # for what cutting off leaves out
 
 
-def normal_delta(square: Fraction, epsilon: Fraction) -> Fraction:  # at least that of real noise, or of smoothed one
-    mu, epsilon = root_above(square), max(epsilon - SLACK, Fraction(0))  # for what smoothing leaves of 2^31 numbers
-    near, far = normal_tail(epsilon / mu - mu / 2)[1], normal_tail(epsilon / mu + mu / 2)[0]
-    return (1 + SLACK) * (near - exp_bounds(epsilon)[0] * far)
+def laplace_tail(rate: Fraction, bits: int, first: int) -> Fraction:  # P(noise >= first) of mass as exp(-rate |k|)
+    if first < 1:
+        return 1 - laplace_tail(rate, bits, 1 - first)
+    return exp_bounds(-rate * first, bits)[0] / (1 + exp_bounds(-rate, bits)[0])
+
+
+def levels_delta(own: Fraction, other: Fraction, steps: int, epsilon: Fraction) -> Fraction:  # at least, of two rates
+    near, far = (partial(laplace_tail, rate, BITS + 2 * math.ceil(epsilon)) for rate in (own, other))
+    height, reach = log_above((1 - 2 * near(1)) / (1 - 2 * far(1))) - epsilon, other * steps
+    # log own(k) - log other(k - steps) - epsilon is straight up to 0, to steps and on: between roots it has one sign
+    lines = (height + reach, other - own), (height + reach, other + own), (height - reach, own - other)
+    cuts, growth = sorted(math.floor(top / slope) + 1 for top, slope in lines if slope), exp_bounds(epsilon)[0]
+    left = [near(cut) - growth * far(cut - steps) for cut in cuts]  # what all places from there on add up to
+    falls = (one - two for one, two in zip([1 - growth, *left], [*left, Fraction(0)], strict=True))
+    return sum((fall for fall in falls if fall > 0), Fraction(1, 1 << 300))  # for roots and tails, off by less
 
 
 def steps_delta(times: int, sampling: Fraction, noise: Fraction, order: int, epsilon: Fraction) -> Fraction:  # at least
@@ -175,7 +176,7 @@ def squares(degrees: int, x: Fraction) -> tuple[Fraction, Fraction]:  # P(so man
     low_x = math.floor(x * ONE)
     below = series(lambda n: (low_x, degrees + 2 * n << BITS))
     above = series(lambda n: ((degrees - 2 * n + 2) * (degrees > 2 * n - 1) << BITS, low_x)) - ONE
-    one = 2 * normal_tail(root_above(x))[0] if degrees % 2 else 0  # P(one square > x), which such terms leave out
+    one = 2 * normal_tail(root_above(x)) if degrees % 2 else 0  # P(one square > x), which such terms leave out
     return (1 - one) * Fraction(below, below + above), one + (1 - one) * Fraction(above, below + above)
 
 
@@ -188,18 +189,16 @@ def sketch_delta(degrees: int, leverage: Fraction, epsilon: Fraction) -> Fractio
 
 
 def sphere_tail(dims: int, gamma: Fraction) -> Fraction:  # below P(T >= gamma), T a coordinate of a point
-    # S_m, the integral of (1 - t^2)^m from gamma to 1, has (2m + 1) S_m = 2m S_(m-1) - gamma (1 - gamma^2)^m
-    low, whole, power = math.floor((1 - gamma) * ONE), 2 * ONE, ONE
-    if dims % 2 == 0:  # from m = -1/2 on, not from 0: pi, and arccos(gamma) = 2 arcsin(x), x^2 = (1 - gamma) / 2
-        square = math.floor((1 - gamma) * ONE / 2)
-        arc = series(lambda n: ((2 * n - 1) ** 2 * square, 2 * n * (2 * n + 1) << BITS))
-        low, whole = 2 * arc * math.isqrt(square << BITS) >> BITS, (int(PI) + 1) * ONE // 10 ** (len(PI) - 1) + 1
-        power = math.ceil(root_above(1 / (1 - gamma * gamma)) * ONE)
-    step, ratio = math.ceil(gamma * ONE), math.ceil((1 - gamma * gamma) * ONE)
-    for twice in range(1 + dims % 2, dims - 2, 2):  # twice m
-        power = (power * ratio >> BITS) + 1
-        low, whole = (twice * low - (step * power >> BITS) - 1) // (twice + 1), twice * whole // (twice + 1) + 1
-    return Fraction(low, whole)
+    # (1 - gamma (1 + s/2 + 3 s^2/8 + ...)) / 2, where s = 1 - gamma^2 and the sum has (dims - 1) / 2 terms, or in even
+    # dimensions (arccos(gamma) - gamma sqrt(s) (1 + 2 s/3 + 8 s^2/15 + ...)) / pi, arccos(gamma) = 2 arcsin(sqrt(half))
+    odd, side, half = dims % 2, math.ceil((1 - gamma * gamma) * ONE), math.floor((1 - gamma) * ONE / 2)
+    total = series(lambda n: ((2 * n - odd) * (2 * n < dims - 2) * side, 2 * n + 1 - odd << BITS)) * (dims > 2)
+    less = gamma * Fraction(total + (total >> BITS - 140), ONE)
+    if odd:
+        return (1 - less) / 2
+    arc = series(lambda n: ((2 * n - 1) ** 2 * half, 2 * n * (2 * n + 1) << BITS)) * math.isqrt(half << BITS)
+    low = Fraction(2 * arc, ONE * ONE) - root_above(Fraction(side, ONE)) * less
+    return low * Fraction(10 ** (len(PI) - 1), int(PI) + 1)
 
 
 class Loss(NamedTuple):  # how much more likely one value can make a report than another, rounded to the safe side
@@ -213,7 +212,11 @@ class Loss(NamedTuple):  # how much more likely one value can make a report than
     def beyond(self, epsilon: Fraction) -> Fraction:  # the delta at an epsilon
         if epsilon < self.pure or not (self.square or self.delta):
             return Fraction(epsilon < self.pure)
-        return (self.delta or partial(normal_delta, self.square))(epsilon - self.pure)
+        if self.delta:
+            return self.delta(epsilon - self.pure)
+        mu, left = root_above(self.square), max(epsilon - self.pure - SLACK, Fraction(0))  # SLACK is for smoothing
+        near, far = normal_tail(left / mu - mu / 2), normal_tail(left / mu + mu / 2)
+        return (1 + SLACK) * (near - exp_bounds(left)[0] * far) + Fraction(1, 1 << 130)
 
 
 class Proof:  # what laws give away, the lines that say how, and the theorems that it rests on
@@ -228,35 +231,31 @@ class Proof:  # what laws give away, the lines that say how, and the theorems th
 
     def loss(self, law: Any, domain: Any) -> Loss:  # the line and the theorems of its kind are noted
         kind = str(law.get("kind")) if isinstance(law, dict) else "none"
-        found = re.search(rf"^{re.escape(kind)} (.*?) \| (.*?) ?\| (.*)$", KINDS, re.MULTILINE)
-        fields, cited, words = found.groups() if found else ("", "", "")
-        known = found is not None and isinstance(domain, dict) and " " not in kind  # which ends before its fields
-        check(known, f"no law of kind {kind[:40]!r} is known, or no domain")
-        values = taken(law, f"law of kind {kind}", fields)
+        check(kind in LAWS and isinstance(domain, dict), f"no law of kind {kind[:40]!r} is known, or no domain")
+        fields, cited, words = LAWS[kind]
+        values = taken(law, f"law of kind {kind}", fields)[1:]
         self.works(1 + sum(len(one) for one in values if isinstance(one, list)) // 2)
-        self.lines[words.format(**dict(zip(re.findall(r"(\w+):", fields), values, strict=True)))] = None
+        self.lines[words.format(**law)] = None
         self.theorems.update(cited.split())
         check("size:" not in fields or held(domain, CATEGORIES)[0] == values[0], "it has another number of categories")
-        loss = self.given(kind, values, domain)
-        return loss if isinstance(loss, Loss) else Loss(Fraction(loss))
+        return self.given(kind, values, domain)
 
-    def pure(self, law: Any, domain: Any) -> Fraction:  # what a part of a law gives away, which has no delta
-        loss = self.loss(law, domain)
-        check(loss._replace(levels=()) == Loss(loss.pure), "unlike units, or deltas, are not added up")
-        return loss.pure
+    def pure(self, law: Any, domain: Any) -> Loss:  # what a part of a law gives away, which has no delta
+        loss = self.loss(law, domain)._replace(levels=())
+        check(loss == Loss(loss.pure), "unlike units, or deltas, are not added up")
+        return loss
 
     def answers(self, parts: list[Loss], most: int) -> Loss:  # so many of independent parts, or one part so often
         noisy, often = [part for part in parts if part.square or part.delta], most if len(parts) == 1 else 1
-        rounded = [(math.ceil(part.pure * ONE), math.ceil(part.square * ONE), part.many) for part in parts]
-        sums = (often * sum(sorted(each, reverse=True)[:most]) for each in zip(*rounded, strict=True))
-        pure, square, many = (Fraction(each, size) for each, size in zip(sums, (ONE, ONE, 1), strict=True))
+        rounded = ([math.ceil(getattr(part, one) * ONE) for part in parts] for one in ("pure", "square", "many"))
+        pure, square, many = (Fraction(often * sum(sorted(each, reverse=True)[:most]), ONE) for each in rounded)
         if often * len(noisy) < 2:
             return [*noisy, *parts][0]._replace(pure=pure, levels=())
         check(all(part.square for part in noisy) and many < 1 << 31, "answers with such a delta are not added up")
         self.theorems.update(["gaussian", "gaussian-composition", *["smoothing"] * (many > 0)])
         return Loss(pure, square, None, int(many), parts[0].terms)
 
-    def given(self, kind: str, values: list[Any], domain: Any) -> Loss | Fraction:  # at least the log of every ratio
+    def given(self, kind: str, values: list[Any], domain: Any) -> Loss:  # at least the log of every ratio
         match kind, values:
             case "keep-or-replace", (size, keep, other):
                 return odds(keep + other, other, keep + size * other <= UNIT)
@@ -271,7 +270,7 @@ class Proof:  # what laws give away, the lines that say how, and the theorems th
                 return odds(own, other, own * block + other * (order - block) <= UNIT)
             case "meeting-sets", (items, most, length, meeting):  # C(items - most, length) sets have no own item
                 options, chosen, _ = held(domain, SELECTION)
-                check(most == chosen <= 1 << 12 and items == options + most, "the items are not the options")
+                check(most == chosen <= 1 << 12 and length + most <= items == options + most, "sets of other items")
                 self.works(most >> 8)
                 without = Fraction(*(math.prod(range(end - most + 1, end + 1)) for end in (items - length, items)))
                 return odds(meeting * without, (UNIT - meeting) * (1 - without))
@@ -283,7 +282,7 @@ class Proof:  # what laws give away, the lines that say how, and the theorems th
             case "bits", (_, others, turned):
                 return odds((FINE - turned) * (FINE - others), turned * others, max(others, turned) < FINE)
             case "one-hot", (_, step, noise):
-                return 2 * self.pure(noise, {"kind": "lattice", "steps": str(1 / step)})
+                return self.answers([self.pure(noise, {"kind": "lattice", "steps": str(1 / step)})], 2)
             case "two-point", (low, high):  # in float64, as the device computes
                 ends = held(domain, INTERVAL)
                 check(float(low) == low < ends[0] and ends[1] < high == float(high), "a report lies inside the domain")
@@ -300,18 +299,14 @@ class Proof:  # what laws give away, the lines that say how, and the theorems th
                 size = range(min(len({*owners}), 64))
                 self.works(len(size) ** 2 * (1 + len(rows[0]) // 512))
                 check(len(owners) == len(rows) and {*owners} == {*size}, "a row has one of 64 levels")
-                weights = [value_of(row, "*0", "a row") for row in rows]
-                columns = list(zip(*weights, strict=True))
-                check(len({sum(row) for row in weights}) == 1, "the rows do not have one total")
-                check(all(min(one) > 0 or max(one) == 0 for one in columns), "a zero stands alone")
-                owned = [[row for row, own in enumerate(owners) if own == level] for level in size]
-                kept = [[[column[row] for row in own] for column in columns if max(column)] for own in owned]
-                ratios = [[max(map(Fraction, map(max, one), map(min, two))) for two in kept] for one in kept]
+                check(len({(sum(row), *map(bool, row)) for row in rows}) == 1, "totals differ, or a zero stands alone")
+                owned = [[row for row, own in zip(rows, owners, strict=True) if own == one] for one in size]
+                kept = [[(max(each), min(each)) for each in zip(*own, strict=True) if max(each)] for own in owned]
+                ratios = [[max(map(lambda a, b: Fraction(a[0], b[1]), one, two)) for two in kept] for one in kept]
                 levels = tuple(tuple(map(Loss, map(log_above, row))) for row in ratios)
                 return Loss(max(one.pure for row in levels for one in row), levels=levels)
             case "added-noise", (origin, step, steps, noise):
-                grid = domain.get("kind") == "grid"
-                *own, low, high = held(domain, GRID if grid else INTERVAL)
+                *own, low, high = held(domain, GRID if (grid := domain.get("kind") == "grid") else INTERVAL)
                 below, above = (float(end - origin) / float(step) for end in (low, high))  # as the device computes
                 far = math.floor((high - low) / step + Fraction(1, 2)) if grid else math.ceil(above) - math.floor(below)
                 fits = float(origin) == origin and float(step) == step and (not grid or [step, origin] == [*own, low])
@@ -327,34 +322,42 @@ class Proof:  # what laws give away, the lines that say how, and the theorems th
                 check(report <= dims == (box(domain) if kind == "sampled" else sphere(domain)[0]), "wrong dimensions")
                 return self.answers([self.loss(part, NUMBER)], report)
             case "record", (report, parts):
-                domains = value_of(domain["parts"] if domain["kind"] in ("record", "attributes") else 0, "list", "it")
+                named = "attributes parts:list names:names"
+                domains = held(domain, named if domain.get("kind") == "attributes" else "record parts:list")[0]
                 check(report <= len(parts) == len(domains), "each part has one law")
                 losses = [self.loss(part, own) for part, own in zip(parts, domains, strict=True)]
                 check({loss.terms for loss in losses} == {LOCAL}, "unlike units are not added up")
                 return self.answers(losses, report)
             case "laplace", (rate,):
-                return Fraction(rate * held(domain, LATTICE)[0])
+                return Loss(rate * held(domain, LATTICE)[0])
             case "staircase", (rate, width, first, inside):
                 check(inside < UNIT and held(domain, LATTICE)[0] <= width, "values lie farther apart than a stair")
                 (low, high), top = exp_bounds(-rate), Fraction(inside * width, (UNIT - inside) * first)
-                return max(Fraction(rate), log_above(top / (1 - high)), log_above((1 - low) / top))
+                return Loss(max(rate, log_above(top / (1 - high)), log_above((1 - low) / top)))
+            case "levels", (lows, tops, rates):
+                self.works(len(rates) ** 2)
+                fits = tops[-1] == held(domain, LATTICE)[0] and all(map(int.__le__, lows, map(min, tops, [0, *tops])))
+                check(fits and min(rates) * 2**99 > 1, "levels leave values out, or noise is too wide")
+                ends = list(zip(lows, tops, rates, strict=True))
+                far = [[(a, b, max(high - start, end - low)) for start, end, b in ends] for low, high, a in ends]
+                levels = tuple(tuple(Loss(delta=partial(levels_delta, *one)) for one in row) for row in far)
+                return Loss(delta=lambda at: max(one.beyond(at) for row in levels for one in row), levels=levels)
             case "gaussian", (sigma,):
                 [steps], delta = held(domain, LATTICE), None if sigma > SUMMED else partial(noise_delta, sigma)
                 square = steps**2 / (sigma**2 - 4) if sigma > 2 else Fraction(0)
                 self.theorems.update([] if delta else ["gaussian", "smoothing"])  # wide noise is taken for real noise
                 return Loss(square=square, delta=delta and partial(delta, steps), many=1)
             case (("sphere-cap" | "normal-cap"), (dims, gamma, preferred)):
-                check(dims <= sphere(domain)[1] and 0 <= gamma < CAPS[kind] and preferred < 1, "it is no cap")
+                check(dims <= sphere(domain)[1] and 0 <= gamma < (1 if kind == "sphere-cap" else 40), "it is no cap")
                 self.works(dims >> 9)
-                mass = sphere_tail(dims, gamma) if kind == "sphere-cap" else normal_tail(gamma)[0]
+                mass = sphere_tail(dims, gamma) if kind == "sphere-cap" else (1 - SLACK) * normal_tail(gamma)
                 return odds(1 + preferred / ((1 - preferred) * mass), 1, mass > 0)
             case "ranges", (many, width, sigma):  # rounding as in "normal"
                 check(sum(many) == sphere(domain)[0] and len(many) < 9, "it has other dimensions")
                 far = [one / own * (1 + Fraction(1, 1 << 49)) for one, own in zip(width, sigma, strict=True)]
                 return Loss(square=sum(n * (x + Fraction(1, 1 << 36)) ** 2 for n, x in zip(many, far, strict=True)))
             case "normal", (sigma,):
-                ball = domain.get("kind") == "tensor-ball"
-                sizes, *ends = held(domain, BALL if ball else TENSOR)
+                sizes, *ends = held(domain, BALL if (ball := domain.get("kind") == "tensor-ball") else TENSOR)
                 check(not (ball and ends[1] is not None), "only the length of whole tensors is known here")
                 (low, high), root = (-ends[0], ends[0]) if ball else ends, root_above(Fraction(math.prod(sizes)))
                 far, longest = (high - low, high) if ball else ((high - low) * root, max(-low, high) * root)
@@ -365,17 +368,16 @@ class Proof:  # what laws give away, the lines that say how, and the theorems th
                 return Loss(delta=partial(sketch_delta, projections, radius**2 / (radius**2 + ridge)), terms=CENTRAL)
             case "queries", (step, noise, rows):  # float64 and rounding move a sum by a step at most
                 sizes, low, high = held(domain, TENSOR)
-                sums = [value_of(row, "*q", "a row") for row in rows]
-                self.works(len(rows) * len(sums[0]) >> 7)
-                fits = all(len(row) == math.prod(sizes) for row in sums)
-                check(fits and all(a.denominator.bit_count() == 1 for row in sums for a in row), "it has other cells")
-                reach = (sum(sizes) + 2 * len(sizes)) * max(-low, high) * max(sum(map(abs, row)) for row in sums)
+                self.works(len(rows) * len(rows[0]) >> 7)
+                fits = all(len(row) == math.prod(sizes) for row in rows)
+                check(fits and all(a.denominator.bit_count() == 1 for row in rows for a in row), "it has other cells")
+                reach = (sum(sizes) + 2 * len(sizes)) * max(-low, high) * max(sum(map(abs, row)) for row in rows)
                 check(reach <= step * 2**52, "float64 may miss a sum by more than half a step")
-                far = root_above(max(sum(a * a for a in cell) for cell in zip(*sums, strict=True))) / step
-                far += 2 * root_above(Fraction(len(sums)))
+                far = root_above(max(sum(a * a for a in cell) for cell in zip(*rows, strict=True))) / step
+                far += 2 * root_above(Fraction(len(rows)))
                 one = self.loss(noise, {"kind": "lattice", "steps": "1"})
                 check(one.square > 0, "the noise is not Gaussian, or too narrow")
-                return Loss(square=one.square * far**2, many=len(sums), terms=CENTRAL)
+                return Loss(square=one.square * far**2, many=len(rows), terms=CENTRAL)
             case "rounds", (times, part):
                 return self.answers([self.loss(part, domain)], times)
             case "entries", (unit, steps, many, keep, noise):
@@ -391,12 +393,12 @@ class Proof:  # what laws give away, the lines that say how, and the theorems th
             case "steps", (times, sampling, noise, order):
                 check(domain == {"kind": "examples"} and sampling <= 1 and order <= 256, "it is no run of steps")
                 return Loss(delta=partial(steps_delta, times, sampling, noise, order), terms=("example", *CENTRAL[1:]))
-        return Fraction(0)
+        raise LookupError(f"Nothing is known of {kind}.")
 
 
-def taken(raw: Any, what: str, wanted: str) -> list[Any]:  # by a line such as "size:2 rate:q"
-    fields = dict(one.split(":") for one in wanted.split())
-    check(isinstance(raw, dict) and set(raw) - {"kind"} == set(fields), f"the {what} has other fields than {wanted}")
+def taken(raw: Any, what: str, wanted: str) -> list[Any]:  # by a line such as "gaussian sigma:p", its kind first
+    fields = dict((one if ":" in one else "kind:text").split(":") for one in wanted.split())
+    check(isinstance(raw, dict) and set(raw) == set(fields), f"the {what} has other fields than {wanted}")
     return [value_of(raw[name], kind, f"{name} of the {what}") for name, kind in fields.items()]
 
 
@@ -406,25 +408,24 @@ def value_of(value: Any, kind: str, what: str) -> Any:  # a field as what it has
         return value
     if kind[0] == "*":  # a list of such numbers
         return [value_of(one, kind[1:], what) for one in value_of(value, "list", what)]
-    check(isinstance(value, str) and len(value) <= MOST_DIGITS, f"{what} is no text of at most {MOST_DIGITS} digits")
-    written = re.fullmatch(r"(0|-?[1-9][0-9]*)(/[1-9][0-9]*)?", value, re.ASCII)
-    check(written is not None and str(Fraction(value)) == value, f"{what} is {value[:40]!r}, not in lowest terms")
-    number = Fraction(value)
+    check(len(value_of(value, "text", what)) <= MOST_DIGITS and not value.strip("-/0123456789"), f"{what} is no number")
+    check(str(number := Fraction(value)) == value, f"{what} is {value[:40]!r}, not in lowest terms")
     fits = number > 0 if kind == "p" else kind == "q" or (number.denominator == 1 and number >= int(kind))
     check(fits, f"{what} is {value[:40]}, not " + ("positive" if kind == "p" else f"a whole number from {kind} on"))
     return number if kind in "pq" else int(number)
 
 
-def odds(one: Fraction | int, other: Fraction | int, fits: bool = True) -> Fraction:  # log of a ratio, rounded up
+def odds(one: Fraction | int, other: Fraction | int, fits: bool = True) -> Loss:  # log of a ratio, rounded up
     check(fits and one > 0 and other > 0, "its numbers are no law for this domain, or a chance leaves nothing over")
-    return log_above(Fraction(max(one, other)) / min(one, other))
+    return Loss(log_above(Fraction(max(one, other)) / min(one, other)))
 
 
-def held(domain: Any, wanted: str) -> list[Any]:  # the fields of a domain, by its kind and a line of fields
-    kind, _, fields = wanted.partition(" ")
-    check(domain.get("kind") == kind, f"the domain is no {kind}")
-    found = taken(domain, "domain", fields)
-    check("low:q" not in fields or float(found[-2]) == found[-2] < found[-1] == float(found[-1]), "no float64 interval")
+def held(domain: Any, wanted: str) -> list[Any]:  # the fields of a domain, by a line of its kind and its fields
+    check(domain.get("kind") == wanted.split()[0], f"the domain is no {wanted.split()[0]}")
+    found = taken(domain, "domain", wanted)[1:]
+    check("low:q" not in wanted or float(found[-2]) == found[-2] < found[-1] == float(found[-1]), "no float64 interval")
+    named = found[-1] if wanted.endswith(":names") else None  # names are as many as parts or categories, if any
+    check(named is None or len(named) == (found[0] if "size" in wanted else len(found[0])), "it has other names")
     return found
 
 
@@ -432,14 +433,13 @@ def box(domain: Any) -> int:
     dims, *ends = held(domain, "box dims:1 low:any high:any")
     lists = [value_of(end if isinstance(end, list) else [end], "*q", "an end") for end in ends]
     most = max(map(len, lists))  # one number holds for all dimensions
-    fits = most in (1, dims) and {len(one) for one in lists} <= {1, most}
-    check(fits and all(map(Fraction.__lt__, *(one * (most // len(one)) for one in lists))), "the box is empty or none")
+    pairs = zip(*(one * (most if len(one) == 1 else 1) for one in lists), strict=True)
+    check(most in (1, dims) and all(low < high for low, high in pairs), "the box is empty, or has other dimensions")
     return int(dims)
 
 
 def sphere(domain: Any) -> tuple[int, int]:  # dimensions of vectors, and of their directions
     dims, _ = held(domain, ("sphere" if domain.get("kind") == "sphere" else "l2-ball") + " dims:1 radius:p")
-    check(dims <= 1 << 20, "the domain has too many dimensions")
     return dims, dims + (domain["kind"] == "l2-ball")
 
 
@@ -455,7 +455,7 @@ def prove(told: dict[str, Any]) -> Verdict:  # the verdict on a certificate that
     for name in ("spec", "law"):
         check(told[f"{name}_sha256"] == digest(told[name]), f"the {name} is not the one that was hashed")
     check(told["sha256"] == digest({k: v for k, v in told.items() if k != "sha256"}), "it was changed after hashing")
-    spec, domain = value_of(told["spec"], "object", "the spec"), told["domain"]
+    spec, domain = (value_of(told[name], "object", f"the {name}") for name in ("spec", "domain"))
     plain = re.sub(r'\{"(integer|number)": ("[^"]*")\}', r"\2", json.dumps(spec.get("domain", domain)))
     check(json.loads(plain) == domain, "the domain is not the one of the spec, whose numbers are tagged")
     promise = "epsilon:q delta:q matrix:any unit:text model:text relation:text"
@@ -467,15 +467,15 @@ def prove(told: dict[str, Any]) -> Verdict:  # the verdict on a certificate that
     ratio = f"a report may be exp({float(loss.pure):.17g}) times as likely under one value"
     check(loss.beyond(epsilon) <= delta, f"{ratio if loss.pure > epsilon else 'the noise tells more'}, not {budget}")
     if matrix is not None:
-        check(len(loss.levels) > 0, "the law has no levels")
-        rows = zip(loss.levels, value_of(matrix, "list", "the matrix"), strict=True)
-        pairs = [pair for own, row in rows for pair in zip(own, value_of(row, "*q", "the matrix"), strict=True)]
-        check(all(one.beyond(most) <= delta for one, most in pairs), "two levels tell more")
+        rows = zip(loss.levels, value_of(matrix, "**q", "the matrix"), strict=True)
+        pairs = [pair for both in rows for pair in zip(*both, strict=True)]
+        check(pairs != [] and all(one.beyond(most) <= delta for one, most in pairs), "levels are others, or tell more")
     check(told["theorems"] == sorted(proof.theorems), f"the proof rests on the theorems {sorted(proof.theorems)}")
     either = f"one person's {terms[0]} is there or not" if terms[1] == "central" else "two values a person may hold"
     reason = f"{budget}: whatever {either}, no report is more than exp(epsilon) times as likely under one as under the "
     reason += "other" + (f", but for a chance of {float(delta):g}." if delta else ".")
-    return Verdict(True, reason, tuple(proof.lines), tuple(sorted(proof.theorems)))
+    cited = (f"Taken from a theorem ({name}): {THEOREMS[name]}" for name in told["theorems"])
+    return Verdict(True, reason, (*proof.lines, *cited))
 
 
 def verify(text: str | bytes) -> Verdict:  # the verdict on the text of a certificate

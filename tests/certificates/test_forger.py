@@ -345,7 +345,8 @@ def composed(sound: list[dict[str, Any]], chance: random.Random, depth: int) -> 
                 "report": chance.choice(["1", "2", str(len(parts))]),
                 "parts": [p[0] for p in parts],
             }
-            return made, {"kind": chance.choice(["record", "attributes"]), "parts": [p[1] for p in parts]}
+            names = chance.choice([{"kind": "record"}, {"kind": "attributes", "names": None}])
+            return made, names | {"parts": [p[1] for p in parts]}
         case "mixture":
             law, domain = composed(sound, chance, depth - 1)
             other = chance.choice([law, composed(sound, chance, depth - 1)[0]])

@@ -20,6 +20,7 @@ const KINDS = {
   "one-hot": ["size:2 step:p noise:object", "composition distance"],
   "window-over-all": ["positions:1 width:1 inside:0 outputs:text", "post-processing"],
   staircase: ["rate:p width:1 first:1 inside:1", ""],
+  levels: ["lows:list highs:list rates:list", "distance"],
   halves: ["dims:1 above:1 tie:1 below:1", "mixture"],
   sampled: ["dims:1 report:1 part:object", "composition mixture"],
   gaussian: ["sigma:p", ""],
@@ -122,6 +123,30 @@ function gaussianDelta(sigma, steps, epsilon) {
   return ONE - floor((larger(0n, gaussianSum(sigma, 1n - first)[0]) + less) * ONE, all[1]);
 }
 
+/** About P(noise >= first) of noise whose mass falls as exp(-rate |k|), times 2^digits. */
+function laplaceTail([top, bottom], digits, first) {
+  const one = 1n << digits;
+  if (first < 1n) return one - laplaceTail([top, bottom], digits, 1n - first);
+  const [far, near] = [first, 1n].map((n) => (top * n << digits) / bottom).map((x) => fallBounds(x, x, digits)[0]);
+  return far * one / (one + near);
+}
+
+/** At least the delta of Laplace noises of two rates between values so many steps apart. */
+function levelsDelta(own, other, steps, epsilon) {
+  const digits = BITS + 2n * ceil(...epsilon), scale = (value) => [value, 1n << digits], one = 1n << digits;
+  const [near, far] = [own, other].map((rate) => (first) => laplaceTail(rate, digits, first));
+  const zeros = [near, far].map((tail) => one - 2n * tail(1n)), up = zeros[0] >= zeros[1];
+  const log = [up ? logAbove(...zeros) : -logAbove(zeros[1], zeros[0]), ONE]; // of the ratio of both chances of no noise
+  const height = minus(log, epsilon), reach = times(other, [-steps, 1n]), high = minus(height, reach), slope = minus(other, own);
+  // log own(k) - log other(k - steps) - epsilon is straight up to 0, to steps and on: between roots it has one sign
+  const lines = [[high, slope], [high, minus(other, times(own, [-1n, 1n]))], [minus(height, times(other, [steps, 1n])), times(slope, [-1n, 1n])]];
+  const roots = lines.filter(([, [top]]) => top !== 0n).map(([[a, b], [c, d]]) => (c > 0n ? floor(a * d, b * c) : floor(-a * d, -b * c)) + 1n);
+  const growth = expBounds(fixed(epsilon)[0] << (digits - BITS), digits)[0];
+  const left = falling(roots).reverse().map((cut) => near(cut) - (growth * far(cut - steps) >> digits));
+  const falls = [one - growth, ...left].map((value, place) => larger(0n, value - (left[place] ?? 0n)));
+  return ceil(...times(scale(total(falls)), [ONE, 1n])) + (ONE >> 300n); // for roots and tails, which are off by less
+}
+
 /** At least the delta of real Gaussian noise whose mean moves by at most the root of a square. */
 function normalDelta(square, epsilon) {
   const mu = rootAbove([square, ONE]), slack = ONE >> 80n; // for what smoothing leaves of up to 2^31 numbers
@@ -205,7 +230,6 @@ function sphereTail(dims, gamma) {
 /** The dimensions of vectors, and of the sphere of their directions. */
 function sphere(domain) {
   const open = domain.kind === "sphere", [dims] = of(domain, open ? "sphere" : "l2-ball", "dims:1 radius:p");
-  check(dims <= 1n << 20n, "the domain has too many dimensions");
   return [dims, open ? dims : dims + 1n];
 }
 
@@ -265,7 +289,8 @@ function tableLevels(owners, columns, proof) {
     return [largest(own), -largest(own.map((one) => -one))];
   }));
   const gap = (one, other) => logAbove(...steepest(one.map(([most], place) => [most, other[place][1]])));
-  proof.matrix = ends.map((one) => ends.map((other) => gap(one, other)));
+  const within = (most) => ([top, bottom]) => top >= 0n && most <= (top << BITS) / bottom;
+  proof.matrix = ends.map((one) => ends.map((other) => within(gap(one, other))));
 }
 
 /** What so many of the parts of a record give away. */
@@ -295,6 +320,18 @@ function others(kind, own, domain, proof, inner) {
       const [positions, width, inside] = own;
       check(interval(domain) && width <= positions, "the window is wider than all positions");
       return odds(inside * positions + (UNIT - inside) * width, (UNIT - inside) * width);
+    }
+    case "levels": {
+      const [lows, highs] = own.slice(0, 2).map((list) => whole(list, 0)), rates = own[2].map(fraction), most = stepsOf(domain);
+      work(proof, rates.length ** 2);
+      check(rates.length > 0 && lows.length === rates.length && highs.length === rates.length, "a level has two ends and a rate");
+      check(rates.every(([top, bottom]) => top << 99n > bottom) && highs.at(-1) === most, "noise is too wide, or the end is another");
+      check(lows.every((low, place) => low <= highs[place] && low <= (place ? highs[place - 1] : 0n)), "levels leave values out");
+      const far = (i, j) => larger(highs[i] - lows[j], highs[j] - lows[i]);
+      const deltas = rates.map((one, i) => rates.map((other, j) => (epsilon) => levelsDelta(one, other, far(i, j), epsilon)));
+      proof.delta = (epsilon) => largest(deltas.flat().map((delta) => delta(epsilon)));
+      proof.matrix = deltas.map((row) => row.map((delta) => (at, allowed) => at[0] >= 0n && delta(at) <= (allowed[0] << BITS) / allowed[1]));
+      return 0n;
     }
     case "gaussian": {
       const steps = stepsOf(domain);
@@ -414,6 +451,18 @@ function others(kind, own, domain, proof, inner) {
 
 // Reading
 
+/** Refuse a domain that names other categories or parts than the law is about. */
+function named(law, domain) {
+  const count = (names, size) => check(names === null || (Array.isArray(names) && BigInt(names.length) === size), "it has other names");
+  if (law.kind === "rounds") named(law.part, domain);
+  else if (law.kind === "mixture") law.parts.forEach((part) => named(part, domain));
+  else if (law.kind === "record") {
+    const [parts, names = null] = of(domain, domain.kind, domain.kind === "record" ? "parts:list" : "parts:list names:any");
+    count(names, BigInt(parts.length));
+    parts.forEach((part, place) => named(law.parts[place], part));
+  } else if (law.kind !== "hashed" && ["categorical", "selection"].includes(domain.kind)) count(domain.labels, fraction(domain.size)[0]);
+}
+
 /** The one text of a value. Keys are in the order of their code points: objects put numbers first, and UTF-16 has another order. */
 function written(value, indent = "", line = "\n") {
   check(typeof value !== "number", "a number stands outside of quotes");
@@ -463,6 +512,7 @@ async function prove(text) {
   check(isObject(spec) && isObject(domain), "the spec or the domain is no object");
   check(!Object.hasOwn(spec, "domain") || JSON.stringify(untagged(spec.domain)) === JSON.stringify(domain),
     "the domain is not the one of the spec");
+  check(!Object.hasOwn(Object(guarantee), "kind"), "the guarantee has other fields");
   const [epsilon, delta, matrix, ...terms] = taken(guarantee, "guarantee",
     "epsilon:q delta:q matrix:any unit:text model:text relation:text");
   check(epsilon[0] > 0n && delta[0] >= 0n && delta[0] < delta[1], "the promise says nothing");
@@ -482,6 +532,7 @@ async function prove(text) {
       precise(512n);
     }
   }
+  named(told.law, domain);
   let outer = told.law;
   while (outer.kind === "rounds") outer = outer.part;
   check(!proof.unlike || ["entries", "queries", "sketch", "steps"].includes(outer.kind), "a part of it is about another unit or model"); // than all
@@ -489,13 +540,13 @@ async function prove(text) {
   check(small, "the noise tells more than is promised");
   check(given <= (epsilon[0] << BITS) / epsilon[1], "a report is more than exp(epsilon) times as likely under one value");
   if (matrix !== null) {
-    const known = told.law.kind === "table" ? proof.matrix : [], size = known.length;
+    const graded = ["table", "levels"].includes((told.law.kind === "added-noise" ? told.law.noise : told.law).kind);
+    const known = graded ? proof.matrix : [], size = known.length;
     check(Array.isArray(matrix) && matrix.length === size && size > 0, "the law has other levels");
     matrix.forEach((row, i) => {
       check(Array.isArray(row) && row.length === size, "the law has other levels");
       row.forEach((promised, j) => {
-        const [top, bottom] = fraction(promised);
-        check(top >= 0n && known[i][j] <= (top << BITS) / bottom, "two levels are told apart more");
+        check(known[i][j](fraction(promised), delta), "two levels are told apart more");
       });
     });
   }

@@ -26,10 +26,10 @@ def verify(context: click.Context, file: Path, as_json: bool) -> None:
 
     verdict = noisette_verify.verify(file.read_bytes())
     built = False
-    reason = verdict.reason
+    reason, theorems = verdict.reason, list[str]()
     if verdict.proved:
         certificate = Certificate.read(file)
-        spec = certificate.spec()
+        spec, theorems = certificate.spec(), certificate.fields["theorems"]
         try:
             built_from: Any = run_from_spec if "run" in spec else Survey.from_spec if "questions" in spec else from_spec
             certificate.check(built_from(spec))
@@ -37,7 +37,7 @@ def verify(context: click.Context, file: Path, as_json: bool) -> None:
         except (CertificateError, ValueError, TypeError) as error:
             reason = f"The law is proved, but this library does not draw by it: {error}"
     if as_json:
-        click.echo(to_json({"proved": verdict.proved and built, "reason": reason, "theorems": verdict.theorems}))
+        click.echo(to_json({"proved": verdict.proved and built, "reason": reason, "theorems": theorems}))
     elif verdict.proved and not built:
         click.echo(f"NOT PROVED: {reason}")
     else:

@@ -13,9 +13,9 @@ as a function of that example and of the parameters. Then the computed sums with
   the sum of the B bounds: (n + m + 8) B 2^-53 bounds, nearly. With one example less it errs again, by as much. Twice
   that, and the few roundings of a weight, are below 1 - ``kept`` (`Clip.leave_room`).
 
-The supposition leaves out that a kernel may add in another order for a batch of another size, which moves a gradient by
-a rounding of the framework. The size of the batch, by which a mean is divided, moves none (see `losses`). An example
-with a number that is not finite has weight 0 in every layer, and adds nothing.
+The supposition leaves out that a kernel may add in another order for a batch of another size, and that the loss may
+divide by the size of the batch before it is multiplied with it again; both move a gradient by a rounding of the
+framework. An example with a number that is not finite has weight 0 in every layer, and adds nothing.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Clip:
 def _layer_squares(parts: Mapping[str, Part], scale: float) -> tuple[Tensor, bool]:
     """Return upper bounds of the squared norms (layers, examples) of gradients ``scale`` times what was recorded.
 
-    An example with a number that is not finite has infinite norms in all layers; the second entry says whether there
-    is none. One sum shows it: no square is negative, so no two of them cancel.
+    An example with a number that is not finite has infinite norms in all layers; the second entry tells whether there
+    is none. One sum tells it: no square is negative, so no two of them cancel.
     """
     found = [part.squares() for part in parts.values()]
     squares = torch.stack(found) if len(found) > 1 else found[0][None]

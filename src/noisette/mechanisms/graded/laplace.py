@@ -23,6 +23,7 @@ from noisette.mechanisms.graded._levels import Levels, Matrix
 from noisette.mechanisms.scalar._additive import AdditiveMechanism, LaplaceNoise
 
 _ROUNDING = 2.0**-42  # of a sum of chances, which float64 misses by less: its exponents are below 1,000
+_COMPARED = 32  # levels of which the verifier compares every two
 _FINE = 2.0**-20  # steps to a noise's scale where only the ratio of two scales matters
 
 _ANY_R = (
@@ -61,7 +62,7 @@ class GradedLaplace(AdditiveMechanism):
     name: ClassVar[str] = "graded-laplace"
     capabilities: ClassVar[Capabilities] = Capabilities((Interval,), delta="needed", levels=True, unbounded=True)
     citation: ClassVar[str] = "hao2023hierarchical"
-    uncertified: ClassVar[str] = "it has a noise for each level, whose delta the verifier cannot sum yet"
+    uncertified: ClassVar[str] = f"the verifier compares at most {_COMPARED} levels, and each value has its own one"
 
     def __post_init__(self) -> None:
         levels = Levels.build(self.edges)
@@ -169,8 +170,14 @@ class GradedLaplace(AdditiveMechanism):
             index[here] += noise.sample(rng, here.size)
         return np.asarray(self.support.value(index))
 
-    def written_law(self) -> None:  # type: ignore[override]
-        """Return nothing: the law of the base has one noise, and this one has one for each level."""
+    def written_law(self) -> dict[str, Any] | None:  # type: ignore[override]
+        """Return the lattice, between which of its points each level lies, and the rate of the level's noise."""
+        if self._levels.size > _COMPARED:
+            return None
+        start = self._lattice_ends[0][0]
+        lows, highs = ([end - start for end in ends] for ends in zip(*self._lattice_ends, strict=True))
+        levels = {"lows": lows, "highs": highs, "rates": [noise.rate for noise in self._noises]}
+        return super().written_law() | {"noise": {"kind": "levels"} | levels}
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments, the unbiased rounding included."""

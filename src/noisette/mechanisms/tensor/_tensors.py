@@ -1,4 +1,4 @@
-"""What the mechanisms for tensors share: lattices, numpy and torch alike, symmetric modes, merged covariances."""
+"""Shapes, symmetries and kinds of tensors."""
 
 from __future__ import annotations
 

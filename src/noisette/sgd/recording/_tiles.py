@@ -28,6 +28,7 @@ _REGISTER = 64 if _WIDE else 32  # bytes
 ROWS = 8 if _WIDE else 4  # of a tile: its sums, and what they are made of, fit the registers
 VECTORS = 3  # registers of a row of a tile, at most
 COLUMNS = VECTORS * _REGISTER // 8  # of a tile in double precision
+SINGLE = _REGISTER // 4  # numbers of single precision in a register
 PER_NUMBER = 16  # products that a tile takes in the time of a number that a loop reads
 
 
