@@ -11,7 +11,19 @@ as a function of that example and of the parameters. Then the computed sums with
   most ``kept`` times the bound, where 1 - ``kept`` is left to rounding;
 * B examples in m pieces of at most n are summed in double precision, so the sum errs by at most gamma (n + m + 8) times
   the sum of the B bounds: (n + m + 8) B 2^-53 bounds, nearly. With one example less it errs again, by as much. Twice
-  that, and the few roundings of a weight, are below 1 - ``kept`` (`Clip.leave_room`).
+  that, and the few roundings of a weight, are below 1 - ``kept`` (`Clip.leave_room`);
+* outer products of large layers are summed in single precision where a batch of one piece has at most ``few`` examples,
+  a public limit. There are m = ceil(B / 32) chains of at most k = ceil(B / m) examples, and one more that adds up their
+  sums. The rounding of a partial sum of i examples errs by at most u = 2^-24 of its norm, which is at most i bounds. In
+  the m chains that is u B (k + 1) / 2 bounds. In the last one it is u k m (m + 1) / 2 <= u B (m + 3) / 2 bounds, since
+  k m < B + m and, for m up to 62, m (m + 1) <= 2 B. The rounding of the weighted factors is u B, and so is that of the
+  products where a processor rounds those too. So the sum errs by at most u B (k + m + 8) / 2 bounds; a factor of
+  1 + 2^-10 is far more than the errors of the partial sums add to their norms. Layers stand side by side here, as one
+  long row: their chains hold the same examples. A batch of more than ``few`` examples, and one with numbers out of
+  range, is summed in double precision, so that either of two sums errs by no more than that;
+* numbers of single precision in range are at most 2^24 in size. What is lost where one of them, a product or a sum is
+  below 2^-126, and may be read or written as 0, is at most 2^-126 (2^24 + 2^24 + 4) for each example and entry, less
+  than 2^-100: for 2^40 entries and 2^20 examples 2^-30 of a bound of 2^-30. Smaller bounds take double precision.
 
 The supposition leaves out that a kernel may add in another order for a batch of another size, and that the loss may
 divide by the size of the batch before it is multiplied with it again; both move a gradient by a rounding of the
@@ -34,6 +46,8 @@ from noisette.sgd.recording.layers import Formed, Gradients, Part
 
 _LEAST_ROOM = 2.0**-16  # left to rounding; enough for five million examples in pieces of 1,024
 _MOST_ROOM = 2.0**-6
+_QUICK_ROOM = 2.0**-9  # what sums in single precision may leave to rounding
+_QUICK_BOUND = 2.0**-30  # a bound below which they are not taken
 _FARTHEST = 200.0  # of the logarithm of a norm that moves, so that no float overflows
 Sums = dict[str, Gradients]  # by layer, then by parameter
 
@@ -43,6 +57,7 @@ class Clip:
 
     share: float = 0.0  # of the squared privacy parameter mu, spent on the rule itself
     kept: float = 1 - _LEAST_ROOM  # of the bound; the rest is left to rounding
+    few: int = 0  # examples of a batch up to which sums may be in single precision
 
     @property
     def bound(self) -> float:
@@ -56,8 +71,11 @@ class Clip:
         """
         raise NotImplementedError
 
-    def leave_room(self, examples: int, piece: int, processes: int = 1) -> None:
-        """Leave room for the rounding of sums over up to ``examples`` examples, in pieces of at most ``piece``."""
+    def leave_room(self, examples: int, piece: int, processes: int = 1, few: int = 0) -> None:
+        """Leave room for the rounding of sums over up to ``examples`` examples, in pieces of at most ``piece``.
+
+        Batches of up to ``few`` examples may be summed in single precision, unless that would take too much of it.
+        """
         roundings = piece + -(-examples // piece) + processes + 7
         room = max(4 * examples * roundings * _rows.UNIT, _LEAST_ROOM)
         if room > _MOST_ROOM:
@@ -65,17 +83,22 @@ class Clip:
                 f"Sums over {examples} examples in pieces of {piece} leave {room:.2g} of the norm to rounding. "
                 f"Expected at most {_MOST_ROOM:.2g}: take physical_batch nearer to {math.isqrt(examples)}."
             )
-        self.kept = 1 - room
+        quick = few * _rows.quick_roundings(few) * _rows.QUICK_UNIT * (1 + 2.0**-10) + _LEAST_ROOM
+        self.few = few if quick <= _QUICK_ROOM else 0
+        self.kept = 1 - (max(room, quick) if self.few else room)
 
     def total(self, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return the sum of the bounded gradients, each ``scale`` times what was recorded, in double precision."""
         return dict(self.totals(parts, scale))
 
-    def totals(self, parts: Mapping[str, Part], scale: float) -> Iterator[tuple[str, Gradients]]:
-        """Yield the layers of `total` one by one."""
+    def totals(
+        self, parts: Mapping[str, Part], scale: float, *, quick: bool = False
+    ) -> Iterator[tuple[str, Gradients]]:
+        """Yield the layers of `total` one by one; with ``quick`` in single precision where that is proved enough."""
         factors, _ = self._factors(parts, scale)
+        quick = quick and factors.shape[1] <= self.few and self.bound >= _QUICK_BOUND
         for (name, part), row in zip(parts.items(), factors, strict=True):
-            yield name, part.total(row)
+            yield name, part.quick_total(row) if quick else part.total(row)
 
     def each(self, parts: Mapping[str, Part], scale: float) -> Sums:
         """Return every example's bounded gradient, with examples along the first axis."""
@@ -264,7 +287,9 @@ class LInf(Clip):
         made = (value * factors.to(value.dtype)).clamp(-float(limit), float(limit))
         return torch.where(factors > 0, made, 0.0)
 
-    def totals(self, parts: Mapping[str, Part], scale: float) -> Iterator[tuple[str, Gradients]]:
+    def totals(
+        self, parts: Mapping[str, Part], scale: float, *, quick: bool = False
+    ) -> Iterator[tuple[str, Gradients]]:
         factors, _ = self._factors(parts, scale)
         for (name, part), row in zip(parts.items(), factors, strict=True):
             limit = self.linf_clip_norm * self.kept

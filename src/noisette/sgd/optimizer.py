@@ -24,7 +24,7 @@ from noisette.sgd.clipping import Clip, Sums, added_up, copied
 from noisette.sgd.noise._lattice import add_exactly, noisy_count, on_lattice, widened
 from noisette.sgd.noise.perturbation import GaussianPerturbation, Perturbation
 from noisette.sgd.recording.gradients import Recorder
-from noisette.sgd.recording.layers import Part
+from noisette.sgd.recording.layers import Part, sums_quickly
 from noisette.sgd.sampling import PoissonLoader
 
 _TOGETHER = 1 << 18  # sums that are given noise at a time, enough for several cores
@@ -95,7 +95,7 @@ class PrivateOptimizer(Optimizer):
         shapes: dict[str, dict[str, torch.Size]] = {}
         for layer, name, parameter in self._trained:
             shapes.setdefault(layer, {})[name] = parameter.shape
-        clip.leave_room(loader.size, loader.physical_batch, loader.ranks.size)
+        clip.leave_room(loader.size, loader.physical_batch, loader.ranks.size, self._few())
         clip.start({layer: sum(map(torch.Size.numel, own.values())) for layer, own in shapes.items()})
         perturb.start(clip, shapes)
         self._entries = sum(shape.numel() for own in shapes.values() for shape in own.values())
@@ -321,10 +321,23 @@ class PrivateOptimizer(Optimizer):
             and self.loader.ranks.size == 1
         )
 
+    def _few(self) -> int:
+        """Return the most examples of a batch for which sums in single precision are asked for; 0 if for none.
+
+        A batch of the loader has more once in 10^9 steps, or is the whole data.
+        """
+        expected = self.loader.expected_batch
+        few = min(self.loader.size, math.ceil(expected + 8 * math.sqrt(expected) + 16))
+        worth = any(map(sums_quickly, self.recorder.layers.values())) and type(self.clip).totals is Clip.totals
+        return few if worth and self._divisible() and expected <= self.loader.physical_batch else 0
+
     def _some_sums(self, parts: dict[str, Part], scale: float) -> Iterator[Sums]:
-        """Yield the sums of a batch of one piece, of some layers at a time: in double precision they take much room."""
+        """Yield the sums of a batch of one piece, of some layers at a time: in double precision they take much room.
+
+        Only these are in single precision where that is quicker, and have room left for it.
+        """
         some: Sums = {}
-        for layer, entries in self.clip.totals(parts, scale):
+        for layer, entries in self.clip.totals(parts, scale, quick=True):
             some[layer] = entries
             if sum(value.numel() for own in some.values() for value in own.values()) >= _TOGETHER:
                 yield some

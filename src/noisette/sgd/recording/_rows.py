@@ -2,7 +2,8 @@
 
 Every pass converts a number to double precision before anything is done with it, so that a product of two numbers in
 single precision is exact. Sums of n terms err by at most n 2^-53 / (1 - n 2^-53) of the sum of the absolute terms, in
-any order (Higham 2002, section 4.2). A row whose weight is 0 is not read: it may hold infinities.
+any order (Higham 2002, section 4.2). Large sums of outer products can be asked for in single precision; `clipping` says
+by how much they err. A row whose weight is 0 is not read: it may hold infinities.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from noisette.mechanisms.geometric.spherical import share
 from noisette.sgd.recording import _tiles
 
 UNIT = 2.0**-53  # rounding of double precision
+QUICK_UNIT = 2.0**-24  # and of single precision
+_QUICK_SIZE = 2.0**24  # of factors of products in single precision, so that nothing overflows and little is lost
 _SMALLEST = 1e-300  # what a product of two squared norms may lose by underflow
 _SPARE = 2.0**-40  # of a squared norm, so that what is lost below `_lost` is added in quadrature
 _BLOCK = 1024  # columns whose sums stay in the nearest cache
-_WIDE = 80  # columns of both factors from which a product of matrices by tiles is quicker than the loop
+WIDE = 80  # columns of both factors from which a product of matrices by tiles is quicker than the loop
 _SHARED = 1 << 20  # numbers read that are worth the work of several cores: to wake one takes long
 _SOME = 1 << 20  # numbers that are converted at a time where no loop is compiled
 
@@ -219,17 +222,28 @@ def weighted(rows: Tensor, weights: Tensor, total: Tensor | None = None) -> Tens
     return made
 
 
-def outer(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+def quick_roundings(examples: int) -> int:
+    """Return twice the units of single precision by which a sum of outer products errs, in norms of an example.
+
+    See `clipping` for the argument.
+    """
+    return _tiles.CHAIN + -(-examples // _tiles.CHAIN) + 8
+
+
+def outer(left: Tensor, right: Tensor, weights: Tensor, *, quick: bool = False) -> Tensor:
     """Return the weighted sum over examples of the outer products of two rows, in double precision.
 
-    Each product is rounded twice, and the sum of n of them errs as any sum of n does.
+    Each product is rounded twice, and the sum of n of them errs as any sum of n does. With ``quick`` large products of
+    factors in single precision, and in the range where it loses little, are summed in single precision.
     """
     if not bool(weights.all()):
         kept = weights != 0
         left, right, weights = left[kept], right[kept], weights[kept]
     if not (compilable(left) and compilable(right)):
         return (left * weights[:, None]).T @ right.double()
-    if min(left.shape[1], right.shape[1]) >= _WIDE:
+    if min(left.shape[1], right.shape[1]) >= WIDE:
+        if quick and _loses_little(left, right, weights):
+            return _tiles.quick_product(left, right, weights, shared)
         return _tiles.product(left, right, weights, shared)
     if left.shape[1] > right.shape[1]:  # the compiled loop runs along the longer row
         return outer(right, left, weights).T
@@ -237,6 +251,14 @@ def outer(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
     one, other, factors, out = left.contiguous().numpy(), right.contiguous().numpy(), weights.numpy(), made.numpy()
     shared(lambda low, high: _outer(one, other, factors, low, high, out), other.shape[1], out.size * len(one) // 8)
     return made
+
+
+def _loses_little(left: Tensor, right: Tensor, weights: Tensor) -> bool:
+    """Tell whether factors are in single precision, and in range there, with the weights on the left."""
+    if left.dtype != torch.float32 or right.dtype != torch.float32 or not len(left):
+        return False
+    one, other = (max(-float(low), float(high)) for low, high in (left.aminmax(), right.aminmax()))
+    return one * float(weights.abs().max()) <= _QUICK_SIZE and other <= _QUICK_SIZE
 
 
 def each_product(left: Tensor, right: Tensor) -> Tensor:

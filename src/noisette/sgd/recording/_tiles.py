@@ -6,6 +6,8 @@ never written before its end, in machine code for the processor at hand. An entr
 each product rounded with its addition or before it, so that it errs by at most n u / (1 - n u) of the sum of the
 absolute products, u the unit roundoff (Higham 2002, section 3.1), as any order of summing does.
 
+`quick_product` is the one sum over examples in single precision: see `clipping` for what its two chains err by.
+
 Tiles that would stick out at an end begin earlier, and compute some entries once more.
 """
 
@@ -29,15 +31,18 @@ ROWS = 8 if _WIDE else 4  # of a tile: its sums, and what they are made of, fit 
 VECTORS = 3  # registers of a row of a tile, at most
 COLUMNS = VECTORS * _REGISTER // 8  # of a tile in double precision
 SINGLE = _REGISTER // 4  # numbers of single precision in a register
+_QUICK_COLUMNS = VECTORS * SINGLE
+CHAIN = 32  # rows in one chain of a sum in single precision
 PER_NUMBER = 16  # products that a tile takes in the time of a number that a loop reads
 
 
-def _tile(vectors: int, single: bool) -> Any:
+def _tile(vectors: int, single: bool, *, apart: bool = False) -> Any:
     """Return a function that fills a tile with a sum of outer products, of rows that are not next to each other.
 
-    Arguments are addresses and distances in bytes: left, right, out; lines and rows in a line; from a row of the left
-    to the next, from one of its entries to the next, and from the last row of a line to the next line; the same of the
-    right, whose entries are next to each other; from a row of the result to the next.
+    With ``apart`` every line has a chain of its own, and one more adds up their sums. Arguments are addresses and
+    distances in bytes: left, right, out; lines and rows in a line; from a row of the left to the next, from one of its
+    entries to the next, and from the last row of a line to the next line; the same of the right, whose entries are next
+    to each other; from a row of the result to the next.
     """
     size, kind = (4, ir.FloatType()) if single else (8, ir.DoubleType())
     lanes = _REGISTER // size
@@ -65,6 +70,7 @@ def _tile(vectors: int, single: bool) -> Any:
             add = known or ir.Function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
             places = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
             zero, one = ir.Constant(whole, 0), ir.Constant(whole, 1)
+            zeros = [ir.Constant(vector, None)] * (ROWS * vectors)
 
             def phis(starts: list[Any], block: Any) -> list[Any]:
                 made = [builder.phi(start.type) for start in starts]
@@ -79,12 +85,10 @@ def _tile(vectors: int, single: bool) -> Any:
             )
             builder.branch(outer)
             builder.position_at_end(outer)
-            line, left_line, right_line, *kept = lines_now = phis(
-                [zero, left, right, *[ir.Constant(vector, None)] * (ROWS * vectors)], start
-            )
+            line, left_line, right_line, *kept = lines_now = phis([zero, left, right, *zeros], start)
             builder.cbranch(builder.icmp_signed("<", line, lines), inner, end)
             builder.position_at_end(inner)
-            place, here, there, *sums = now = phis([zero, left_line, right_line, *kept], outer)
+            place, here, there, *sums = now = phis([zero, left_line, right_line, *(zeros if apart else kept)], outer)
             builder.cbranch(builder.icmp_signed("<", place, count), body, behind)
             builder.position_at_end(body)
             beside = [
@@ -108,6 +112,8 @@ def _tile(vectors: int, single: bool) -> Any:
                 phi.add_incoming(value, body)
             builder.branch(inner)
             builder.position_at_end(behind)
+            if apart:
+                sums = [builder.fadd(before, own) for before, own in zip(kept, sums, strict=True)]
             then = [builder.add(line, one), builder.add(here, left_jump), builder.add(there, right_jump), *sums]
             for phi, value in zip(lines_now, then, strict=True):
                 phi.add_incoming(value, behind)
@@ -122,12 +128,13 @@ def _tile(vectors: int, single: bool) -> Any:
 
         return types.void(*[types.intp] * 11), written
 
-    typed.__name__ = f"tile_{vectors}_{'single' if single else 'double'}"
+    typed.__name__ = f"tile_{vectors}_{'single' if single else 'double'}{'_apart' if apart else ''}"
     return intrinsic(typed)
 
 
 _single_3, _single_2, _single_1 = (_tile(vectors, True) for vectors in (3, 2, 1))
 _double_3, _double_2, _double_1 = (_tile(vectors, False) for vectors in (3, 2, 1))
+_single_apart = _tile(VECTORS, True, apart=True)
 
 
 def _fill_one(size: int, vectors: int, left: int, right: int, out: int, lines: int, count: int, steps: Any) -> None:
@@ -271,4 +278,64 @@ def _packed(matrix: Tensor, weights: Tensor, width: int) -> Any:
     """Return a matrix in double precision, cut into panels of columns."""
     made = torch.empty(-(-matrix.shape[1] // width), len(matrix), width, dtype=torch.float64).numpy()
     _panels(matrix.contiguous().numpy(), weights.numpy(), made)
+    return made
+
+
+def _fill_quick_products(left: Any, right: Any, lines: int, low: int, high: int, out: Any) -> None:
+    """Fill the columns of some panels of the right, in single precision, with ``lines`` chains for each entry."""
+    count = left.shape[1] // lines
+    height, width = out.shape
+    for column in range(low, high):
+        place = min(column * _QUICK_COLUMNS, width - _QUICK_COLUMNS)
+        other = right[column].ctypes.data
+        for panel in range(left.shape[0]):
+            to = out[min(panel * ROWS, height - ROWS), place:].ctypes.data
+            one = left[panel].ctypes.data
+            _single_apart(one, other, to, lines, count, ROWS * 4, 4, 0, _QUICK_COLUMNS * 4, 0, width * 4)
+
+
+def _fill_weighted_panels(matrix: Any, weights: Any, out: Any) -> None:
+    """Fill panels of `ROWS` columns with a matrix whose rows have a weight each, rounded once, and rows of zeros."""
+    rows, columns = matrix.shape
+    for row in range(rows):
+        line, weight = matrix[row], weights[row]
+        for panel in range(out.shape[0]):
+            first = min(panel * ROWS, columns - ROWS)
+            for column in range(ROWS):
+                out[panel, row, column] = np.float64(line[first + column]) * weight
+    out[:, rows:] = 0.0
+
+
+def _fill_plain_panels(matrix: Any, out: Any) -> None:
+    """Fill panels of `_QUICK_COLUMNS` columns with a matrix, and rows of zeros behind it."""
+    rows, columns = matrix.shape
+    for panel in range(out.shape[0]):
+        first = min(panel * _QUICK_COLUMNS, columns - _QUICK_COLUMNS)
+        for row in range(rows):
+            out[panel, row, :] = matrix[row, first : first + _QUICK_COLUMNS]
+    out[:, rows:] = 0.0
+
+
+_quick_products = compiled(_fill_quick_products)
+_weighted_panels, _plain_panels = compiled(_fill_weighted_panels), compiled(_fill_plain_panels)
+
+
+def quick_product(left: Tensor, right: Tensor, weights: Tensor, share: Any) -> Tensor:
+    """Do as `product` in single precision, with at most `CHAIN` rows in one chain; ``share`` divides columns.
+
+    Both factors are in single precision, with as many columns as a tile at least, and there is a row.
+    """
+    height, width, rows = left.shape[1], right.shape[1], len(left)
+    lines = -(-rows // CHAIN)
+    padded = -(-rows // lines) * lines
+    made = left.new_empty(height, width)
+    one, other = (
+        left.new_empty(-(-matrix.shape[1] // columns), padded, columns).numpy()
+        for matrix, columns in ((left, ROWS), (right, _QUICK_COLUMNS))
+    )
+    _weighted_panels(left.contiguous().numpy(), weights.numpy(), one)
+    _plain_panels(right.contiguous().numpy(), other)
+    out = made.numpy()
+    size = out.size * rows // PER_NUMBER
+    share(lambda low, high: _quick_products(one, other, lines, low, high, out), len(other), size)
     return made

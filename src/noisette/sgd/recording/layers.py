@@ -7,7 +7,8 @@ Karypis 2023: mixed ghost norms and book-keeping).
 
 What one example contributes is a matrix of numbers f, computed in the precision of the layer (single precision for
 half precisions), whatever those numbers are worth: where tokens cancel they are mostly rounding errors. `Part.squares`
-is proved to be at least |f|^2, and `Part.total` adds the weighted f in double precision:
+is proved to be at least |f|^2, and `Part.total` adds the weighted f in double precision (`Part.quick_total` in single
+precision, see `clipping`):
 
 * a gradient that is formed: the squares of the very numbers that are summed later, added up in double precision. Where
   they are formed twice, one loop with a fixed order of sums forms them both times, to the same bits;
@@ -37,6 +38,7 @@ from torch.nn import functional
 from noisette.sgd.recording import _kernels, _rows
 
 _CACHED = 1 << 18  # numbers that stay in a core's cache
+_LARGE = 1 << 16  # weights of a layer from which the precision of its sums is felt in a step
 _FORMED = 1 << 26  # numbers of tied parameters, for all examples, that are formed
 Gradients = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]  # what went into a layer, and the gradient of what came out
@@ -67,6 +69,10 @@ class Part(ABC):
 
         An example of weight 0 adds nothing, whatever its numbers are.
         """
+
+    def quick_total(self, weights: Tensor) -> Gradients:
+        """Do as `total`, in single precision where that is quicker; `clipping` says when it may be taken."""
+        return self.total(weights)
 
     @abstractmethod
     def each(self) -> Gradients:
@@ -225,10 +231,16 @@ class Outer(Part):
         return squares if self._bias is None else squares + _rows.squares(self._bias)
 
     def total(self, weights: Tensor) -> Gradients:
+        return self._total(weights, quick=False)
+
+    def quick_total(self, weights: Tensor) -> Gradients:
+        return self._total(weights, quick=True)
+
+    def _total(self, weights: Tensor, *, quick: bool) -> Gradients:
         if self._formed is not None:
             return self._formed.total(weights)
         if self._inputs.shape[1] == 1:
-            weight = _rows.outer(self._outputs[:, 0], self._inputs[:, 0], weights)
+            weight = _rows.outer(self._outputs[:, 0], self._inputs[:, 0], weights, quick=quick)
         else:
             weight = self._total_of_some(weights)
         made = {"weight": self._place(weight)}
@@ -281,6 +293,19 @@ class Looked(Part):
         table = torch.zeros((self._examples, *self._shape), dtype=torch.float64, device=self._summed.device)
         table[self._owners, self._rows] = self._summed
         return {"weight": table.to(self._dtype)}
+
+
+def sums_quickly(layer: nn.Module) -> bool:
+    """Tell whether sums in single precision are worth what they leave to rounding: in large linear layers."""
+    weight = layer.weight if type(layer) is nn.Linear else None
+    return (
+        weight is not None
+        and weight.requires_grad
+        and weight.is_cpu
+        and weight.dtype == torch.float32
+        and weight.numel() >= _LARGE
+        and min(weight.shape) >= _rows.WIDE
+    )
 
 
 def _formed_sooner(positions: int, fan_in: int, fan_out: int) -> bool:
