@@ -47,7 +47,7 @@ def _add(
         chance, limit, other = np.int64(word >> np.uint64(42)), entry >> 16, entry & 65535
         part = column if chance < limit else other
         cell = ((part & 127) << 32) + np.int64(word & np.uint64(0xFFFFFFFF))
-        value = np.float64(values[place])
+        value: Any = np.float64(values[place])
         whole = value * scale
         whole = FARTHEST if whole > FARTHEST else whole
         whole = np.rint(-FARTHEST if whole < -FARTHEST else whole)
