@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import shutil
@@ -41,6 +42,18 @@ with suppress(ModuleNotFoundError):
     _default.connect = _default.read = _default.write = _default.pool = _PATIENCE
     # To read all authorities takes longer than most requests of a test, and httpx.get does so each time: once will do.
     httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _no_loop_of_the_browser(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Playwright's event loop counts as running until the last test; tests without a browser start their own."""
+    running = None if "browser" in request.fixturenames else asyncio._get_running_loop()
+    if running is None:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(running)
 
 
 @pytest.fixture(scope="session")
