@@ -122,6 +122,20 @@ class _Group:
         low, high = ((part.sum(axis=1) - rest) / self.gap for part in (np.minimum(solved, 0), np.maximum(solved, 0)))
         return Estimate(sums / self.users / self.gap, error, count, 0.0, 1.0, ends=(low, high))
 
+    def passing(self, symbols: Symbols, shares: FloatArray, alarm: float) -> npt.NDArray[np.bool_]:
+        """Tell which prefixes have more support than one that nobody has gets with a chance of ``alarm``.
+
+        Such a prefix is supported by chance, and by the users whose prefix some maps send to its bucket. That support
+        is taken off the ``shares`` on average, and varies as much as any: of so many users it is binomial. The search
+        goes by the same maps, so it finds the very texts that collide most.
+        """
+        own = self.buckets(symbols)
+        support = np.asarray(self.counts[np.arange(len(own))[:, None], own].sum(axis=0))
+        others = np.clip(support / max(self.users, 1) - self.gap * shares, self.chance, 1.0)
+        pairs = zip(support.tolist(), others.tolist(), strict=True)
+        # P(at least so many), of a binomial law
+        return np.asarray([seen > 0 and betainc(seen, self.users - seen + 1, rate) <= alarm for seen, rate in pairs])
+
     def without(self, symbols: Symbols, shares: FloatArray) -> FloatArray:
         """Return the excess of the counters without what some prefixes of known shares put into them."""
         rest = self.excess.copy()
@@ -182,6 +196,7 @@ def search(mechanism: PrefixExtending, total: IntArray, texts: int = 20) -> Foun
     checked = checking.shares(symbols)
     made = measuring.measured(symbols)
     shown = (checked > threshold) & np.isfinite(made.std_error)
+    shown[shown] = checking.passing(symbols, checked, ALARM / kept)[shown]
     return Found(tuple(names[row] for row in order), made, checked, shown, threshold, **people)
 
 
