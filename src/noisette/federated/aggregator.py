@@ -21,7 +21,7 @@ class TooFew(RuntimeError):
 
 @dataclass(eq=False)
 class Aggregator:
-    """Adds up the reports of a round: its memory is that of two models, however many clients send.
+    """Adds up the reports of a round, in the memory of two models however many clients send.
 
     Beside the sums it keeps one number for each client that sent, to refuse a second report.
 
@@ -113,7 +113,7 @@ class Aggregator:
         return int(len(values) - len(kept))
 
     def _unfolded(self) -> FloatArray | float:
-        """Return what the reports of a sketch add up to on the clip's domain."""
+        """Return the sum of the sketched reports on the clip's domain."""
         return 0.0 if self._sketch is None else self.channel.whole.unfold(self._sketch)
 
     @property
@@ -130,7 +130,7 @@ class Aggregator:
 
     @property
     def counted(self) -> int:
-        """Reports that the mean is made of; of a mixed round, the least number of answers about a weight."""
+        """How many reports the mean is made of; in a mixed round, the least number of answers about a weight."""
         return self.clients if self._counts is None else int(self._counts.min())
 
     def estimate(self) -> Estimate:

@@ -58,7 +58,7 @@ class NodeBudget:
         return Desk(self, account, terms, layout, channel, run)
 
     def begin(self, account: str, terms: Terms, layout: ModelLayout, run: str, log: RoundLog) -> None:
-        """Debit a whole run, once however often it is called; raise `BudgetExceeded` if it is too much."""
+        """Debit a whole run, once however often this is called; raise `BudgetExceeded` where the run costs too much."""
         promise = terms.promise(layout, model=self.model, clients=self.minimum_set)
         if not math.isfinite(promise.epsilon):
             raise ValueError("These terms promise nothing that a budget could hold: no finite epsilon is true of them.")
@@ -87,8 +87,8 @@ class Desk:
     def spend(self, number: int) -> bool:
         """Debit a round; False if it is the one that was debited last, so that its report must be sent again.
 
-        Raises if the client cannot afford the run, if a later round was answered, or if all rounds that were paid for
-        were.
+        It raises if the client cannot afford the run, if a later round was answered, or if all rounds that were paid
+        for have been answered.
         """
         log = RoundLog(f"{self._file}.log")
         if not log.begun:
@@ -148,7 +148,7 @@ class RoundLog:
         ledger.debit(account, promise, note=f"run {run}", idempotency_key=run)
 
     def note(self, number: int, most: int) -> bool:
-        """Note a round; False if it is the one that was noted last. Raise if an earlier one, or more than ``most``.
+        """Note a round; False if it is the one noted last. Raise if it is an earlier one, or beyond ``most``.
 
         The note is on the disk when this returns. One that a crash cut short counts as a release.
         """

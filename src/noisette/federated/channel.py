@@ -30,7 +30,7 @@ class RejectedReport(ValueError):
 
 
 class ClientRelease(NamedTuple):
-    """What leaves a client, and what stays on it: the share of the update that clipping took."""
+    """The report that leaves a client, and what stays on the client: the share of the update that clipping removed."""
 
     payload: npt.NDArray[Any]
     clipped: float
@@ -112,14 +112,14 @@ class Channel:
 
     @cached_property
     def _arriving(self) -> tuple[Any, np.dtype[Any]]:
-        """What reports there are when they arrive, and the type that they travel in."""
+        """The reports that may arrive, and the type in which they travel."""
         if self._ends is not None:
             return self.whole.support, np.dtype(np.uint8)
         return wire.coarse(self.whole.support, math.sqrt(self._variance), self.layout.dims)
 
     @property
     def support(self) -> Any:
-        """What reports there are when they arrive."""
+        """The reports that may arrive."""
         return self._arriving[0]
 
     @cached_property
@@ -156,7 +156,7 @@ class Channel:
         return self.release(ModelLayout.of(update).flatten(update) if flat else self.layout.flatten(update), rng=rng)
 
     def release(self, vector: FloatArray, *, rng: Rng = None) -> ClientRelease:
-        """Return what leaves the client about a vector of finite weights that nobody needs any more: it is clipped."""
+        """Return what leaves the client about a vector of finite weights, which is overwritten by its clipped form."""
         clipped = self.clip.inward(vector, self.layout)
         source = _random.generator(rng)
         report = self.whole.privatize(vector, rng=source)
@@ -200,7 +200,7 @@ class Channel:
         return packed if self._ends is None else np.unpackbits(packed, count=self.layout.dims)
 
     def values(self, codes: npt.NDArray[Any]) -> FloatArray:
-        """Return the numbers that codes of any shape stand for; whether a report can hold them is still to see."""
+        """Return the numbers that codes of any shape stand for; they are not checked against the support."""
         support, kind = self._arriving
         if codes.dtype != kind or kind.kind == "f":
             return _validate.reals(codes, "rows")

@@ -1,4 +1,4 @@
-"""What is public of an update before it is looked at: its length, or a range for each layer.
+"""Public bounds on an update, known before anybody looks at it: on its length, or on each layer.
 
 A rule of clipping maps an update on the domain that a mechanism answers for, the unit ball, the unit sphere or
 [-1, 1]^d, and reports back. The sensitivity of the mechanism is that of the domain: nobody states it a second time.
@@ -34,7 +34,7 @@ class UpdateClip(Protocol):
         """Return the domain that clipped updates are mapped on."""
 
     def inward(self, vector: FloatArray, layout: ModelLayout) -> float:
-        """Clip a vector and map it on the domain, in place; return the share of it that clipping took."""
+        """Clip a vector and map it on the domain, in place; return the share of it that clipping removed."""
 
     def outward(self, vector: FloatArray, layout: ModelLayout) -> FloatArray:
         """Map a report about the domain back to updates, in place."""
@@ -53,8 +53,8 @@ class UpdateClip(Protocol):
 class Norm:
     """Updates of Euclidean length at most ``norm``; longer ones are shortened.
 
-    The length of what `inward` leaves is at most 1, of any finite update and exactly: lengths are bounded from above,
-    by what rounding in float64 can have taken from them, and the factor leaves room for its own rounding.
+    What `inward` returns has length at most 1, exactly, for any finite update: the length is computed with an upper
+    bound on the rounding of float64, and the factor leaves room for its own rounding.
 
     >>> update, layout = np.asarray([3.0, 4.0]), ModelLayout.of(np.zeros(2))
     >>> Norm(1.0).inward(update, layout), update.round(9).tolist()

@@ -5,9 +5,9 @@ lower triangular Toeplitz matrix of few bands, and trains with x = C^-1 y = s + 
 its noise is that of A C^-1 z, A the matrix of ones below the diagonal: the error that C is chosen for
 (Kairouz et al. 2021; Choquette-Choo et al. 2023, "(Amplified) Banded Matrix Factorization").
 
-A client that takes part in rounds at least as far apart as there are bands touches other entries of C s each time, each
-time by no more than |c|, the length of a column. All the privacy rests on that length, which is computed exactly: the
-coefficients are multiples of 2^-12.
+A client whose rounds are at least as far apart as there are bands changes other entries of C s each time, and each time
+by no more than |c|, the length of a column. Privacy rests on that length, which is computed exactly: the coefficients
+are multiples of 2^-12.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Why the noise is exact. An update is clipped to the unit ball, divided by the noise and rounded towards zero to
 multiples of 2^-24: no longer than before. Sums over clients, and sums of the last rounds by whole coefficients, are
-sums of integers. To these, multiples of 2^-36 of the noise, a normal variable rounded down to the same lattice is
-added: as private as the real variable. What one client adds has length at most 1 / noise multiplier, in exact
-arithmetic.
+sums of integers. These sums are multiples of 2^-36 of the noise. A normal variable that is rounded down to the same
+lattice is added to them, which is as private as adding the real variable. What one client adds has length at most 1 /
+noise multiplier, in exact arithmetic.
 
 Who is sampled. Clients are cut into as many groups as there are bands, by their numbers alone; round t asks group t,
 each of its clients by its own coin. One band is Poisson sampling of all clients. A client then takes part in rounds
@@ -123,7 +123,7 @@ class CentralPlan:
 
     @property
     def multiplier(self) -> float:
-        """Noise of a sum over the largest length of an update, along a column of the strategy."""
+        """Deviation of the noise over the largest length of an update along a column of the strategy."""
         return self._multiplier(self.strategy.bands)
 
     def _multiplier(self, bands: int) -> float:
@@ -143,7 +143,7 @@ class CentralPlan:
         return Guarantee(found.epsilon, self.delta, unit="record", model="central", relation="add-remove")
 
     def noise(self, clip: float) -> float:
-        """Return the deviation of an entry of the mean of one round by the noise alone, at most."""
+        """Return an upper bound of the deviation that the noise alone gives an entry of the mean of one round."""
         spread = float(np.linalg.norm(self.strategy.filtered(self.rounds)))
         return self.multiplier * self.strategy.norm * spread * clip / self.clients_per_round
 
@@ -175,8 +175,8 @@ def _least_noise(epsilon: float, delta: float, releases: int, sampling_prob: flo
 class PrivateRounds:
     """The server's sums: clip and add the updates of a round, then release their noisy mean.
 
-    A round is released whatever came, so that whether a client answered shows nowhere; the mean is over the expected
-    number of clients, not over those that answered. An update that is missing or not finite adds nothing.
+    A round is released however many updates came, so that nothing shows whether a client answered. The mean is over the
+    expected number of clients, not over those that answered. An update that is missing or not finite adds nothing.
 
     >>> plan = CentralPlan(epsilon=1e4, delta=1e-6, rounds=2, clients=4, clients_per_round=4)
     >>> rounds = PrivateRounds(plan, ModelLayout.of(np.zeros(3)), Norm(1.0), rng=7)

@@ -80,10 +80,11 @@ class DistributedPrivacy:
     The whole run is debited from the ledger before the first update is computed, and no more than ``plan.rounds``
     rounds are answered. The client looks at the parameters of the aggregation: every client is everybody's neighbour,
     and no sum of fewer than ``plan.survivors`` honest clients is opened if at most ``colluding`` work for the server.
-    An app that raises, or returns numbers that are not finite, is answered for by a zero update. All that is ever sent
+    Where an app raises, or returns numbers that are not finite, a zero update is sent in its place. All that is ever
+    sent
     is part of an aggregation: whatever else is asked for is refused, in words that depend on the request alone.
 
-    On Flower the app, and its plan, come from whoever starts the run. Who operates a node has the last word by
+    On Flower the app, and its plan, come from whoever starts the run. The operator of a node has the last word, by
     ``flower-supernode --node-config 'ledger="..." epsilon=8.0 delta=1e-6 colluding=100'``: it names the file, what all
     runs together may spend, and how many clients may work for the server, which an app can raise and not lower. A node
     that says nothing takes part in one run.
@@ -95,7 +96,7 @@ class DistributedPrivacy:
         self.colluding = _validate.integer(colluding, "colluding", low=0)
 
     def __call__(self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
-        """Go one step further in a secure aggregation; refuse everything else."""
+        """Take the next step of a secure aggregation; refuse every other request."""
         try:
             if message.metadata.message_type != MessageType.TRAIN:
                 raise _NotAgreed
@@ -116,8 +117,8 @@ class DistributedPrivacy:
     def _check_lists(self, message: Message, context: Context) -> None:
         """Refuse lists that name a client twice, and to give shares of keys for one aggregation twice.
 
-        Flower counts the names. A server that repeats one, or calls a client active and dead, would have a client
-        masked towards few others, or both halves of its keys.
+        Flower counts the names alone. A server that repeats a name would have a client masked towards few others; one
+        that calls a client both active and dead would get both halves of its keys.
         """
         asked = message.content.config_records[RECORD_KEY_CONFIGS]
         stage, named = asked[Key.STAGE], list[Any]()

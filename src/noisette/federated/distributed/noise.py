@@ -1,4 +1,4 @@
-"""Noise in shares: each client adds a little to integers, and the sum of enough shares makes the sum private.
+"""Noise in shares: each client adds a little noise to integers, and the noise of enough clients makes the sum private.
 
 An update is clipped to a ball and rounded towards zero to whole numbers of length at most S; each client adds discrete
 Gaussian noise of deviation s to them. Secure aggregation opens the sum over all clients that stayed. If n of them are
@@ -6,8 +6,8 @@ honest, the sum has the noise of n shares, and is epsilon^2 / 2 concentrated dif
 
     epsilon = D / (sqrt(n) s) + t sqrt(d),    t = 10 sum_{k < n} exp(-2 pi^2 s^2 k / (k + 1)),
 
-D = 2 S the distance that replacing a client's update moves the sum (Kairouz, Liu, Steinke 2021, Theorem 1). t is the
-price of sums of discrete Gaussian variables that are not quite one; at s >= 64 it is below 1e-17000.
+D = 2 S the distance that replacing a client's update moves the sum (Kairouz, Liu, Steinke 2021, Theorem 1). t is there
+because a sum of discrete Gaussian variables is not quite a discrete Gaussian variable; at s >= 64 it is below 1e-17000.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class DistributedPlan:
         return self.length + math.ceil(_REACH * self.share)
 
     def check(self, clients: int) -> None:
-        """Refuse more clients than sums modulo 2^32 can tell apart."""
+        """Refuse more clients than sums modulo 2^32 have room for."""
         if clients * (2 * self.reach + 1) >= MODULUS:
             raise ValueError(
                 f"The sum of {clients} clients, of up to {self.reach} each, does not fit into 32 bits. Ask fewer "
