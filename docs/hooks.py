@@ -6,6 +6,7 @@ how its error depends on the budget and on the value. Nothing on it is typed by 
 A page that would make its reader's browser ask another machine for anything is reported, which fails a strict build.
 """
 
+import ast
 import dataclasses
 import inspect
 import io
@@ -14,6 +15,7 @@ import re
 import runpy
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from mkdocs.structure.pages import Page
 
 import noisette as nz
 
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "noisette"
+FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BUDGETS = (0.5, 1.0, 2.0, 4.0)
 FOLDER = "mechanisms"
 BOARD = "the-board.html"
@@ -100,13 +104,58 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     return output
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let a touch of a picture show it by itself: on a phone a page shows it too small to read."""
+    return re.sub(r'<img\b[^>]*?\bsrc="([^"]+)"[^>]*>', r'<a href="\1">\g<0></a>', html)
+
+
 class Docstrings(griffe.Extension):
-    """Gives the reference the same reading of docstrings as the pages of the mechanisms."""
+    """Gives the reference the same reading of docstrings as the pages of the mechanisms, and leads to examples."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of whatever was found in the source."""
         if obj.docstring:
-            obj.docstring.value = _markdown(obj.docstring.value)
+            led = examples().get(obj.name, "") if obj.parent and obj.parent.is_module else ""
+            obj.docstring.value = _markdown(obj.docstring.value) + (f"\n\n{led}" if led else "")
+
+
+@cache
+def examples() -> dict[str, str]:
+    """Return for each class or function without an example of its own where to find one: who returns it, which page."""
+    makers: dict[str, list[str]] = {}
+    lacking: set[str] = set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = ".".join(["noisette", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            functions = [one for one in getattr(node, "body", []) if isinstance(one, ast.FunctionDef)]
+            shown = ">>>" in "".join(ast.get_docstring(one) or "" for one in (node, *functions))
+            lacking |= set() if shown else {node.name}
+            for one in (functions if isinstance(node, ast.ClassDef) else [node]) if shown else []:
+                for name in re.findall(r"\w+", ast.unparse(one.returns)) if one.returns else ():
+                    makers.setdefault(name, []).append(_linked(module, node.name))
+    pages = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.md"))}
+    code = {name: " ".join(FENCE.findall(text)) for name, text in pages.items() if name != "reference.md"}
+    found = {}
+    for name in lacking:
+        used = [f"[{_title(pages[page])}]({page})" for page, text in code.items() if re.search(rf"\b{name}\b", text)]
+        if made := sorted(set(makers.get(name, [])))[:2] + used[:2]:
+            found[name] = f"Example: {', '.join(made)}."
+    return found
+
+
+def _linked(module: str, name: str) -> str:
+    """Return a name with a link to its description, if it stands on the reference or has a page of its own."""
+    for entry, cls in nz.CATALOGUE.items():
+        if cls.__name__ == name:
+            return f"[`{name}`]({FOLDER}/{entry}.md)"
+    reference = Path(__file__).with_name("reference.md").read_text(encoding="utf-8")
+    return f"[`{name}`][{module}.{name}]" if f"::: {module}\n" in reference else f"`{name}`"
+
+
+def _title(page: str) -> str:
+    return page.partition("\n")[0].removeprefix("# ")
 
 
 def index_page() -> str:
@@ -169,8 +218,8 @@ def error_figure(cls: type[Any]) -> bytes:
     budgets = np.geomspace(0.1, 10, 25)
     _, least, worst = np.transpose([_errors(cls.example(float(epsilon))) for epsilon in budgets])
     scalar = _is_scalar(cls)
-    figure = Figure(figsize=(9, 3.4) if scalar else (5, 3.4), layout="constrained")
-    panels = figure.subplots(1, 2 if scalar else 1, squeeze=False)[0]
+    figure = Figure(figsize=(5, 6.4) if scalar else (5, 3.4), layout="constrained")  # as wide as a phone can show
+    panels = figure.subplots(2 if scalar else 1, 1, squeeze=False)[:, 0]
     panels[0].fill_between(budgets, least, worst, alpha=0.25, label="range over inputs")
     panels[0].plot(budgets, worst, label="worst input")
     panels[0].set(xscale="log", yscale="log", xlabel="ε, the budget of one report", ylabel="variance of one report")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -31,13 +32,25 @@ def compose() -> dict[str, Any]:
 
 def commands() -> dict[str, list[str]]:
     """Return every command line of ours that a file of the folder runs."""
-    found = {f"compose {name}": one["command"] for name, one in compose().items() if one["image"] == "noisette"}
+    found = {
+        f"compose {name}": one["command"] for name, one in compose().items() if one["image"].startswith("noisette:")
+    }
     image = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     found["image"] = json.loads(re.search(r"^CMD (.*)$", image, re.M)[1])  # type: ignore[index]
     for unit in DEPLOY.glob("*.service"):
         text = unit.read_text(encoding="utf-8").replace("\\\n", " ")
         found[unit.name] = re.search(r"^ExecStart=\S+ (.*)$", text, re.M)[1].split()  # type: ignore[index]
     return found
+
+
+def test_the_image_is_named_with_the_version() -> None:
+    """In the compose file, in the label, and in the commands beside it."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    ours = [one["image"] for name, one in compose().items() if name in ("collector", "shuffler")]
+    assert ours == [f"noisette:{version}"] * 2
+    container = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    assert f'image.version="{version}"' in container
+    assert re.findall(r"noisette:([\d.]+)", container) == [version] * 2
 
 
 @pytest.mark.needs("fastapi")

@@ -1,6 +1,8 @@
 """What the README and the documentation show is what happens: their examples run here."""
 
+import ast
 import doctest
+import inspect
 import re
 import runpy
 import shlex
@@ -21,6 +23,8 @@ from noisette.cli import verbs
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```(?:python|pycon)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FRONTS = ["sgd", "device", "certificates", "federated", "regression", "collector", "shuffler", "survey"]
+FRONTS += ["domains", "prediction", "enhancement", "accounting", "auditing", "aggregation", "scale"]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -121,9 +125,7 @@ def test_every_word_of_a_guarantee_is_in_the_glossary() -> None:
 
 @pytest.mark.needs("fastapi", "torch", "flwr", "sklearn")
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "package", ["sgd", "device", "certificates", "federated", "regression", "collector", "shuffler", "survey"]
-)
+@pytest.mark.parametrize("package", FRONTS)
 def test_the_reference_has_every_public_name(package: str) -> None:
     """The module in which a name of a package's front is defined is on the page, or its package is."""
     front = import_module(f"noisette.{package}")
@@ -131,6 +133,24 @@ def test_the_reference_has_every_public_name(package: str) -> None:
     homes = {getattr(getattr(front, name), "__module__", None) for name in front.__all__}
     ours = {home for home in homes if home and home.startswith("noisette.")}
     assert not {home for home in ours if not any(f"{home}.".startswith(f"{one}.") for one in shown)}
+
+
+@pytest.mark.needs("fastapi", "torch", "flwr", "sklearn", "mkdocs")
+@pytest.mark.long
+@pytest.mark.parametrize("package", ["", *FRONTS])
+def test_every_public_name_has_an_example(package: str, hooks: Any) -> None:
+    """In its docstring or a method's, in the reference, or where the reference leads to."""
+    front = import_module(f"noisette.{package}".rstrip("."))
+    code = " ".join(FENCE.findall((ROOT / "docs" / "reference.md").read_text(encoding="utf-8")))
+    lacking = []
+    for name in front.__all__:
+        thing = getattr(front, name)
+        parts = [thing, *(vars(thing).values() if isinstance(thing, type) else ())]
+        own = any(">>>" in (getattr(part, "__doc__", None) or "") for part in parts)
+        shown = own or name in hooks["examples"]() or re.search(rf"\b{name}\b", code)
+        if not shown and not inspect.ismodule(thing):
+            lacking.append(name)
+    assert not lacking
 
 
 def test_the_pictures_of_epsilon_are_those_of_the_formula() -> None:
@@ -185,10 +205,32 @@ def test_every_message_is_in_the_index_of_errors() -> None:
     assert set(index["ROOMS"]) <= set(found)
     assert tables.count("` |\n") + tables.endswith("` |") == sum(map(len, found.values())) > 900
     assert "| Unknown category …; expected one of …. |  | `ValueError` |" in tables
+    assert (
+        "| …: the list is missing. | Remove the row or impute the value before privatising. | `ValueError` |" in tables
+    )
+    assert "| Too many requests. | Wait … s. | `429 too-many` |" in tables
+    assert "Expected … to be a text of 1 to … bytes…." in found["web page"]
     assert index["halves"]("Expected dims, e.g. dims=(3,). Take a tuple.") == (
         "Expected dims, e.g. dims=(3,).",
         "Take a tuple.",
     )
+
+    # read from the source another way: each run of words within a raise statement stands on the page
+    listed = " ".join(text for texts in found.values() for text in texts)
+    raised = [
+        (path, node)
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Raise) and node.exc
+    ]
+    words = {
+        (path.name, part.lineno, part.value)
+        for path, node in raised
+        for part in ast.walk(node.exc)  # type: ignore[arg-type]
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value.split()) > 3
+    }
+    assert len(words) > 1000
+    assert not {one for one in words if one[2] not in listed}
 
 
 def test_a_wrong_example_is_seen() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sqlite3
 import stat
@@ -89,6 +90,29 @@ def test_what_a_mechanism_can_do_is_declared_and_not_guessed() -> None:
     found = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if guess.search(file.read_text())}
     assert found <= {"auditing/goodness.py"}
     assert guess.search('size = getattr(mechanism.support, "size", None)'), "the search itself is broken"
+
+
+def _named(file: Path) -> set[str]:
+    """Return the mechanisms that a module names in texts of its code."""
+    constants = (
+        node.value for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)
+    )
+    return {value for value in constants if isinstance(value, str) and value in noisette.CATALOGUE}
+
+
+@pytest.mark.slow
+def test_no_application_holds_a_list_of_mechanisms() -> None:
+    """A published method may name the one mechanism that it uses; whoever chooses among several asks the catalogue."""
+    for package in ("prediction", "planner", "survey", "collector", "federated", "regression"):
+        for file in (SOURCE / package).rglob("*.py"):
+            assert len(_named(file)) <= 1, file
+    assert len(_named(SOURCE / "mechanisms/geometric/angle_noise.py")) > 1, "the search itself is broken"
+
+
+def test_a_limit_is_named_by_what_it_limits() -> None:
+    vague = re.compile(r"^_?(?:FEW|MANY|SHY|BOLD)\b", re.MULTILINE)
+    assert [str(file) for file in SOURCE.rglob("*.py") if vague.search(file.read_text(encoding="utf-8"))] == []
+    assert vague.search("_FEW = 8"), "the search itself is broken"
 
 
 @pytest.mark.slow

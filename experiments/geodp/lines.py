@@ -66,10 +66,14 @@ def _cells(found: Found) -> str:
 
 def _repeats(found: Found) -> str:
     """Say how often, on how many gradients, and what the thesis leaves open."""
-    said = f"{found.setting['repeats']} of 100 repeats"
+    repeats, said = found.setting["repeats"], []
+    if repeats < 100:
+        said.append(f"{repeats} of 100 repeats")
     if "images" in found.setting:
-        said += f", gradients of {found.setting['images']:,} images for 450,000"
-    return said + ("; panels' d, B and σ chosen by us" if "chosen by us" in found.setting else "")
+        said.append(f"gradients of {found.setting['images']:,} images for 450,000")
+    if "chosen by us" in found.setting:
+        said.append("panels' d, B and σ chosen by us")
+    return "; ".join(said)
 
 
 def _errors(item: str, found: Found, claimed: str, verdict: str) -> Line:

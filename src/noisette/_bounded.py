@@ -220,7 +220,7 @@ def inverted(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the least and the largest number of [low, high] that a test keeps, for each of several quantities.
 
-    ``keeps(tried)`` tells whether the test keeps numbers, whose last axis runs over the quantities. They are tried on a
+    ``keeps(tried)`` says whether the test keeps numbers, whose last axis runs over the quantities. They are tried on a
     grid, to which ``value`` belongs; at both ends of what is kept the end is found by halving. Where the test keeps
     nothing, the number nearest to ``value`` is both ends.
     """

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from randomgen import AESCounter
 
-_NOT_TOLD = (
-    "The state of a secret generator is not given out: it tells all noise to come. Where a run must be repeated, in a "
-    "test, give rng a seed."
+_KEPT_BACK = (
+    "The state of a secret generator is not given out: it reveals all noise to come. Where a run must be repeated, "
+    "in a test, give rng a seed."
 )
 _USUAL = 1 << 15  # words that are asked for at a time, as a rule
 _ZEROS = memoryview(bytes(8 * _USUAL))  # what is encrypted: the words are the key stream alone
@@ -48,12 +48,12 @@ class SecretBits(AESCounter):  # type: ignore[misc]
 
     @property
     def state(self) -> NoReturn:
-        """Refuse: the state tells all noise to come, and whoever sets it repeats what was drawn."""
-        raise TypeError(_NOT_TOLD)
+        """Refuse: the state reveals all noise to come, and whoever sets it repeats what was drawn."""
+        raise TypeError(_KEPT_BACK)
 
     def __getstate__(self) -> None:
         """Refuse, as above."""
-        raise TypeError(_NOT_TOLD)
+        raise TypeError(_KEPT_BACK)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, is another generator with a key of its own."""

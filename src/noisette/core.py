@@ -161,7 +161,7 @@ PrivacyEvent = GaussianEvent | ConcentratedEvent | RepeatedEvent
 
 
 class EventDeclared(ABC):
-    """Inherited by a mechanism that tells accounting more than its guarantee: the event that one release is.
+    """Inherited by a mechanism that states the event of one release, which says more than its guarantee.
 
     The event is what accounting composes, so it has to be true under the relation of the mechanism's guarantee. It is
     declared by inheritance and never read off an attribute: ``mu``, ``rho`` or ``sigma`` mean other things elsewhere.
@@ -263,13 +263,6 @@ class Estimating(Mechanism, Protocol):
 
     def tally(self, reports: Any) -> Tally:
         """Reduce a batch of reports to integer sums."""
-
-
-class Enhancer(Protocol):
-    """Free post-processing: an Estimate in, a better Estimate out."""
-
-    def __call__(self, estimate: Estimate) -> Estimate:
-        """Return the enhanced estimate."""
 
 
 @dataclass(frozen=True)

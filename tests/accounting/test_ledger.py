@@ -208,20 +208,20 @@ def test_a_debit_says_what_was_converted_if_any_of_its_terms_differ(ledger: Ledg
 def test_sums_that_are_off_by_one_unit_are_found(tmp_path: Path, damage: str) -> None:
     """In one account of two, in one column; a file that is whole is taken."""
     path = tmp_path / "ledger.db"
-    ledger = Ledger(path)
-    for key in ("user", "other"):
-        ledger.open_account(key, 1.0, 1e-6)
-        ledger.debit(key, nz.Guarantee(0.1, 1e-7))
-        ledger.debit(key, 0.2)
-    ledger.verify()
+    with Ledger(path) as ledger:
+        for key in ("user", "other"):
+            ledger.open_account(key, 1.0, 1e-6)
+            ledger.debit(key, nz.Guarantee(0.1, 1e-7))
+            ledger.debit(key, 0.2)
+        ledger.verify()
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA ignore_check_constraints = ON")
         for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f'DROP TRIGGER "{name}"')
         database.execute(damage)
     wanted = r"the sums of 'user'[^o]* are not those of its debits|CHECK constraint failed in accounts"
-    with pytest.raises(LedgerError, match=wanted):
-        Ledger(path).verify()
+    with pytest.raises(LedgerError, match=wanted), Ledger(path) as again:
+        again.verify()
 
 
 def test_limits_do_not_change(ledger: Ledger) -> None:

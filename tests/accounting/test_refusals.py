@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from noisette.accounting import Ledger, LedgerError, ledger, sampled_gaussian
+from noisette.accounting import Ledger, LedgerError, ledger, rdp_epsilon, sampled_gaussian
 from noisette.accounting.sampling import LEAST_DELTA
 
 
@@ -67,3 +67,10 @@ def test_sums_that_are_not_those_of_the_debits_are_found(tmp_path: Path) -> None
         moved(path, f"{column} - 1", column)
         with Ledger(path) as own:
             own.verify()
+
+
+def test_one_wrong_order_or_divergence_among_many_is_refused() -> None:
+    assert rdp_epsilon([2.0, 4.0, 8.0], [0.1, 0.0, 0.4], 1e-6) == 0.0
+    for orders, divergences in (([2.0, 1.0, 8.0], [0.1] * 3), ([0.5, 4.0, 8.0], [0.1] * 3), ([2.0, 4.0], [0.1, -0.1])):
+        with pytest.raises(ValueError, match="orders above 1 and divergences of 0 or more"):
+            rdp_epsilon(orders, divergences, 1e-6)

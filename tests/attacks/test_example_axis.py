@@ -52,7 +52,7 @@ def linear(fan_in=4, fan_out=3):
 def check_apart(model, dataset):
     """Check what is recorded in training against a loop, for as many examples as there are steps and for others."""
     plain = copy.deepcopy(model).double()
-    private = make(model.double(), dataset)
+    private = make(model.double(), dataset, loss_reduction="sum")
     for size in (1, 3, 5, 8):
         inputs = dataset.tensors[0][:size]
         inputs = inputs.double() if inputs.is_floating_point() else inputs
@@ -229,7 +229,8 @@ def test_a_raw_parameter_is_right_under_dropout_too():
     """Its gradient is not computed a second time, when the coins of the dropout have fallen otherwise."""
     check_apart(Raw(nn.Identity()), numbers(4))
     model = Raw(nn.Dropout(0.5))
-    private, plain, (inputs, _) = make(model, numbers(4)), copy.deepcopy(model), numbers(4)[:8]
+    private, plain = make(model, numbers(4), loss_reduction="sum"), copy.deepcopy(model)
+    inputs, _ = numbers(4)[:8]
     for one in (private.model, plain):
         torch.manual_seed(5)
         one(inputs).square().sum().backward()

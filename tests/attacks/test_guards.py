@@ -50,10 +50,10 @@ def test_the_published_form_of_geodp_has_one_way_to_average() -> None:
     ("epsilon", "delta", "message"), [(0, 0, "epsilon=0 > 0"), (-1.0, 0, "epsilon"), (1, 1.5, "<= 1")]
 )
 def test_limits_of_an_account(epsilon: float, delta: float, message: str, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "budget.db")
-    with pytest.raises(ValueError, match=message):
-        ledger.open_account("device", epsilon, delta)
-    ledger.open_account("device", 1e-12, 1)
+    with Ledger(tmp_path / "budget.db") as ledger:
+        with pytest.raises(ValueError, match=message):
+            ledger.open_account("device", epsilon, delta)
+        ledger.open_account("device", 1e-12, 1)
 
 
 def test_a_total_below_zero() -> None:

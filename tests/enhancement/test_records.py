@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.enhancement.channel import check_size
+from noisette.enhancement.channel import chances_at, check_size, report_edges
 from noisette.enhancement.records import by_kind
 
 GROUPS = (3, 1, 5, 1, 40)
@@ -131,3 +131,17 @@ def test_a_table_that_fills_the_memory_is_refused():
     check_size(50_000_000)
     with pytest.raises(ValueError, match="at most 50000000 entries, got 50000001"):
         check_size(50_000_001)
+
+
+@pytest.mark.parametrize("bins", [2, 7])
+def test_the_chances_of_bins_are_those_of_many_reports(bins):
+    """The bins cover all reports, and each has the share of reports that fall between its ends."""
+    mechanism = nz.Piecewise(1.0)
+    inputs = np.asarray([-1.0, 0.2, 1.0])
+    chances = chances_at(mechanism, inputs, bins=bins)
+    edges = report_edges(mechanism, bins=bins)
+    assert chances.shape == (edges.size - 1, 3)
+    assert chances.sum(axis=0) == pytest.approx(np.ones(3))
+    for x, column in zip(inputs, chances.T, strict=True):
+        counts = np.histogram(mechanism.privatize(np.full(40_000, x), rng=5), edges)[0]
+        assert np.all(np.abs(counts / 40_000 - column) < 5 * np.sqrt(column / 40_000) + 1e-3)

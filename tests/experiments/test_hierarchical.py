@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from experiments.hierarchical import means
+from scipy import stats
+
+import noisette as nz
 
 pytestmark = pytest.mark.long
 
@@ -67,6 +70,22 @@ def test_errors_computed_at_the_paper_s_size_are_those_of_the_runs() -> None:
 def test_every_method_of_the_second_column_keeps_lhp_s_matrix() -> None:
     matrix = np.asarray(means.levelled(0.5).guarantee.matrix)
     assert np.all(np.asarray(means.optimal_graded(0.5).guarantee.matrix) <= matrix)
+
+
+@pytest.mark.parametrize("name", ["LHP, direct", "Harmony", "ours: OptimalGraded"])
+def test_users_of_one_value_are_drawn_together_by_the_law_of_their_reports(name: str) -> None:
+    mechanism, read = means.methods(1.0)["same matrix", name]
+    x = np.round(means.values("normal", 2000), 3)
+    points, held = np.unique(x, return_counts=True)
+    rng, draws = np.random.default_rng(3), 400
+    found = np.asarray([read(means.collected(mechanism, x, rng, points, held), rng) for _ in range(draws)])
+    exact = nz.deviation(mechanism, users=x.size, values=x).std  # of the moments, not of the chances
+    low, high = np.sqrt(stats.chi2.ppf([5e-7, 1 - 5e-7], draws - 1) / (draws - 1))
+    assert low < found.std(ddof=1) / exact < high
+    assert abs(found.mean() - x.mean()) < 4.9 * exact / draws**0.5
+    # the twin: all of them with the largest value
+    same = np.asarray([read(means.collected(mechanism, x, rng, points[-1:], [x.size]), rng) for _ in range(draws)])
+    assert abs(same.mean() - x.mean()) > 4.9 * exact / draws**0.5
 
 
 def test_values_are_drawn_as_the_paper_says() -> None:

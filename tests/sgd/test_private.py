@@ -74,7 +74,7 @@ def test_the_sum_is_that_of_bounded_gradients(rule, reduction):
     rule = optimizer.clip
     inputs, targets = dataset.tensors
     functional.cross_entropy(model(inputs), targets, reduction=reduction).backward()
-    seen = rule.total(optimizer.recorder.parts(), 12.0 if reduction == "mean" else 1.0)
+    seen = rule.total(optimizer.recorder.parts(), optimizer.scale)
     flat = torch.cat([value.flatten() for layer in seen.values() for value in layer.values()])
     private.optimizer.recorder.remove()
     expected = torch.zeros_like(flat)
@@ -95,7 +95,7 @@ def test_layers_are_bounded_on_their_own_and_together(rule):
     rule = optimizer.clip
     inputs, targets = dataset.tensors
     functional.cross_entropy(model(inputs), targets).backward()
-    each = rule.each(optimizer.recorder.parts(), 12.0)
+    each = rule.each(optimizer.recorder.parts(), optimizer.scale)
     norms = [torch.cat([v.flatten(1) for v in layer.values()], 1).norm(dim=1) for layer in each.values()]
     for norm, threshold in zip(norms, rule.thresholds, strict=True):
         assert float(norm.max()) <= threshold * (1 + 1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,20 @@ def test_one_row_of_many_that_names_an_option_twice() -> None:
         survey.privatize({"c": rows}, rng=1)
     rows[2] = ["y", "x"]
     assert survey.estimate(survey.privatize({"c": rows}, rng=1)).users == 4
+
+
+def test_the_plan_knows_that_one_option_is_drawn() -> None:
+    """By hand: d E / (E - 1)^2 of the noise, and (d - 1) / 4 of the draw where half of the people chose an option.
+
+    Nearly all of it is the draw at epsilon 4: without it, as where everybody chose all, the plan was 3 times too small.
+    """
+    odds, users = math.exp(4.0), 4000
+    survey = nz.Survey([nz.Choices("c", ["a", "b", "c"])], epsilon=4.0, mechanism="drawn-option")
+    by_hand = 3 * odds / (odds - 1) ** 2 + 2 / 4
+    assert survey.predict(users)[:3] ** 2 * users == pytest.approx(by_hand, rel=1e-9)
+    world = np.random.default_rng(5)
+    members = world.random((users, 3)) < 0.5
+    people = {"c": [[name for name, own in zip("abc", row, strict=True) if own] for row in members]}
+    seen = [survey.estimate(survey.privatize(people, rng=world))["c"].shares.to_numpy() for _ in range(100)]
+    # 300 squares, of which three of a collection depend on each other: 14 % at most is their error
+    assert np.mean((np.asarray(seen) - members.mean(axis=0)) ** 2) * users == pytest.approx(by_hand, rel=0.5)

@@ -77,16 +77,16 @@ def descend(
             if not np.isfinite(gradients).all():  # the run has failed: the noise made the weights too large
                 return scores + [task.score(weights)] * (plan.rounds - len(scores))
             if step == plan.steps - 1 and tell is not None and not whole:
-                sent = tell(_clipped(gradients, plan.gradient), rng) * plan.gradient
+                sent = tell(clipped(gradients, plan.gradient), rng) * plan.gradient
                 weights = own.mean(axis=0) - rate * sent
                 break
-            own -= rate * (_clipped(gradients, plan.gradient) * plan.gradient if every else gradients)
+            own -= rate * (clipped(gradients, plan.gradient) * plan.gradient if every else gradients)
         else:
             moved = own - weights
             if tell is None:
                 weights = own.mean(axis=0)
             else:
-                weights = weights + tell(_clipped(moved, plan.update), rng) * plan.update
+                weights = weights + tell(clipped(moved, plan.update), rng) * plan.update
         scores.append(task.score(weights))
     return scores
 
@@ -94,7 +94,7 @@ def descend(
 _DECAY = 0.01  # the thesis's 1 / (1 + t) stops at once: steps fall tenfold in 900
 
 
-def _clipped(rows: Vector, length: float) -> Vector:
+def clipped(rows: Vector, length: float) -> Vector:
     """Return rows divided by ``length``, shortened to one where they are longer."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(norms, length) * (1 - 2.0**-40)

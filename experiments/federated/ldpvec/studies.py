@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
+from torch.nn.functional import pad
 
 import noisette as nz
-from experiments.federated.ldpvec.descent import Descent, Logistic, Network, Task, Teller, descend
+from experiments.federated.ldpvec.descent import Descent, Logistic, Network, Task, Teller, clipped, descend
 from experiments.federated.simulation import Vector, clients
 from experiments.frame import Advance, Chart, Series, Study, remember
 from noisette.accounting import compose
@@ -268,12 +270,17 @@ def _setting(devices: int, plan: Descent, dims: int) -> dict[str, object]:
     return sizes | {"first step": plan.rate, "weights": dims, "delta": _DELTA}
 
 
+def perceptron(hidden: int) -> nn.Sequential:
+    """Return the network of Table 6.2: 616,610 weights with 200 neurons."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(3072, hidden), nn.Tanh(), nn.Linear(hidden, 10))
+
+
 def fig_6_3(full: bool, advance: Advance) -> Study:
     """Loss of a perceptron with a hidden layer on CIFAR-10, two classes a device."""
     devices, hidden = (10, 200) if full else (4, 5)
     plan = Descent(4, 10, 0.1) if full else Descent(2, 2, 0.1)
     people = clients("cifar10", devices, examples=200 * devices, tests=2000, seed=_SEED, classes=2)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(3072, hidden), nn.Tanh(), nn.Linear(hidden, 10))
+    model = perceptron(hidden)
     dims = sum(parameter.numel() for parameter in model.parameters())
     clean, rows, curves = _rows(Network(people, model, loss=True), plan, dims, (48.5,), 1.0, advance)
     return Study(
@@ -364,3 +371,114 @@ def table_6_4(full: bool, advance: Advance) -> Study:
         _setting(devices, plan, dims) | {"β": 0.05},
         [_chart("table-6-4", "Convolutional network on MNIST, ε = 15.3 a round", "test accuracy, %", curves, 15.3)],
     )
+
+
+class _Coloured(nn.Module):
+    """Digits as images of three equal colours and 32 x 32 pixels, which is what the printed network takes."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return pad(images, (2, 2, 2, 2)).expand(*images.shape[:-3], 3, 32, 32)
+
+
+def convolutional() -> nn.Sequential:
+    """Return the network that Table 6.3 prints: 70,340 weights."""
+    return nn.Sequential(
+        _Coloured(), nn.Conv2d(3, 10, 5, 2, 2), nn.ReLU(), nn.Conv2d(10, 20, 5, 2, 2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(1280, 50), nn.ReLU(), nn.Linear(50, 10),
+    )  # fmt: skip
+
+
+def one_round(full: bool, advance: Advance) -> Study:
+    """What is left of the devices' gradients in one round, with the thesis's own networks and numbers of devices."""
+    scenes = {
+        "Table 6.4": ("mnist", convolutional(), 1000 if full else 5, 0.05, (15.3, 48.5) if full else (15.3,)),
+        "Figure 6.3": ("cifar10", perceptron(200 if full else 5), 500 if full else 5, 1.0, (48.5,)),
+    }
+    rows: list[list[Any]] = []
+    for place, (item, (data, model, devices, beta, epsilons)) in enumerate(scenes.items()):
+        people = clients(data, devices, examples=60 * devices if full else 600, tests=10, seed=_SEED, classes=2)
+        task = Network(people, model)
+        dims = task.start(_SEED).size
+        tellers = {
+            (epsilon, f"{noise}, {kind}"): tell
+            for epsilon in epsilons
+            for noise in _NOISES
+            for kind, tell in (
+                ("numbers", numbers(noise, epsilon, dims, wide=True)),
+                ("angles", angles(noise, epsilon, dims, beta)),
+            )
+        }
+
+        def share(done: float, place: int = place) -> None:
+            advance((place + done) / len(scenes))
+
+        told = remember(item, partial(_told, task, list(tellers.values()), share))
+        rows += [[item, dims, devices, *key, *own] for key, own in zip(tellers, told, strict=True)]
+    return Study(
+        "One round at the thesis's size: what is left of the last gradient",
+        "Noise on numbers hides the mean gradient of all devices; noise on angles keeps its direction.",
+        _told_finding(rows),
+        ["item", "weights", "devices", "ε a round", "mechanism", "error over C", "of it, nothing told", "cosine"],
+        rows,
+        {
+            "gradients": "each device's at the first weights, on 32 of its images, clipped to C",
+            "numbers": "by section 6.1.4",
+            "β": "0.05 in Table 6.4, 1 in Figure 6.3",
+        },
+    )
+
+
+def _told(task: Network, tellers: Sequence[Teller], advance: Advance) -> list[list[float]]:
+    """Return for each teller: the length of its error on the mean clipped gradient, that of telling zero, the cosine.
+
+    Devices come in small groups, for the gradients of all need not fit into memory.
+    """
+    rng, weights, devices = np.random.default_rng(_SEED), task.start(_SEED)[None], task.people.owned
+    groups = [devices[start : start + _GROUP] for start in range(0, len(devices), _GROUP)]
+    mean, said = np.zeros(weights.size), np.zeros((len(tellers), weights.size))
+    for place, group in enumerate(groups):
+        own = replace(task, people=replace(task.people, owned=group))
+        gradients = clipped(own.gradients(weights, rng), _CLIP)
+        mean += gradients.sum(axis=0) / len(devices)
+        for total, tell in zip(said, tellers, strict=True):
+            total += tell(gradients, rng) * (len(group) / len(devices))
+        advance((place + 1) / len(groups))
+    length = float(np.linalg.norm(mean))
+    return [
+        [float(np.linalg.norm(own - mean)), length, float(own @ mean / (np.linalg.norm(own) * length))] for own in said
+    ]
+
+
+_GROUP = 20  # devices whose gradients are in memory together
+_CLIP = 0.1  # the thesis's C
+
+
+def _told_finding(rows: Sequence[Sequence[Any]]) -> str:
+    """Say what reports by numbers and by angles keep of the gradient, and whether zero would be nearer."""
+    said = []
+    for item in dict.fromkeys(row[0] for row in rows):
+        own = [row for row in rows if row[0] == item]
+        kinds = {kind: [row for row in own if row[4].endswith(kind)] for kind in ("numbers", "angles")}
+        away = {kind: [row[5] for row in part] for kind, part in kinds.items()}
+        turned = ", ".join(f"{row[4].partition(',')[0]} {row[7]:.3f} at ε {row[3]:g}" for row in kinds["angles"])
+        said.append(
+            f"{item}, {own[0][1]:,} weights, {own[0][2]:,} devices: in units of C the mean gradient is told with an "
+            f"error of {min(away['numbers']):.3g} to {max(away['numbers']):.3g} by numbers and "
+            f"{min(away['angles']):.3g} to {max(away['angles']):.3g} by angles; telling zero would err by "
+            f"{own[0][6]:.3g}, and {sum(row[5] < row[6] for row in own)} of {len(own)} do better than that. Angles "
+            f"have a cosine with the truth of {turned}."
+        )
+    lost = [row for row in rows if row[4].endswith("angles") and abs(row[7]) < 5 / math.sqrt(row[1])]
+    plain = [row for row in rows if row[4].endswith("angles") and row[7] > 0.9]
+    said.append(
+        f"A direction drawn at random has a cosine of about 1/√d; {len(lost)} of "
+        f"{sum(row[4].endswith('angles') for row in rows)} rows of angles have less than five times that, and have "
+        "lost the direction. Angles do far less harm than numbers, as the thesis says, but there because a report is "
+        "never longer than C, whatever the noise: the clean steps before it train the model."
+    )
+    if plain:
+        said.append(
+            f"{len(plain)} with a cosine above 0.9 hide nothing: Algorithm 6 multiplies Piecewise noise of the whole ε "
+            "by the sensitivity, and that noise falls as exp(-ε/2)."
+        )
+    return " ".join(said)

@@ -74,7 +74,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class DebitReceipt:
-    """A debit that is in the file. ``replayed`` tells that it was there before.
+    """A debit that is in the file. ``replayed`` is True where it was there before.
 
     ``converted`` says from which terms to which the guarantee was converted, and is empty where it was in those of the
     account.

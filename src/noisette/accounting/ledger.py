@@ -346,7 +346,7 @@ class Ledger:
         return connection
 
     def _file(self) -> tuple[int, int] | None:
-        """Return what tells the file at the path from any other; None where there is none."""
+        """Return what identifies the file at the path; None where there is none."""
         try:
             found = self._path.stat()
         except FileNotFoundError:

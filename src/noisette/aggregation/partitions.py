@@ -61,7 +61,7 @@ class Partitioned(Generic[S]):
 
 @dataclass(frozen=True)
 class Piece:
-    """Some row groups of a report file; ``checksum`` is that of the file's footer, which tells it from another."""
+    """Some row groups of a report file; ``checksum``, of the file's footer, identifies the file."""
 
     path: Path
     checksum: int

@@ -16,7 +16,7 @@ from noisette.auditing.one_run import one_run_bounds
 
 
 def attack_on_losses(path: Path, *, confidence: float = 0.999, rng: Rng = 7) -> dict[str, Any]:
-    """Return how well the loss tells members from others, beside what the accountant allows.
+    """Return how well the loss distinguishes members from others, beside what the accountant allows.
 
     ``path`` is what `noisette train --attack` wrote.
     """

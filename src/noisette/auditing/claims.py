@@ -29,7 +29,7 @@ _SUMMED = 1e-6  # the same where it is found at a delta, by bisection on a sum
 class Finding:
     """One method: the epsilon and delta claimed for its unit, the exact epsilon, the black box's lower bound.
 
-    ``form`` tells a published form from the method itself: "as published", or by which of several calibrations.
+    ``form`` distinguishes a published form from the method itself: "as published", or by which of several calibrations.
     ``published`` is what ``source``, a key of the bibliography, states, with the unit it states it for; ``reading`` is
     how it was read, where it leaves a choice. ``model`` and ``relation`` say whom one trusts, and what is hidden.
     ``verdict`` is "violated" if either the exact epsilon or the lower bound is above what is claimed, else "holds". The

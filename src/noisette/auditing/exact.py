@@ -48,7 +48,7 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
     report that only one of two inputs can send. The runs must hold all of the mass: `NotALaw` is raised if they do
     not, unless the witnesses show more than is stated anyway, and that is returned. Of a mechanism without `dissect`
     the witnesses are taken at their word, and both tails of a lattice without ends are followed. Nobody's word is all:
-    inputs drawn from the domain, and reports about them, are tried as well, and a pair that tells more is returned.
+    inputs drawn from the domain, and reports about them, are tried as well, and a pair with a larger ratio is returned.
 
     >>> from noisette import Duchi, Gaussian
     >>> round(exact_epsilon(Duchi(epsilon=1.0)), 9)

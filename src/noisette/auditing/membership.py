@@ -147,7 +147,7 @@ def likelihood_ratio_scores(
 ) -> FloatArray:
     """Return LiRA's scores from the confidence of a model, and of shadow models, in each example's true label.
 
-    ``shadow`` is (models, examples), ``inside`` tells which of the models saw which example. With phi =
+    ``shadow`` is (models, examples), ``inside`` marks which of the models saw which example. With phi =
     ln(p / (1 - p)), the score is ln N(phi; mean and variance of those inside) - ln N(phi; those outside) (Carlini et
     al. 2022, Algorithm 1). With fewer than 64 models on a side the variance is that of all examples together.
 

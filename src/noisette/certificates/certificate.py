@@ -42,7 +42,7 @@ class Certificate:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Certificate:
-        """Read a file; whether it proves anything its verdict tells."""
+        """Read a file; `verdict` says whether it proves anything."""
         return cls(Path(path).read_text(encoding="utf-8"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -154,7 +154,8 @@ def _proved(given: str) -> tuple[Certificate, Any]:
 
 
 def _refutation(subject: Any, epsilon: Fraction, delta: Fraction) -> str:
-    """Return what refutes an epsilon and a delta, if something does: a pair of inputs, and what tells them apart."""
+    """Return what refutes an epsilon and a delta, if something does: two inputs, and a report that distinguishes
+    them."""
     if not isinstance(subject, Mechanism):
         return ""
     holds = f". What holds is {subject.guarantee}."

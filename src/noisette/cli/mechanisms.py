@@ -68,12 +68,13 @@ def _listed() -> Any:
 
 
 def describe() -> str:
-    """Return the catalogue as JSON, computed from the mechanisms themselves."""
+    """Return the catalogue as JSON, computed from the mechanisms themselves; each has a line of its own."""
     from noisette import CATALOGUE
     from noisette._terminal import to_json
 
-    entries = [_entry(name, cls) for name, cls in CATALOGUE.items()]
-    return to_json({"epsilon": _BUDGET, "mechanisms": entries}) + "\n"
+    plain = json.loads(to_json({name: _entry(name, cls) for name, cls in CATALOGUE.items()}))
+    lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in plain.values())
+    return f'{{"epsilon": {_BUDGET}, "mechanisms": [\n{lines}\n]}}\n'
 
 
 def _entry(name: str, cls: type[Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def fetch(device: Device, campaign_id: str, *, sealed: bool) -> Conversation[Cam
 
 
 def ahead_of(answer: httpx.Response) -> float:
-    """Return by how many seconds this clock is ahead of the collector's, as far as its answer tells."""
+    """Return by how many seconds this clock is ahead of the collector's, as far as its answer shows."""
     try:
         return (datetime.now(UTC) - parsedate_to_datetime(answer.headers["date"])).total_seconds()
     except (KeyError, TypeError, ValueError):

@@ -53,7 +53,7 @@ def token(secret: bytes, campaign: str, period: str) -> str:
 
 @dataclass(frozen=True)
 class Wallet:
-    """One user's tokens in the database at ``path``, where a gateway keeps those of many: ``owner`` tells whose."""
+    """One user's tokens in the database at ``path``, where a gateway keeps those of many; ``owner`` names the user."""
 
     path: Path
     owner: bytes = b""

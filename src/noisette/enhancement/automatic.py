@@ -15,7 +15,7 @@ from noisette.enhancement.simplex import on_simplex, simplex
 from noisette.enhancement.stein import Enhanced, clipped, unbiased_risk
 
 _ENOUGH_DIMS = 30  # dimensions from which averaged priors were never measured above the raw error
-_NOISY = 0.8  # noise, in radii of the domain, from which the domain tells more than the other dimensions
+_NOISY = 0.8  # noise, in radii of the domain, from which the domain says more than the other dimensions
 _WORTHWHILE = 0.01  # of the raw risk: a smaller gain is not worth the chance of a loss
 
 

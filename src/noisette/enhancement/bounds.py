@@ -66,5 +66,5 @@ def flat_posterior(observed: FloatArray, std_error: FloatArray) -> tuple[FloatAr
     mean = np.sum(density * offset, axis=1)
     variance = np.sum(density * (offset - mean[:, None]) ** 2, axis=1)
     height = -((beyond / std_error) ** 2) / 2 - np.log(std_error) - math.log(2 * math.sqrt(2 * math.pi))
-    # Far outside with hardly any noise the stretch is too short for float64; the height alone then tells.
+    # Far outside with hardly any noise the stretch is too short for float64; the height alone then decides.
     return mode + mean, variance, height + np.log(np.maximum(half * mass, np.finfo(np.float64).tiny))

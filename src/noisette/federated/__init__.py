@@ -4,7 +4,7 @@ The core needs no Flower: `Channel` clips and privatises an update, `Aggregator`
 `calibrate` and `lines` go from a target to a budget and back. On Flower, `LocalPrivacy` is the client's mod and
 `PrivateFedAvg` the server's strategy; they need the packages of ``noisette[federated]``.
 
-Flower tells its makers of every run unless ``FLWR_TELEMETRY_ENABLED`` is 0 when it is imported, and Ray does unless
+Flower reports every run to its makers unless ``FLWR_TELEMETRY_ENABLED`` is 0 when it is imported, and Ray does unless
 ``RAY_USAGE_STATS_ENABLED`` is. Importing this package sets both to 0 where they are not set: say 1 if you want it.
 """
 

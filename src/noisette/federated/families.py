@@ -14,7 +14,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from noisette import _validate
-from noisette.core import Capabilities
+from noisette.core import Capabilities, Sketched
 from noisette.domains import Box, Domain, Interval, L2Ball, Sphere, TensorBall, TensorDomain
 from noisette.federated.clipping import Shape
 from noisette.guarantees import Claim, Guarantee
@@ -22,7 +22,7 @@ from noisette.mechanisms import CATALOGUE
 from noisette.mechanisms.build import build
 
 AUTO = "auto"
-_SHORT_UPDATE = 2048  # weights, up to which a report of PrivUnit is as short as a projection
+_SHORT_UPDATE = 2048  # weights, up to which a sketch is hardly shorter than the update
 _FARTHEST = 64.0  # standard deviations of an entry: a report out there was not sent by the mechanism
 _SHAPES: dict[Shape, tuple[type[Any], ...]] = {
     "ball": (L2Ball, TensorBall),
@@ -106,16 +106,20 @@ class Family:
 
 
 def chosen(name: str, dims: int, shape: Shape) -> str:
-    """Return the mechanism that "auto" stands for: the least error in the fewest bytes; any other name is itself.
+    """Return the mechanism that "auto" stands for; any other name is itself.
+
+    It is the first of the catalogue that is unbiased, needs no delta and answers about the whole vector at once. Of
+    long updates it is one whose reports are sketches, if there is one: as small an error in far fewer bytes.
 
     >>> chosen("auto", 2_048, "ball"), chosen("auto", 7_000_000, "ball"), chosen("laplace", 4, "box")
     ('privunit', 'fast-projunit', 'laplace')
     """
     if name != AUTO:
         return name
-    if shape == "box":
-        return "duchi-box"
-    return "privunit" if dims <= _SHORT_UPDATE else "fast-projunit"
+    whole = [one for one in map(Family, names()) if shape in one.shapes and one.count(2) == 1]
+    whole = [one for one in whole if one.able.unbiased and one.able.delta == "none"]
+    short = [one for one in whole if dims > _SHORT_UPDATE and issubclass(CATALOGUE[one.name], Sketched)]
+    return (short or whole)[0].name
 
 
 def names() -> list[str]:

@@ -33,7 +33,7 @@ class Lines:
     """The three lines of a run: for one client, over the rounds in which it takes part.
 
     The unit "record" is everything that a client says in the run; "element" is one weight over all rounds.
-    ``claims_run`` tells whether the claim is for the whole run or for a round.
+    ``claims_run`` says whether the claim is for the whole run or for a round.
     """
 
     claimed: Claim

@@ -229,7 +229,7 @@ class BaseMechanism(ABC):
         return reports
 
     def readable(self, reports: Any, inputs: Any) -> Any:
-        """Return reports as an auditor who tells some ``inputs`` apart reads them: decoded where they are a code."""
+        """Return reports as an auditor who has to distinguish ``inputs`` reads them: decoded where they are a code."""
         return reports
 
     def worst_variance(self) -> float:

@@ -1,7 +1,7 @@
 """Prediction: the error of a collection, the mechanism to choose and break-even populations, before any report."""
 
 from noisette.prediction.combining import Combination, combine
-from noisette.prediction.curves import break_even
+from noisette.prediction.curves import break_even, share_error
 from noisette.prediction.deviations import Deviation, deviation
 from noisette.prediction.graded import Reused, plan_levels, predicted_hiera, simulated
 from noisette.prediction.joint import JointDeviation, joint
@@ -37,6 +37,7 @@ __all__ = [
     "power",
     "predicted_hiera",
     "report_rules",
+    "share_error",
     "simulated",
     "verdict",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from noisette.mechanisms.categorical._selections import SelectionMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
 from noisette.prediction import populations
-from noisette.prediction.deviations import describe, selected_variance
+from noisette.prediction.deviations import describe, extreme_shares, selected_variance
 from noisette.prediction.extremes import extreme_weights, largest_error, trial_points
 from noisette.prediction.populations import Population
 from noisette.prediction.responses import ROUNDING, Response, respond, scalar_domain
@@ -41,7 +41,7 @@ class ErrorCurve(Protocol):
 class Known:
     """noise / users + bias^2, both averaged over the estimated quantities; ``bias`` is their mean bias.
 
-    ``unbiased`` tells whether the bias is zero for all distributions, not just for this one.
+    ``unbiased`` says whether the bias is zero for all distributions, not just for this one.
     """
 
     noise: float
@@ -119,9 +119,9 @@ class SelectedErrors:
 
     @classmethod
     def of(cls, mechanism: SelectionMechanism) -> SelectedErrors:
-        """Return the variance where nobody chose anything, and where everybody chose as many as there may be."""
-        ends = (selected_variance(mechanism, chosen / mechanism.domain.size) for chosen in (0, mechanism.domain.most))
-        least, largest = sorted(ends)
+        """Return the variances at the best and at the worst shares: those of nobody, or of as many as there may be."""
+        shares = extreme_shares(mechanism)
+        least, largest = np.sort(selected_variance(mechanism, shares))[[0, -1]].tolist()
         return cls(least, largest)
 
     def at(self, users: float) -> float:
@@ -131,6 +131,22 @@ class SelectedErrors:
     def describe(self, users: float) -> tuple[float, float, float]:
         """Return bias and standard deviation at the worst distribution, and the mean squared error at the best one."""
         return 0.0, math.sqrt(self.largest / users), self.least / users
+
+
+def share_error(mechanism: Mechanism, users: int, answering: float = 1.0) -> float:
+    """Return the standard error of a category's share, the root of the mean square over all categories.
+
+    ``answering`` is the share of the users who report about these categories. The distribution is the worst one for the
+    mean over the categories: shares add up to one, so they are not at their worst all at once. A category that many
+    users share has a larger error, and leaves the others a smaller one.
+    """
+    points = np.zeros(1) if _alike(mechanism) else trial_points(mechanism)
+    return math.sqrt(WorstCase(replace(respond(mechanism, points), share=answering)).at(users))
+
+
+def _alike(mechanism: Mechanism) -> bool:
+    """Tell whether a mechanism treats all categories alike, so that any one will do."""
+    return isinstance(mechanism, CategoricalMechanism) and mechanism.moments_alike is not None
 
 
 def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstCase | SelectedErrors:
@@ -143,8 +159,8 @@ def curve(mechanism: Mechanism, population: Population | None) -> Known | WorstC
     if population is not None:
         population = population.coarsened(_WHOLE) if whole else population
         return Known.of(respond(mechanism, population.points), population)
-    if isinstance(mechanism, CategoricalMechanism) and mechanism.moments_alike is not None:
-        return WorstCase(respond(mechanism, np.zeros(1)))  # any category will do
+    if _alike(mechanism):
+        return WorstCase(respond(mechanism, np.zeros(1)))
     return WorstCase(respond(mechanism, trial_points(mechanism, _WHOLE if whole else 33)))
 
 

@@ -140,11 +140,28 @@ def selected_variance(mechanism: SelectionMechanism, share: Any) -> Any:
     return none + share * (every - none) + share * (1 - share) * (1 / mechanism.share - 1)
 
 
+def extreme_shares(mechanism: SelectionMechanism) -> FloatArray:
+    """Return the shares of an option among which the least and the largest variance are, if all options are alike.
+
+    The variance is a parabola in the share that opens downwards, or a line: its extremes are at both ends, and where
+    it has its peak, if that is between them.
+    """
+    most, (none, every), times = (
+        mechanism.domain.most / mechanism.domain.size,
+        mechanism.spread,
+        1 / mechanism.share - 1,
+    )
+    peak = 0.5 + (every - none) / (2 * times) if times > 0 else 0.0
+    return np.asarray([0.0, min(max(peak, 0.0), most), most])
+
+
 def _selected(mechanism: SelectionMechanism, users: int, values: Any, probs: Any) -> Deviation:
-    """Describe shares of options, and last their mean number, of selections that are known or as many as may be."""
+    """Describe shares of options, and last their mean number, of selections that are known or the worst."""
     domain = mechanism.domain
     if values is None:
-        shares, number = np.full(domain.size, domain.most / domain.size), mechanism.number_variance()
+        tried = extreme_shares(mechanism)
+        worst = tried[np.argmax(selected_variance(mechanism, tried))]
+        shares, number = np.full(domain.size, worst), mechanism.number_variance()
         third = max(
             float(mechanism.moments(row).third[-1]) for row in (np.arange(domain.most), np.full(domain.most, -1))
         )

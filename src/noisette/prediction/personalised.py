@@ -30,7 +30,7 @@ _UNLIKE = 0.5600 / 0.33554  # Shevtsova 2010, for summands that are not alike, o
 class Personalised:
     """Groups of users, each with a mechanism of its own budget on its own region of the values.
 
-    A user tells which group she is in, which is public, and reports by its mechanism. Two ways to put the groups'
+    A user states her group, which is public, and reports by the mechanism of the group. Two ways to put the groups'
     estimates together:
 
     - ``"plain"``: each group weighs as much as it has users, which is the average of all reports. Unbiased for the mean

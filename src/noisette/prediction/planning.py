@@ -43,7 +43,7 @@ class Candidate:
 
     ``report`` is how many dimensions each user reports, None for a mechanism that reports the whole vector at once;
     ``reports`` the expected number of reports about each dimension; ``range``, where no distribution was given, the
-    least and the largest mean squared error over all of them, and then ``mse`` is the largest; ``unbiased`` tells
+    least and the largest mean squared error over all of them, and then ``mse`` is the largest; ``unbiased`` says
     whether the average is unbiased whatever the true values are; ``bulky`` whether its reports are long or slow to
     decode. ``verdict`` judges the error against the signal, see
     `noisette.prediction.verdict`; ``needed`` holds the populations that the plan's targets take, None where no number
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def verdict(self) -> str:
-        """Whether the best candidate tells more than a guess, see `noisette.prediction.verdict`.
+        """Whether the best candidate is more precise than a guess, see `noisette.prediction.verdict`.
 
         A biased average that is doubtful is little else than the guess: then the best unbiased one decides.
         """

@@ -33,7 +33,7 @@ _POWER = 2.8  # standard errors of an effect that differs from zero at 95 % four
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Coefficients in the columns' own units, each with its standard error; infinite where nothing can be told.
+    """Coefficients in the columns' own units, each with its standard error; infinite where nothing can be said.
 
     ``model`` has them as weights, for predictions; ``freedom`` is that of Student's law, by which intervals are made.
     A category's coefficient is its difference from the first category of its attribute.
@@ -197,7 +197,7 @@ class Inference:
         return table[:width, :width], table[:width, width]
 
     def _step(self, means: FloatArray, users: int, *, safe: bool = False) -> FloatArray:
-        """Return (A/4)^-1 g, or A^-1 g; where it is ``safe``, without directions that cannot be told from noise."""
+        """Return (A/4)^-1 g, or A^-1 g; where it is ``safe``, without directions that may be noise alone."""
         gram, slope = self._moments(means)
         if self._logistic:
             gram = gram / 4

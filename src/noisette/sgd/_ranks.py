@@ -1,6 +1,6 @@
 """The processes of torch.distributed that train one model together, as if they were one.
 
-The first process draws the sample of every batch and tells it to the others; each takes its share of the examples, and
+The first process draws the sample of every batch and sends it to the others; each takes its share of the examples, and
 adds up their clipped gradients. The first one alone holds the sum of all sums, adds the noise, once, and tells what it
 released: all make the same step. So there is one sample, one noise and one budget, and what holds for one process holds
 for all of them together. Each process has all the data, as with a `DistributedSampler`.

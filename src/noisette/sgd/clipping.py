@@ -25,9 +25,9 @@ as a function of that example and of the parameters. Then the computed sums with
   below 2^-126, and may be read or written as 0, is at most 2^-126 (2^24 + 2^24 + 4) for each example and entry, less
   than 2^-100: for 2^40 entries and 2^20 examples 2^-30 of a bound of 2^-30. Smaller bounds take double precision.
 
-The supposition leaves out that a kernel may add in another order for a batch of another size, and that the loss may
-divide by the size of the batch before it is multiplied with it again; both move a gradient by a rounding of the
-framework. An example with a number that is not finite has weight 0 in every layer, and adds nothing.
+The supposition leaves out that a kernel may add in another order for a batch of another size, which moves a gradient by
+a rounding of the framework. The size of the batch, by which a mean is divided, moves none (see `losses`). An example
+with a number that is not finite has weight 0 in every layer, and adds nothing.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ class Clip:
 def _layer_squares(parts: Mapping[str, Part], scale: float) -> tuple[Tensor, bool]:
     """Return upper bounds of the squared norms (layers, examples) of gradients ``scale`` times what was recorded.
 
-    An example with a number that is not finite has infinite norms in all layers; the second entry tells whether there
-    is none. One sum tells it: no square is negative, so no two of them cancel.
+    An example with a number that is not finite has infinite norms in all layers; the second entry says whether there
+    is none. One sum shows it: no square is negative, so no two of them cancel.
     """
     found = [part.squares() for part in parts.values()]
     squares = torch.stack(found) if len(found) > 1 else found[0][None]

@@ -141,7 +141,7 @@ def _clip(text: str) -> float | str:
 
 
 def _losses(network: nn.Module, train: TensorDataset, test: TensorDataset, delta: float) -> dict[str, Any]:
-    """Return the losses of members and others, from which `noisette audit --model` tells how well an attack does."""
+    """Return the losses of members and others, from which `noisette audit --model` computes how well an attack does."""
     made: dict[str, Any] = {"delta": delta}
     for name, side in {"members": train, "others": test}.items():
         part = TensorDataset(*(tensor[:_ATTACKED_EXAMPLES] for tensor in side.tensors))

@@ -44,7 +44,7 @@ class Watcher(Protocol):
 class PrivateOptimizer(Optimizer):
     """Wraps an optimiser: each step first turns the recorded gradients into one private gradient.
 
-    A piece of a batch that is not its last only adds to the sum, and the parameters stay. `stepped` tells whether the
+    A piece of a batch that is not its last only adds to the sum, and the parameters stay. `stepped` says whether the
     last call moved them. The state that is saved holds the budget: the steps that each run has made, by its name, so
     that runs that go on from each other add up and none is counted twice.
 
@@ -85,6 +85,7 @@ class PrivateOptimizer(Optimizer):
         self._sums: Sums | None = None
         self._summed: int | None = None  # the batch whose pieces the sums hold
         self._rule: tuple[Any, ...] = ()  # of clipping, as it was for the first of them
+        recorder.notes.mean = loss_reduction == "mean"
         self._trained = list(recorder.parameters())  # as it is now: what is unfrozen later is not private
         self._known = {id(parameter) for _, _, parameter in self._trained}
         if self._unknown(inner.param_groups):
@@ -232,8 +233,8 @@ class PrivateOptimizer(Optimizer):
             self._stepping = True
             try:
                 if isinstance(self.inner, torch.optim.LBFGS):
-                    # it calls once, for the value; torch leaves its step untyped
-                    self.inner.step(lambda: 0.0 if loss is None else loss)  # type: ignore[no-untyped-call]
+                    # it calls once, for a value that its state keeps: none that no noise protects. It is left untyped
+                    self.inner.step(lambda: 0.0)  # type: ignore[no-untyped-call]
                 else:
                     self.inner.step()
             finally:
@@ -246,7 +247,7 @@ class PrivateOptimizer(Optimizer):
         return self._scale_of(self.recorder.examples)
 
     def _scale_of(self, examples: int) -> float:
-        return float(examples) if self._loss_reduction == "mean" else 1.0
+        return examples / self.recorder.notes.seed if self._loss_reduction == "mean" else 1.0
 
     def release_counts(self, norms: Callable[[], FloatArray], edges: FloatArray) -> FloatArray:
         """Return noisy counts of a sample's gradient norms between public edges; to the budget this is a step.

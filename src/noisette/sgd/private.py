@@ -78,7 +78,7 @@ def make_private(
     ``clip`` is a norm, a name of `CLIPS` or a rule; ``perturb`` a name of `PERTURBATIONS` or a perturbation. The loader
     draws Poisson samples whose expected size is the old batch size, in pieces of at most ``physical_batch``. The
     budget is for all epochs and for ``advice_steps`` rounds of `advise_clip`. Recorded gradients of the model are
-    verified against a loop over three examples, on a copy, here and when it is first called; ``loss_reduction`` tells
+    verified against a loop over three examples, on a copy, here and when it is first called; ``loss_reduction`` says
     whether the loss is a mean over the examples or a sum, and a loss that is seen to be neither is refused. Among the
     processes of torch.distributed all call this together, and make one run: one sample, one noise, one budget.
 

@@ -32,7 +32,7 @@ class PoissonLoader:
     """Batches in which each example is present with probability ``sampling_prob``, in an epoch of ``steps`` batches.
 
     A batch can be empty; it still counts as a step. A batch of more than ``physical_batch`` examples arrives in pieces,
-    and `complete` tells whether the piece that was given last ends its batch: memory follows the piece, privacy the
+    and `complete` says whether the piece that was given last ends its batch: memory follows the piece, privacy the
     batch. ``members`` are the places of the data set that are drawn from, all by default. Where several processes train
     together, each gets its share of every batch.
     """

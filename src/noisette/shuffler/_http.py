@@ -88,7 +88,7 @@ class PacketMetrics(_service.Metrics):
 def new_app(
     title: str, metrics: PacketMetrics, log: logging.Logger, lifespan: Callable[[FastAPI], Any], door: str
 ) -> FastAPI:
-    """Return an app that logs and counts, tells its health, and turns what goes wrong into answers with a reason.
+    """Return an app that logs and counts, answers whether it is healthy, and turns failures into answers with a reason.
 
     ``door`` is the route by which packets come: the log counts its requests, ten minutes at a time, and times none.
     """

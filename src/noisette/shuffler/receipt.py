@@ -144,7 +144,7 @@ class Receipt:
 
 
 def part_of(post: str) -> tuple[str, int, int]:
-    """Return the batch, the place and the number of parts that the number of a part tells, or raise `Malformed`."""
+    """Read the batch, the place and the number of parts from the number of a part, or raise `Malformed`."""
     named = _POST.fullmatch(post)
     if named is None:
         raise Malformed("Expected the number of a part as BATCH.SEQUENCE.TOTAL.")

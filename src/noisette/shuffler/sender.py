@@ -96,7 +96,7 @@ class Http:
 
 
 def _refusal(answer: httpx.Response) -> PostRefused | None:
-    """Return the refusal that an answer tells of blocks that came before, if it does."""
+    """Return the refusal of blocks sent before that an answer reports, None where it reports none."""
     if answer.status_code != 409:
         return None
     try:

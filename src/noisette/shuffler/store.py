@@ -284,7 +284,7 @@ class Shuffler:
     def failed(self, part: BatchPart, reason: str, *, final: bool, fault: bool) -> None:
         """Note that a part was not taken: its batch is set aside if that is final, and else tried again later.
 
-        ``fault`` tells that the server failed over this part, and not that it was away: after 20 such attempts the
+        ``fault`` is True where the server failed over this part, False where it was away: after 20 such attempts the
         batch is set aside too. The others go on.
         """
         with self._database.transaction() as connection:

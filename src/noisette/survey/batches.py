@@ -75,7 +75,7 @@ class Batch:
 
     It is the one form of reports from the door to the sums: a body is read into it, the writer hands it on, the
     database keeps its columns and `noisette.survey.sums` counts its rows. ``keys`` is None where the token is the key;
-    ``index`` tells the place of each report in the body; ``signed`` has the whole token and the signature of each
+    ``index`` is the place of each report in the body; ``signed`` has the whole token and the signature of each
     report, where tokens are signed.
     """
 

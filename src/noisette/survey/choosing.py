@@ -159,7 +159,7 @@ def _fitting(item: Item, budget: Allowance) -> list[str]:
     Where a distribution is wanted, the one that estimates it best comes first.
     """
     if item.wants_distribution:
-        found = _told_best(item.unit, budget)
+        found = _least_blurred(item.unit, budget)
         if not found:
             raise ValueError(f"No mechanism tells the distribution of {item.name!r}. Ask for its mean.")
         return list(found)
@@ -167,7 +167,7 @@ def _fitting(item: Item, budget: Allowance) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _told_best(unit: Any, budget: Allowance) -> tuple[str, ...]:
+def _least_blurred(unit: Any, budget: Allowance) -> tuple[str, ...]:
     """Return the mechanism that estimates the distribution of a number best, None where no mechanism can."""
     telling = [one for one in _unbiased(unit, budget) if edges_of(one.build()) is not None]
     return (min(telling, key=lambda one: blur(one.build())).mechanism,) if telling else ()
@@ -248,7 +248,7 @@ def blur(mechanism: Any) -> float:
     """Return how badly the reports of a mechanism tell the shape of a distribution.
 
     Formula: of a distribution that is nearly even, sum over the first waves cos(pi k x) of the least variance with
-    which one report tells the wave's size, the inverse of its Fisher information.
+    with which one report estimates the wave's size, the inverse of its Fisher information.
     """
     domain: Any = mechanism.domain
     chances = chances_at(mechanism, domain.low + _PLACED * (domain.high - domain.low), bins=BINS)

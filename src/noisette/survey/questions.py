@@ -569,7 +569,7 @@ class Graded(_OneNumber):
 
     @property
     def wants_distribution(self) -> bool:
-        """A graded mechanism always tells a distribution."""
+        """Whether a distribution is wanted: always, as every graded mechanism estimates one."""
         return True
 
     @classmethod

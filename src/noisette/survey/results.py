@@ -237,7 +237,7 @@ class Results(Mapping[str, "Answer"]):
         """Return results about a population of known margins, from people who are not a fair sample of it.
 
         ``margins`` has for each of some public groups the share of each value in the population: one group is
-        post-stratified, several are raked. Or it has those of one private choice, which tells the questions better that
+        post-stratified, several are raked. Or it has those of one private choice, which sharpens the questions that
         were asked jointly with it. The design effect is in the intervals.
         """
         from noisette.survey.estimation.weighting import weighted
@@ -272,7 +272,7 @@ class Results(Mapping[str, "Answer"]):
     def _noted(self, parts: list[tuple[Any, ...]], level: float, *more: str) -> pd.DataFrame:
         """Return the table of some rows, with what its numbers mean."""
         table = _frame(parts)
-        table.attrs["note"] = " ".join([_told(level), *more, *units(self.survey)])
+        table.attrs["note"] = " ".join([_note(level), *more, *units(self.survey)])
         return table
 
     def plot(self) -> Any:
@@ -549,7 +549,7 @@ class Answer:
         return page(self.question.name, self.table(), "")
 
 
-def _told(level: float) -> str:
+def _note(level: float) -> str:
     """Return what the intervals of a table hold for."""
     return f"Intervals of {level:.0%} hold for each quantity by itself."
 

@@ -285,8 +285,8 @@ class Survey:
     def predict(self, users: int) -> FloatArray:
         """Return the standard error of each quantity for so many reporting users.
 
-        It is that of the worst distribution: of the numbers, or of the choices on average. A single label that many
-        users share can have a somewhat larger error, the others then have a smaller one.
+        It is that of the worst distribution: of the numbers, or of the choices on average, the root mean square over
+        the labels. A label that many users share has a larger error, the others then have a smaller one.
         """
         return self.answering.predict(users)
 

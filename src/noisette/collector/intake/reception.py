@@ -246,7 +246,7 @@ def store_all(store: Store, bodies: Sequence[Body]) -> list[Outcome]:
 
 
 def _read(body: Body, sums: bool) -> Sequence[Batch] | Refused:
-    """Return the batches of a body, or why there are none; ``sums`` tells that all bodies can be summed."""
+    """Return the batches of a body, or why there are none; ``sums`` is True where all bodies can be summed."""
     try:
         found = body.read() if isinstance(body, Single) else body
     except Refused as refused:

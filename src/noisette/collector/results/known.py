@@ -23,7 +23,7 @@ from noisette.survey.questions import Number
 STATES = ("too early", "usable", "done")
 
 _TOLD = 3  # labels that a sentence names, the most frequent ones
-_EARLY = 0.5  # of how far a quantity can be from a guess: a half-width above it tells hardly more than the guess
+_EARLY = 0.5  # of how far a quantity can be from a guess: a half-width above it says hardly more than the guess
 
 
 def known_so_far(

@@ -1,6 +1,6 @@
 """When users came: how many there were at some moments, from which a dashboard guesses when there will be enough.
 
-These are counts alone. Nothing tells which report came when: blocks of reports have no order and no time.
+These are counts alone. Nothing shows which report came when: blocks of reports have no order and no time.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ INSERT_BLOCK = sa.insert(tables.blocks).inline()
 
 
 def new_number() -> int:
-    """Return a number for a block of reports, drawn at random so that it tells nothing about the time."""
+    """Return a number for a block of reports, drawn at random so that it says nothing about the time."""
     return secrets.randbits(62)
 
 

@@ -1,4 +1,4 @@
-"""A filter in memory that tells of nearly every new digest that it is new, so that no index is searched for it."""
+"""A filter in memory that recognises nearly every new digest as new, so that no index is searched for it."""
 
 from __future__ import annotations
 

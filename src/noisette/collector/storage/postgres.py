@@ -2,7 +2,8 @@
 
 An index of random digests costs more for each the larger it is. So new digests go into the table ``seen_young``, whose
 index refuses one that is there, whoever wrote it. When it is full, the table is renamed and never written to again: a
-*run*. Each process has a filter in memory (`noisette.collector.storage.filters`) that tells of nearly every new digest
+*run*. Each process has a filter in memory (`noisette.collector.storage.filters`) that recognises nearly every new
+digest
 that it is in no run; the few others are looked up. Runs and the young table inherit from ``seen``, which shows all.
 The filter is never an authority: runs that it does not cover yet are looked through.
 
@@ -37,7 +38,7 @@ _LOCK = 0x4E5A434F  # taken by whoever looks at the version of the tables
 _WRITERS = 256  # processes with sums of their own
 _IDLE = 1.0  # seconds after which a connection is tried before it is used
 _FULL = 52 << 20  # bytes of the young table, of a million digests, after which it becomes a run
-_FEW = 2000  # digests that are inserted by a statement; more are copied
+_INSERTED_DIGESTS = 2000  # most that one statement inserts; more are sent by COPY
 _PAUSE = 0.05  # seconds between two trials to make a run
 _AT_ONCE = 1 << 20  # bytes that are read of a run at a time
 _BUSY = 7 << 20  # bytes of a young table that is left in its order: it holds hundreds of reports a transaction
@@ -104,14 +105,14 @@ class _Line:
             if self._wire.transaction_status == TransactionStatus.IDLE:
                 self._checked(self._wire.exec_(b"BEGIN"))
         except psycopg.Error as error:
-            self._told(error)
+            self._raise_kind(error)
         return self
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         if isinstance(error, psycopg.Error):
-            self._told(error)
+            self._raise_kind(error)
 
-    def _told(self, error: psycopg.Error) -> NoReturn:
+    def _raise_kind(self, error: psycopg.Error) -> NoReturn:
         if self.raw.closed or self._wire.status == ConnStatus.BAD:
             self._connection.invalidate()
         raise sa.exc.OperationalError("writing", None, error) from error
@@ -304,7 +305,7 @@ class PostgresDatabase(Database):
         known = self._known  # before the filter is asked, which grows
         suspects = digests[self._filter.suspects(digests)]
         try:
-            if len(digests) > _FEW:
+            if len(digests) > _INSERTED_DIGESTS:
                 _copy(line.raw, digests, marks)
             else:
                 [(count,)] = line.say(_INSERT_DIGESTS, _uuids(digests), _array(20, ">i8", marks))

@@ -1,6 +1,6 @@
 """What operators change: campaigns and their lives, named keys, and the log of who changed what.
 
-Every change and its line in the log are one transaction. The last number of the log tells other processes that
+Every change and its line in the log are one transaction. By the last number of the log other processes see that
 something has changed: they look once a second and read anew.
 """
 

@@ -31,7 +31,7 @@ from noisette.survey.batches import DIGEST_BYTES, Digests
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
 _GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
 _UNSORTED_DIGESTS = 1 << 14  # digests that are sorted by themselves before they are put among the others
-_BUSY = 1 << 17  # digests in the log of a service whose transactions hold so many reports that their order tells little
+_BUSY = 1 << 17  # digests in the log of a service whose transactions hold so many reports that their order says little
 _BITS = 12
 _PARTS = 1 << _BITS  # of the key space, by its first bits
 _SHIFT = np.uint64(64 - _BITS)

@@ -64,8 +64,8 @@ digest_log = sa.Table(
     sa.Column("marks", sa.LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
-# The reports themselves, as many to a row as were committed together, in an order that tells nothing: rows are mixed,
-# and numbers are drawn at random. ``mixed`` tells which blocks hold the reports of many others, mixed once more.
+# The reports themselves, as many to a row as were committed together, in an order that says nothing: rows are mixed,
+# and numbers are drawn at random. ``mixed`` marks the blocks that hold the reports of many others, mixed once more.
 blocks = sa.Table(
     "blocks",
     metadata,
@@ -151,7 +151,7 @@ keys = sa.Table(
     sa.Column("digest", sa.LargeBinary(32), nullable=False),
     sa.Column("ends", sa.String(32)),
 )
-# Who changed what; its last number tells every process whether anything has changed.
+# Who changed what; by its last number every process sees whether anything has changed.
 audit = sa.Table(
     "audit",
     metadata,

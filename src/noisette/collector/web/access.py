@@ -114,7 +114,7 @@ class Keys:
         return self.known(key)[0]
 
     def _index(self) -> None:
-        """Order keys by their hashes, in which alone a key is looked up: how long that takes tells nothing of a key."""
+        """Order keys by their hashes, by which alone a key is found: the time that takes says nothing about a key."""
         found: dict[bytes, list[KnownKey]] = {}
         for one in (*self._known, *self._named):
             found.setdefault(one.digest, []).append(one)

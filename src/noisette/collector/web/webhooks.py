@@ -27,7 +27,6 @@ from noisette.survey.periods import period_at
 if TYPE_CHECKING:
     from noisette.collector.web.service import Service
 
-EVENTS = ("target-reached", "reports-stopped", "liars-suspected")
 
 _EVERY = 5.0  # seconds between two looks
 _PAUSES = (0.0, 2.0, 10.0, 60.0)  # seconds before each attempt
@@ -92,7 +91,7 @@ class Webhooks(Repeated):
     ) -> None:
         super().__init__("webhooks", every)
         self._service, self._local, self._quiet = service, local, quiet
-        self._told: set[tuple[str, str]] | None = None
+        self._sent: set[tuple[str, str]] | None = None
         self._seen: dict[tuple[str, str], tuple[int, float]] = {}
         self._waiting: list[tuple[float, int, str, dict[str, Any]]] = []
 
@@ -117,12 +116,12 @@ class Webhooks(Repeated):
 
     def _known(self) -> set[tuple[str, str]]:
         """Return what was sent, by this process or one before it."""
-        if self._told is None:
-            self._told, last = set(), 0
+        if self._sent is None:
+            self._sent, last = set(), 0
             while rows := self._service.store.registry.log(last):
-                self._told |= {(one["who"].partition(":")[2], one["subject"]) for one in rows if one["action"] == _DONE}
+                self._sent |= {(one["who"].partition(":")[2], one["subject"]) for one in rows if one["action"] == _DONE}
                 last = rows[-1]["number"]
-        return self._told
+        return self._sent
 
     def _happened(self, campaign: Campaign) -> Iterator[tuple[str, dict[str, Any]]]:
         period = period_at(campaign.period)

@@ -1,6 +1,7 @@
 """Answers that change, as published: a noisy answer is kept for each value and sent again whenever it recurs.
 
-Each class states two numbers: what one period's report tells, and what all reports of a user tell whoever links them.
+Each class states two numbers: what one period's report gives away, and what all reports of a user give away to somebody
+who links them.
 The second one is found by enumerating sequences of values, and is far above what was published, because a sequence that
 stays the same repeats one kept answer where one that changes draws another: the reports tell *that* and *when* a value
 changed. `noisette.survey.campaigns` has ``answers="tracked"`` instead, whose budget holds for all periods together.
@@ -187,7 +188,7 @@ class LongitudinalOsue(Memoised):
 
     *Published*: ``epsilon`` for all reports about one value, times the number of values a user ever has, so at most
     ``size`` times ``epsilon``.
-    *Holds*: ``once`` for one report; of all reports linked `linked_epsilon` is what one change in the middle tells
+    *Holds*: ``once`` for one report; of all reports linked `linked_epsilon` is what one change in the middle gives away
     against none.
     Arcolezi, Couchot, Al Bouna, Xiao 2022 (L-OSUE).
     """

@@ -351,7 +351,7 @@ def _support_of_few(
 ) -> None:
     """Add up the same from few reports: ``reports`` has the seed and the bucket of each.
 
-    A word is a head and a tail. Under each map every bucket has a row that tells which tails it holds: a report adds
+    A word is a head and a tail. Under each map every bucket has a row that marks the tails that it holds: a report adds
     one such row for each head. Rows are of bytes and a multiple of 32, so that a processor adds 32 at a time; they are
     added to ``out`` before one overflows.
     """

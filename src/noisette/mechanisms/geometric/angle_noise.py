@@ -71,7 +71,7 @@ class AngleNoise(AngleMechanism):
     *Guarantee*: epsilon-LDP for the vector, by composition. ``noise="gaussian"`` takes a ``delta``, and its parts share
     the squared mu. ``as_published=True`` is Algorithm 6: it keeps the magnitude as it is, clips no angle, and adds to
     each the noise of a number in [-1, 1] times half of beta d pi, or with Gaussian noise half of beta sqrt(d + 2) pi.
-    On a ball nothing holds, epsilon is infinite: the magnitude tells inputs apart. On a sphere Laplace and Gaussian
+    On a ball nothing holds, epsilon is infinite: the magnitude distinguishes inputs. On a sphere Laplace and Gaussian
     noise keep epsilon / beta and mu / beta, and Piecewise nothing, since its reports then move with the angle.
     *Utility*: unbiased for `target`, the magnitude and the clipped angles, if ``noise`` is. Budgets fall as 1 / d, and
     soon the noise of an angle goes around the circle. For random unit vectors at epsilon = 8 the mean cosine between

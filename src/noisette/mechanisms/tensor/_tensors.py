@@ -1,4 +1,4 @@
-"""Shapes, symmetries and kinds of tensors."""
+"""What the mechanisms for tensors share: lattices, numpy and torch alike, symmetric modes, merged covariances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reports about a record that tell two records apart: what the inner mechanisms' cells make together."""
+"""Cells of the reports about a record, combined from the cells of the mechanisms of its attributes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_CELLS = 1 << 14  # combinations of inner cells that are kept apart
 
 
 def witnesses(own: SampledAttributes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return two records that differ most in every attribute, and the reports that tell them apart best."""
+    """Return two records that differ most in every attribute, and the reports that distinguish them best."""
     worst = {id(inner): _worst(inner) for inner in own.distinct}
     each = [worst[id(inner)] for inner in own.inner_mechanisms]
     dearest = sorted(np.argsort([-gap for gap, *_ in each], kind="stable")[: own.report].tolist())
@@ -33,9 +33,10 @@ def witnesses(own: SampledAttributes) -> tuple[npt.NDArray[Any], npt.NDArray[Any
 def dissect(own: SampledAttributes) -> Iterator[Cells]:
     """Combine the cells of the inner mechanisms, for records that differ in every attribute.
 
-    The attributes are drawn without looking at the record, and given them the laws are products, which are farthest
-    apart where all factors are. Where that makes too many cells, or several attributes whose laws are not made of
-    constant cells, only the reports that are worst in every attribute are returned.
+    Which attributes are reported does not depend on the record. Given the attributes, the law of a report is a product,
+    and two products are farthest apart where all their factors are. If there are too many combinations, or if the laws
+    of several attributes have cells that are not constant, only the reports that are worst in every attribute are
+    returned.
     """
     if not all(isinstance(inner, Dissected) for inner in own.distinct):
         return
@@ -81,7 +82,7 @@ def _products(own: SampledAttributes, each: list[Cells], pair: tuple[Any, Any], 
 
 
 def _record(own: SampledAttributes, columns: list[Any]) -> npt.NDArray[Any]:
-    """Return records from one value an attribute, as codes where all attributes are categories."""
+    """Return records with the given value in each attribute, as codes where all attributes are categories."""
     rows = np.asarray(columns, dtype=np.float64).T
     return rows.astype(np.int64) if own.domain.categorical.all() else rows
 

@@ -1,8 +1,8 @@
 """Draws of T = <u, v> within a cap, T >= gamma: real numbers, by rejection.
 
-A proposal is an explicit function of one uniform number U, and is kept with a chance that it tells. Both are computed
-in float64 with a bound on the error, which includes the digits of U that are not drawn yet; what that leaves open,
-whether a proposal is kept or what is later computed from it, is settled with more digits of the same U.
+A proposal is an explicit function of one uniform number U, and so is the chance with which it is kept. Both are
+computed in float64 with a bound on the error, which includes the digits of U that are not drawn yet. Where the bound is
+too wide to decide whether a proposal is kept, or what a later computation gives, more digits of the same U are drawn.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Proposal(ABC):
 class Exponential(Proposal):
     """T = gamma - ln(U)/rate, kept with chance exp(h(T) + rate T - top): h the log density, top a limit of the rest.
 
-    Where h is concave, ``rate`` the fall of h at the mean of the cap makes for few that are dropped.
+    Where h is concave, few proposals are dropped if ``rate`` is the slope at which h falls at the mean of the cap.
     """
 
     gamma: float
@@ -194,7 +194,7 @@ class SphereTail(Exponential):
         return whole - part, 8 * ULP * (whole + part) + 2 * (self.gamma + excess + error) * error
 
     def log_chance(self, near: Near) -> tuple[FloatArray, FloatArray]:
-        """Return h(T) + rate T - top, and its error: none where T is beyond 1, infinite where that is open."""
+        """Return h(T) + rate T - top, and its error: 0 where T is beyond 1, infinite where that is not decided."""
         log = self._power * np.log(near.rest)
         far = self.rate * near.t
         inside = near.rest > 2 * near.rest_error

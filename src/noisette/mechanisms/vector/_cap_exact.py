@@ -20,7 +20,7 @@ class Gain(Protocol):
     """How the normal vector g is scaled, in intervals."""
 
     def __call__(self, context: Any, square: Any, across: Any, rest: Any) -> tuple[Any, Any]:
-        """Return the factor of g in the cap, and without one, from |g|^2, that orthogonal to v, and 1 - T^2."""
+        """Return the factor of g in the cap and outside of it, from |g|^2, its part orthogonal to v, and 1 - T^2."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class ExactRow:
         raise AssertionError  # precisions never end
 
     def _try(self, context: Any, whole: list[int], columns: list[int], scale: float, gain: Gain) -> list[int] | None:
-        """Return the lattice points if this precision tells them."""
+        """Return the lattice points if this precision decides them, else None."""
         low, high, digits = self.normals.sizes(context)
         signed = [(a, b) if sign > 0 else (-b, -a) for sign, a, b in zip(self.normals.signs, low, high, strict=True)]
         unit = context.mpf(2) ** -digits
@@ -94,7 +94,7 @@ class Drawn:
 
 
 def left_open(noisy: FloatArray, own: FloatArray, uniform: float, entries: FloatArray, error: FloatArray) -> list[int]:
-    """Return where noisy + own + uniform, off by at most ``error`` and the sum's rounding, may have another floor."""
+    """Return where an ``error`` and the rounding of the sum may change the floor of noisy + own + uniform."""
     part = noisy + own + uniform - entries
     error = 2 * error + 2.0**-48 * (np.abs(noisy) + np.abs(own) + 1)
     return np.flatnonzero(~((part > error) & (1 - part > error))).tolist()

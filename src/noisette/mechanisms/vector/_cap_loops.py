@@ -13,7 +13,7 @@ from noisette.mechanisms.vector._cap_exact import RUN
 
 
 def _added(total: float, carry: float, part: float) -> tuple[float, float]:
-    """Add a part to a total, and what is lost by that to ``carry`` (Neumaier 1974)."""
+    """Add a part to a total, and what rounding loses to ``carry`` (Neumaier 1974)."""
     result = total + part
     if abs(total) >= abs(part):
         return result, carry + ((total - result) + part)
@@ -23,8 +23,8 @@ def _added(total: float, carry: float, part: float) -> tuple[float, float]:
 def _sums(normals: FloatArray, rows: FloatArray, lift: FloatArray, across: bool, result: FloatArray) -> None:
     """Put |w|^2, <g, w>, |g|^2 and |g - <g, w>/|w|^2 w|^2 of each row into ``result``, the last if it is asked for.
 
-    w is a row and, where it is lifted, one entry more. The terms of a run are added one after the other, and the sums
-    of runs with what they lose carried along: errors do not grow with the length of the rows.
+    w is a row and, where it is lifted, one entry more. The terms of a run are added one after the other. The sums of
+    runs are added with compensation for rounding, so that errors do not grow with the length of the rows.
     """
     dims, ambient = rows.shape[1], normals.shape[1]
     for row in range(rows.shape[0]):
@@ -72,10 +72,10 @@ def _finish(
     reports: FloatArray,
     open_rows: npt.NDArray[np.bool_],
 ) -> None:
-    """Round own g + others w + uniform down to whole numbers, and tell the rows in which float64 may round otherwise.
+    """Round own g + others w + uniform down to whole numbers, and mark the rows in which float64 may round otherwise.
 
-    An entry may be off by ``share`` of its part across w, by ``slope`` times the entry of w, and by the roundings made
-    here. The part across w is at most ``most``, and what an entry has beside its part along w, ``reach`` times w.
+    The error of an entry is at most ``share`` times its part across w, plus ``slope`` times the entry of w, plus the
+    roundings made here. The part across w is at most ``most``; the part along w is at most ``reach`` times w.
     """
     for row in range(rows.shape[0]):
         a, c, shift = own[row], others[row], uniform[row]

@@ -1,8 +1,9 @@
 """Lower and upper limits of the mass of a cap: proved, to many digits.
 
-The series have positive terms only, so each is off by no more than the roundings of its terms and the geometric series
-that bounds what is left out. They are summed with far more bits than the limits claim; `_LIMIT_EXPONENT` says what the
-limits are moved by, which pays for the roundings of up to 2^40 terms and for mpmath's gamma, error and power functions.
+All terms of the series are positive, so the error of a sum is at most the roundings of its terms and the geometric
+series that bounds the terms left out. Sums are computed with far more bits than the limits claim. The limits are moved
+apart by 2^`_LIMIT_EXPONENT` of themselves, which covers the roundings of up to 2^40 terms and the errors of mpmath's
+gamma, error and power functions.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def sphere_mass(dims: int, gamma: float, log_mass: float) -> tuple[Any, Any]:
 
 
 def _series(above: int, below: int, factor: Any, bits: int) -> Any:
-    """Return the sum of t_0 = 1, t_{n+1} = t_n factor (above + 2n)/(below + 2n), ..., but for 2^-(bits-64) of it."""
+    """Return the sum of t_0 = 1, t_{n+1} = t_n factor (above + 2n)/(below + 2n), ..., to 2^-(bits-64) of itself."""
     import mpmath
 
     total, term, number = mpmath.mpf(0), mpmath.mpf(1), 0
@@ -64,7 +65,7 @@ def _series(above: int, below: int, factor: Any, bits: int) -> Any:
 
 
 def _around(value: Any, finer: int = 0) -> tuple[Any, Any]:
-    """Return limits that are off by the slack, or by 2^finer of it."""
+    """Return a value moved down and up by the slack, or by 2^finer of the slack."""
     import mpmath
 
     slack = mpmath.ldexp(1, _LIMIT_EXPONENT + finer)

@@ -1,7 +1,8 @@
 """Caps of a sphere, and half-spaces under the normal law: their mass, their mean, and draws from both sides.
 
-T = <u, v> is how far a random vector u reaches along a fixed unit vector v. A cap is {T >= gamma}. What a mechanism
-that prefers the cap needs of u follows from the law of T and from that of one coordinate orthogonal to v.
+T = <u, v> is the component of a random vector u along a fixed unit vector v. A cap is {T >= gamma}. All that a
+mechanism that prefers the cap needs to know about u follows from the law of T and from the law of one coordinate
+orthogonal to v.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class SphereProjection:
         return 1 / (self.dims - 3) if self.dims > 3 else 1.0
 
     def base(self, correlation: float) -> float:
-        """Return (1 - gamma E[T]) / dims: the length is one, so what T takes the rest lacks."""
+        """Return (1 - gamma E[T]) / dims: the length is one, so the other coordinates shrink as T grows."""
         return (1 - correlation) / self.dims
 
     def log_mass(self, gamma: float) -> float:
@@ -107,7 +108,7 @@ class SphereProjection:
         return math.log(mass / 2) if mass > 1e-250 else self._log_tail(gamma)
 
     def _log_tail(self, gamma: float) -> float:
-        """Return the same far out, where x = (1 - gamma^2) exp(-t/a) turns the integral into one against exp(-t)."""
+        """Return the same for small caps: x = (1 - gamma^2) exp(-t/a) turns the integral into one against exp(-t)."""
         a = self._half
         log_s = math.log1p(-gamma) + math.log1p(gamma)
         t, weight = np.polynomial.laguerre.laggauss(40)
@@ -175,7 +176,7 @@ class NormalProjection:
         return 1.0
 
     def base(self, correlation: float) -> float:
-        """Return 1, whatever T takes."""
+        """Return 1: other coordinates do not depend on T."""
         return 1.0
 
     def log_mass(self, gamma: float) -> float:
@@ -232,8 +233,8 @@ class Cap:
         """Return the cap of largest E[T] whose density ratio is at most exp(epsilon).
 
         E[T] = m(gamma) = c / (1/(E-1) + q) has a derivative of the sign of m - gamma, so m is largest where it equals
-        gamma, and bisection finds the only such point. Any gamma is as private: what privacy rests on is that
-        ``plain`` is at least 1/(1 + q (E-1)), for the gamma that came out and the lower limit of its q.
+        gamma, and bisection finds the only such point. Privacy does not depend on which gamma is found: it rests on
+        ``plain`` being at least 1/(1 + q (E-1)), for the gamma that is used and the lower limit of its q.
         """
         import mpmath
 
@@ -294,8 +295,9 @@ class Cap:
     def proxy(self) -> float:
         """Variance of a normal law whose moment generating function bounds that of u_i - E[u_i], at any v.
 
-        Inside and outside the cap T is within ``projection.proxy`` of its mean there; which side it is adds a two-point
-        variable, bounded as by Kearns and Saul 1998. Hoeffding's bound for |u_i| <= ``projection.bound`` may be lower.
+        Given the side of the cap, T has the proxy ``projection.proxy`` about its mean there. Which side it is adds a
+        two-point variable, bounded as by Kearns and Saul 1998. Hoeffding's bound for |u_i| <= ``projection.bound`` may
+        be lower.
         """
         gap = math.exp(self.projection.log_part(self.gamma) - self.log_mass) / -math.expm1(self.log_mass)
         odds = math.log(self.p_cap) - math.log(self.plain) - math.log(-math.expm1(self.log_mass))

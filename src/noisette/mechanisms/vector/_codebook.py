@@ -1,4 +1,4 @@
-"""A public list of normal vectors, of which a user names one that is near her own more often than chance would."""
+"""A public list of normal vectors: a user reports the number of one, more often of one that is near her own vector."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FINENESS = 2.0**16  # lattice steps a standard deviation of an entry
 
 @dataclass(frozen=True)
 class Codebook:
-    """``size`` words of ``dims`` normal numbers a seed: the ``near`` nearest weigh ``own``, the others ``other``.
+    """``size`` words of ``dims`` normal numbers: the ``near`` nearest weigh ``own``, the others ``other``.
 
     Formula: word j is reported with chance own / (near own + (size - near) other) where <g_j, u> is among the ``near``
     largest, else with other / (...). The estimate of u is g_j / m, m = (own - other) s / (near own + (size - near)
-    other), s the sum of the expected ``near`` largest of ``size`` normal numbers. Whatever becomes of the products in
-    float64, ``near`` words have the one weight and all others the other: epsilon is ln(own / other).
+    other), s the sum of the expected ``near`` largest of ``size`` normal numbers. However float64 rounds the products,
+    ``near`` words have the weight ``own`` and all others the weight ``other``, so epsilon is ln(own / other).
     """
 
     dims: int
@@ -75,13 +75,13 @@ class Codebook:
     def proxy(self) -> float:
         """Variance of a normal law whose moment generating function bounds that of an entry of g about its mean.
 
-        Of a near word and of any word it is at most 1, as densities over the normal one are log-concave; which
-        of the two it is adds a two-point variable.
+        For a near word, and for any word, it is at most 1, as their densities relative to the normal one are
+        log-concave. Which of the two is drawn adds a two-point variable.
         """
         return 1 + (self.mean / self.preferred) ** 2 / 4
 
     def nearest(self, seed: int, direction: FloatArray) -> IntArray:
-        """Return the words from the nearest to the farthest, those at one distance by their number."""
+        """Return the words from the nearest to the farthest, at the same distance by their numbers."""
         from noisette.mechanisms.vector._codebook_loops import products
 
         found = np.empty(self.size)

@@ -17,7 +17,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.mechanisms.vector._vectors import log_half_beta
 
 SEEDS = 1 << 32
-_FEW = 8  # times the rows that are chosen: up to so many all are put in order, beyond them repeated ones are left out
+_SORTED_ROWS = 8  # times the rows that are chosen: up to so many rows all are sorted; beyond, repeated ones are skipped
 _SALT = 0x9E3779B97F4A7C15
 
 
@@ -35,8 +35,8 @@ def hashed(seed: int | IntArray, places: IntArray) -> npt.NDArray[np.uint64]:
 class HadamardRows:
     """W = sqrt(d/k) S H D from ``dims`` numbers to k = ``rows`` of them, d the next power of two.
 
-    H is Hadamard's matrix over sqrt(d), D signs that all users share, named by ``rotation``, and S k rows without
-    replacement, named by a seed. Where k is at least ``dims`` W does nothing.
+    H is Hadamard's matrix divided by sqrt(d). D has signs on its diagonal, which ``rotation`` determines and all users
+    share. S takes k different rows, which a seed determines. Where k is at least ``dims``, W does nothing.
     """
 
     dims: int
@@ -94,7 +94,7 @@ class HadamardRows:
         """Return the places of S under each seed: k of d, in order, every set with the same chance."""
         if self.idle:
             return np.broadcast_to(np.arange(self.width), (*seeds.shape, self.width))
-        if self.padded <= _FEW * self.width:
+        if self.padded <= _SORTED_ROWS * self.width:
             words = hashed(seeds[..., None], np.arange(self.padded))
             return np.sort(np.argpartition(words, self.width - 1, axis=-1)[..., : self.width], axis=-1)
         found = np.empty((seeds.size, self.width), dtype=np.int64)

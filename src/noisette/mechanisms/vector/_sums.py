@@ -1,6 +1,7 @@
-"""The one loop that numpy cannot fuse: counts, sums and squares of sampled reports, in one pass.
+"""Counts, sums and squares of sampled reports in one pass, as machine code.
 
-Three weighted `np.bincount` take thrice the time. numba is imported with this module only, when the first reports are
+Three weighted calls of `np.bincount` take three times as long. numba is imported with this module only, when the first
+reports are
 aggregated, and keeps what it compiles on disk.
 """
 

@@ -21,7 +21,7 @@ _ENTRIES = 1 << 16  # entries of vectors worked on at a time
 
 
 class VectorMechanism(BaseMechanism):
-    """A mechanism whose input and report are vectors of ``dims`` entries, one of each a user."""
+    """A mechanism whose input and whose report are vectors of ``dims`` entries: a user has one vector and sends one."""
 
     kind: ClassVar[str] = "vector-mean"
     capabilities: ClassVar[Capabilities] = Capabilities((Box,))
@@ -144,7 +144,7 @@ def admitted(rows: FloatArray, domain: Box | L2Ball, *, clip: bool) -> FloatArra
 
 
 def _outside(domain: Box | L2Ball, rows: FloatArray) -> str | None:
-    """Describe what keeps the first inadmissible vector outside the domain, if one is."""
+    """Say why the first inadmissible vector is outside the domain; nothing where all are inside."""
     if isinstance(domain, Box):
         outside = (rows < np.asarray(domain.low)) | (rows > np.asarray(domain.high))
         if not outside.any():

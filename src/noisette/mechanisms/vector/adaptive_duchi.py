@@ -110,8 +110,8 @@ class AdaptiveDuchi(VectorMechanism):
     *Guarantee*: epsilon-LDP for the whole vector: each of d weights gets b = epsilon / d. With ``delta`` each gets the
     largest b at which d answers are (epsilon, delta)-LDP together, by the exact binomial law of the loss.
     ``as_published=True`` gives every weight b = epsilon and claims that for the model. What holds is epsilon for one
-    weight (unit element, see `per_weight`) and d epsilon for the vector; splitting and shuffling weights do not undo
-    that, and rounds add up.
+    weight (unit element, see `per_weight`) and d epsilon for the vector. Splitting the vector and shuffling its weights
+    does not change that, and the budgets of rounds add up.
     *Utility*: unbiased; variance r^2 ((exp(b) + 1) / (exp(b) - 1))^2 - (w - c)^2 a weight (Lemma 2 forgets the last
     term). At epsilon = 1 for the vector that is about 4 d^2 r^2, where sampling one weight (`Sampled` with Duchi) costs
     4.7 d r^2. It pays with a delta, or where one weight is the unit.
@@ -264,8 +264,8 @@ class AdaptiveDuchi(VectorMechanism):
     def dissect(self) -> Iterator[Cells]:
         """Sort the reports by how many of their numbers are high, for opposite corners of the box.
 
-        Given the vector the answers are independent, and laws that are products are farthest apart where all factors
-        are; each is affine in its weight. Above 1,024 weights only the two worst reports are returned.
+        Given the vector, answers are independent. Laws that are products are farthest apart where all their factors
+        are, and each factor is affine in its weight. Above 1,024 weights only the two worst reports are returned.
         """
         first, second = np.stack([self.domain.lows, self.domain.highs])
         complete = self.dims <= _ENUMERATED

@@ -148,7 +148,8 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         return np.asarray(self.domain.expand(x))
 
     def _build(self, report: int) -> tuple[list[Any], IntArray]:
-        """Return the distinct inner mechanisms when ``report`` attributes share the budget, and which has whose."""
+        """Return the distinct mechanisms when ``report`` attributes share the budget, and which one each attribute
+        has."""
         from noisette.mechanisms import by_name  # the catalogue lists this class, so it is complete only later
 
         parts, index = self.domain.distinct
@@ -210,7 +211,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of the whole record: those of the dearest attributes that may be reported, added up."""
+        """Return the guarantee of the whole record: the largest sum over attributes that may be reported together."""
         own = sorted(((m.guarantee.epsilon, m.guarantee.delta) for m in self.inner_mechanisms), reverse=True)
         epsilon, delta = (total_of(column) for column in zip(*own[: self.report], strict=True))
         claim = Claim(self.epsilon, self.delta, source=self.citation)
@@ -359,7 +360,7 @@ class SampledAttributes(BaseMechanism, PubliclyDrawn):
         return float(gammaln(self.dims + 1) - gammaln(self.report + 1) - gammaln(self.dims - self.report + 1))
 
     def witnesses(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return two records that differ most in every attribute, and the reports that tell them apart best."""
+        """Return two records that differ most in every attribute, and the reports that distinguish them best."""
         return _attribute_cells.witnesses(self)
 
     def dissect(self) -> Iterator[Cells]:
@@ -474,15 +475,15 @@ def _all(table: BoolArray) -> BoolArray:
 
 
 def record_law(parts: Sequence[dict[str, Any] | None], report: int) -> dict[str, Any] | None:
-    """Return the law of some of several answers, drawn without looking at them.
+    """Return the law of a report about some of several answers; which ones does not depend on the answers.
 
-    None where a part has none.
+    It is None where the law of one of them is.
     """
     return None if None in parts else {"kind": "record", "report": report, "parts": list(parts)}
 
 
 def _second_moment(inner: Any) -> float:
-    """Return the largest second moment of what a report estimates, about the middle and in half-widths of a number."""
+    """Return the largest second moment of an estimate from one report; of a number from its middle, in half-widths."""
     inputs = np.asarray(inner.witnesses()[0])
     moments = inner.moments(inputs)
     if inner.kind == "frequency":

@@ -1,4 +1,4 @@
-"""Duchi's mechanism for a box: a vector of signs that leans toward the user's."""
+"""Duchi's mechanism for a box: a vector of signs that agrees with the user's more often than not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class DuchiBox(VectorMechanism):
     <z, v> = 0, belong to one half. ``as_published=True`` puts them in both halves, as printed: for even d what holds is
     ln(1 + exp(e)), and 0.5 becomes 0.974; for odd d there are no ties and nothing changes.
     *Utility*: unbiased; variance 1/kappa^2 - x^2 a dimension, about (pi/2) d ((exp(e) + 1) / (exp(e) - 1))^2 for large
-    d. Sampled with Duchi is better at every epsilon: d in place of (pi/2) d, and falling on where this stops. At
+    d. Sampled with Duchi is better at every epsilon: it has d in place of (pi/2) d, and its variance goes on falling at
+    large epsilon, where this one's does not. At
     epsilon 1 in 1,000 dimensions: 7,530 against 4,680, and 6,330 for PrivUnit on the ball around the box.
     Duchi, Jordan, Wainwright 2018, section 4.2, with the ties mended.
 
@@ -168,7 +169,7 @@ class DuchiBox(VectorMechanism):
         return np.clip(canonical, -1.0, 1.0, out=canonical)  # the division may round past an end
 
     def _perturb(self, rows: FloatArray, rng: np.random.Generator, reports: npt.NDArray[Any]) -> None:
-        """Draw and keep or reject, on packed bits; how often a user draws says nothing about input or report."""
+        """Draw packed bits and keep or reject them; the number of draws is independent of input and report."""
         probability = self._canonical(rows)
         probability += 1
         probability *= 0.5
@@ -260,10 +261,10 @@ class DuchiBox(VectorMechanism):
         """Sort the reports by the signs of their products with two corners of the box.
 
         Corners are the worst inputs: the law is affine in each entry of the input, and both divergences are convex.
-        Opposite corners are the worst ones. With S and T the sums of a random vector's signs where two corners differ
-        and where they agree, all that counts is P(-S <= T < S). Let one more sign r differ, and T be without it: where
-        r = 1 all T from S - 1 to S that are not below -S - 1 are gained, where r = -1 those not below -S + 1 are lost.
-        With ties in both halves that need not be so, and corners that differ in any number of signs are compared.
+        Opposite corners are the worst pair. Let S and T be the sums of a random vector's signs where two corners differ
+        and where they agree: only P(-S <= T < S) matters. It grows when one more sign r differs and T is without it: r
+        = 1 adds all T from S - 1 to S that are not below -S - 1, and r = -1 takes away those not below -S + 1. With
+        ties in both halves this need not hold, so corners that differ in any number of signs are compared.
         """
         every = range(1, self.dims + 1) if self._ties_twice and self.dims <= _COMPARED else [self.dims]
         for differing in {*every, self.dims // 2} if self._ties_twice else every:

@@ -30,7 +30,7 @@ _MOST_BITS = 12
 
 @dataclass(frozen=True)
 class Seeded:
-    """Rows of a seed and what was drawn under it: a vector on a lattice, or the number of a word."""
+    """Reports of a seed and of what was drawn with it: a vector on a lattice, or the number of a word."""
 
     drawn: Shell | None
     numbers: int = 1
@@ -70,10 +70,11 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
     *Guarantee*: epsilon-LDP for the whole vector: the seed is drawn without looking at it, and PrivUnit, or the choice
     of a word, is epsilon-LDP for every u, whatever rounding made of it. Both are exact.
     *Utility*: E||error||^2 = (d/k) / (C m)^2 - 1, m that of PrivUnit in k dimensions: at k = 1024 within 1.0033 of
-    PrivUnit's at epsilon 8. A report has k numbers whatever d, and a server adds k numbers a report, transforms once.
-    Rows of H are not uniform directions: along v the estimate is off by at most 1/(4k), and as all share D, a part of
-    length up to 1.6/k does not average out; both are far below the noise of fewer than d k^2 / (2.5 m^2) users, and
-    `moments` leaves them out. PrivUnit is as good in few dimensions and needs no seed.
+    PrivUnit's at epsilon 8. A report has k numbers whatever d is; a server adds k numbers for each report, and
+    transforms once at the end.
+    Rows of H are not uniform directions, which has two effects: along v the estimate is off by at most 1/(4k), and, as
+    all users share D, an error of length up to 1.6/k does not average out. Both are far below the noise of fewer than d
+    k^2 / (2.5 m^2) users, and `moments` leaves them out. PrivUnit is as good in few dimensions and needs no seed.
     Asi, Feldman, Nelson, Nguyen, Talwar 2023, Algorithm 1, with Hadamard's matrix (section 4); the codebook is that of
     Isik et al. 2023, with independent normal words.
 
@@ -273,8 +274,8 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
     def moments(self, x: Any) -> Moments:
         """Return the moments of each entry of what a report estimates, as of rows that are uniform directions.
 
-        They are exact where nothing is projected, but for the third moment of a codebook. A projected entry's third
-        moment is a normal law's, to which 1/k is added or less; its bias is bounded above and left out.
+        They are exact where nothing is projected, except for the third moment of a codebook. The third moment of a
+        projected entry is that of a normal law, to about 1/k; its bias, which the class docstring bounds, is left out.
         """
         values = self._inputs(x)
         share = values / self.domain.radius
@@ -331,7 +332,7 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
         return np.concatenate([np.zeros((len(drawn), 1)), drawn], axis=1)
 
     def _preferred(self, vector: FloatArray) -> FloatArray:
-        """Return what is drawn under seed 0 for a unit vector, for its opposite, and for neither."""
+        """Return reports under seed 0 that favour a unit vector, its opposite, and neither of them."""
         direction = self._projection.directions(self._spectrum(self.domain.radius * vector), np.asarray(0))
         inner = self._inner
         if isinstance(inner, Codebook):
@@ -346,7 +347,7 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
         return np.asarray(np.rint(length * np.stack([direction, -direction, across]) / step) * step)
 
     def dissect(self) -> Iterator[Cells]:
-        """Return reports that prefer one of two opposite vectors, and the others; under every seed they are alike."""
+        """Return reports that prefer one of two opposite vectors, and the others; every seed gives the same law."""
         inputs, inner = self.witnesses()[0], self._inner
         reports = self._under_first_seed(self._preferred(inputs[0] / self.domain.radius))
         if not isinstance(inner, Codebook):

@@ -155,7 +155,8 @@ class CapMechanism(VectorMechanism):
         """Draw u as real numbers, add one uniform number to all entries, and round them down to the lattice.
 
         The uniform number makes an entry go up with the probability of its remainder: none is biased. Both kinds of u
-        are drawn and computed for everybody, with one bound on the errors, so that time does not tell which it is.
+        are drawn and computed for everybody, with one bound on the errors, so that the time taken does not show which
+        one is sent.
         """
         people = len(rows)
         drawn = Drawn(
@@ -196,8 +197,8 @@ class CapMechanism(VectorMechanism):
         """Return the factors of g and of w in u, in steps of the lattice, and what bounds the errors of its entries.
 
         u = gain (g - <g, w>/|w|^2 w) + T w/|w| for a standard normal vector g and a vector w in the direction v, and
-        gain g where it is ``plain``. An entry is off by a share of the first term, and by its part of w times what
-        <g, w>, |w| and T may be off by; z is as `_size` tells.
+        gain g where it is ``plain``. The error of an entry is a share of the first term, plus its part of w times the
+        errors of <g, w>, |w| and T; `_size` defines z.
         """
         own, product, square, _ = totals.T
         length, size = np.sqrt(own), self._size(square)
@@ -217,9 +218,9 @@ class CapMechanism(VectorMechanism):
 
     @property
     def _rounding(self) -> float:
-        """The k for which the sums <g, w>, |g|^2, |w|^2 are off by at most k |w| z, k z^2, k |w|^2, z as `_size` tells.
+        """The k for which the sums <g, w>, |g|^2, |w|^2 are off by at most k |w| z, k z^2, k |w|^2; `_size` defines z.
 
-        A run of terms takes one rounding each; a few more are for the products, the sums of runs, and g itself.
+        Each term of a run is rounded once; a few more roundings are for the products, the sums of runs, and g itself.
         """
         return (min(self._ambient, RUN) + 16) * ULP
 
@@ -286,9 +287,9 @@ class CapMechanism(VectorMechanism):
     def dissect(self) -> Iterator[Cells]:
         """Return the caps of two opposite vectors of full length, and what is in neither.
 
-        No pair is worse: what two inputs differ in is the part of each cap outside the other one, and opposite caps
-        have nothing in common. A shorter vector's law is that of a vector on the lifted sphere with an entry left out,
-        which hides more.
+        No pair is worse: two inputs differ in the part of each cap outside the other one, and opposite caps have
+        nothing in common. The law of a shorter vector is that of a vector on the lifted sphere with one entry left out,
+        and leaving out an entry is post-processing.
         """
         inputs, reports = self.witnesses()
         log_mass, both = self.cap.log_mass, 2 * math.exp(self.cap.log_mass)
@@ -324,9 +325,9 @@ class PrivUnit(CapMechanism):
     on the cap. The report is u/m, m = c(E-1)/(1+q(E-1)), and g makes m largest, which is where g = m.
     q = I_{1-g^2}((d-1)/2, 1/2)/2, c = (1-g^2)^((d-1)/2) / ((d-1) B(1/2, (d-1)/2)).
 
-    *Guarantee*: epsilon-LDP for the whole vector, to the last bit. u is drawn as real numbers, of which as many digits
-    are drawn as it takes to round u/m to a public lattice of 2^-16 of the noise; p follows from a proved lower limit of
-    q. So a report is a function of a real vector of exactly this law.
+    *Guarantee*: epsilon-LDP for the whole vector, to the last bit. The entries of u are real numbers, of which as many
+    digits are drawn as it takes to round u/m to a public lattice of 2^-16 of the noise; p follows from a proved lower
+    limit of q. So a report is a function of a real vector of exactly this law.
     *Utility*: unbiased; E||error||^2 = 1/m^2 - 1, the least of any unbiased epsilon-LDP report of a unit vector, as
     Asi, Feldman and Talwar prove; however large epsilon, errors stay above some 2^-10 of the radius. For a box, Sampled
     with Duchi is better below epsilon 1.5 to 1.9. ``domain=L2Ball(d, r)`` takes vectors of any length up to r.
@@ -371,7 +372,7 @@ class PrivUnit(CapMechanism):
         return (context.mpf(0) if self._ambient == 1 else context.sqrt(rest / across)), plain
 
     def _log_density(self, report: FloatArray, reach: FloatArray, lift: FloatArray) -> FloatArray:
-        """Average over both signs of the hidden coordinate, which the length of the report leaves open."""
+        """Average over both signs of the hidden coordinate: the length of the report gives its size, not its sign."""
         if not self._lifted:
             return self._log_weight(reach)
         hidden = lift * np.sqrt(np.maximum(1 - np.einsum("...i,...i->...", report, report), 0.0))

@@ -252,10 +252,10 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
     def dissect(self) -> Iterator[Cells]:
         """Combine the cells of the inner mechanism, for vectors that differ in every dimension.
 
-        The dimensions are drawn without looking at the vector, and given them the laws are products, which are farthest
-        apart where all factors are. Of normal laws only the mean of the reports tells, and it is normal. Where an inner
-        law is made of other cells than constant ones, or of too many, only reports that repeat one inner report are
-        returned: among them is the worst one.
+        Which dimensions are reported does not depend on the vector. Given the dimensions, the law of a report is a
+        product, and two products are farthest apart where all their factors are. With normal inner laws only the mean
+        of the reports depends on the vector, and the mean is normal. If an inner law has too many cells, or cells that
+        are not constant, only reports that repeat one inner report are returned: the worst one is among them.
         """
         inner = self.inner_mechanism
         if not isinstance(inner, Dissected):
@@ -292,8 +292,8 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
     def _diagonal(self, cells: Cells, subsets: float) -> Cells:
         """Return reports that are the same in each dimension, with the weight of all others of the same mean.
 
-        For m dimensions and noise of deviation s steps these are sqrt(m) (2 pi s^2)^((m - 1) / 2) reports of their
-        likelihood, on a lattice so fine that sums are integrals.
+        For m dimensions and noise of deviation s steps, each stands for sqrt(m) (2 pi s^2)^((m - 1) / 2) reports of its
+        likelihood; the lattice is so fine that sums are integrals.
         """
         count = self._count
         logs = [self.inner_mechanism.log_prob(node, np.asarray(cells.pair[0])) for node in cells.nodes]
@@ -324,7 +324,7 @@ class Sampled(BaseMechanism, EventDeclared, PubliclyDrawn):
 
     @property
     def report_ends(self) -> tuple[FloatArray, FloatArray]:
-        """Those of the mechanism of one dimension, mapped back to its interval."""
+        """The ends of the mechanism of one dimension, mapped back to its interval."""
         middle, half = self._scale
         least, largest = (middle + half * end for end in self.inner_mechanism.report_ends)
         return np.asarray(least), np.asarray(largest)
@@ -432,7 +432,7 @@ def total_of(budgets: Iterable[float], times: int = 1) -> float:
 
 
 def least_cost(dims: int, cost: Callable[[int], float]) -> int:
-    """Return the number from 1 to ``dims`` of least cost, which falls and then rises for good."""
+    """Return the number from 1 to ``dims`` of least cost; the cost falls first and rises after that."""
     best, least = 1, math.inf
     for report in range(1, dims + 1):
         found = cost(report)

@@ -48,7 +48,7 @@ _A, _B, _C, _D, _E, _F, _G, _H = (
 class WeightedRows:
     """Rows of numbers, each with a weight; with ``right`` each is the outer product of a row here and a row there.
 
-    ``order`` tells where in a row each column lies; as they are, by default.
+    ``order`` says where in a row each column lies; by default in its own place.
     """
 
     values: Singles

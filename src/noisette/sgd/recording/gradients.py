@@ -30,7 +30,7 @@ from noisette.sgd.recording.tape import plain
 
 
 class NotApart(TypeError):
-    """The examples of a layer cannot be told apart; its parent, with all that is below, may do better."""
+    """The examples of a layer cannot be separated; its parent, with all that is below, may do better."""
 
     def __init__(self, layer: str, message: str) -> None:
         super().__init__(message)

@@ -48,7 +48,7 @@ Use = tuple[Tensor, Tensor]  # what went into a layer, and the gradient of what 
 class Laid:
     """Rows of numbers, one for each example; or with ``right`` the two rows of which each is the outer product.
 
-    ``order`` tells where in a row each entry of the parameter lies; as they are, by default.
+    ``order`` says where in a row each entry of the parameter lies; by default in its own place.
     """
 
     left: Tensor

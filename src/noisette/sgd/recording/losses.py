@@ -6,6 +6,10 @@ weights, targets that are ignored, the sum of a mask. What is refused here is th
 
 The default of `cross_entropy` and `nll_loss` ignores the target -100 and divides by the number of others. Here they
 divide by the number of all targets, which is the same where none is ignored, and a public number where some are.
+
+A mean over n examples is differentiated from n on, so that n / n = 1 goes back to each of them and no rounding depends
+on how many there are: in half precision, where 1 / n has eight bits, one example more would else move the gradients of
+all others in one direction. So losses are divided in single precision at least, and after they are computed.
 """
 
 from __future__ import annotations
@@ -14,12 +18,14 @@ import copy
 import inspect
 import math
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from noisette.sgd.recording.layers import wide
 from noisette.sgd.recording.tape import Followed, Tape, written
 
 _IGNORED = -100  # torch's default
@@ -32,7 +38,9 @@ _DEFAULTS = {
 _MEANS = {Tensor.mean, torch.mean}
 _QUOTIENTS = {Tensor.div, Tensor.div_, Tensor.__truediv__, Tensor.true_divide, torch.div, torch.true_divide}
 _PRODUCTS = {Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.multiply, torch.mul, torch.multiply}
+_DIVIDING = (_MEANS | _QUOTIENTS | _PRODUCTS) - {Tensor.div_, Tensor.mul_}  # and return something new
 _CHOICES = {Tensor.__getitem__, Tensor.masked_select, torch.masked_select, Tensor.index_select, torch.index_select}
+_HALVES = (torch.float16, torch.bfloat16)
 _REMEDY = (
     "Take the loss of each example by itself and divide by their number, e.g. "
     "loss = (losses * mask).flatten(1).mean(1).mean(), with losses made by reduction='none'."
@@ -45,14 +53,18 @@ class Notes:
 
     ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known. ``batches`` counts those of two
     examples and more; ``tape`` is that of this one, if it is looked at; ``told`` says whether its loss was seen.
+    ``seed`` is what the loss was differentiated from, the number of examples where ``mean`` says that it is a mean.
     """
 
+    mean: bool = False
+    seed: float = 1.0
     factor: float | None = None
     usual: float | None = None
     batches: int = 0
     told: bool = False
     tape: Tape | None = None
     _begun: bool = field(default=False, init=False)
+    _examples: int | None = field(default=None, init=False)  # of the last call
 
     def begin(self, batch: Any, examples: int) -> Any:
         """Return a batch; the first, the second, the fourth, the eighth and so on is followed to its loss."""
@@ -69,6 +81,7 @@ class Notes:
 
     def called(self, examples: int | None) -> bool:
         """Note a call of the model, and tell whether it is the first one in a batch that is looked at."""
+        self._examples = examples
         if not self._begun:  # with what is not from the loader
             self.begin((), examples or 0)
         if self.tape is None or self.tape.called:
@@ -86,7 +99,20 @@ class Notes:
 
     def clear(self) -> None:
         """Forget the loss, not what is usual, nor the batch: many loops forget old gradients after the forward pass."""
-        self.factor, self.told = None, False
+        self.factor, self.told, self.seed = None, False, 1.0
+
+    def begun_from(self, loss: Tensor, gradient: Tensor | None) -> Tensor | None:
+        """Return what to differentiate a loss from: the number of examples for a mean."""
+        if not self.mean or not self._examples:
+            return gradient
+        if loss.dtype in _HALVES:
+            raise ValueError(
+                "The mean loss is in half precision, in which each gradient would depend on how many examples there "
+                "are. Compute the loss in single precision, e.g. loss = criterion(model(inputs).float(), targets)."
+            )
+        self.seed = float(self._examples) if self.seed == 1.0 else self.seed
+        start = torch.ones_like(loss, requires_grad=False) if gradient is None else gradient
+        return start.as_subclass(Tensor) * self.seed
 
     def check(self, examples: int, reduction: Literal["mean", "sum"]) -> None:
         """Refuse a loss that is divided by something else than the number of examples, or by nothing, or was not seen.
@@ -125,6 +151,8 @@ class ModelOutput(Followed):
         if self.tape is not None and self.tape.open:
             self.tape.check(self, gradient)
         with torch._C.DisableTorchFunctionSubclass():
+            if self.notes is not None and (self.ndim == 0 or gradient is not None):  # else torch says what is wrong
+                gradient = self.notes.begun_from(self, gradient)
             super().backward(gradient, *args, **kwargs)  # type: ignore[no-untyped-call]
 
     @classmethod
@@ -136,9 +164,10 @@ class ModelOutput(Followed):
             return args[0].backward(*args[1:], **kwargs)
         _check_divisor(func, args)
         _check_choice(func, args, kwargs)
+        call = partial(_averaged_at_last, func) if _is_divided(func, args, kwargs) else func
         with torch._C.DisableTorchFunctionSubclass():
-            made = func(*args, **kwargs)
-        return written(func, args, kwargs, made, lambda value: _noted(value, func, args, kwargs))
+            made = call(*args, **kwargs)
+        return written(call, args, kwargs, made, lambda value: _noted(value, func, args, kwargs))
 
 
 def traced(output: Any, notes: Notes) -> Any:
@@ -213,6 +242,25 @@ def _changed(func: Any, args: Any, kwargs: Any, entered: ModelOutput) -> float:
     return 1.0
 
 
+def _is_divided(func: Any, args: Any, kwargs: Any) -> bool:
+    """Tell whether a function divides losses by their number in a way that is to be done after them, or finer."""
+    if getattr(func, "__module__", "") == functional.__name__ and kwargs.get("reduction") in ("mean", "batchmean"):
+        old = kwargs.get("size_average") is not None or kwargs.get("reduce") is not None
+        return not old and func is not functional.ctc_loss  # which divides by lengths besides
+    if func not in _DIVIDING or not isinstance(args[0], ModelOutput) or args[0].dtype not in _HALVES:
+        return False
+    return (func in _MEANS or args[0].ndim < 2) and _changed(func, args, kwargs, args[0]) != 1.0
+
+
+def _averaged_at_last(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a mean, a quotient or a product, in single precision at least."""
+    reduction = kwargs.get("reduction") if func not in _DIVIDING else None
+    if reduction is None:
+        return func(args[0].float(), *args[1:], **kwargs)
+    losses = wide(func(*args, **{**kwargs, "reduction": "none"}))
+    return losses.mean() if reduction == "mean" else losses.sum() / losses.shape[0]
+
+
 def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
     """Divide by the number of targets, and refuse settings that ask for another divisor."""
     options = _options(func, args, kwargs)
@@ -247,18 +295,20 @@ def _likelihood(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _called(func: Any, options: dict[str, Any], count: int) -> Any:
     """Return a loss that divides by nothing but public numbers."""
+    if options["reduction"] == "mean" and options["input"].dtype in _HALVES:
+        return wide(func(**{**options, "reduction": "none"})).sum() / count
     return func(**options)
 
 
 def _averaged(func: Any, options: dict[str, Any], count: int) -> Any:
     """Return the mean over all targets, those that are ignored included, whose losses are 0."""
     target = options["target"]
-    if target.is_cpu and target.numel():
+    if target.is_cpu and target.numel() and options["input"].dtype not in _HALVES:
         try:  # one function instead of two; a target that is to be ignored is no class, and an error then
             return func(**{**options, "ignore_index": _NO_TARGET})
         except IndexError:
             pass
-    return func(**{**options, "reduction": "sum"}) / count
+    return wide(func(**{**options, "reduction": "none"})).sum() / count
 
 
 def _options(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -82,10 +82,12 @@ class ChosenPairs(Item):
         return mechanism.covariances is not None
 
     def choose(self, budget: Allowance, asked: str, report: int | None) -> Any:
-        """Return PrivSet: of the mechanisms for selections its sums over pairs have a known variance."""
-        from noisette.mechanisms.build import build
+        """Return the first mechanism for selections whose sums over pairs have a known variance."""
+        from noisette.mechanisms.build import build, fits
 
-        return build("privset" if asked == "auto" else asked, self.domain, epsilon=budget.epsilon)
+        names = [one.name for one in fits(self.domain) if one and one.usual] if asked == "auto" else [asked]
+        made = [build(name, self.domain, epsilon=budget.epsilon) for name in names]
+        return next(filter(self.suits, made), made[0])
 
     def coded(self, answers: Answers, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the pairs of each person, filled up with -1."""
@@ -161,8 +163,8 @@ class _Table:
 
     def single(self, own: IntArray, one: Topic) -> Estimate:
         """Return the shares of some pairs as they are."""
-        told: dict[str, Any] = {"names": one.quantities, "ends": self._ends(own)}
-        return Estimate(self.found.value[own], self.found.std_error[own], self._counts(own.size), **told)
+        stated: dict[str, Any] = {"names": one.quantities, "ends": self._ends(own)}
+        return Estimate(self.found.value[own], self.found.std_error[own], self._counts(own.size), **stated)
 
     def _ends(self, own: Any) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest that one report says of some pairs."""
@@ -203,15 +205,15 @@ class _Table:
         """Return how many options a person chose: all her pairs but the one with any option."""
         value, error = self.found.value[-1:] - 1, self.found.std_error[-1:]
         low, high = self._ends(slice(-1, None))
-        told: dict[str, Any] = {"names": one.quantities, "ends": (low - 1, high - 1)}
-        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **told)
+        stated: dict[str, Any] = {"names": one.quantities, "ends": (low - 1, high - 1)}
+        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **stated)
 
     def bounded_sum(self, own: IntArray, one: Topic) -> Estimate:
         """Return a sum over pairs of which a person may have several; its error is at most the sum of theirs."""
         value, error = (part[own].sum(keepdims=True) for part in (self.found.value, self.found.std_error))
         low, high = self.supports.ends(np.ones((1, own.size)))
-        told: dict[str, Any] = {"names": one.quantities, "ends": (low, high)}
-        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **told)
+        stated: dict[str, Any] = {"names": one.quantities, "ends": (low, high)}
+        return Estimate(value, error, self._counts(1), 0.0, one.domain.high, **stated)
 
 
 def _with_any(codes: IntArray, place: int) -> IntArray:

@@ -136,7 +136,7 @@ class Item(ABC):
 
     @property
     def wants_distribution(self) -> bool:
-        """Whether the mechanism of the domain has to tell more than a mean."""
+        """Whether the mechanism has to estimate more than a mean."""
         return False
 
     @property

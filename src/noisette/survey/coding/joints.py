@@ -313,9 +313,9 @@ class OptionalChoice(Coded):
 def answered(cells: CellShares, rate: Topic) -> Estimate:
     """Return the share of people who are not in the last cell, and so answered."""
     low, high = cells.single(()).ends or (0.0, 1.0)
-    told: dict[str, Any] = {"names": rate.quantities, "ends": (1 - high, 1 - low)}
+    stated: dict[str, Any] = {"names": rate.quantities, "ends": (1 - high, 1 - low)}
     error, count = np.sqrt(cells.variance[-1:]), np.asarray([cells.users])
-    return Estimate(1 - cells.value[-1:], error, count, 0.0, 1.0, **told)
+    return Estimate(1 - cells.value[-1:], error, count, 0.0, 1.0, **stated)
 
 
 @dataclass(frozen=True)
@@ -386,7 +386,7 @@ class Correlated(Item):
 
         Formula: with c = E[uv] - E[u]E[v] and s_u = E[u^2] - E[u]^2, of which the noise of the products is taken off,
         the correlation is c / sqrt(s_u s_v); errors by the delta method. Where a variance s is not three standard
-        errors above zero no correlation is told, but its interval is, see `CorrelationEstimate`.
+        errors above zero no correlation is stated, but its interval is, see `CorrelationEstimate`.
         """
         above, right = np.asarray([-1.0, -1, 1, 1]), np.asarray([-1.0, 1, -1, 1])
         u, v, uv = cells.sums(_rows(above, right, above * right))
@@ -419,15 +419,15 @@ class Correlated(Item):
                 value = np.asarray([correlation, covariance * size if math.isfinite(both) else math.nan])
                 error = np.sqrt(np.maximum([variance, matrix[0, 0] * size**2], 0.0))
                 counts, ends = np.asarray([count, cells.users]), np.asarray([1.0, size])
-                told: dict[str, Any] = {"names": one.quantities, "moments": moments, "spread": matrix}
+                stated: dict[str, Any] = {"names": one.quantities, "moments": moments, "spread": matrix}
                 if made is not None:
-                    told |= {"cells": cells, "slopes": slopes, "squares": made, "size": size}
-                found.append(CorrelationEstimate(value, error, counts, -ends, ends, **told))
+                    stated |= {"cells": cells, "slopes": slopes, "squares": made, "size": size}
+                found.append(CorrelationEstimate(value, error, counts, -ends, ends, **stated))
         return tuple(found)
 
 
 def joint_item(first: Question, second: Question, left: set[str]) -> Item:
-    """Return how two questions are asked together; those in ``left`` are told by nothing else so far."""
+    """Return how two questions are asked together; those in ``left`` have no other estimate so far."""
     pair, kinds = (first, second), {first.kind, second.kind}
     for one in pair:
         fit = one.kind in ("category", "choices") or (one.kind == "number" and getattr(one, "want", "") == "mean")

@@ -17,7 +17,7 @@ from noisette import _validate
 from noisette._random import Rng, generator
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Aggregate, Estimate, PubliclyDrawn
-from noisette.domains import Attributes, Box, TensorDomain
+from noisette.domains import Attributes, Box, Categorical, TensorDomain
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import from_spec
 from noisette.mechanisms.vector.attributes import record_law
@@ -156,7 +156,7 @@ class Section:
         start = 0
         for place, item in enumerate(self.items):
             own = slice(start, start + item.width)
-            # the gain is that of the whole section: its first estimate tells it
+            # the gain is that of the whole section: its first estimate states it
             cut = replace(piece(made, own), expected_gain=None if place else made.expected_gain)
             found += item.read(self.inner(place), sums.reshape(3, -1)[:, own], cut)
             start = own.stop
@@ -164,17 +164,19 @@ class Section:
 
     def predict(self, users: int) -> FloatArray:
         """Return the standard error of each quantity for so many users who answer the section."""
-        if len(self.items) == 1:
-            return self.items[0].predict(self.mechanism, users)
-        from noisette.prediction import deviation
+        from noisette.prediction import deviation, share_error
 
-        std = np.asarray(deviation(self.mechanism, users=users).std, dtype=np.float64)
-        found, start, share = [], 0, self.mechanism.report / self.mechanism.dims
+        share = self.mechanism.report / self.mechanism.dims if len(self.items) > 1 else 1.0
+        std = np.asarray(deviation(self.mechanism, users=users).std if share < 1 else [], dtype=np.float64)
+        found, start = [], 0
         for place, item in enumerate(self.items):
-            own = slice(start, start + item.width)
+            own, inner = slice(start, start + item.width), self.inner(place)
             direct = len(item.questions) == 1 and item.cells == item.questions[0].quantities
-            asked = max(1, round(users * share))
-            found.append(std[own] if direct else item.predict(self.inner(place), asked))
+            if direct and isinstance(item.domain, Categorical):
+                found.append(np.full(item.width, share_error(inner, users, share)))
+            else:
+                sampled = direct and share < 1  # then whoever happens to report an answer adds to its error
+                found.append(std[own] if sampled else item.predict(inner, max(1, round(users * share))))
             start = own.stop
         return np.concatenate(found)
 

@@ -263,7 +263,7 @@ def _table(
     known = np.isfinite(gap)
     score = touching(ends_at, gap, error, np.zeros_like(gap))
     intervals = {row: own for row, own in (quantiles or {}).items() if np.isfinite(gap[row])}
-    known[list(intervals)] = True  # where one value is told for sure, a quantile has no standard error
+    known[list(intervals)] = True  # where one value is certain, a quantile has no standard error
     tests = max(1, int(known.sum())) if correct != "none" else 1
     times = () if looks is None else _looks(looks)
     if times:
@@ -277,8 +277,8 @@ def _table(
         low[row], high[row] = own.interval((1 - level) / tests, times)
         chance[row] = own.p_value(times)
     adjusted = holm(chance) if correct == "holm" else benjamini_hochberg(chance) if correct == "bh" else chance
-    told = {"difference": gap, "std_error": error, "low": low, "high": high}
-    table = pd.DataFrame({**columns, **told, "p_value": chance, "adjusted": adjusted})
+    stated = {"difference": gap, "std_error": error, "low": low, "high": high}
+    table = pd.DataFrame({**columns, **stated, "p_value": chance, "adjusted": adjusted})
     together = "hold for each difference by itself" if correct == "none" else "hold together (Bonferroni)"
     rule = {
         "holm": "the adjusted p-values are Holm's, for all tests of this table together",

@@ -123,8 +123,8 @@ def shape_of(sums: Sums, question: Topic) -> Shape | str:
     if question.kind == "graded":
         return _graded(sums, question)
     if question.kind != "number":
-        told = {"shares": "It is a choice: it has shares.", "texts": "It asks for texts: it has top()."}
-        return told.get(question.tells, "Only the mean of each entry is estimated.")
+        stated = {"shares": "It is a choice: it has shares.", "texts": "It asks for texts: it has top()."}
+        return stated.get(question.tells, "Only the mean of each entry is estimated.")
     number = next((one for one in sums.layout.numbers if one.question.name == question.name), None)
     if number is None:
         return _MEAN_ALONE
@@ -183,7 +183,7 @@ def _attributes(sums: Sums, level: float) -> Iterator[dict[str, Any]]:
     found, answered = sums.by_question(), mechanisms(survey)
     for question in (one for section in survey.sections for one in section.questions):
         size = len(question.quantities)
-        told = {
+        stated = {
             "name": question.name,
             "kind": question.kind,
             "mechanism": answered[question.name],
@@ -197,14 +197,14 @@ def _attributes(sums: Sums, level: float) -> Iterator[dict[str, Any]]:
         if question.tells == "shares" and sums.users:
             shares = consistent_shares(found[question.name])
             labels = {"labels": list(question.estimated), "probabilities": shares}
-            yield told | ({"reason": _NO_REPORTS} if shares is None else {"distribution": labels})
+            yield stated | ({"reason": _NO_REPORTS} if shares is None else {"distribution": labels})
         else:
             own = found[question.name]
             if isinstance(own, CdfEstimate) and sums.users:
-                yield told | _told_cdf(own, level)
+                yield stated | _described_cdf(own, level)
             else:
                 shape = shape_of(sums, question)
-                yield told | ({"reason": shape} if isinstance(shape, str) else _told(shape))
+                yield stated | ({"reason": shape} if isinstance(shape, str) else _described(shape))
         first += size
 
 
@@ -218,7 +218,7 @@ def mechanisms(survey: Survey) -> dict[str, str]:
     }
 
 
-def _told(shape: Shape) -> dict[str, Any]:
+def _described(shape: Shape) -> dict[str, Any]:
     """Return a distribution and its quantiles. It is smoothed: an interval would hold for smooth people alone."""
     values = quantiles(shape.edges, shape.shares(), QUANTILES)
     rows = zip(QUANTILES, values, strict=True)
@@ -229,7 +229,7 @@ def _told(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _told_cdf(found: CdfEstimate, level: float) -> dict[str, Any]:
+def _described_cdf(found: CdfEstimate, level: float) -> dict[str, Any]:
     """Return shares of a quarter as many bins as there are cells, and quantiles, with intervals that hold."""
     edges = found.edges[:: max(1, (found.edges.size - 1) // _BARS)]
     rows = [found.between(low, high, level) for low, high in pairwise(edges.tolist())]

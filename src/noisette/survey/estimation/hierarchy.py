@@ -180,8 +180,8 @@ def agreed(levels: list[tuple[Any, CellShares]], used: int) -> tuple[FloatArray,
     spread[1:used, 1:used] = (linear @ covariance @ linear.T)[:-1, :-1]
     slopes, fixed = np.zeros((size + 1, seen.size)), np.ones(size + 1)
     slopes[1:used], fixed[:used] = linear[:-1], [0.0, *offset[:-1]]
-    told = tuple((own.users, own.value.size, own.supports) for _, own in levels)
-    return value, spread, CdfSlopes(slopes, fixed, told)
+    stated = tuple((own.users, own.value.size, own.supports) for _, own in levels)
+    return value, spread, CdfSlopes(slopes, fixed, stated)
 
 
 def _even_variance(mechanism: Any, size: int) -> float:
@@ -222,10 +222,16 @@ class CdfEstimate(Estimate):
     ) -> CdfEstimate:
         """Return the usual quantiles."""
         blank = np.full(len(QUANTILES), np.nan)
-        told: dict[str, Any] = {"edges": edges, "cdf": cdf, "covariance": spread, "whole": number.whole, "reach": reach}
+        stated: dict[str, Any] = {
+            "edges": edges,
+            "cdf": cdf,
+            "covariance": spread,
+            "whole": number.whole,
+            "reach": reach,
+        }
         counts = np.full(len(QUANTILES), users, dtype=np.int64)
         ranges = {"low": number.low, "high": number.high, "names": number.quantities}
-        return cls(blank, blank, counts, **ranges, **told)._filled()
+        return cls(blank, blank, counts, **ranges, **stated)._filled()
 
     def _filled(self) -> CdfEstimate:
         """Return the estimate with its quantiles and their errors, none where nothing is known."""
@@ -242,8 +248,8 @@ class CdfEstimate(Estimate):
         """Return the same quantiles of a mixture of distributions, of which each part has a weight."""
         count = np.full(len(QUANTILES), users, dtype=np.int64)
         cdf = weights @ np.stack([one.cdf for one in parts])
-        told: dict[str, Any] = {"parts": parts, "weights": weights, "scatter": scatter, "reach": None}
-        return replace(self, cdf=cdf, covariance=spread, count=count, **told)._filled()
+        stated: dict[str, Any] = {"parts": parts, "weights": weights, "scatter": scatter, "reach": None}
+        return replace(self, cdf=cdf, covariance=spread, count=count, **stated)._filled()
 
     def contrast(self, first: Any, last: Any, score: Any, moves: Any = None) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the interval of the share between two ends of cells, for each of several pairs of them."""

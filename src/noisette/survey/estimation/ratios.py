@@ -103,9 +103,9 @@ class CellShares:
     def linear(self, weights: FloatArray, names: tuple[str, ...], low: float = 0.0, high: float = 1.0) -> Estimate:
         """Return weighted sums as an estimate."""
         variance = self.covariance(weights, weights)
-        told: dict[str, Any] = {"names": names, "ends": self.supports.ends(weights)}
+        stated: dict[str, Any] = {"names": names, "ends": self.supports.ends(weights)}
         error = np.sqrt(np.maximum(variance, 0.0))
-        return Estimate(self.sums(weights), error, self._counts(len(weights)), low, high, **told)
+        return Estimate(self.sums(weights), error, self._counts(len(weights)), low, high, **stated)
 
     def single(self, names: tuple[str, ...]) -> Estimate:
         """Return the shares themselves as an estimate."""
@@ -161,7 +161,7 @@ class RatioEstimate(Estimate):
     """Ratios of estimates that vary together, with Fieller's interval, cut to the range that they may have.
 
     Formula: all m for which zero is in the interval of numerator - m denominator: that of a mean of reports which say
-    no more than ``said`` tells, or of a sum over ``parts``, or else a normal one. Where the denominator is told well
+    no more than ``said`` allows, or of a sum over ``parts``, or else a normal one. Where the denominator is far
     from zero that is the delta method's interval, and where it is not it is the whole range (Fieller 1954).
     """
 
@@ -190,8 +190,8 @@ class RatioEstimate(Estimate):
             value = over / under
             variance = (spread[0] - 2 * value * spread[1] + value**2 * spread[2]) / under**2
             error = np.where(np.isfinite(variance), np.sqrt(np.maximum(variance, 0.0)), np.inf)
-        told = {"names": names, "numerator": over, "denominator": under, "spread": spread, "said": said}
-        return cls(np.where(np.isfinite(value), value, np.nan), error, count, low, high, **told)  # type: ignore[arg-type]
+        stated = {"names": names, "numerator": over, "denominator": under, "spread": spread, "said": said}
+        return cls(np.where(np.isfinite(value), value, np.nan), error, count, low, high, **stated)  # type: ignore[arg-type]
 
     def interval(self, level: float = 0.95, *, method: str = "bounded") -> tuple[FloatArray, FloatArray]:
         """Return Fieller's interval of each ratio."""
@@ -275,7 +275,7 @@ class CorrelationEstimate(BoundedEstimate):
 
     Formula: the estimates of covariance c and variances s, t are normal with a known covariance matrix. A correlation r
     is kept if some variances s', t' > 0 have a point (r sqrt(s' t'), s', t') whose squared distance from the estimates,
-    in units of that matrix, is at most the square of the normal quantile. Where the variances are told well from zero
+    in units of that matrix, is at most the square of the normal quantile. Where the variances are far from zero
     that is about the delta method's interval; where they are not, it still leaves out the correlations that the
     covariance contradicts.
     """

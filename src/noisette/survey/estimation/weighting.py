@@ -154,7 +154,7 @@ def combined(parts: Sequence[Estimate], weights: FloatArray, people: FloatArray,
 
     Formula: sum of W_c m_c; its variance is the sum of W_c^2 (s_c^2 + e_c^2 / n_c), where e_c is what the margins do
     not explain of m_c: how many people fall into a cell varies, and matters where cells of one margin differ.
-    Variances and correlations of a mixture are not told by those of its parts, and are left out.
+    Variances and correlations of a mixture do not follow from those of its parts, and are left out.
     """
     count = np.sum([np.broadcast_to(one.count, one.value.shape) for one in parts], axis=0)
     square = (weights**2)[:, None]
@@ -191,9 +191,9 @@ def combined(parts: Sequence[Estimate], weights: FloatArray, people: FloatArray,
     values, errors = (np.stack([getattr(one, of) for one in parts]) for of in ("value", "std_error"))
     scatter = residual(values)
     error = np.sqrt(np.sum(square * errors**2, axis=0) + scatter)
-    told = {"low": first.low, "high": first.high, "names": first.names, "method": first.method, "kind": first.kind}
+    stated = {"low": first.low, "high": first.high, "names": first.names, "method": first.method, "kind": first.kind}
     mixture: dict[str, Any] = {"parts": tuple(parts), "weights": weights, "scatter": scatter}
-    return MixedEstimate(weights @ values, error, count, **told, **mixture)  # type: ignore[arg-type]
+    return MixedEstimate(weights @ values, error, count, **stated, **mixture)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def _items(survey: Survey, name: str) -> list[Within | Crosstab]:
 
 
 def _by_choice(results: WeightedResults, name: str) -> dict[str, Estimate]:
-    """Return what a private choice of known shares tells better: the other question of each of its pairs.
+    """Return sharper estimates from a private choice of known shares: of the other question of each of its pairs.
 
     Formula: sum over labels k of P_k m_k with m_k = sum of y_c f_c / F_k over the cells c of the label, F_k their sum;
     the delta method takes P_k (y_c - m_k) / F_k as the weight of cell c.
@@ -256,6 +256,6 @@ def _by_choice(results: WeightedResults, name: str) -> dict[str, Estimate]:
         error = np.sqrt(np.maximum(cells.covariance(weights, weights), 0.0))
         count = np.full(len(goals), cells.users, dtype=np.int64)
         ends = tuple(mean @ known + end - cells.sums(weights) for end in cells.supports.ends(weights))
-        told: dict[str, Any] = {"names": other.quantities, "ends": ends}
-        found.setdefault(other.name, BoundedEstimate(mean @ known, error, count, low, high, **told))
+        stated: dict[str, Any] = {"names": other.quantities, "ends": ends}
+        found.setdefault(other.name, BoundedEstimate(mean @ known, error, count, low, high, **stated))
     return found

@@ -1,8 +1,8 @@
-"""Neighbours that noise tells apart best, searched for in the domain itself.
+"""A search for the neighbours that are farthest apart in units of the noise, in the domain itself.
 
-Calibration bounds the distance of neighbours from above (`Neighbours.white`). What is here looks for neighbours that
-are far apart, from the domain, the relation and the noise alone, and shares no code with those bounds: the exact
-calculator takes the farther of the two, so a bound that is too small is seen.
+Calibration bounds the distance of neighbours from above (`Neighbours.white`). This search knows the domain, the
+relation and the noise alone, and shares no code with those bounds. The exact calculator takes the larger of the two
+distances, so a bound that is too small is noticed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def farthest(
 ) -> tuple[FloatArray, float]:
     """Return a difference of two neighbours and its length once whitened, the longest that the search finds.
 
-    Up to 14 entries that may differ by signs are enumerated, which finds the longest. Others are searched: where a
-    convex function is largest over a box or a ball, its gradient points to the same corner or direction.
+    Where up to 14 entries may differ, all signs are tried, which finds the longest. Beyond that the search repeats a
+    step until it stays: where a convex function is largest over a box or a ball, its gradient points to that corner or
+    in that direction.
     """
     rng = np.random.default_rng(0)
     best, longest = np.zeros(domain.dims), -1.0
@@ -117,7 +118,7 @@ def _search(
 
 
 def _along(rows: FloatArray, whiteners: Sequence[FloatArray | None], *, transposed: bool = False) -> FloatArray:
-    """Multiply each mode of tensors by its whitener, or by that turned over."""
+    """Multiply each mode of tensors by its whitener, or by the transpose of its whitener."""
     result = rows
     for mode, whitener in enumerate(whiteners):
         if whitener is None:

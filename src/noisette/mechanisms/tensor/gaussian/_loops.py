@@ -30,15 +30,15 @@ def _add(
 ) -> int:
     """Round ``scale`` times the values to whole numbers, add rounded normal noise, and multiply by ``unit``, in place.
 
-    A ``step`` above 0 asks for the product as a whole number of steps. Returns how many draws are left ``pending``:
-    place, part, two words; the values there are as they were. ``pending`` and ``open_draws`` have a row more than
-    values. Values in single precision are read exactly and computed with in double precision; what is written is
-    rounded, after the noise.
+    Where ``step`` is above 0, the product is rounded to a whole number of steps. The function returns how many draws
+    are left ``pending``, each as place, part and two words; the values there are unchanged. ``pending`` and
+    ``open_draws`` have one row more than there are values. Values in single precision are read exactly and computed
+    with in double precision; what is written is rounded, after the noise.
 
-    Of a word the bits are: 32 the position, 9 the column, 1 the sign, 22 to compare with the threshold. All draws are
-    made as if they fell into a rectangle, several at a time in the processor's vectors; the 1 in 40 that do not keep
-    their value, are listed and are drawn after that. Sums of whole numbers, here and below, are exact or rounded: a
-    function of the exact sum, which is what is private.
+    A word has 32 bits for the position, 9 for the column, 1 for the sign, and 22 to compare with the threshold. All
+    draws are made as if they fell into a rectangle, several at a time in the processor's vectors. The 1 in 40 that do
+    not fall into one are listed, keep their value and are drawn afterwards. Sums of whole numbers, here and below, may
+    be rounded: what is released is a function of the exact sum, which is private.
     """
     for place in range(values.size):
         word = words[place]

@@ -118,9 +118,9 @@ class TensorNoise(TensorReports, EventDeclared):
     def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Rng = None) -> Any:
         """Return one report for each person's tensor, as an array or a torch tensor like ``x``.
 
-        ``out`` takes the reports, and may be ``x`` itself or a memory map. Beside it no more than a block is held, or
-        some slices of a tensor that is not float64 and has covariances along its first and last modes; only a symmetry
-        needs a float64 copy of such a tensor.
+        ``out`` takes the reports, and may be ``x`` itself or a memory map. No more than a block is held in memory
+        besides, or some slices of a tensor that is not float64 and has covariances along its first and last modes. Only
+        a symmetry needs a float64 copy of such a tensor.
         """
         return self._answer(_validate.people(x, self.domain.dims), clip=clip, out=out, rng=rng)
 
@@ -180,7 +180,7 @@ class TensorNoise(TensorReports, EventDeclared):
 
     @cached_property
     def _tied(self) -> tuple[int, int]:
-        """First mode along which noise is correlated, or scaled, and the one behind the last; all with a symmetry."""
+        """The first mode with a covariance, and one more than the last such mode; with a symmetry, all modes."""
         if self.symmetry:
             return 0, len(self.modes)
         own = [number for number, mode in enumerate(self.modes) if mode.covariance is not None]
@@ -257,7 +257,7 @@ class TensorNoise(TensorReports, EventDeclared):
 
     @cached_property
     def _free(self) -> int:
-        """Dimensions of the noise: entries, but for those that a symmetry ties to others."""
+        """Dimensions of the noise: the entries, each set of entries that a symmetry makes equal counted once."""
         return (
             self.size
             if not self.symmetry
@@ -303,10 +303,10 @@ class TensorNoise(TensorReports, EventDeclared):
     def dissect(self) -> Iterator[Cells]:
         """Cut the space of reports across the line through the worst neighbours.
 
-        Only the distance of two whitened inputs matters, and delta grows with it. It follows from the domain, the
-        relation and the noise: the pair is as far apart as `Neighbours.white` allows or as `farthest` finds, whichever
-        is more, and a cell of the lattice in every entry farther. Where signs of a box are bounded, not found, no
-        neighbours may be that far apart. What the mechanism states of itself, ``mu`` and ``sensitivity``, is not used.
+        Only the distance of two whitened inputs matters, and delta grows with it. The distance follows from the domain,
+        the relation and the noise: it is what `Neighbours.white` allows or what `farthest` finds, whichever is larger,
+        plus a cell of the lattice in every entry. Where the best signs of a box are not found but bounded, perhaps no
+        neighbours are that far apart. What the mechanism states about itself, ``mu`` and ``sensitivity``, is not used.
         """
         gap, found = self._worst
         unit = gap / found
@@ -369,10 +369,11 @@ def release_slices(
 ) -> None:
     """Put into ``target``, which may be ``source``, x + N x_1 U_1 ... x_N U_N for a tensor x with one axis a mode.
 
-    ``centre`` turns a part of the source into float64. Slices along the longest mode are whitened together, get their
-    noise and are coloured, from the last to the first. The triangle U^-1 needs the slices before them, which are still
-    as they were; U adds to those after them, which are coloured already. Those sums are as exact as ``target`` holds
-    them: they follow the noise, so privacy is not about them.
+    ``centre`` turns a part of the source into float64. Slices along the longest mode are whitened, get their noise and
+    are coloured, some at a time, from the last to the first. Whitening by the triangle U^-1 needs the slices before
+    them, which have not been changed yet; colouring by U adds to the slices after them, which are coloured already.
+    These sums are as exact as the type of ``target`` allows: they come after the noise, so privacy does not depend on
+    them.
     """
     axis = max(range(len(modes)), key=lambda number: source.shape[number])
     mode, others = modes[axis], [*modes[:axis], *modes[axis + 1 :]]
@@ -393,7 +394,7 @@ def release_slices(
 
 
 def _mix(total: npt.NDArray[Any], factor: FloatArray | None, rows: slice, columns: slice, part: FloatArray) -> None:
-    """Add what a block of a factor, the identity if None, makes of the slices ``columns`` to the slices ``rows``."""
+    """Add to the slices ``rows`` the slices ``columns`` times a block of a factor, the identity if None."""
     if factor is not None and factor.ndim == 2:
         total += np.tensordot(factor[rows, columns], part, axes=1)
     elif rows == columns:

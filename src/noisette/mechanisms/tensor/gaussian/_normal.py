@@ -1,11 +1,11 @@
 """Real Gaussian noise rounded down to a fine lattice: exact, and as quick as a generator of normal variables.
 
 floor(n + N) = n + floor(N) for an integer n: adding floor(N) to lattice points is post-processing of adding a real
-normal variable N, so it is exactly as private, with no allowance for the lattice. The law is cut into strips of width
-1/16 under the density on either side of zero: a rectangle and a wedge on top of it each, and a tail beyond 8. One word
-of 64 bits chooses among them by the alias method, with a table of 256 bits, and is the position within a rectangle; a
-wedge takes rejection. What float64 cannot decide, some 1 in 10^7, is settled in many digits. The law of a draw is
-within 2^-240 of the stated one.
+normal variable N, so it is exactly as private, with no allowance for the lattice. The area under the density is cut
+into strips of width 1/16 on either side of zero, each a rectangle with a wedge on top, and a tail beyond 8. One word of
+64 bits chooses among them by the alias method, with a table of 256 bits, and gives the position within a rectangle; a
+wedge is sampled by rejection. What float64 cannot decide, about 1 in 10^7 draws, is decided with more digits. The law
+of a draw is within 2^-240 of the stated one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def add_noise(values: FloatArray, rng: np.random.Generator, *, sigma: float = 1.
 def add_noise_to_all(
     rows: Sequence[npt.NDArray[Any]], rng: np.random.Generator, *, sigma: float, unit: float, step: float = 0.0
 ) -> None:
-    """Do as `add_noise` to some rows; with a ``step`` what was divided is rounded to whole numbers, times that step.
+    """Do as `add_noise` to some rows; where ``step`` is given, each result is rounded to a multiple of it.
 
     A row in single precision gets what it would get in double precision, rounded at the end.
     """
@@ -99,7 +99,7 @@ _own = threading.local()
 
 
 def _room() -> tuple[Words, npt.NDArray[np.uint8]]:
-    """Return memory of this thread's own for draws that are left open: to ask for it takes as long as to use it."""
+    """Return this thread's own memory for draws that are left open; allocating it takes as long as using it."""
     if not hasattr(_own, "room"):
         _own.room = np.empty((_BLOCK + 1, 4), dtype=np.uint64), np.empty(_BLOCK + 1, dtype=np.uint8)
     room: tuple[Words, npt.NDArray[np.uint8]] = _own.room
@@ -133,7 +133,7 @@ def _alias(masses: list[int]) -> AliasTable:
 
 
 def _settle(rng: np.random.Generator, table: AliasTable, word: int, part: int, first: int, second: int) -> int:
-    """Return the cell of a draw that the quick path left open: which part, which point of a wedge, or the tail.
+    """Return the cell of a draw that the quick path left open: in a rectangle, in a wedge or in the tail.
 
     ``part`` is 512 where the threshold is a tie. A wedge comes with the words it was tried with, or with zeros.
     """

@@ -1,6 +1,6 @@
 """The largest value of s' P s over signs s: how far a box reaches in whitened coordinates, found or bounded.
 
-Bounds are proved in float64. Privacy is about P = W'W for the whitener W that is used, and what is given is P^, the
+Bounds are proved in float64. Privacy depends on P = W'W for the whitener W that is used; what is given is P^, the
 product as BLAS computes it: |P - P^|_ij <= g sqrt(P_ii P_jj), g = n u / (1 - n u), u = 2^-53, by Cauchy and Schwarz
 (Higham 2002, section 3.5), so that P - P^ <= g n diag(P) as quadratic forms. A Cholesky factorisation of a computed A
 that runs to its end proves A + h n diag(A) positive semidefinite, h = g' / (1 - g'), g' = (n + 1) u / (1 - (n + 1) u)
@@ -31,7 +31,7 @@ _EXACT = 1e-9  # relative
 
 @dataclass(frozen=True)
 class Reach:
-    """``upper`` bounds a supremum that ``signs`` show to be at least ``lower``; they agree where it is known.
+    """``upper`` bounds a supremum, ``signs`` show that it is at least ``lower``; both are equal where it is known.
 
     ``weight`` is the sum of some d for which diag(d) - P is proved to be positive semidefinite, so it is a bound too.
     """
@@ -83,8 +83,9 @@ def largest_joint_form(matrices: Sequence[FloatArray], reaches: Sequence[Reach])
     3. Up to 16 entries all signs are tried. Modes whose sum(d) is their maximum need not be among them: by 2 they
        multiply exactly. All modes of size 2 are such, so at most two others fit into 16 entries.
 
-    ``upper`` is the least bound that these allow. The search starts from the best signs along each mode, of each pair
-    that was enumerated, and from random ones, and flips single signs; in tensors beyond 4,096 entries there is none.
+    ``upper`` is the least bound that these allow. A search for the best signs starts from the best signs along each
+    mode, from those of each pair that was enumerated, and from random ones, and flips single signs. Tensors of more
+    than 4,096 entries are not searched.
     """
     weight = math.prod(reach.weight for reach in reaches)
     hard = [k for k, reach in enumerate(reaches) if reach.weight > reach.lower * (1 + _EXACT)]
@@ -157,7 +158,7 @@ def dominating(matrix: FloatArray, weights: FloatArray, multiple: float | None =
 
 
 def _room(size: int) -> float:
-    """Return what float64 errors may add to the bound from n weights, relative: see the head of this module.
+    """Return what errors of float64 may add to the bound from n weights, relatively: see the head of this module.
 
     They are at most n (n + 1) from the factorisation, n^2 from P, n from the sum and less than 6 from the rest, in
     units of 2^-53, each within a factor of 1 + 4 n 2^-53; sums of n^2 absolute entries are summed with less than n^2.

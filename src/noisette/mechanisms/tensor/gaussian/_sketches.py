@@ -3,14 +3,15 @@
 Let M be a positive definite matrix of whole numbers and L its Cholesky factor. A sketch by r projections is L T: with
 fewer projections than columns T has independent normal entries; else it is the triangle of Bartlett 1933, normal below
 the diagonal, the root of a chi-square variable on it, so that L T is the Cholesky factor of a sum of r outer products.
-What a sketch tells of M that sum tells too: the sketch is as private as the sum.
+A sketch is a function of that sum, so it is as private as the sum.
 
 The entries of T are real numbers whose digits are drawn as they are needed, see `noisette.mechanisms._reals`. A
 chi-square variable of k degrees is 2 d (1 + c x)^3 with x normal, d = k/2 - 1/3, c = 1 / (3 sqrt(d)), kept where
 ln u < x^2 / 2 + d (1 - v + ln v), v = (1 + c x)^3, u uniform (Marsaglia, Tsang 2000): decisions that float64 leaves
-open are made with more digits. L T is computed in float64 with a bound on what arithmetic and digits not yet drawn may
-change; an entry for which that leaves open to which point of the lattice it is rounded is computed with intervals until
-one point is left. So what is released is a function of a sketch of real numbers, and of nothing else.
+open are made with more digits. L T is computed in float64 with a bound on the effect of rounding and of the digits not
+yet drawn. Where the bound does not decide to which point of the lattice an entry is rounded, the entry is computed with
+intervals of ever more digits until one point is left. So what is released is a function of a sketch of real numbers,
+and of nothing else.
 """
 
 from __future__ import annotations

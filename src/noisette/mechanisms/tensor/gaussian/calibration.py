@@ -74,7 +74,7 @@ def published_scale(
 
 
 def check_published(calibration: Calibration, modes: Sequence[Mode], neighbours: Neighbours) -> None:
-    """Refuse covariances and neighbours that a published theorem does not speak of."""
+    """Refuse covariances and neighbours that a published theorem does not cover."""
     if calibration == "udn":
         directional(calibration, modes)
     if calibration == "idn":
@@ -93,7 +93,7 @@ def check_published(calibration: Calibration, modes: Sequence[Mode], neighbours:
 
 
 def directional(calibration: str, modes: Sequence[Mode]) -> int:
-    """Return the one mode whose noise has directions, the first if none has."""
+    """Return the one mode whose variances differ by direction, the first if none has such variances."""
     found = [number for number, mode in enumerate(modes) if mode.covariance is not None]
     if len(found) > 1:
         raise ValueError(
@@ -106,7 +106,7 @@ def directional(calibration: str, modes: Sequence[Mode]) -> int:
 def optimal_mode(
     calibration: Calibration, neighbours: Neighbours, number: int, size: int, subspace: FloatArray | None
 ) -> Mode:
-    """Return the covariance along a mode, up to scale, that a subspace W sees least of at the same guarantee.
+    """Return the covariance along a mode, up to scale, whose noise is least within a subspace W at the same guarantee.
 
     Each condition bounds a sum of powers of the variances v, and tr(W Sigma W') = sum_i P_i v_i:
 

@@ -40,8 +40,9 @@ _PANELS, _NODES = 2000, 5
 def jl_delta(projections: int, leverage: float, epsilon: float) -> float:
     """Return the exact delta of a Gaussian sketch for a row of this leverage.
 
-    Formula, r projections and leverage h: in the direction that tells most, a sketch with the row has r variables of
-    variance 1, one without 1 - h. With u+- = 2 (1-h) (+-e - (r/2) ln(1-h)) and chi-square laws of r degrees,
+    Formula, r projections and leverage h: in the direction of the row, a sketch with the row has r variables of
+    variance 1, a sketch without it r variables of variance 1 - h. With u+- = 2 (1-h) (+-e - (r/2) ln(1-h)) and
+    chi-square laws of r degrees,
     delta = max{sf(u+/h) - exp(e) sf(u+/(h(1-h))), cdf(u-/(h(1-h))) - exp(e) cdf(u-/h)}, the second zero if u- <= 0.
 
     >>> f"{jl_delta(20, 0.05, 0.5):.4e}"
@@ -63,9 +64,9 @@ def _excess(own: float, other: float, epsilon: float) -> float:
 def delta_above(projections: int, leverage: float, epsilon: float) -> Any:
     """Return a limit above `jl_delta`, proved, with the digits of mpmath.
 
-    The tails are sums of positive terms, so each is off by no more than the roundings of its terms and the geometric
-    series that bounds what is left out; they are moved by far more than that. Where the excess of one law over the
-    other is largest its slope is zero: the rounding of that place is far below, too.
+    The tails are sums of positive terms, so the error of each is at most the roundings of its terms and the geometric
+    series that bounds the terms left out; the limit is moved up by far more than that. At the place where the excess of
+    one law over the other is largest its slope is zero, so the rounding of that place changes it by far less, too.
     """
     import mpmath
 
@@ -140,8 +141,8 @@ class JohnsonLindenstrauss(BaseMechanism):
     are rounded towards zero to 2^-41 of B, so that X'X is a matrix of whole numbers; a report is a function of a sketch
     of real numbers that is rounded exactly; delta is a sum of positive terms that is rounded up.
     *Utility*: unbiased; entry (i, j) has variance (M_ij^2 + M_ii M_jj) / (r n^2), M = X'X + w^2 I. More projections are
-    better, and with very many this becomes symmetric Gaussian noise, which therefore is never worse:
-    `noisette.release_covariance` adds that. By default r is so large that little is lost.
+    better; in the limit of many this is symmetric Gaussian noise, which is therefore never worse, and which
+    `noisette.release_covariance` adds by default. The default r is so large that little is lost.
     Blocki, Blum, Datta, Sheffet 2012, Algorithm 3; its delta there is a bound, here it is exact.
 
     >>> m = JohnsonLindenstrauss(TensorBall((100, 3), radius=1.0, mode=0), epsilon=1.0, delta=1e-5, projections=500)
@@ -179,7 +180,7 @@ class JohnsonLindenstrauss(BaseMechanism):
 
     @property
     def _usual_projections(self) -> int:
-        """64 times as many as make the error that is due to the data that of Gaussian noise."""
+        """64 times as many as it takes for the error that is due to the data to equal that of Gaussian noise."""
         rows, columns = self.domain.dims
         balanced = 2 * (rows * gaussian_mu(self.epsilon, self.delta) / columns) ** 2
         return math.ceil(min(max(64 * balanced, columns, 64.0), _MOST_PROJECTIONS))
@@ -320,11 +321,12 @@ class JohnsonLindenstrauss(BaseMechanism):
         return inputs, self.support.nearest(np.concatenate([self.target(inputs), self.target(2 * inputs[:1])]))
 
     def dissect(self) -> Iterator[Cells]:
-        """Cut reports by what they hold in the direction of the row.
+        """Cut reports by their entry in the direction of the row.
 
-        Only that tells a table with the row from one without, by a chi-square variable in either case. A row of the
-        largest leverage is the worst: of an exponential family, tests tell parameters apart the better the farther
-        apart they are. A shorter row, or a table that holds more in its direction, has less leverage.
+        Only that part of a report depends on the row; it is a multiple of a chi-square variable with the row and
+        without it. A row of the largest leverage is the worst: in an exponential family, the farther apart two
+        parameters are, the easier they are to distinguish. A shorter row, or a table with more in its direction, has
+        less leverage.
         """
         inputs, _ = self.witnesses()
         leverage = self.domain.radius**2 / (self.domain.radius**2 + self.ridge)

@@ -1,4 +1,4 @@
-"""Gaussian noise for tensors: a covariance for each mode, and exactly as much of it as the neighbours ask for."""
+"""Gaussian noise for tensors: a covariance along each mode, and the least scale that the guarantee allows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class TensorGaussian(TensorNoise):
     ``"l2:1.0"`` in norm or ``"box:0.5"`` in every entry, whatever the domain. A covariance is None, variances or a
     matrix, and only its shape counts. ``subspaces``, a matrix W_k for each mode or None, ask for the covariances that
     are least in what is used of the tensor, x_1 W_1 ... x_N W_N; they must be public. ``symmetry`` names groups of
-    modes under whose permutation the tensors stay the same; the noise is made so as well, which is free and lowers it.
+    modes under whose permutation the tensors stay the same; the noise is then averaged over these permutations, which
+    costs no privacy and lowers it.
 
     ``calibration``: ``"exact"``, or as published ``"tvg"``, ``"udn"``, ``"idn"`` and ``"mvg"``, which hold but add far
     more noise, and ``"classical"``, sqrt(2 ln(1.25/delta)) / epsilon, which does not hold at large epsilon. With
@@ -137,9 +138,10 @@ class TensorGaussian(TensorNoise):
 
     @classmethod
     def published_forms(cls, epsilon: float) -> list[Self]:
-        """Return the mechanism with each published calibration, the classical one below 1 and at 20 times the budget.
+        """Return the mechanism with each published calibration; the classical one below epsilon 1 and at 20 times
+        epsilon.
 
-        Covariances are of the kind that each theorem speaks of.
+        Covariances are of the kind that each theorem covers.
         """
         domain, rows, columns = TensorDomain((2, 3)), np.diag([2.0, 2.0]) + 1, np.diag([1.0, 2.0, 3.0]) + 0.5
         shapes: dict[Calibration, tuple[Any, ...]] = {
@@ -153,7 +155,7 @@ class TensorGaussian(TensorNoise):
 
     @property
     def form(self) -> str:
-        """How tables tell this calibration from the others."""
+        """How tables name this calibration."""
         return "" if self.calibration == "exact" else f"by {self.calibration}"
 
     def __eq__(self, other: object) -> bool:
@@ -251,7 +253,7 @@ class TensorGaussian(TensorNoise):
         return Guarantee(true, self.delta, relation.unit, relation.model, relation.relation, claim)
 
     def written_law(self) -> dict[str, Any] | None:
-        """Return real noise of one deviation, which is all that is drawn by; None for other noise or neighbours."""
+        """Return the one deviation of the noise, which is the whole law; None for other noise or neighbours."""
         plain = all(mode.covariance is None for mode in self.modes) and not self.symmetry
         if not plain or self.neighbours.relation != "any-pair":
             return None

@@ -26,8 +26,8 @@ _CHUNK = 1 << 16  # entries that are copied at a time
 class Mode:
     """The covariance Sigma = U U' along one mode, up to the scale of the whole: identity, diagonal or full.
 
-    ``covariance`` is None, the variances, or a matrix. ``whitener`` is what float64 makes of U^-1: privacy is about it,
-    U only undoes it.
+    ``covariance`` is None, the variances, or a matrix. ``whitener`` is U^-1 as float64 computes it: privacy depends on
+    it alone, and U comes after the noise.
     """
 
     size: int
@@ -194,8 +194,8 @@ class Mode:
 def multiply(values: FloatArray, factors: Sequence[FloatArray | None]) -> None:
     """Multiply each tensor along the last axes by a matrix along every mode, in place.
 
-    A factor is None, a diagonal, or lower triangular in Fortran order. No Kronecker product is formed, and beside
-    ``values``, contiguous float64, no more than a chunk of 2^16 entries is held.
+    A factor is None, a diagonal, or lower triangular in Fortran order. No Kronecker product is formed. ``values`` are
+    contiguous float64; besides them no more than 2^16 entries are held.
     """
     order = len(factors)
     for number, factor in enumerate(factors):

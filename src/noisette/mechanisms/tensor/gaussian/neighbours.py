@@ -1,4 +1,4 @@
-"""Which tensors are neighbours, and how far apart they can be once the noise is made white."""
+"""Which tensors are neighbours, and how far apart they can be in units of the noise."""
 
 from __future__ import annotations
 
@@ -89,10 +89,11 @@ class Neighbours:
         """Return the largest |difference x_1 U_1^-1 ... x_N U_N^-1| from above, and whether it is attained.
 
         A difference in one block is a product of unit vectors along the fixed modes and a tensor along the free ones,
-        and so is its whitened norm. An l2 ball reaches as far as the spectral norms; with a bound on each slice, a
-        mode whose covariance is not the identity may reach less far than that along the slices. A box is maximised at
-        signs: a mode with diagonal covariance contributes the trace of its inverse, those with full covariance what
-        `largest_joint_form` proves for all of them together. Each factor is rounded up, by more than float64 may err.
+        and so is its whitened norm. For an l2 ball the norm is at most the product of the spectral norms; with a bound
+        on each slice it may be less along the mode of the slices. For a box it is largest at signs: a mode with a
+        diagonal covariance contributes the trace of its inverse, and those with full covariances contribute what
+        `largest_joint_form` proves for all of them together. Each factor is rounded up, by more than the error of
+        float64.
         """
         up = 1 + 2.0**-48 * (len(modes) + 2)  # for the products below, and for the width or distance itself
         squares, attained = [modes[k].largest for k in self.fixed], True
@@ -119,7 +120,7 @@ class Neighbours:
         return reach, attained
 
     def worst(self, modes: Sequence[Mode]) -> FloatArray:
-        """Return a difference that reaches farthest among those known."""
+        """Return the longest whitened difference of neighbours that is known."""
         result = np.ones(())
         for number, mode in enumerate(modes):
             if number in self.fixed:
@@ -140,7 +141,7 @@ class Neighbours:
         )
 
     def _joint(self, modes: Sequence[Mode]) -> Reach:
-        """Return how far signs reach along the free modes with full covariance."""
+        """Return the bound for signs along the free modes with full covariance."""
         full = [modes[k] for k in self.free if modes[k].full]
         if not full:
             return Reach(1.0, 1.0, np.ones(()), 1.0)

@@ -51,8 +51,8 @@ def release_data(
     Formula: that of `TensorGaussian` with relation ``"any-pair"``. Leading axes are further people.
 
     *Guarantee*: (epsilon, delta)-DP, unit record, in the local model.
-    *Utility*: the noise of an entry grows with the square root of the number of entries; say with ``subspaces``, public
-    matrices, what of the tensor will be used.
+    *Utility*: the noise of an entry grows with the square root of the number of entries; public matrices in
+    ``subspaces`` say which part of the tensor will be used.
     Private testing data in Yang 2021; Balle, Wang 2018, Theorem 8.
 
     >>> image = np.full((28, 28), 0.5)

@@ -49,7 +49,7 @@ class Finite:
         return f"tensors of shape {self.dims} with entries in [{-self.reach:g}, {self.reach:g}]"
 
     def contains(self, reports: npt.NDArray[Any]) -> BoolArray:
-        """Tell which tensors could be meant."""
+        """Tell which tensors could be reports."""
         values = np.asarray(reports, dtype=float)
         axes = tuple(range(values.ndim - len(self.dims), values.ndim))
         with np.errstate(invalid="ignore"):
@@ -58,18 +58,18 @@ class Finite:
 
 @dataclass(frozen=True, eq=False)
 class MatrixMechanism(WholeTensorMechanism, EventDeclared):
-    """Answer a workload W of linear queries about a histogram x through a strategy A that is asked instead.
+    """Answer a workload W of linear queries about a histogram x from noisy answers to other queries, a strategy A.
 
     Formula: y = A x + N(0, s^2 I), the report is A^+ y and the answers W A^+ y. A minimises the sum of the answers'
     variances: X = A'A minimises tr(W'W X^-1) over diag(X) <= 1, by a fixed point with a dual bound; ``gap`` is at most
-    1e-6. Along several modes W = W_1 x ... x W_N and A is the product of the modes' best ones, which is best and never
-    formed. s is the least that meets (epsilon, delta) for what one record changes.
+    1e-6. Along several modes W = W_1 x ... x W_N, and A is the product of the best strategies of the modes, which is
+    the best one and is never formed. s is the least that meets (epsilon, delta) for what one record changes.
 
     *Guarantee*: (epsilon, delta)-DP for one record, in the central model, where a curator holds the histogram: a record
     comes or goes (``relation="add-remove"``, the default) or moves to another cell (``"replace"``). With
     ``"any-pair"`` the model is local: each user sends the report of a tensor that is 1 in the user's own cell. A x is
-    rounded to a lattice of 2^-20 of the noise and discrete Gaussian noise is sampled on it exactly; rounding is paid
-    for.
+    rounded to a lattice of 2^-20 of the noise, and discrete Gaussian noise is sampled on it exactly; the cost of
+    rounding is inside epsilon.
     *Utility*: up to half a step of the lattice the report is unbiased, or for a W of smaller rank its answers are;
     `answers` gives them with standard errors. 64 prefixes have a summed variance of 282 s^2, asked one by one
     2,080 s^2.
@@ -236,8 +236,8 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     def gap(self) -> float:
         """How far the strategy may be from the best one, relatively: its error over a dual bound, less 1.
 
-        Along several modes that is for their whole product. Both are for a record that comes or goes: that is what
-        strategies are optimised for.
+        Along several modes it is that of the whole product. Error and bound are for a record that comes or goes, the
+        case that strategies are optimised for.
         """
         return max(error_of(self._strategy) / self._strategy.bound - 1, 0.0)
 
@@ -293,9 +293,10 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     def _rounded(self, rows: FloatArray) -> FloatArray:
         """Return A x in whole steps.
 
-        Entries of x keep their leading bits, so that sums come out nearly exact. Whole numbers lose nothing, and what
-        others lose does not change with a record more or less, which is a whole number of last places. Shares of a
-        user are rounded to shares: they are a mean of records, so two users are no farther apart than two records.
+        Entries of x keep their leading bits, so that sums are nearly exact. Whole numbers lose nothing. What other
+        numbers lose does not change when a record comes or goes, as a record is a whole number of units in the last
+        place. The shares of a user are rounded to shares that sum to 1: they are a mean of records, so two users are no
+        farther apart than two records.
         """
         places = rows / self._place
         places = _shares(places, round(1 / self._place)) if self.relation == "any-pair" else np.floor(places + 0.5)
@@ -341,7 +342,7 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     def moments(self, x: Any) -> Moments:
         """Return the moments of each cell of a report: sums of discrete Gaussians, normal but for rounding.
 
-        The bias is what rounding to the lattice and, for a singular strategy, A^+ A leave of x.
+        The bias is what rounding to the lattice and, for a singular strategy, the projection A^+ A change in x.
         """
         values = self._inputs(x)
         step, _ = self._lattice
@@ -370,8 +371,8 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     def _pair(self) -> FloatArray:
         """Return neighbours that are easy to distinguish: a tensor without and with a record, or with it elsewhere.
 
-        What the strategy makes of a record is compared cell by cell; of more than 1,024 cells, of those that the
-        strategy says move it most and of others drawn at random.
+        The strategy's answers to one record are compared cell by cell. Of more than 1,024 cells, those that change the
+        answers most by the strategy's own account are compared, and others drawn at random.
         """
         cells = np.arange(self.size)
         if self.size > _COMPARED:
@@ -399,8 +400,8 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
     def dissect(self) -> Iterator[Cells]:
         """Return reports on the line through the two neighbours that the strategy moves most.
 
-        Across the line both laws are alike, and what lies there is the mass of a normal distribution of one dimension
-        less: on a lattice of 2^-20 of the noise sums are integrals to some 1e-10. Places are steps along the line.
+        Across the line both laws are the same, and their mass there is that of a normal distribution of one dimension
+        less: on a lattice of 2^-20 of the noise, sums equal integrals to about 1e-10. Places are steps along the line.
         """
         first, second = self._pair()
         step, noise = self._lattice

@@ -44,8 +44,8 @@ def optimum(root: FloatArray, *, gap: float = GAP) -> Optimum:
 
     For weights v of the cells, X = R' (R D_v R')^-1/2 R minimises the Lagrangian, T = tr (R D_v R')^1/2 gives the dual
     bound T^2 / sum v, and X scaled to its largest diagonal entry has error T max diag X. The fixed point v <- v diag X
-    is extrapolated (Anderson 1965) until the two meet. A cell whose constraint is slack loses its weight; no inverse of
-    v is taken, so that does no harm.
+    is extrapolated (Anderson 1965) until the two meet. The weight of a cell whose constraint is slack goes to zero,
+    which does no harm, as v is never inverted.
 
     >>> round(optimum(np.tri(64)).error, 1)
     282.2
@@ -112,9 +112,10 @@ def _half(root: FloatArray, weight: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _extrapolated(places: list[FloatArray], moves: list[FloatArray], weight: FloatArray, *, even: bool) -> FloatArray:
-    """Return the step that the last moves together suggest, the plain one for cells that hardly count.
+    """Return the extrapolated step from the last ones; cells of very small weight take the plain step.
 
-    A cell counts by its weight; where ``even``, those at their constraint all count alike, however faint.
+    Cells are weighted by their weights; if ``even``, all cells at their constraint are weighted equally, however small
+    theirs are.
     """
     move = moves[-1]
     if len(moves) == 1:

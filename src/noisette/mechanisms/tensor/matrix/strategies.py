@@ -1,4 +1,4 @@
-"""Strategies: what is really asked of the data so that a workload's answers follow with the least noise."""
+"""Strategies: the queries that are really asked, chosen so that a workload's answers have the least noise."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Kronecker:
 
     @staticmethod
     def _optima(entries: tuple[Any, ...], workloads: tuple[Workload, ...]) -> list[Optimum]:
-        # errors and bounds multiply, so the modes share the allowance; the rounding of the product has a part of it
+        # errors and bounds multiply, so the modes share the allowed gap, and the rounding of the product has its share
         gap = (0.9 if len(entries) > 1 else 1.0) * GAP / len(entries)
         return [
             named_optimum(entry, workload.size, gap) if isinstance(entry, str) else optimum(workload.root, gap=gap)
@@ -181,7 +181,7 @@ class Kronecker:
         return _outer([np.diagonal(covariance) for covariance in self._covariances])
 
     def change(self, *, replaced: bool) -> tuple[float, Cells]:
-        """Return the longest column of A, or a bound on the distance of two: the distance itself where all are as long.
+        """Return the length of the longest column of A, or a bound on the distance of two, exact for equal lengths.
 
         |A (e_i - e_j)|^2 = prod X_ii + prod X_jj - 2 prod X_ij over the modes, X = A'A: the first two are bounded by
         the largest, the third is the least product of an entry from each mode. Along a single mode it is exact.
@@ -270,7 +270,7 @@ class Marginals:
         return self.total_variance()
 
     def _spectral(self, x: FloatArray, *, power: int) -> FloatArray:
-        """Return A^power x, from means over sets of modes: a tensor varies in T by what its means over the rest do."""
+        """Return A^power x, from the means of x over sets of modes."""
         first = x.ndim - len(self.dims)
         result = np.zeros_like(x)
         for varying, scale in self._scales.items():
@@ -303,7 +303,7 @@ class Marginals:
         parts = []
         for table in self.tables:
             outside, inside = self._cells_outside(table), math.prod(self.dims[mode] for mode in table)
-            # a table's sums multiply what varies within it by the cells outside, and kill the rest
+            # summing to a table multiplies what varies within the table by the cells outside, and removes the rest
             one = sum(
                 self._diagonal(varying) * outside**2 / scale**2
                 for varying, scale in self._scales.items()

@@ -43,7 +43,7 @@ class Cutter:
     tensors: Callable[[FloatArray], Any]
 
     def cells(self, pair: tuple[Any, Any], *, whole: bool, real: bool) -> Cells:
-        """Return all reports where they fall into few runs, else those that tell most."""
+        """Return all reports where they fall into few runs, else those with the largest likelihood ratios."""
         size, straight = self.kept.size, isinstance(self.noise, LaplaceNoise | RoundedLaplace)
         if real and (np.any(self.kept > 0) or isinstance(self.noise, RealLaplace)):
             return self._telling(pair, whole=whole)
@@ -64,10 +64,10 @@ class Cutter:
         return rows
 
     def _telling(self, pair: tuple[Any, Any], *, whole: bool) -> Cells:
-        """Return the two inputs as reports, and each entry kept or just outside, whichever tells more; not all."""
+        """Return the two inputs as reports, each entry kept or just outside, whichever has the larger ratio."""
         rows = self._rows(whole=whole, positions=np.asarray([0.0, self.steps]))
         if isinstance(self.noise, RoundedLaplace):
-            # noise that rounds to zero has less than its share: where hardly anything is kept, a tail tells more
+            # rounding gives zero less than its share of the noise: where little is kept, a tail has the larger ratio
             own, far, beside, beyond = (
                 spiked(self.noise, np.asarray(float(away)), self.kept) for away in (0, self.steps, 1, self.steps + 1)
             )
@@ -119,7 +119,7 @@ class Cutter:
         return Cells.constant(pair, self.tensors(positions[rows]), weight[rows].sum(axis=1), self._bound(whole=True))
 
     def _summed(self, pair: tuple[Any, Any]) -> Cells:
-        """Return a place for each sum of the entries, which tells all there is where nothing is kept.
+        """Return a place for each sum of the entries: where nothing is kept, the ratio depends on the sum alone.
 
         The sum of discrete Gaussians is one, of sqrt(I) sigma. Reports whose sums are s leave the same rest when s is
         divided by I have log masses on one parabola in s: that of the sum, less the rest's r (1 - r/I) / (2 sigma^2).

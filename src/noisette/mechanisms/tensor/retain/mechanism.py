@@ -48,10 +48,10 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
     *Guarantee*: epsilon-LDP, exactly, for one entry (``unit="element"``) or for the whole tensor (``"record"``, the
     default); with a ``delta`` the entries of a record are composed by Renyi divergences. Weights multiply p by 1 - w,
     relative to the least weight. Public ones cost nothing; what was paid for others is taken from the budget.
-    ``as_published=True`` is the paper's algorithm, in both readings of p. Its output is real, so a kept entry gives
-    itself away: no finite epsilon holds. ``rounded=True`` rounds the output to the grid; with Laplace noise some
+    ``as_published=True`` is the paper's algorithm, in both readings of p. Its output is a real number, so a kept entry
+    is recognised: no finite epsilon holds. ``rounded=True`` rounds the output to the grid; with Laplace noise some
     e + ln 2 then holds for one entry, and I times as much for the record, for which the paper claims e.
-    *Utility*: unbiased; mean squared error (1-p) 2a/(1-a)^2 squared steps an entry. ``choice.helps`` tells whether
+    *Utility*: unbiased; mean squared error (1-p) 2a/(1-a)^2 squared steps an entry. ``choice.helps`` says whether
     keeping entries lowers the error: with Laplace noise it does so from an epsilon an entry of 4.4 on for 5 levels, of
     10.6 for 256. Below, p = 0 and this is discrete Laplace noise. `equal_unit_errors` holds it against its rivals: for
     a 28x28 image of 256 levels Hybrid or PiecewiseOptimal wins for an element up to epsilon 20, PrivUnitG for a record
@@ -405,16 +405,17 @@ class RetainOrNoise(WholeTensorMechanism, EventDeclared):
         return ends
 
     def witnesses(self) -> tuple[FloatArray, FloatArray]:
-        """Return the worst pair of inputs, also as reports: what is kept gives most away."""
+        """Return the worst pair of inputs, also as reports: a kept entry has the largest likelihood ratio."""
         inputs = self._pair().reshape(2, *self.domain.dims)
         return inputs, inputs.copy()
 
     def dissect(self) -> Iterator[Cells]:
         """Cut the reports about the worst pair.
 
-        No pair is worse. The law of an entry falls with the distance from its value, so what tells two values apart
-        grows with their distance, as for every additive mechanism here; entries are independent, so every one that
-        may differ does. Entries in which the inputs agree are held fixed and weigh what is left.
+        No pair is worse. The likelihood of a report falls with its distance from the entry's value, so two values are
+        the easier to distinguish the farther apart they are, as for every additive mechanism here. Entries are
+        independent, so the worst pair differs in every entry that may differ. Entries in which the inputs agree are
+        held fixed, and the cells weigh what is left.
         """
         first, second = self._pair().reshape(2, *self.domain.dims)
         kept = np.broadcast_to(self.p_keep, (self.size,))

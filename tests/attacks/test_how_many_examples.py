@@ -1,0 +1,149 @@
+"""One example more moves no other example's gradient: not in half precision either, where 1 / n has eight bits.
+
+With a loss divided by n in bfloat16, the gradients of a thousand equal examples were rounded in one direction for n and
+in another for n + 1: the clipped sum moved by 3.5 times the bound that the noise is made for.
+"""
+
+import contextlib
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from noisette import sgd
+
+pytestmark = pytest.mark.filterwarnings("ignore:This step is not on a batch")
+MOST = 1000
+
+
+class Sums:
+    """Keeps what a step summed up."""
+
+    def collect(self, parts, scale):
+        pass
+
+    def release(self, sums, released, multiplier):
+        self.last = torch.cat([value.flatten() for own in sums.values() for value in own.values()]).clone()
+
+
+def mean_of_squares(made, targets):
+    return made.square().sum(1).mean()
+
+
+LOSSES = {
+    "cross entropy": functional.cross_entropy,
+    "squares": lambda made, targets: functional.mse_loss(made, torch.ones_like(made)),
+    "binary": lambda made, targets: functional.binary_cross_entropy_with_logits(made, torch.ones_like(made)),
+    "divergence": lambda made, targets: functional.kl_div(
+        made.log_softmax(1), torch.ones_like(made) / 3, reduction="batchmean"
+    ),
+    "smooth": lambda made, targets: functional.smooth_l1_loss(made, torch.zeros_like(made)),
+    "mean": mean_of_squares,
+    "quotient": lambda made, targets: made.square().sum(1).sum() / len(made),
+    "soft targets": lambda made, targets: functional.cross_entropy(made, torch.full_like(made, 1 / 3)),
+}
+KINDS = {
+    "float32": (torch.float32, contextlib.nullcontext),
+    "bfloat16": (torch.bfloat16, contextlib.nullcontext),
+    "float16": (torch.float16, contextlib.nullcontext),
+    "autocast": (torch.float32, lambda: torch.autocast("cpu", dtype=torch.bfloat16)),
+}
+
+
+def network(kind):
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).to(kind)
+
+
+def run(model, inputs, targets, **options):
+    loader = DataLoader(TensorDataset(inputs, targets), batch_size=8)
+    optimizer = options.pop("optimizer", torch.optim.SGD)(model.parameters(), lr=0.1)
+    return sgd.make_private(model, optimizer, loader, target=(3.0, 1e-5), epochs=9, rng=1, **options)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize(("kind", "context"), KINDS.values(), ids=KINDS)
+def test_an_example_more_moves_the_sum_by_its_bound_at_most(kind, context, loss):
+    torch.manual_seed(0)
+    inputs = torch.randn(1, 4).expand(MOST, 4).clone().to(kind)
+    targets = torch.zeros(MOST, dtype=torch.long)
+    model = network(kind)
+    private = run(model, inputs, targets)
+    private.optimizer.watcher = seen = Sums()
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    sums = []
+    for size in range(MOST - 4, MOST + 1):
+        model.load_state_dict(start)
+        private.optimizer.zero_grad()
+        with context():
+            made = private.model(inputs[:size])
+        loss(made, targets[:size]).backward()
+        private.optimizer.step()
+        sums.append(seen.last)
+    apart = [float((one - other).norm()) for one, other in itertools.pairwise(sums)]
+    assert max(apart) <= private.optimizer.clip.bound
+    assert min(apart) > 0  # the example that came is seen
+
+
+def test_a_mean_that_was_taken_in_half_precision_is_refused():
+    """Inside of a model nobody sees the division."""
+
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3).bfloat16()
+
+        def forward(self, x):
+            return self.layer(x).square().sum(1)
+
+    inputs = torch.randn(40, 4).bfloat16()
+    private = run(Own(), inputs, torch.zeros(40))
+    private.optimizer.zero_grad()
+    loss = private.model(inputs).sum()  # in bfloat16, and not divided at all
+    with pytest.raises(ValueError, match="mean loss is in half precision"):
+        loss.backward()
+
+
+def test_two_losses_of_one_batch_have_one_scale():
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(6, 4), torch.zeros(6, dtype=torch.long)
+    found = []
+    for parts in (1, 2):
+        private = run(network(torch.float32), inputs.repeat(8, 1), targets.repeat(8), clip=1e6)
+        private.optimizer.watcher = seen = Sums()
+        made = private.model(inputs)
+        for _ in range(parts):
+            (functional.cross_entropy(made, targets) / parts).backward(retain_graph=True)
+        private.optimizer.step()
+        found.append(seen.last)
+    torch.testing.assert_close(found[0], found[1])
+    plain = network(torch.float32)
+    functional.cross_entropy(plain(inputs), targets, reduction="sum").backward()
+    expected = torch.cat([value.grad.flatten() for value in plain.parameters()]).double()
+    assert math.isclose(float(found[0].norm()), float(expected.norm()), rel_tol=1e-4)
+
+
+def test_the_state_of_lbfgs_keeps_no_loss():
+    """Its checkpoint held the loss of the last batch as it was, which no noise protects."""
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(40, 4), torch.zeros(40, dtype=torch.long)
+
+    def lbfgs(parameters, lr):
+        return torch.optim.LBFGS(parameters, lr=lr, max_iter=1)
+
+    private = run(network(torch.float32), inputs, targets, optimizer=lbfgs)
+
+    def closure():
+        private.optimizer.zero_grad()
+        loss = functional.cross_entropy(private.model(inputs), targets)
+        loss.backward()
+        return loss
+
+    loss = private.optimizer.step(closure)
+    (state,) = private.optimizer.state_dict()["inner"]["state"].values()
+    assert "prev_loss" in state
+    assert float(state["prev_loss"]) != float(loss.detach())
