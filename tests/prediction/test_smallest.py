@@ -16,6 +16,7 @@ from noisette.planner.page import page
 from noisette.prediction import combine, compare, joint, plan
 from noisette.prediction.deviations import deviation
 from noisette.prediction.graded import plan_levels, simulated
+from noisette.prediction.offers import best_report
 from noisette.prediction.sweeps import break_even_curve
 
 LEVELS: Any = {"edges": [-1, 0, 1], "epsilons": [2.0, 1.0]}
@@ -149,3 +150,9 @@ def test_records_on_a_range_of_another_size(scale: float) -> None:
         for size in (1.0, scale)
     ]  # fmt: skip
     assert found[1].mse == pytest.approx(scale**2 * found[0].mse, rel=1e-6)
+
+
+def test_the_best_number_of_dimensions_is_found_wherever_it_is() -> None:
+    for dims in (1, 2, 3, 10, 97):
+        for best in range(1, dims + 1):
+            assert best_report(lambda m, best=best: abs(m - best), dims) == best
