@@ -8,8 +8,11 @@ import json
 import math
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -40,6 +43,8 @@ from noisette.mechanisms.vector.sampled import Reports
 _BATCHES = 250
 _CALLS = 32  # of privatize about one input, by turns two with and two without a seed
 _ORDINARY = 8  # values of which most must be no special case, to tell the one that is
+_SIZES = (*range(2, 41), 50, 64, 100, 128, 200, 256, 365, 500, 512, 1000, 1024, 2000, 2048)  # of batches
+_DIFFERENT = 40  # values that are sent together
 _COPIES = 128  # reports about each of many values: enough to tell one that has no noise
 _COMPLAINTS = 400  # more than the tests that one check makes of a sampler
 _SKEWNESS_SEEN = (
@@ -72,8 +77,10 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     The sampler is held against ``log_prob``, seeded and with ``rng=None``, at inputs from the whole domain: counts of
     reports or of cells of a lattice, its last bits, repeated reports, reports that show their value, independence
     within a call and between calls. Where a report is one number ten times ``samples`` are drawn, and
-    as many again to see whether the value itself is sent. What takes more to be
-    seen, and how many samples that is, stands in `docs/auditing.md`.
+    as many again to see whether the value itself is sent. What surrounds a value changes nothing: the other values of
+    its batch, their order and number, the thread, the kind of generator. Reports are plain arrays of one type and
+    shape, no value of the domain is refused, and none draws a warning. What takes more to be seen, and how many samples
+    that is, stands in `docs/auditing.md`.
 
     A sound mechanism fails with probability at most ``false_alarm``.
 
@@ -100,6 +107,7 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     _check_profile(mechanism, inputs, share, rng)
     _check_outside(mechanism, samples, share, level, rng)
     _check_many_values(mechanism, samples, share, rng)
+    _check_surroundings(mechanism, inputs, share, rng)
     if isinstance(mechanism, BaseMechanism):
         _check_estimates(mechanism, np.asarray(inputs[-1]), rng)
 
@@ -246,10 +254,29 @@ def _check_entries(mechanism: Any, require: Callable[..., None]) -> None:
 def _reports(mechanism: Estimating, x: Any, size: int, rng: Any, *, clip: bool = False) -> Any:
     """Return reports about one input, all of them in the support."""
     many = np.broadcast_to(x, (size, *np.shape(x))).copy()
-    reports = mechanism.privatize(many, clip=clip, rng=rng)
+    reports = _plain(mechanism, mechanism.privatize(many, clip=clip, rng=rng), size)
     assert np.all(mechanism.support.contains(reports)), f"{mechanism.name} sent a report outside {mechanism.support}"
     numbers = table(reports)
     assert not np.signbit(numbers[numbers == 0]).any(), f"{mechanism.name} sent -0.0, whose sign may carry a bit"
+    return reports
+
+
+def _plain(mechanism: Estimating, reports: Any, count: int) -> Any:
+    """Return reports, once it is seen that nothing travels with them: they are plain arrays of one type and shape.
+
+    A class of its own, the memory of a larger array, a note in the type, another length or byte order may all depend on
+    the values.
+    """
+    arrays: list[Any] = [reports.indices, reports.values] if isinstance(reports, Reports) else [reports]
+    for array in arrays:
+        own = array.base is None or (type(array.base) is np.ndarray and array.base.nbytes <= array.nbytes)
+        plain = type(array) is np.ndarray and own and array.dtype.isnative and array.dtype.metadata is None
+        assert plain and array.flags.writeable, f"{mechanism.name} sent reports that are no plain array of their own"
+        assert len(array) == count, f"{mechanism.name} sent {len(array)} reports about {count} values"
+    if isinstance(mechanism, BaseMechanism) and not isinstance(reports, Reports):
+        kind = (reports.dtype, reports.shape[1:])
+        said = (mechanism.report_dtype, mechanism.report_shape)
+        assert kind == said, f"{mechanism.name} sent reports of {kind}, and says {said}"
     return reports
 
 
@@ -351,19 +378,71 @@ def _check_many_values(mechanism: Estimating, samples: int, share: float, seed: 
     if isinstance(mechanism.domain, Interval | Grid):
         anywhere = source.uniform(mechanism.domain.low, mechanism.domain.high, max(1, samples // _COPIES))
         values = np.unique(mechanism.domain.clip(np.concatenate([values, anywhere])))
+    if len(values) < _ORDINARY:
+        return
     try:
         mechanism.privatize(values, rng=np.random.default_rng(0))
-    except (ValueError, NotImplementedError):  # it asks for more than its domain, such as tensors with a symmetry
-        values = values[[admitted(mechanism, x) for x in values]] if len(values) else values
+    except (ValueError, NotImplementedError) as error:
+        assert mechanism.domain.shape, f"{mechanism.name} refuses a value of its domain: {error}"
+        # it asks for more than its domain, such as tensors with a symmetry
+        values = values[[admitted(mechanism, x) for x in values]]
     if len(values) < _ORDINARY:
         return
     inputs = np.repeat(source.permutation(values), _COPIES, axis=0)
-    reports = mechanism.privatize(inputs.copy())
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        reports = _plain(mechanism, mechanism.privatize(inputs.copy()), len(inputs))
+    assert not heard, f"{mechanism.name} warns of values of its domain: {heard[0].message}"
     assert np.all(mechanism.support.contains(reports)), f"{mechanism.name} sent a report outside {mechanism.support}"
     if single and np.ndim(reports) == 1:
         _complain(mechanism, goodness.in_the_clear(mechanism, inputs, reports, _COPIES, share))
     else:
         _complain(mechanism, goodness.frozen(mechanism, inputs, reports, _COPIES, share))
+
+
+def _check_surroundings(mechanism: Estimating, inputs: list[Any], share: float, seed: int) -> None:
+    """Check that nothing around a value changes its report: batch, order, size, thread, generator."""
+    middle = np.asarray(inputs[-1])
+    copies = np.broadcast_to(middle, (_COPIES, *middle.shape)).copy()
+    for name, send in _ways(mechanism, seed):
+        reports = send(copies)
+        _complain(mechanism, goodness.fit(mechanism, middle, [reports], share), f" {name}")
+        _complain(mechanism, goodness.frozen(mechanism, copies, reports, _COPIES, share), f" {name}")
+    sizes = [mechanism.privatize(np.broadcast_to(middle, (size, *middle.shape)).copy()) for size in _SIZES]
+    _complain(mechanism, goodness.fit(mechanism, middle, sizes, share), " in batches of other sizes")
+    for size, reports in zip(_SIZES, sizes, strict=True):
+        same = np.broadcast_to(middle, (size, *middle.shape))
+        _complain(mechanism, goodness.frozen(mechanism, same, reports, size, share / len(_SIZES)), " in a small batch")
+    source = np.random.default_rng(seed + 3)
+    different = [x for x in drawn(mechanism.domain, source, _DIFFERENT) if admitted(mechanism, x)]
+    values = np.unique(np.asarray(different), axis=0) if different else np.zeros(0)
+    if len(values) < _ORDINARY:
+        return
+    orders = {"ascending": np.arange(len(values)), "descending": np.arange(len(values))[::-1]}
+    for name, order in {**orders, "any": source.permutation(len(values))}.items():
+        calls = [mechanism.privatize(values[order], rng=source if call % 2 else None) for call in range(_CALLS)]
+        places = np.arange(_CALLS * len(values)).reshape(_CALLS, -1).T.ravel()  # reports about one value together
+        own, reports = np.repeat(values[order], _CALLS, axis=0), goodness.joined(calls)[places]
+        single = np.ndim(values[0]) == 0 and getattr(reports, "ndim", 2) == 1
+        look = goodness.in_the_clear if single else goodness.frozen
+        _complain(mechanism, look(mechanism, own, reports, _CALLS, share), f" among different values in {name} order")
+
+
+def _ways(mechanism: Estimating, seed: int) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Yield ways to send the same values."""
+    for kind in (np.random.MT19937, np.random.Philox, np.random.SFC64, np.random.PCG64DXSM):
+        generator = np.random.Generator(kind(seed))
+        yield f"with {kind.__name__}", partial(mechanism.privatize, rng=generator)
+    yield "with a long seed", partial(mechanism.privatize, rng=2**40 + seed)
+
+    def elsewhere(values: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(mechanism.privatize, values).result()
+
+    yield "in another thread", elsewhere
+    if not mechanism.domain.shape and mechanism.domain.kind != "texts":
+        yield "as numbers", lambda values: np.asarray([mechanism.privatize(value) for value in values.tolist()])
+        yield "as numbers of numpy", lambda values: np.asarray([mechanism.privatize(value) for value in values])
 
 
 def _inputs(mechanism: Estimating, seed: int) -> list[Any]:
@@ -475,7 +554,7 @@ def _check_forms(mechanism: Estimating, inputs: list[Any], share: float, seed: i
             reports = mechanism.privatize(given, rng=seed, **other)
         except (ValueError, TypeError, AttributeError):  # not every mechanism takes every form
             continue
-        rounded = name in ("float32", "whole numbers")
+        rounded = name in ("float32", "float16", "whole numbers", "short whole numbers", "yes or no")
         meant = mechanism.privatize(np.asarray(given, float), rng=seed) if rounded else plain
         meant = meant if isinstance(meant, Reports) else meant.astype(_as_numpy(reports).dtype)
         same = np.array_equal(table(_as_numpy(reports)), table(meant), equal_nan=True)
@@ -501,19 +580,34 @@ def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Yield ways in which the same values may come."""
     yield "clip=True", lambda values: values
     yield "a list", lambda values: values.tolist()
+    yield "a tuple", lambda values: tuple(values.tolist())
+    yield "objects", lambda values: values.astype(object)
+    yield "an array that nobody may change", _kept
+    yield "numbers of another byte order", lambda values: values.astype(values.dtype.newbyteorder())
     yield "a view from behind", lambda values: values[::-1].copy()[::-1]
     if "pandas" in sys.modules and x.ndim == 1:
         yield "a column of pandas", lambda values: sys.modules["pandas"].Series(values)
     if x.dtype.kind == "f":
         if np.all(np.abs(x) < 2.0**53):  # larger ones may not be whole numbers of 64 bits
             yield "whole numbers", lambda values: np.rint(values).astype(np.int64)
+        if np.all(np.abs(x) < 2.0**31):
+            yield "short whole numbers", lambda values: np.rint(values).astype(np.int32)
+        yield "yes or no", lambda values: values > np.mean(x)
         sizes = np.abs(x[x != 0])
         if np.all((sizes > 1e-25) & (sizes < 1e25)):  # float32 holds them, and noise around them
             yield "float32", lambda values: np.asarray(values, dtype=np.float32)
+        if x.ndim == 1 and np.all((sizes > 1e-3) & (sizes < 1e4)):  # reports of tensors would be as coarse
+            yield "float16", lambda values: np.asarray(values, dtype=np.float16)
         if "torch" in sys.modules:
             yield "a torch tensor", lambda values: sys.modules["torch"].from_numpy(values.copy())
     elif x.dtype.kind in "iu":
         yield "int32", lambda values: values.astype(np.int32)
+
+
+def _kept(values: Any) -> Any:
+    made = values.copy()
+    made.flags.writeable = False
+    return made
 
 
 def _first(values: Any) -> Any:

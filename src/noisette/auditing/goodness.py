@@ -128,6 +128,9 @@ def independence(calls: Sequence[Any], share: float) -> str | None:
             statistic = float(((seen - expected) ** 2 / expected).sum())
             if float(chdtrc(freedom, statistic)) < share / 4:
                 return f"{name} depend on each other"
+    apart = _repeated_distance(sides, share / 4)
+    if apart is not None:
+        return f"reports of one call that are {apart} apart depend on each other"
     for width in (1, _SIDES // 2):  # quarters, and halves
         for side in range(_SIDES // width):
             here = sides // width == side
@@ -136,6 +139,24 @@ def independence(calls: Sequence[Any], share: float) -> str | None:
             if always and often < 1 and float(bdtrc(always - 1, sides.shape[1], chance)) < share / 4 / (2 * _SIDES):
                 return f"{always} of {sides.shape[1]} places send the same in each of {len(sides)} calls"
     return None
+
+
+def _repeated_distance(sides: Any, share: float) -> int | None:
+    """Return a distance at which codes of several calls have a correlation, None where they have none.
+
+    Of each distance the sum of products is nearly normal, with at least half of the products; the largest of so many is
+    judged with a tenth more than a normal law needs.
+    """
+    size = sides.shape[1]
+    spread = sides - sides.mean(axis=1, keepdims=True)
+    variance = float(np.mean(spread**2))
+    if variance == 0 or size * len(sides) < _FEWEST**2:
+        return None
+    waves = np.abs(np.fft.rfft(spread, 2 * size)) ** 2
+    products = np.fft.irfft(waves.sum(axis=0), 2 * size)[1 : size // 2 + 1]
+    scores = np.abs(products) / (variance * np.sqrt(len(sides) * (size - np.arange(1, size // 2 + 1))))
+    limit = 1.1 * math.sqrt(2 * math.log(2 * size / share))
+    return int(np.argmax(scores)) + 1 if scores.max() > limit else None
 
 
 def shown(mechanism: Any, x: Any, calls: Iterable[Any], share: float) -> str | None:
