@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 import uvicorn
+from tests.commute import COMMUTE as COMMUTE
 
 from noisette._service import listen, server
 from noisette.collector import Store, create_app
@@ -36,18 +37,6 @@ from noisette.survey.sums import Sums
 SECRET = "the-secret-of-the-operator"  # enrolment codes are made from it
 OPERATOR = "key-of-the-operator-in-tests"
 KEYS = {role: f"key-of-the-{role}-in-tests" for role in ("device", "analyst", "auditor")}
-COMMUTE: dict[str, Any] = {
-    "id": "commute",
-    "title": "How people get to work",
-    "epsilon": 2.0,
-    "users": 1000,
-    "attributes": [
-        {"name": "minutes", "range": [0, 120]},
-        {"name": "by", "categories": ["car", "bike", "bus", "foot"]},
-    ],
-    "mechanism": {"minutes": "piecewise", "by": "grr"},
-    "report": 1,
-}
 PERSON = {"minutes": 35, "by": "bike"}
 
 

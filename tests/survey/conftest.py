@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.collector.helpers import COMMUTE
+from tests.commute import COMMUTE
 
 from noisette.survey.campaigns import Campaign
 
