@@ -196,7 +196,7 @@ MARGINS: dict[str, dict[Any, Any]] = {
         "KEPT": {10: 1800, 3600: 28 * 86400},
     },
     "collector/storage/postgres.py": {
-        "_FEW": 2000,
+        "_INSERTED_DIGESTS": 2000,
         "_PAUSE": 0.05,
     },
     "collector/storage/sqlite.py": {
