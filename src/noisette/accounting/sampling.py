@@ -42,6 +42,7 @@ _POINTS = 2.0**17  # of the lattice that a sum is convolved on, wanted
 _MOST_POINTS = 2.0**21  # and at most
 _LEAST_CONVOLVED_NOISE = 1 / 400  # with less noise than this only inclusions are counted
 _MOST_COUNTED_NOISE = 0.3  # with more noise than this counting inclusions gains nothing
+_LEAST_CHANCE = 1e-100  # of a sample
 _ULP = 2.0**-52
 _NEGLIGIBLE_EXPONENT = 60.0  # terms below exp(-60) of the first are bounded, not added
 _ROUNDED_DOWN = 1 - 1e-9  # of delta, for the rounding of closed forms
@@ -58,7 +59,8 @@ def sampled_epsilon(
     whole = gdp_epsilon(reach * math.sqrt(releases), delta * _ROUNDED_DOWN) * (1 + 1e-12)
     if sampling_prob == 1:
         return whole
-    return min(whole, _amplified(multiplier, delta, releases, sampling_prob, relation))
+    # a larger chance to be drawn never costs less, and floats run out below
+    return min(whole, _amplified(multiplier, delta, releases, max(sampling_prob, _LEAST_CHANCE), relation))
 
 
 @lru_cache(maxsize=256)
