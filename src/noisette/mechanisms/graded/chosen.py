@@ -46,7 +46,7 @@ class ChosenLevelLaplace(GradedLaplace):
         variance, third = (np.choose(level, [getattr(m, name) for m in each]) for name in ("variance", "third"))
         return Moments(np.zeros(len(rows)), variance, third)
 
-    def written_law(self) -> None:
+    def written_law(self) -> None:  # type: ignore[override]
         """Return nothing: a written law has the levels of values, which are not those of the rows here."""
 
     def _farthest(self, i: int, j: int) -> int:
