@@ -150,3 +150,14 @@ def test_a_weighted_variance_or_correlation_has_no_interval_of_its_first_group()
         row = table[table["quantity"] == quantity].iloc[0]
         assert np.isnan(row["value"])
         assert (row["low"], row["high"]) == (low, high)
+
+
+def test_texts_have_no_weighted_answer_and_it_is_said() -> None:
+    survey = nz.Survey([nz.Text("word"), nz.Number("age", 0, 100)], epsilon=4.0, groups={"region": ["n", "s"]})
+    people = {"word": ["yes"] * 40, "age": [30.0] * 40, "region": ["n", "s"] * 20}
+    found = survey.estimate(survey.privatize(people, rng=3)).weighted({"region": {"n": 0.3, "s": 0.7}})
+    assert list(found) == ["age"]
+    with pytest.raises(KeyError, match="no weighted answer to 'word'.*without weights"):
+        found["word"]
+    with pytest.raises(KeyError, match="the questions are word, age"):
+        found["else"]

@@ -42,6 +42,14 @@ class WeightedResults(Results):
         found = _by_choice(self, private[0]) if private else _by_cells(self)
         return {one.name: Answer(one, found[one.name], self) for one in self.survey.topics if one.name in found}
 
+    def __getitem__(self, name: str) -> Answer:
+        if name not in self._answers and name in [one.name for one in self.survey.topics]:
+            raise KeyError(
+                f"There is no weighted answer to {name!r}. Texts have none, and shares of a private choice weigh only "
+                "what was asked jointly with it. Take the answer from the results without weights."
+            )
+        return super().__getitem__(name)
+
     def by(self, name: str) -> GroupedResults:
         """Weighted results are about everybody."""
         raise ValueError("Weighted results are about the whole population. Take by() of the results without weights.")
