@@ -374,7 +374,10 @@ def test_rows_are_left_out_of_a_private_batch():
     private = start(epochs=4)
     for inputs, targets in private.loader:
         if len(inputs) > 1:
-            with pytest.raises(RuntimeError, match=f"the private loader gave last has {len(inputs)} examples"):
+            reason = f"the private loader gave last has {len(inputs)} examples"
+            if len(inputs) == inputs.shape[1]:  # the columns may be taken for the examples, and are refused sooner
+                reason += "|Examples of a batch meet"
+            with pytest.raises((RuntimeError, ValueError), match=reason):
                 step(private, (inputs[1:], targets[1:]))
     assert private.optimizer.steps == 0
 

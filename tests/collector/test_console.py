@@ -58,7 +58,7 @@ def test_from_the_empty_console_to_a_closed_survey(empty: tuple[str, str], brows
     page.get_by_label("People you hope for").fill("3")
     expect(page.locator("#plan tbody")).to_contain_text("little better than a guess")
     expect(page.locator("#plan p").first).to_contain_text("the answers to “What do you eat?” will be hardly better")
-    page.get_by_label("People you hope for").fill("500")
+    page.get_by_label("People you hope for").fill("300")
     expect(page.locator("#plan tbody")).to_contain_text("coarser than wanted")
     page.get_by_label("Wanted ±").fill("10")  # the verdict follows what is wanted
     expect(page.locator("#plan tbody")).to_contain_text("fine enough")
