@@ -157,7 +157,7 @@ def test_texts_have_no_weighted_answer_and_it_is_said() -> None:
     people = {"word": ["yes"] * 40, "age": [30.0] * 40, "region": ["n", "s"] * 20}
     found = survey.estimate(survey.privatize(people, rng=3)).weighted({"region": {"n": 0.3, "s": 0.7}})
     assert list(found) == ["age"]
-    with pytest.raises(KeyError, match="no weighted answer to 'word'.*without weights"):
+    with pytest.raises(KeyError, match=r"no weighted answer to 'word'.*without weights"):
         found["word"]
     with pytest.raises(KeyError, match="the questions are word, age"):
         found["else"]
