@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import noisette as nz
+from noisette.core import Capabilities
+from noisette.domains import from_spec
+from noisette.domains._base import Described
 from noisette.mechanisms.build import build, collecting, fit, fits, register, registered
+from noisette.prediction.responses import entry_domain
 
 UNEQUAL = nz.Box(2, (0.0, 1.0), (1.0, 3.0))
 
@@ -157,3 +162,43 @@ def test_only_what_declares_itself_is_registered() -> None:
     with pytest.raises(TypeError, match=r"Expected Plain.capabilities to be a Capabilities. Inherit ScalarMechanism"):
         register(type("Plain", (), {"name": "plain", "kind": "mean", "citation": ""}))
     assert "plain" not in nz.CATALOGUE
+
+
+def test_a_kind_of_domain_of_ones_own() -> None:
+    """A class that is registered brings its kind of domain along: its description is read back, and plans know it."""
+
+    @dataclass(frozen=True)
+    class Diamond(Described):
+        """Vectors the sizes of whose entries add up to one at most."""
+
+        dims: int
+        kind: ClassVar[str] = "diamond"
+        diameter: ClassVar[float] = 2.0
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            return (self.dims,)
+
+        def contains(self, x: Any) -> Any:
+            return np.abs(self._elements(x)).sum(axis=-1) <= 1 + 1e-12
+
+        def clip(self, x: Any) -> Any:
+            x = self._elements(x)
+            return x / np.maximum(np.abs(x).sum(axis=-1, keepdims=True), 1.0)
+
+    class Toy(nz.PrivUnitG):
+        name = "toy-diamond"
+        capabilities = Capabilities((Diamond,))
+
+    with registered(Toy):
+        assert from_spec({"kind": "diamond", "dims": 3}) == Diamond(3)
+        assert [one.name for one in fits(Diamond(3)) if one] == ["toy-diamond"]
+        assert entry_domain(Diamond(4)) == nz.Interval(-0.25, 0.25)
+        with pytest.raises(ValueError, match="another kind of domain 'diamond'"):
+            register(type("Other", (Toy,), {"name": "other", "capabilities": Capabilities((_Diamond,))}))
+    with pytest.raises(ValueError, match="Unknown domain kind 'diamond'"):
+        from_spec({"kind": "diamond", "dims": 3})
+
+
+class _Diamond(Described):
+    kind: ClassVar[str] = "diamond"

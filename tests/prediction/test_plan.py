@@ -283,7 +283,7 @@ BAD = [
     ({"mechanisms": ["sampled"], "dims": 3}, "built from others. Name one of those"),
     ({"mechanisms": ["grr"]}, "dims=1 of Interval.*: it takes categories"),
     ({"mechanisms": ["duchi-box"]}, "takes vectors"),
-    ({"domain": nz.L2Ball(3), "dims": 3}, "No mechanism of the catalogue"),
+    ({"domain": nz.Grid(0, 10), "dims": 3}, "No mechanism of the catalogue"),
     ({"target_mse": 0.0}, r"target_mse=0\.0 > 0"),
     ({"target_power": 0.8}, "Expected an effect beside target_power"),
     ({"target_power": 1.0, "effect": 0.1}, r"target_power=1\.0 between"),
@@ -325,3 +325,25 @@ def test_short_reports_are_taken_where_they_cost_little(
 ) -> None:
     offered: Any = [SimpleNamespace(mse=mse, bulky=bulky, unbiased=unbiased) for mse, bulky, unbiased in rows]
     assert [one.mse for one in handy(offered)] == taken
+
+
+@pytest.mark.parametrize("domain", [nz.Box(3, 0, 10), nz.Box(3)])
+def test_a_box_is_so_many_dimensions(domain: nz.Box) -> None:
+    """A domain of vectors says how many entries they have."""
+    entry = nz.Interval(float(domain.lows[0]), float(domain.highs[0]))
+    assert plan(users=1000, epsilon=1.0, domain=domain) == plan(users=1000, epsilon=1.0, dims=3, domain=entry)
+    with pytest.raises(ValueError, match=r"Expected dims=2 to be that of the domain, 3. Leave dims out"):
+        plan(users=1000, epsilon=1.0, dims=2, domain=domain)
+
+
+def test_vectors_of_a_ball() -> None:
+    """A ball is planned for as it is, and not as a box; what holds of one entry is known by its length."""
+    made = plan(users=1000, epsilon=4.0, domain=nz.L2Ball(5, 2.0))
+    assert made.dims == 5
+    assert {one.mechanism for one in made.candidates} >= {"privunit", "privunit-g"}
+    assert all(one.spec["domain"] == nz.L2Ball(5, 2.0).spec() for one in made.candidates)
+    around = plan(users=1000, epsilon=4.0, dims=5, mechanisms=["privunit-g"])  # the box is in a ball of sqrt(5)
+    (one,) = plan(users=1000, epsilon=4.0, domain=nz.L2Ball(5, 5**0.5), mechanisms=["privunit-g"]).candidates
+    assert one.mse == pytest.approx(around.best.mse, rel=1e-9)
+    with pytest.raises(ValueError, match=r"'laplace' cannot be planned here, for L2Ball\(dims=5, radius=2.0\)"):
+        plan(users=1000, epsilon=4.0, domain=nz.L2Ball(5, 2.0), mechanisms=["laplace"])

@@ -15,7 +15,7 @@ from noisette import _random, _validate
 from noisette._random import Rng
 from noisette._validate import FloatArray
 from noisette.core import OVERFLOW, Aggregate, Capabilities, Law, Moments, Readout, Support, Tally
-from noisette.domains import BoolArray, Domain, Grid, Interval, L2Ball, TensorBall
+from noisette.domains import BoolArray, Box, Domain, Grid, Interval, TensorDomain
 from noisette.guarantees import Claim, Guarantee
 
 BLOCK = 1 << 14  # values worked on at a time: what they need stays in a core's cache
@@ -239,12 +239,13 @@ class BaseMechanism(ABC):
         """
         mechanism: Any = self
         domain = mechanism.domain
-        if isinstance(domain, L2Ball | TensorBall):
-            x = np.zeros((1, *domain.shape))
-            x.flat[0] = domain.radius
-        else:
+        if isinstance(domain, Interval | Grid | Box | TensorDomain):
             low, high = np.asarray(domain.low), np.asarray(domain.high)
             x = np.stack([np.broadcast_to(end, domain.shape) for end in (low + (high - low) / 2, high)])
+        else:
+            x = np.zeros((1, *domain.shape))
+            x.flat[0] = domain.diameter / 2
+            x = domain.clip(x)
         return float(np.max(mechanism.moments(x).variance))
 
     @property

@@ -16,6 +16,7 @@ import numpy as np
 from noisette import _validate
 from noisette.core import Capabilities
 from noisette.domains import (
+    DOMAINS,
     Attributes,
     Box,
     Categorical,
@@ -293,7 +294,8 @@ def _levelled(cls: Any, domain: Interval, budget: dict[str, float], options: dic
 def register(cls: Registered) -> Registered:
     """Add a class to the catalogue: `build`, plans, surveys, collectors and the command line then know its name.
 
-    It returns the class, so it may be used as a decorator. `registered` removes it again.
+    It returns the class, so it may be used as a decorator. `registered` removes it again. A kind of domain of your own
+    that the class declares is known to `noisette.domains.from_spec` from then on.
     """
     for own, kind in (("name", str), ("kind", str), ("citation", str), ("capabilities", Capabilities)):
         if not isinstance(getattr(cls, own, None), kind):
@@ -303,6 +305,9 @@ def register(cls: Registered) -> Registered:
             )
     if CATALOGUE.get(cls.name, cls) is not cls:
         raise ValueError(f"The catalogue has another mechanism {cls.name!r}: choose another name.")
+    for domain in cls.capabilities.domains:
+        if DOMAINS.setdefault(domain.kind, domain) is not domain:
+            raise ValueError(f"There is another kind of domain {domain.kind!r}: choose another kind for {domain}.")
     CATALOGUE[cls.name] = cls
     return cls
 
@@ -310,6 +315,7 @@ def register(cls: Registered) -> Registered:
 @contextmanager
 def registered(*classes: type[Any]) -> Iterator[None]:
     """Have classes in the catalogue for a while, as tests do."""
+    domains = DOMAINS.copy()
     for cls in classes:
         register(cls)
     try:
@@ -317,3 +323,5 @@ def registered(*classes: type[Any]) -> Iterator[None]:
     finally:
         for cls in classes:
             del CATALOGUE[cls.name]
+        for kind in DOMAINS.keys() - domains.keys():
+            del DOMAINS[kind]

@@ -83,7 +83,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is to be collected, from how many and at which budget."""
+    """What is to be collected, from how many and at which budget.
+
+    ``domain`` is that of each of the ``dims`` entries, and ``vector`` that of all of them where it is no box.
+    """
 
     users: int
     dims: int
@@ -91,6 +94,7 @@ class Setting:
     delta: float
     report: int | None
     domain: Domain
+    vector: Domain | None = None
 
     def offers(self, names: Sequence[str] | None) -> list[Offer]:
         """Return the mechanisms asked for, or all that apply, are quick to build and are made for such values.
@@ -104,7 +108,7 @@ class Setting:
         found = [Offer(self, fit) for fit in map(self._fit, CATALOGUE) if fit and fit.usual]
         offers = [one for one in found if not (one.fixed and one.build(self.usual_report).slow_start)]
         if not offers:
-            raise ValueError(f"No mechanism of the catalogue collects dims={self.dims} of {self.domain}.")
+            raise ValueError(f"No mechanism of the catalogue collects {self._asked_for}.")
         return offers
 
     @property
@@ -122,18 +126,23 @@ class Setting:
     @property
     def whole(self) -> Domain | None:
         """The domain of all that a user holds, None where several dimensions of a kind make no vector or record."""
+        if self.vector is not None:
+            return self.vector
         if self.record is not None or self.dims == 1:
             return self.record or (
                 self.domain if isinstance(self.domain, Interval | Grid | Categorical | Selection) else None
             )
         return Box(self.dims, self.domain.low, self.domain.high) if isinstance(self.domain, Interval) else None
 
+    @property
+    def _asked_for(self) -> str:
+        """What is to be collected, as messages show it."""
+        return f"dims={self.dims} of {self.domain}" if self.vector is None else str(self.vector)
+
     def _asked(self, name: str) -> Offer:
         found = self._fit(name)
         if found.obstacle:
-            raise ValueError(
-                f"Mechanism {name!r} cannot be planned here, for dims={self.dims} of {self.domain}: {found.obstacle}"
-            )
+            raise ValueError(f"Mechanism {name!r} cannot be planned here, for {self._asked_for}: {found.obstacle}")
         return Offer(self, found)
 
     def _fit(self, name: str) -> Fit:

@@ -10,7 +10,7 @@ from typing import Any
 
 from noisette import _validate
 from noisette.core import Mechanism
-from noisette.domains import Attributes, Domain, Interval
+from noisette.domains import Attributes, Box, Domain, Interval, Selection
 from noisette.mechanisms import from_spec
 from noisette.mechanisms._base import BaseMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
@@ -21,7 +21,7 @@ from noisette.prediction.curves import Known, crossing, curve
 from noisette.prediction.offers import Offer, Setting, best_report, report_rules
 from noisette.prediction.populations import Population
 from noisette.prediction.records import Group, groups, record_curve
-from noisette.prediction.responses import scalar_domain
+from noisette.prediction.responses import entry_domain, scalar_domain
 from noisette.prediction.targets import (
     DOUBTFUL,
     check_targets,
@@ -169,10 +169,11 @@ def plan(
 
     One dimension goes through a scalar mechanism. Of several, each user reports ``report`` with the budget split, by
     `Sampled`; None takes for each mechanism the number with the least predicted error. Mechanisms on whole vectors
-    stand beside them. A `Categorical` domain compares the mechanisms for frequencies; of several dimensions it stands
-    for as many attributes, and an `Attributes` domain for unlike ones, by `SampledAttributes`: there the best mechanism
-    for each attribute is a candidate of its own. Mechanisms without a pure guarantee take part when ``delta`` > 0,
-    ones that would take seconds at this budget when they are named.
+    stand beside them. A domain of vectors or tensors, such as `L2Ball`, is planned for as it is, without ``dims``; the
+    true values are then those of its entries. A `Categorical` domain compares the mechanisms for frequencies; of
+    several dimensions it stands for as many attributes, and an `Attributes` domain for unlike ones, by
+    `SampledAttributes`: there the best mechanism for each attribute is a candidate of its own. Mechanisms without a
+    pure guarantee take part when ``delta`` > 0, ones that would take seconds at this budget when they are named.
 
     ``target_mse`` and ``target_power`` (with ``effect`` and ``significance``, see `noisette.prediction.power`) ask each
     candidate how many users it needs, at the number of dimensions to report that is best for ``users``.
@@ -189,13 +190,19 @@ def plan(
     users = _validate.integer(users, "users", low=1)
     dims = _validate.integer(dims, "dims", low=1, high=_MOST_DIMS)
     epsilon, delta = _validate.epsilon(epsilon), _validate.delta(delta)
-    if report is not None:
-        report = _validate.integer(report, "report", low=1, high=dims)
     check_targets(target_mse, target_power, effect, significance)
     given = Interval() if domain is None else domain
     if isinstance(given, Attributes):
         dims = given.dims
-    setting = Setting(users, dims, epsilon, delta, report, given)
+    vector = None
+    if given.shape and not isinstance(given, Attributes | Selection):
+        if dims not in (1, whole := math.prod(given.shape)):
+            raise ValueError(f"Expected dims={dims} to be that of the domain, {whole}. Leave dims out.")
+        dims, vector = whole, None if isinstance(given, Box) else given
+        given = entry_domain(given)
+    if report is not None:
+        report = _validate.integer(report, "report", low=1, high=dims)
+    setting = Setting(users, dims, epsilon, delta, report, given, vector)
     record = setting.record
     known: Knowledge
     if record is None:

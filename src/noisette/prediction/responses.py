@@ -11,7 +11,18 @@ import numpy as np
 
 from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism, Moments
-from noisette.domains import Box, Domain, Grid, Interval, L2Ball, Selection, TensorBall, TensorDomain
+from noisette.domains import (
+    Attributes,
+    Box,
+    Domain,
+    Grid,
+    Interval,
+    L2Ball,
+    Selection,
+    TensorBall,
+    TensorDomain,
+    Texts,
+)
 from noisette.mechanisms._base import blocks
 from noisette.mechanisms.categorical._base import CategoricalMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
@@ -108,8 +119,12 @@ def respond(mechanism: Mechanism, values: FloatArray) -> Response:
 
 
 def scalar_domain(mechanism: Mechanism) -> Domain:
-    """Return the domain of one entry, which is the same for all."""
-    domain = mechanism.domain
+    """Return the domain of one entry of what a mechanism takes, see `entry_domain`."""
+    return entry_domain(mechanism.domain)
+
+
+def entry_domain(domain: Domain) -> Domain:
+    """Return the domain of one entry, which is the same for all: where all entries are alike, how large they may be."""
     if domain.shape == () or isinstance(domain, Selection):
         return domain
     if isinstance(domain, Box):
@@ -126,7 +141,10 @@ def scalar_domain(mechanism: Mechanism) -> Domain:
     if isinstance(domain, TensorBall):
         reach = domain.diameter / 2 / math.sqrt(math.prod(domain.shape))
         return Interval(-reach, reach)
-    raise ValueError(f"Expected a mechanism on numbers, categories or vectors, got one on {domain}.")
+    if isinstance(domain, Attributes | Texts):
+        raise ValueError(f"Expected a mechanism on numbers, categories or vectors, got one on {domain}.")
+    reach = float(np.min(domain.clip(np.full(domain.shape, domain.diameter))))  # a kind of ball that was registered
+    return Interval(-reach, reach)
 
 
 def _single(mechanism: Mechanism, values: FloatArray) -> Response:
