@@ -181,3 +181,14 @@ def test_what_is_implied_is_never_rounded_below_the_theorem() -> None:
             found = own.implied(unit="record", model="central", relation="replace")
             exact = (1 + mpmath.exp(mpmath.mpf(float(epsilon)))) * mpmath.mpf(float(delta))
             assert exact <= mpmath.mpf(found.delta) <= exact * (1 + mpmath.mpf(2) ** -48)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 30.0, 700.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-20, 1e-6, 0.3, 0.5, 0.9, 1 - 1e-9, 1 - 2.0**-53])
+def test_a_mu_has_no_more_delta_than_was_asked_for(epsilon: float, delta: float) -> None:
+    """With 100 digits; near one delta loses digits that 1 - delta would need."""
+    with mpmath.workdps(100):
+        mu, e = mpmath.mpf(gaussian_mu(epsilon, delta) * (1 - 1e-12)), mpmath.mpf(epsilon)
+        found = mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu)
+        assert 0 < found <= delta
+        assert 1 - found < (1 - mpmath.mpf(delta)) * (1 + 1e-5) + mpmath.ldexp(1, -49)

@@ -29,6 +29,7 @@ _TRUST: dict[Model, tuple[Model, ...]] = {
 }
 _IMPLIED: tuple[tuple[Relation, Relation], ...] = (("any-pair", "replace"), ("add-remove", "replace"))
 
+_ROUNDED = 2.0**-50  # by which a delta near one may err
 _SERIES_BELOW = 5e-3  # half a mu below which a difference of Mills' ratios would cancel more than a series truncates
 
 
@@ -225,9 +226,10 @@ def _mills_gap(centre: FloatArray, half: FloatArray) -> FloatArray:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu = sensitivity / sigma that is (epsilon, delta)-DP, by bisection on `gaussian_delta`."""
     high = math.log(2 * math.sqrt(2 * epsilon) + 100.0)
+    allowed = delta if delta < 0.5 else delta - _ROUNDED  # callers leave room for a relative error, not for this one
 
     def holds(log_mu: float) -> bool:
-        return float(gaussian_delta(math.exp(log_mu), epsilon)) <= delta
+        return float(gaussian_delta(math.exp(log_mu), epsilon)) <= allowed
 
     return math.exp(narrowed(holds, -700.0, high, tolerance=1e-15, absolute=1e-15)[0])
 

@@ -230,3 +230,36 @@ def kolmogorov(uniform: np.ndarray) -> float:
 def limit(size: int) -> float:
     """Return the gap that a uniform sample exceeds with probability 1e-6 at most (Massart 1990)."""
     return float(np.sqrt(np.log(2 / FALSE_ALARM) / (2 * size)))
+
+
+@pytest.mark.parametrize(("unit", "step"), [(1.0, 0.0), (2.0**-20, 0.0), (2.0**-20, 2.0**-20)])
+def test_what_is_settled_apart_is_rounded_as_all_the_rest(
+    monkeypatch: pytest.MonkeyPatch, unit: float, step: float
+) -> None:
+    """Far from zero whole numbers are rounded; in another way for a few draws it would show which noise they had."""
+    from noisette.mechanisms.tensor.gaussian import _loops
+
+    table, values = build_table(), np.linspace(1.0, 2.0, 20_000) * 2.0**25
+    quick, slow, left = values.copy(), values.copy(), []
+
+    def left_open(piece: np.ndarray, *given: object) -> int:
+        words, pending = given[3], given[5]
+        assert isinstance(words, np.ndarray)
+        assert isinstance(pending, np.ndarray)
+        kept = piece.copy()
+        count = add(piece, *given)
+        others = set(pending[:count, 0].tolist())
+        for place, word in enumerate(words.tolist()):
+            column, chance = word >> 32 & 511, word >> 42
+            part = column if chance < table.shown[column] else int(table.alias[column])
+            if part < 128 and chance != table.shown[column] and place not in others:
+                pending[count], piece[place] = (place, part, 0, 0), kept[place]
+                count += 1
+        left.append(count)
+        return count
+
+    add_noise_to_all([quick], np.random.default_rng(3), sigma=1.0, unit=unit, step=step)
+    monkeypatch.setattr(_loops, "add", left_open)
+    add_noise_to_all([slow], np.random.default_rng(3), sigma=1.0, unit=unit, step=step)
+    assert sum(left) > 0.9 * values.size
+    assert np.count_nonzero(quick != slow) <= 4  # draws that took more random words than the other pass

@@ -75,7 +75,7 @@ def add_noise_to_all(
                 cell = _settle(rng, table, word, part, first, second)
                 noise = -cell - 1 if word >> 41 & 1 else cell
                 whole = round(min(max(float(piece[place]) * scale, -FARTHEST), FARTHEST))
-                made = (whole + noise + 0.5) * multiple
+                made = (whole + (noise + 0.5)) * multiple  # rounded as in the loop: else it shows who came here
                 piece[place] = round(made) * step if step > 0 else made
 
 
