@@ -586,6 +586,35 @@ def test_means_within_a_private_choice() -> None:
     assert abs(difference["difference"] - 50) < -ndtri(FALSE_ALARM / 4) * difference["std_error"]
 
 
+def test_a_private_choice_is_compared_and_weighted_from_files(tmp_path: Path) -> None:
+    asked = [nz.Number("age", 0, 100), nz.Choice("diet", ["none", "vegan"])]
+    survey = nz.Survey(asked, epsilon=8.0, joint=[("diet", "age")])
+    people = {"age": [20, 70] * 500, "diet": ["none", "vegan"] * 500}
+    reports = survey.privatize(people, rng=3)
+    reports.save(tmp_path / "reports.parquet")
+    again = nz.Survey.from_spec(survey.spec())
+    here, known = survey.estimate(reports), {"diet": {"none": 0.9, "vegan": 0.1}}
+    for found in (survey.estimate(tmp_path / "reports.parquet"), again.estimate(tmp_path / "reports.parquet")):
+        assert found.compare("diet").equals(here.compare("diet"))
+        assert found.weighted(known).table().equals(here.weighted(known).table())
+        assert abs(found.weighted(known)["age"].mean - 25) < 3
+
+
+def test_no_question_has_the_name_of_what_follows_from_others() -> None:
+    several = nz.Choices("e", ["u", "v", "w"], most=2)
+    with pytest.raises(ValueError, match="another name than 'x answered' for a question"):
+        nz.Survey([nz.Number("x", 0, 1, optional=True), nz.Number("x answered", 0, 1)], epsilon=4.0)
+    with pytest.raises(ValueError, match="another name than 'e chosen'"):
+        nz.Survey([several, nz.Number("e chosen", 0, 1, want="quantiles")], epsilon=4.0)
+    with pytest.raises(ValueError, match="another name than 'd × e'"):
+        nz.Survey(
+            [nz.Choice("d", ["a", "b"]), several, nz.Choice("d × e", ["a", "b"])], epsilon=4.0, joint=[("d", "e")]
+        )
+    pairs = [("a × b", "c"), ("a", "b × c")]
+    with pytest.raises(ValueError, match="another name than 'a × b × c'"):
+        nz.Survey([nz.Number(name, 0, 1) for name in ("a × b", "c", "a", "b × c")], epsilon=4.0, joint=pairs)
+
+
 def test_enhancement_is_passed_on(survey: nz.Survey) -> None:
     reports = survey.privatize(_people(), rng=3)
     raw, better = survey.estimate(reports), survey.estimate(reports, enhance="simplex")

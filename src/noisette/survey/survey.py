@@ -90,6 +90,7 @@ class Survey:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        _distinct([one.name for item in self.items for one in item.questions])
         plain = sum(one.plain for one in self.items)
         if self.report is not None:
             object.__setattr__(self, "report", _validate.integer(self.report, "report", low=1, high=plain or None))
@@ -582,6 +583,16 @@ def _questions(asked: Any) -> tuple[Question, ...]:
     if len(set(names)) < len(names):
         raise ValueError(f"Expected questions of distinct names, got {names}.")
     return questions
+
+
+def _distinct(names: list[str]) -> None:
+    """Refuse a question that has the name of something that is estimated besides, such as a response rate."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(
+            f"Expected another name than {twice!r} for a question: it is that of what follows from other answers, "
+            "such as a response rate, a mean number of options, or a pair."
+        )
 
 
 def _asked(mechanism: Any) -> str | dict[str, str]:
