@@ -182,7 +182,11 @@ def test_labels_with_one_wrong_entry(missing: bool) -> None:
         held("c", ["a", "b", "z"]).codes("c", labels, missing=missing)
     with pytest.raises(ValueError, match="with a fraction"):
         held("c", [1.5, 2.5]).codes("c", labels, missing=missing)
-    if missing:
+    with pytest.raises(ValueError, match="row 2, column 'c' holds numbers with a fraction"):
+        held("c", np.asarray([1.0, np.inf])).codes("c", ["1", "2"], missing=missing)
+    assert held("c", np.asarray([2.0, 1.0])).codes("c", ["1", "2"], missing=missing).tolist() == [1, 0]
+    if missing:  # a column of integers of which some are missing is one of floats in pandas
+        assert held("c", np.asarray([2.0, np.nan, 1.0])).codes("c", ["1", "2"], missing=True).tolist() == [1, 2, 0]
         assert held("c", ["b", None, "", "a"]).codes("c", labels, missing=True).tolist() == [1, 3, 3, 0]
         assert held("c", [None, None]).codes("c", labels, missing=True).tolist() == [3, 3]
         with pytest.raises(ValueError, match="row 3, column 'c': 'z'"):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noisette.survey.questions import Question
 
 _SHOWN = 8  # labels or columns in a message
+_WHOLE = 2.0**53  # whole numbers below are exact as floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,15 +208,25 @@ class Columns:
         if pa.types.is_boolean(column.type):
             column = compute.if_else(column, "True", "False")
         elif pa.types.is_floating(column.type):
-            raise ValueError(
-                f"{self.place(0, name)} holds numbers with a fraction, not labels. Turn them into texts first, "
-                "e.g. with map(str)."
-            )
+            column = self._whole(name, column)
         try:
             text = as_text(column, partial(self.place, name=name))
         except pa.ArrowNotImplementedError as error:
             raise ValueError(f"{self.place(0, name)} holds {column.type}, not labels. Give one label a row.") from error
         return _looked_up(text, labels)
+
+    def _whole(self, name: str, column: Any) -> Any:
+        """Return whole numbers, as pandas holds them where some are missing, as integers, which may be labels."""
+        import pyarrow as pa
+
+        numbers = column.to_numpy(zero_copy_only=False)  # what is missing is NaN there
+        broken = ~np.isnan(numbers) & ~((np.abs(numbers) < _WHOLE) & (numbers == np.floor(numbers)))
+        if broken.any():
+            raise ValueError(
+                f"{self.place(int(np.argmax(broken)), name)} holds numbers with a fraction, not labels. "
+                "Turn them into texts first, e.g. with map(str)."
+            )
+        return column.cast(pa.int64())
 
     def arrays(self, name: str, shape: tuple[int, ...]) -> FloatArray:
         """Return vectors or tensors: a column of lists, an array with people along its first axis, or name[0] ..."""
