@@ -55,6 +55,19 @@ def test_the_two_releases_share_the_squared_mu(batch: int) -> None:
     assert (guarantee.unit, guarantee.model, guarantee.relation) == wanted
 
 
+@pytest.mark.parametrize("dims", [2, 3, 5])
+def test_on_a_sphere_the_angles_alone_tell_inputs_apart(dims: int) -> None:
+    """The witnesses are vectors of the one length, and the noise on the length is for nothing: less than stated."""
+    m = nz.AngleGaussian(2.0, domain=nz.Sphere(dims, 0.3), delta=1e-5, beta=0.8)
+    inputs, reports = m.witnesses()
+    assert np.linalg.norm(inputs, axis=1) == pytest.approx(0.3, rel=1e-12)
+    assert m.support.contains(reports).all()
+    mu = math.sqrt(dims + 2) * 0.8 * math.pi / m.sigmas[1]
+    assert nz.exact_delta(m, 0.5) == pytest.approx(float(gaussian_delta(mu, 0.5)), rel=1e-6)
+    assert nz.exact_delta(m, gaussian_epsilon(mu, 1e-5)) == pytest.approx(1e-5, rel=1e-6)
+    assert gaussian_epsilon(mu, 1e-5) < 0.75 * m.guarantee.epsilon
+
+
 def test_the_published_noise_is_divided_by_the_batch_and_what_holds_is_far_more() -> None:
     m = published(epsilon=1.0, domain=nz.L2Ball(3, 0.1), delta=1e-5, beta=0.1, batch=100)
     sigma = 1 / gaussian_mu(1.0, 1e-5)

@@ -16,7 +16,7 @@ from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.cells import Cells
 from noisette.core import Capabilities, EventDeclared, GaussianEvent, Moments, Readout, Tail
-from noisette.domains import L2Ball
+from noisette.domains import L2Ball, Sphere
 from noisette.guarantees import Claim, Guarantee, gaussian_epsilon, gaussian_mu, warn_unsound
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms.geometric._angles import TINY, AngleMechanism, SphericalLattice, conceded
@@ -196,7 +196,12 @@ class AngleGaussian(AngleMechanism, EventDeclared):
 
     @property
     def _pair(self) -> tuple[FloatArray, FloatArray]:
-        """Two neighbours as far apart as any: one example turns the mean around, and moves it by C / B."""
+        """Two neighbours as far apart as any: one example turns the mean around, and moves it by C / B.
+
+        On a sphere all inputs have one length, and only the noise on the angles tells them apart.
+        """
+        if isinstance(self.domain, Sphere):
+            return self._extremes(self.domain.radius, self.domain.radius)
         longest = self.domain.radius / self.batch
         return self._extremes(TINY * longest, longest)
 
