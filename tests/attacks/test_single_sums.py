@@ -69,6 +69,22 @@ def test_the_room_is_that_of_two_sums():
         assert (rule.few, rule.kept) == (0, 1 - 2.0**-16)
 
 
+def test_the_room_is_exact_and_ends_where_it_takes_too_much():
+    def quick(few):
+        return Fraction(few * (32 + math.ceil(few / 32) + 8), 2**24) * Fraction(1025, 1024) + Fraction(1, 2**16)
+
+    most = max(few for few in range(1, 1000) if quick(few) <= Fraction(1, 512))
+    rule = sgd.L2(1.0)
+    for few, kept in ((most, most), (1, 1), (most + 1, 0)):
+        rule.leave_room(60_000, 1024, few=few)
+        assert rule.few == kept
+        assert rule.kept == pytest.approx(float(1 - (quick(few) if kept else Fraction(1, 2**16))), abs=2.0**-50)
+    many, pieces = 10**8, math.ceil(10**8 / 1024)  # double precision takes more room than a few in single precision
+    rule.leave_room(many, 1024, few=1)
+    assert rule.few == 1
+    assert rule.kept == pytest.approx(1 - 4 * many * (1024 + pieces + 8) / 2.0**53, abs=2.0**-50)
+
+
 def parts_of(entering, leaving):
     """Return what a batch adds in a layer without a bias, whose gradient would be clipped with that of the weights."""
     layer = nn.Linear(WIDE, LONG, bias=False)
@@ -156,11 +172,11 @@ def test_without_room_an_example_moves_a_sum_by_more_than_the_bound():
     assert max(moved[1::2]) > 1
 
 
-@pytest.mark.parametrize("bound", [2.0**-29, 2.0**-31])
+@pytest.mark.parametrize("bound", [2.0**-29, 2.0**-30, math.nextafter(2.0**-30, 0)])
 def test_a_bound_that_underflow_could_matter_to_takes_double_precision(bound):
     clip = sgd.L2(bound)
     clip.leave_room(60_000, 1024, few=FEW)
-    assert summed(*crafted("equal", 5), clip)[1] == (torch.float32 if bound > 2.0**-30 else torch.float64)
+    assert summed(*crafted("equal", 5), clip)[1] == (torch.float32 if bound >= 2.0**-30 else torch.float64)
 
 
 def test_an_example_of_weight_nothing_adds_nothing():
@@ -208,7 +224,12 @@ class Nobody:
 def test_a_run_in_single_precision_releases_what_one_in_double_precision_does():
     private, quick = trained()
     other, slow = trained(watched=True)
-    assert private.optimizer.clip.few == other.optimizer.clip.few > 60
+    assert private.optimizer.clip.few == other.optimizer.clip.few == math.ceil(60 + 8 * math.sqrt(60) + 16)
+    for physical_batch, few in ((60, 138), (59, 0)):  # batches of one piece alone
+        private.loader.physical_batch = physical_batch
+        assert private.optimizer._few() == few
+    private.loader.size, private.loader.sampling_prob, private.loader.physical_batch = 100, 0.6, 60
+    assert private.optimizer._few() == 100  # no batch has more than all
     assert quick.dtype == slow.dtype == torch.float32
     gap = (quick.double() - slow.double()) * 60
     assert 0 < float(gap.norm()) < 1 - private.optimizer.clip.kept

@@ -78,6 +78,15 @@ def test_counts_have_the_noise_of_a_step():
     assert stats.kstest(0.9 * noise, "norm").pvalue < FALSE_ALARM
 
 
+def test_counts_are_divided_by_noise_that_makes_up_for_their_lattice(monkeypatch):
+    private, seen = start(advice_steps=10), []
+    monkeypatch.setattr("noisette.sgd.optimizer.add_exactly", lambda white, rng: seen.append(white.max()))
+    private.optimizer.budget = replace(private.optimizer.budget, multiplier=2.0**15)  # so that a step of it shows
+    private.optimizer.release_counts(lambda: np.full(6, 0.3), _EDGES)
+    lattice = 2.0**15 * math.sqrt(len(_EDGES) + 1) / 2**36
+    assert 6 / seen[0] == pytest.approx(2.0**15 * (1 + 1 / 1048576) / (1 - lattice), rel=1e-12)
+
+
 def test_an_example_adds_one_to_one_count():
     private = start(advice_steps=10)
     drawn = {"integers": lambda self, low, high, size, dtype: np.zeros(size, dtype)}  # the word zero is the noise zero

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from noisette.accounting import gdp_epsilon
+from noisette.sgd.noise import _lattice
 from noisette.sgd.noise._lattice import add_exactly, make_noisy_means, noisy_count, on_lattice, widened
 
 STEPS = 2**36  # of the finer lattice, on which noise is drawn, in a standard deviation
@@ -67,6 +68,15 @@ def test_a_noisy_count_has_the_noise_that_it_promises(reach, multiplier):
     errors = np.array([noisy_count(5 * sigma, reach, multiplier, rng) for _ in range(2000)]) / sigma - 5
     assert abs(errors.mean()) < 5.5 / math.sqrt(2000)
     assert abs(errors.std() - 1) < 5.5 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("multiplier", [0.7, 2.0**20])
+def test_a_count_is_divided_by_noise_that_makes_up_for_its_lattice(monkeypatch, multiplier):
+    """One entry is rounded by one step at most, and 2^-20 is left to double precision: 3 is 3 times what it changes."""
+    seen = []
+    monkeypatch.setattr(_lattice, "add_exactly", lambda white, rng: seen.append(white[0]))
+    noisy_count(1.5, 0.5, multiplier, np.random.default_rng(1))
+    assert 3 / seen[0] == pytest.approx(multiplier * (1 + 1 / 1048576) / (1 - multiplier / STEPS), rel=1e-13)
 
 
 @pytest.mark.parametrize(("size", "expected"), [(3e-3, 256.0), (40.0, 17.3)])
