@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import re
+import time
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.clientapp import ClientApp
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 import noisette as nz
@@ -149,6 +151,12 @@ def test_evaluation_and_other_questions_are_not_answered(tmp_path):
             r"run=\['run'\]",
         ),
         ({"server-round": 1, "noisette": terms().to_json(), "noisette-spread": float("nan")}, "delays"),
+        ({"server-round": 1, "noisette": terms().to_json(), "noisette-spread": -0.5}, "delays"),
+        ({"server-round": 1, "noisette": terms().to_json(), "noisette-slowest": float("inf")}, "delays"),
+        ({"server-round": 0, "noisette": terms().to_json()}, "no terms"),
+        ({"server-round": True, "noisette": terms().to_json()}, "no terms"),
+        ({"server-round": 1.0, "noisette": terms().to_json()}, "no terms"),
+        ({"server-round": 1, "noisette": 7}, "no terms"),
     ],
 )
 def test_a_server_that_asks_wrongly_gets_a_reason_and_nothing_else(tmp_path, caplog, config, words):
@@ -265,6 +273,86 @@ def test_a_shuffler_that_mixes_too_few_or_does_not_answer_gets_no_report_out(tmp
         assert reason(ask(mod, terms(model="shuffled", clients=100, delta=1e-6), calls=calls)) == NOT_SENT
     assert len(calls) == 1
     assert "no route to the shuffler" in caplog.text
+
+
+class Post:
+    """Takes reports for a shuffler, and keeps them with what was said about them."""
+
+    def __init__(self, context):
+        self.context, self.sent = context, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def send(self, codes, packets, **said):
+        self.sent.append((codes, packets, said))
+
+
+def test_a_report_goes_to_the_shuffler_and_the_server_gets_an_empty_receipt(tmp_path):
+    posts = []
+    options = {
+        "model": "shuffled",
+        "minimum_set": 100,
+        "shuffler": lambda context: posts.append(Post(context)) or posts[-1],
+    }
+    mod = LocalPrivacy(1e6, 1e-3, ledger=tmp_path / "budget.db", **options)
+    asked = terms(
+        mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1e3, model="shuffled", clients=100, delta=1e-6, batch=4
+    )
+    config = {"server-round": 2, "noisette": asked.to_json(), "noisette-spread": 3.0, "noisette-slowest": 9.0}
+    began = time.monotonic()
+    reply = ask(mod, asked, config=config, node=5)
+    took = time.monotonic() - began
+    assert reply.content["arrays"]["report"].numpy().tolist() == []
+    assert dict(reply.content["metrics"]) == {}
+    [(codes, packets, said)] = posts[0].sent
+    channel = asked.channel(LAYOUT)
+    assert channel.values(codes) / 10 == pytest.approx(np.full(DIMS, 0.05), abs=1e-2)
+    assert (packets, packets.dims) == (channel.packets(4), DIMS)
+    assert posts[0].context.node_id == 5
+    assert 0 <= said.pop("elapsed") <= took
+    assert said == {
+        "context": asked.key(LAYOUT),
+        "number": 2,
+        "spread": 3.0,
+        "slowest": 9.0,
+        "minimum": 100,
+    }
+    local = terms(run="local", mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1.0)  # asks less of the client
+    assert not ask(mod, local).has_error()
+    assert len(posts) == 2
+
+
+def test_the_node_learns_how_much_clipping_took(tmp_path, caplog):
+    caplog.set_level("INFO", logger="flwr")
+    mod = LocalPrivacy(1e6, ledger=tmp_path / "budget.db")
+    for number, step in enumerate((0.05, 0.2), start=1):
+        ask(mod, terms(mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1.0), number, step=step)
+    assert "clipping took 50.0 % of the update of round 2" in caplog.text
+    assert "round 1" not in caplog.text
+
+
+def test_one_weight_that_overflows_is_no_update(tmp_path, caplog):
+    """The model and what the app makes of it are finite, and their difference is not, in one of two weights."""
+    app = ClientApp(mods=[LocalPrivacy(1e6, ledger=tmp_path / "budget.db")])
+
+    @app.train()
+    def train(message, context):
+        arrays = ArrayRecord({"weight": Array(np.asarray([0.0, 1.7e308]))})
+        return Message(RecordDict({"arrays": arrays}), reply_to=message)
+
+    asked = terms(mechanism="laplace", clip=Ranges(0.0, 0.1), budget=1e4, rounds=1)
+    start = ArrayRecord({"weight": Array(np.asarray([0.0, -1.7e308]))})
+    config = ConfigRecord({"server-round": 1, "noisette": asked.to_json()})
+    message = Message(RecordDict({"arrays": start, "config": config}), 1, MessageType.TRAIN)
+    (reply,) = LocalGrid(app, [1]).send_and_receive([message])
+    layout = ModelLayout.of({"weight": np.zeros(2)})
+    estimate = asked.channel(layout).estimate(reply.content["arrays"]["report"].numpy())
+    assert estimate == pytest.approx(np.zeros(2), abs=1e-3)
+    assert "an update of finite numbers" in caplog.text
 
 
 def leaving(tmp_path, mechanism, budget):

@@ -41,6 +41,10 @@ REFUSED = {
     "an unknown placement": (lambda: Terms(**TERMS, placement="never"), "placement='never'"),
     "a budget in an unknown model": (lambda: NodeBudget("ledger", 1.0, model="central"), "model='central'"),
     "a shuffled budget for one": (lambda: NodeBudget("ledger", 1.0, model="shuffled"), "Expected 2 <= minimum_set"),
+    "a budget of mixed reports of nobody": (
+        lambda: NodeBudget("ledger", 1.0, minimum_set=0),
+        "Expected 1 <= minimum_set",
+    ),
     "a mod of unknown placement": (lambda: LocalPrivacy(1.0, ledger="ledger", placement="never"), "placement='never'"),
     "a mod without a shuffler": (
         lambda: LocalPrivacy(1.0, ledger="ledger", model="shuffled", minimum_set=9),
@@ -71,6 +75,11 @@ REFUSED = {
 def test_refused(made, words):
     with pytest.raises((ValueError, TypeError), match=words):
         made()
+
+
+def test_the_least_sets_that_a_node_may_name():
+    assert NodeBudget("ledger", 1.0, model="shuffled", minimum_set=2).minimum_set == 2
+    assert NodeBudget("ledger", 1.0, minimum_set=1).minimum_set == 1
 
 
 def test_an_acknowledgement_holds_nothing():

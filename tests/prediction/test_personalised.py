@@ -208,3 +208,13 @@ def test_users_of_one_group_that_cannot_be() -> None:
         with pytest.raises(ValueError, match="number of users of 2 groups"):
             own.weights(users)
     assert own.weights([0, 3]).tolist() == [0.0, 1.0]
+
+
+def test_one_group_is_its_mechanism_and_every_group_has_the_shape_of_the_first() -> None:
+    duchi = nz.Duchi(1.0)
+    alone = Personalised((duchi,))
+    assert alone.weights([7]).tolist() == [1.0]
+    told, plain = alone.deviation([7], values=[[0.2, 0.6]]), deviation(duchi, users=7, values=[0.2, 0.6])
+    assert (told.bias, told.std) == (pytest.approx(plain.bias), pytest.approx(plain.std))
+    with pytest.raises(ValueError, match="as many dimensions"):
+        Personalised((duchi, nz.Duchi(2.0), nz.DuchiBox(1.0, 2)))
