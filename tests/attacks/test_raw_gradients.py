@@ -90,6 +90,11 @@ def test_a_group_of_parameters_is_added():
     with pytest.raises(ValueError, match="trained when make_private was called"):
         private.optimizer.add_param_group({"params": head.weight})
     assert len(private.optimizer.param_groups) == 1
+    model = small()
+    partly = start(model, inner=torch.optim.SGD(model[0].parameters(), lr=0.1))
+    with pytest.raises(ValueError, match="trained when make_private was called"):  # one of two is enough
+        partly.optimizer.add_param_group({"params": [model[2].weight, head.weight]})
+    assert len(partly.optimizer.param_groups) == 1
 
 
 def test_a_group_of_parameters_is_added_behind_the_back():

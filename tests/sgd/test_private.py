@@ -149,6 +149,31 @@ def test_a_quantile_pays_for_itself():
     assert abs(together / private.optimizer.budget.multiplier * math.sqrt(0.8) - 1) > 0.04
 
 
+@pytest.mark.parametrize("share", [0.01, 0.2])
+def test_the_count_and_the_sum_share_the_squared_mu_exactly(monkeypatch, share):
+    private, seen = start(clip=sgd.Quantile(1.0, share=share), rng=3), {}
+    usual = sgd.GaussianPerturbation.release
+
+    def release(self, sums, clip, multiplier, *rest):
+        seen["sum"] = multiplier
+        return usual(self, sums, clip, multiplier, *rest)
+
+    def count(number, reach, multiplier, rng):
+        seen["count"], seen["reach"] = multiplier, reach
+        return number
+
+    monkeypatch.setattr(sgd.GaussianPerturbation, "release", release)
+    monkeypatch.setattr("noisette.sgd.optimizer.noisy_count", count)
+    inputs, targets = next(iter(private.loader))
+    functional.cross_entropy(private.model(inputs), targets).backward()
+    private.optimizer.step()
+    whole = private.optimizer.budget.multiplier**-2
+    assert seen["reach"] == 0.5
+    assert seen["count"] ** -2 == pytest.approx(share * whole, rel=1e-12)
+    assert seen["sum"] ** -2 == pytest.approx((1 - share) * whole, rel=1e-8)  # of which rounding takes a little
+    assert seen["sum"] ** -2 < (1 - share) * whole
+
+
 def test_the_threshold_finds_the_quantile():
     dataset = TensorDataset(torch.linspace(0.1, 2.0, 2000)[:, None], torch.zeros(2000, 1))
     model = nn.Linear(1, 1, bias=False)
