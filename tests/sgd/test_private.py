@@ -2,7 +2,9 @@
 
 import io
 import math
+from fractions import Fraction
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -332,6 +334,16 @@ def test_pieces_of_a_batch_make_the_same_step():
         train(run, 2)
     for mine, theirs in zip(runs[0].model.parameters(), runs[1].model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chance", [0.1, 1 / 3, 0.25, 2.0**-60])
+def test_an_example_is_drawn_with_no_more_than_its_chance(chance):
+    """A generator has 2^53 numbers; of them k are below k 2^-53, so that k is at most the chance times 2^53."""
+    below = int(Fraction(chance) * 2**53)
+    drawn = [0.0, max(below - 1, 0) / 2**53, below / 2**53, (below + 1) / 2**53]
+    coins = SimpleNamespace(random=lambda size: np.asarray(drawn[:size]))
+    loader = sgd.PoissonLoader(TensorDataset(torch.arange(4)), chance, steps=1, rng=coins)
+    assert np.concatenate(loader._pieces()).tolist() == ([0, 1] if below else [])
 
 
 def test_a_half_summed_batch_is_neither_saved_nor_counted():
