@@ -65,6 +65,8 @@ def test_a_round_below_the_minimum_is_not_released():
         aggregator.add(payload)
     with pytest.raises(TooFew, match="2 reports came, and 3"):
         aggregator.estimate()
+    aggregator.add(payloads(1)[0])  # as many as it takes
+    assert aggregator.estimate().count.tolist() == [3] * CHANNEL.layout.dims
 
 
 def test_blocks_without_origin_give_the_same_mean():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
 
 from noisette import sgd
+from noisette.sgd.clipping import total_squares
+from noisette.sgd.recording.layers import Formed
 
 NORMS = torch.tensor([0.0, 1e-3, 0.2, 0.5, 1.0, 7.0], dtype=torch.float64)
 SHARES = torch.tensor([0.36, 0.64], dtype=torch.float64)  # of the squared norms in two layers
@@ -49,6 +52,22 @@ def test_layers_share_the_squared_norm(shares, split):
     limits = torch.tensor(rule.thresholds, dtype=torch.float64)[:, None]
     lengths = SQUARES.sqrt()
     assert torch.allclose(rule.weights(SQUARES) * lengths, torch.minimum(lengths, limits), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.37, 12.0])
+def test_norms_are_bounded_from_above_with_room_for_the_roundings_of_their_scale(scale):
+    made = {
+        name: Formed({"weight": torch.sin(torch.arange(1.0, 13.0)).reshape(3, 4) + tilt})
+        for name, tilt in zip("ab", (0, 2), strict=True)
+    }
+    found = total_squares(made, scale)
+    for place in range(3):
+        exact = sum(Fraction(number) ** 2 for part in made.values() for number in part.each()["weight"][place].tolist())
+        told = Fraction(float(found[place])) / Fraction(scale) ** 2
+        assert exact * (1 + Fraction(1, 2**41)) < told  # more than the roundings of a product can take
+    for name, part in made.items():
+        alone, plain = total_squares({name: part}, scale), part.squares()
+        assert (alone / (plain * scale**2) - 1).tolist() == pytest.approx([2.0**-40] * 3, abs=2.0**-50)
 
 
 def released(*lengths):
