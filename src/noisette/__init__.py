@@ -1,4 +1,4 @@
-"""Noisette: collect, estimate and learn from sensitive tensors under local differential privacy.
+"""Noisette: collect, estimate and learn from sensitive data under local differential privacy.
 
 The names are in `__init__.pyi`. `import noisette` itself imports nothing else, not even numpy.
 """

@@ -126,7 +126,7 @@ def _log_lines(log: logging.Logger) -> None:
 
 
 def run_workers(count: int, work: Callable[[], None], log: logging.Logger) -> None:
-    """Do the same work in so many processes until SIGTERM or SIGINT; one that ends by itself is started again.
+    """Do the same work in this many processes until SIGTERM or SIGINT; one that ends by itself is started again.
 
     Call it before there are threads: processes are copies of this one.
     """
@@ -382,7 +382,7 @@ async def read_body(request: Request, most: int, *, limits: Limits = LIMITS) -> 
 
 
 def _hold(scope: Any, size: int, limits: Limits) -> None:
-    """Count so many bytes as held by a request, or refuse it where the process would hold too many."""
+    """Count this many bytes as held by a request, or refuse it where the process would hold too many."""
     global _held
     more = size - scope.get(_HELD, 0)
     if _held + more > limits.held_bytes:

@@ -65,7 +65,7 @@ class Strips:
 
 @lru_cache(maxsize=16)
 def strips(sigma: float, edge: float = _EDGE) -> Strips:
-    """Return the strips of a law, up to so many standard deviations."""
+    """Return the strips of a law, up to this many standard deviations."""
     import mpmath
 
     shift = max(0, math.frexp(sigma)[1] - 5)

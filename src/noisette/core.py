@@ -151,7 +151,7 @@ class ConcentratedEvent:
 
 @dataclass(frozen=True)
 class RepeatedEvent:
-    """One release is so many independent releases of another mechanism about the same unit."""
+    """One release is this many independent releases of another mechanism about the same unit."""
 
     mechanism: Any
     times: int
@@ -181,7 +181,7 @@ class PubliclyDrawn(ABC):
 
     @abstractmethod
     def draw(self, users: int, rng: np.random.Generator) -> IntArray:
-        """Draw for so many users, along the first axis."""
+        """Draw for this many users, along the first axis."""
 
     @abstractmethod
     def drawn(self, reports: Any) -> IntArray:

@@ -75,7 +75,7 @@ def test_tables_for_people(folder: Path) -> None:
     assert "3,000 reports" in shown
     shown = _run("estimate", "r.parquet", "--distribution", "--level", 0.9).stdout
     assert "quantiles 0.05" in shown
-    assert "0.9 from" in shown
+    assert "90 % from" in shown
     assert "diet" in shown
 
 

@@ -77,7 +77,7 @@ def report_epsilon(epsilon: float, delta: float = 0.0, *, times: int, users: int
     """Return the budget of each of ``times`` reports, by any pure mechanism, that together meet (epsilon, delta).
 
     For federated learning by randomised response on every weight, ``times`` is the number of weights times that of
-    rounds; with ``users``, each weight's reports are shuffled among so many clients a round.
+    rounds; with ``users``, each weight's reports are shuffled among this many clients a round.
 
     >>> round(report_epsilon(1.0, times=50), 6)
     0.02

@@ -226,7 +226,7 @@ class Losses:
     way: int
 
     def epsilon(self, releases: int, delta: float, *, enough: float = 0.0) -> float:
-        """Return an epsilon of so many releases at delta, from above; infinity where the lattice does not reach it.
+        """Return an epsilon of this many releases at delta, from above; infinity where the lattice does not reach it.
 
         Once a bound is not above ``enough``, no better one is looked for.
         """

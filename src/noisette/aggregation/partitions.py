@@ -101,7 +101,7 @@ class FilePartition:
 
 
 def split_files(paths: Iterable[str | Path], *, values: int = _VALUES) -> Partitioned[Aggregate]:
-    """Cut report files into partitions of about so many numbers each, along their row groups.
+    """Cut report files into partitions of about this many numbers each, along their row groups.
 
     Large files are split, small ones put together. All are opened and compared first, as `aggregate_files` does.
     """

@@ -506,7 +506,7 @@ def _chi_square(seen: Any, expected: Any) -> float:
 
 
 def _poisson_tail(count: int, mean: float) -> float:
-    """Return an upper limit of the chance of so many events, by Chernoff."""
+    """Return an upper limit of the chance of this many events, by Chernoff."""
     return 1.0 if count <= mean else math.exp(count - mean - count * math.log(count / mean))
 
 
@@ -521,7 +521,7 @@ def _unit(mechanism: Any, logs: FloatArray, width: int | None = None) -> float |
 
     Masses of different reports add up to 1 at most, which a density on a fine lattice breaks; the largest unit that
     does not is no smaller than the true one. None where ``log_prob`` is relative to some other law, which it may be
-    where a report is a vector, of so many entries.
+    where a report is a vector, of this many entries.
     """
     step = units(mechanism.support)
     candidates = step if width is None else sorted({0.0, max(0.0, width * step[0])})

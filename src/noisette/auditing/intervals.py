@@ -81,7 +81,7 @@ def best_weight(rates: tuple[float, float], size: int, *, delta: float, confiden
 def promised_bounds(
     hits: Any, others: Any, size: int, *, delta: float, deviations: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return about what `lower_bounds` would, at so many standard deviations, at a hundredth of the time.
+    """Return about what `lower_bounds` would, at this many standard deviations, at a hundredth of the time.
 
     The square root of a count has a standard deviation of sqrt(1 - rate) / 2 (Anscombe 1948).
     """

@@ -82,7 +82,7 @@ def one_run_epsilon(
     """Return a lower bound on epsilon from one training run in which each canary took part by the flip of a coin.
 
     ``correct`` of ``guesses`` were right, about ``canaries`` in all (the others were passed over). For an (epsilon,
-    delta)-private run the chance of so many is at most beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with B
+    delta)-private run the chance of this many is at most beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with B
     binomial(r, E / (1 + E)) and beta = P[B >= v] (Steinke, Nasr, Jagielski 2023, Theorem 5.2), and at most what
     `refuted_by_curve` allows.
 
@@ -215,7 +215,7 @@ def _largest(refuted: Callable[[float], bool], precision: float) -> float:
 
 
 def _chance(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """Return the bound on the chance of so many right guesses by randomised response."""
+    """Return the bound on the chance of this many right guesses by randomised response."""
     right = 1 / (1 + math.exp(-epsilon))
     base = float(binom.sf(correct - 1, guesses, right))
     if delta == 0 or correct == 0:

@@ -91,7 +91,7 @@ def _summed(reports: Partitioned[S], address: str | None) -> S:
 
 @contextmanager
 def _counting(total: int) -> Iterator[Callable[[int], None]]:
-    """Show progress to so many users."""
+    """Show progress to this many users."""
     from noisette._terminal import progress
 
     done = 0

@@ -16,7 +16,7 @@ _ROWS = 60  # of a table on a terminal; JSON has all
 def plan_survey(
     path: Path, users: int | None, *, as_json: bool, epsilon: float | None = None, html: Path | None = None
 ) -> None:
-    """Print what a survey will tell from so many users, at its own budget or another, and write the planner's page."""
+    """Print what a survey will tell from this many users, at its own budget or another; write the planner's page."""
     from noisette._terminal import HALF_WIDTH_95, console, describe, literal, number, table, to_json
     from noisette.planner.surveys import at_budget
     from noisette.survey.survey import Survey
@@ -136,7 +136,16 @@ def estimate_survey(
     out.print(f"Guarantee: {describe(asked.guarantee)}")
     if effects:
         out.print(literal(f"Weighted to the margins in {weights}; the design effect is in the intervals"))
-    headers = ("question", "quantity", "group", ">estimate", ">std. error", f">{level:.4g} from", ">to", ">reports")
+    headers = (
+        "question",
+        "quantity",
+        "group",
+        ">estimate",
+        ">std. error",
+        f">{100 * level:.4g} % from",
+        ">to",
+        ">reports",
+    )
     shown = table(*headers, *([">design effect"] if effects else []))
     for row in rows[:_ROWS]:
         error = row["std_error"]
@@ -189,7 +198,7 @@ def show_differences(arms: Mapping[str, Any], what: str, level: float, *, as_jso
     out = console()
     out.print(f"[bold]{users:,} reports[/], compared by {literal(what)}")
     out.print(f"Guarantee: {describe(guarantee)}")
-    shown = table("question", "quantity", "b - a", ">difference", f">{level:.4g} from", ">to", ">adjusted p")
+    shown = table("question", "quantity", "b - a", ">difference", f">{100 * level:.4g} % from", ">to", ">adjusted p")
     for row in rows[:_ROWS]:
         cells = (literal(cell) for cell in (row["question"], row["quantity"], f"{row['b']} - {row['a']}"))
         numbers = (number(row[key], row["std_error"]) for key in ("difference", "low", "high"))

@@ -303,7 +303,7 @@ def keys(database: str, as_json: bool) -> None:
 @collector.command("add-key")
 @click.argument("name")
 @click.argument("role")
-@click.option("--days", type=click.IntRange(1, 36500), help="End it after so many days.")
+@click.option("--days", type=click.IntRange(1, 36500), help="End it after this many days.")
 @_who
 @_common
 def add_key(name: str, role: str, days: int | None, who: str, database: str, as_json: bool) -> None:
@@ -317,7 +317,7 @@ def add_key(name: str, role: str, days: int | None, who: str, database: str, as_
 
 @collector.command()
 @click.argument("campaign")
-@click.option("--days", type=click.IntRange(1, 36500), help="End it after so many days.")
+@click.option("--days", type=click.IntRange(1, 36500), help="End it after this many days.")
 @click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="Where the collector is.")
 @_who
 @_common

@@ -242,7 +242,7 @@ def _show(record: Mapping[str, Any], guarantee: Any) -> None:
 
 
 def _show_plan(rows: Sequence[Mapping[str, Any]], users: int, *, as_json: bool) -> None:
-    """Print what error bars so many users would give."""
+    """Print what error bars this many users would give."""
     from noisette._terminal import console, literal, number, table, to_json
 
     if as_json:

@@ -11,7 +11,7 @@ from noisette.collector.telemetry import log
 
 
 class Repeated(ABC):
-    """Calls `look` every so many seconds; a look that fails is logged, and the next one comes all the same."""
+    """Calls `look` at intervals of ``every`` seconds; a look that fails is logged, and looks go on."""
 
     def __init__(self, name: str, every: float) -> None:
         self._name, self._every = name, every

@@ -61,7 +61,7 @@ class Seal:
     def carry(
         self, campaign: Campaign, body: Mapping[str, Any], attempts: int, minimum: int
     ) -> Conversation[Verdict | None]:
-        """Seal a report and post it to the shuffler, to be mixed with at least so many; return what becomes of it."""
+        """Seal a report and post it to the shuffler, to be mixed with at least this many; return what becomes of it."""
         own = label(campaign, body["period"])
         frame = Frame(own, [(0, self.key.seal(pad(campaign, body), own.label(0)))]).encode()
         signed = sign(self.secret, PATH, self.client, secrets.token_hex(16), frame, minimum=minimum)

@@ -22,7 +22,7 @@ from noisette.domains.scalars import Interval
 class Attributes(Described):
     """Records of several attributes, each a number of an `Interval` or a code of a `Categorical`, in one row.
 
-    A whole number stands for so many categories. ``names`` are those of the attributes.
+    A whole number stands for this many categories. ``names`` are those of the attributes.
 
     >>> people = Attributes((Interval(0, 120), 2, Categorical(labels=("red", "green"))), names=("age", "sex", "colour"))
     >>> people.quantities

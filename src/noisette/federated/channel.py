@@ -143,7 +143,7 @@ class Channel:
         return dims if self._ends is None else (dims + 7) // 8
 
     def certificate(self, rounds: int, delta: float = 0.0) -> Certificate:
-        """Return a certificate of so many updates of a client, which `noisette-verify` proves."""
+        """Return a certificate of this many updates of a client, which `noisette-verify` proves."""
         return certify(FederatedRun(self.whole, rounds, delta))
 
     def noise(self) -> FloatArray:

@@ -40,7 +40,7 @@ def _built(asked: Mapping[str, Any]) -> tuple[Any, Any]:
         if (asked[name] or 0) > most:
             option = name.replace("_", "-")
             raise ValueError(
-                f"Expected --{option} {asked[name]} to be at most {most}: so many clients a round can ask."
+                f"Expected --{option} {asked[name]} to be at most {most}: a round can ask no more clients."
             )
     mixed = asked["model"] == "shuffled"
     least = per_round if mixed else asked["minimum"]

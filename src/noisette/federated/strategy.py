@@ -141,7 +141,7 @@ class PrivateFedAvg(FedAvg):
         return self.history
 
     def prospect(self, rounds: int) -> Prospect | None:
-        """Return whether so many rounds can learn; None where nobody has said how many clients a round has."""
+        """Return whether this many rounds can learn; None where nobody has said how many clients a round has."""
         if self.clients_per_round is None:
             return None
         terms, layout = self.run.terms, self.run.layout

@@ -36,7 +36,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def interval_arithmetic(precision: int) -> Any:
-    """Return mpmath's interval arithmetic with so many bits, for the caller alone."""
+    """Return mpmath's interval arithmetic with this many bits, for the caller alone."""
     from mpmath.ctx_iv import MPIntervalContext
 
     context = MPIntervalContext()
@@ -99,7 +99,7 @@ class Digits:
         return cls(rng, int(uniform * 2**53), 53)
 
     def reach(self, count: int) -> None:
-        """Draw digits until so many are known."""
+        """Draw digits until this many are known."""
         while self.count < count:
             self.digits = self.digits << 64 | int(self._rng.integers(0, 2**64, dtype=np.uint64))
             self.count += 64
@@ -189,7 +189,7 @@ class NormalRow:
     bits: int = _BITS
 
     def reach(self, bits: int) -> None:
-        """Draw digits of every position until so many are known."""
+        """Draw digits of every position until this many are known."""
         while self.bits < bits:
             more = self.rng.integers(0, 2**64, len(self.known), dtype=np.uint64).tolist()
             self.known = [old << 64 | new for old, new in zip(self.known, more, strict=True)]

@@ -276,7 +276,7 @@ def _budget(found: Fit, epsilon: float | None, delta: float, mu: float | None) -
 def gaussian_point(mu: float) -> dict[str, float]:
     """Return an epsilon and delta on the curve of mu-GDP."""
     mu = _validate.positive(mu, "mu")
-    epsilon = mu**2 / 2 + _LOSSES * mu  # the mean of the loss, and so many of its deviations
+    epsilon = mu**2 / 2 + _LOSSES * mu  # the mean of the loss, and this many of its deviations
     return {"epsilon": epsilon, "delta": float(gaussian_delta(mu, epsilon))}
 
 

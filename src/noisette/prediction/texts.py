@@ -22,7 +22,7 @@ _CHANCE = 0.9  # of being shown, for which the share is stated
 
 @dataclass(frozen=True)
 class TextPrediction:
-    """What a search for texts among so many users will find.
+    """What a search for texts among this many users will find.
 
     Formula: with G groups, n = users / G of them in each, p = E / (E + g - 1) and q = 1 / g, the share of a prefix that
     F of the users have is estimated with variance (q (1 - q) + F (p (1 - p) - q (1 - q))) / (n (p - q)^2). From one
@@ -106,7 +106,7 @@ class TextPrediction:
         return dict(zip(names, chance.tolist(), strict=True))
 
     def _level(self, known: FloatArray, candidates: float, groups: int) -> float:
-        """Return the share above which so many prefixes are expected as are kept."""
+        """Return the share above which this many prefixes are expected as are kept."""
         noise, errors = float(self.std_error(groups=groups)), self.std_error(known, groups)
 
         def many(level: float) -> bool:

@@ -71,7 +71,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """Return what targets are possible."""
 
     def _training(self, columns: int, names: Any) -> Training:
-        """Return the protocol for so many features."""
+        """Return the protocol for this many features."""
         features = Interval() if self.features is None else self.features
         attributes = (features,) * columns if isinstance(features, Interval | Categorical) else tuple(features)
         if len(attributes) != columns:

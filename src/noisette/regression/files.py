@@ -89,7 +89,7 @@ class FileTraining:
         return made(self.design, self.goal, self.epsilon, **options)
 
     def expected_errors(self, users: int) -> list[dict[str, Any]]:
-        """Return what error bars so many users would give."""
+        """Return what error bars this many users would give."""
         return Inference(self.design, self.goal, self.epsilon, mechanism=self.mechanism).expected(users)
 
     def run(

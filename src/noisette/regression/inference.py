@@ -240,7 +240,7 @@ class Inference:
         return np.append(constant, slopes[self.kept[1:] - 1])
 
     def expected(self, users: int) -> list[dict[str, Any]]:
-        """Return before anybody is asked: name, std_error and the least effect that so many users tell from zero.
+        """Return before anybody is asked: name, std_error and the least effect that this many users tell from zero.
 
         Assumed are columns that have nothing to do with each other, numbers spread evenly over their ranges,
         categories that are equally frequent, and a target that hardly depends on them and takes its ends: that is the

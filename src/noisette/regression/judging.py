@@ -38,7 +38,7 @@ class Judgement:
             return "better than always the larger class"
         if self.high <= 0:
             return "worse than always the larger class"
-        return "no better than always the larger class, as far as so many people tell"
+        return "no better than always the larger class, as far as this many people can tell"
 
 
 def judge(predicted: Any, classes: Any, epsilon: float, *, rng: Rng = None) -> Judgement:

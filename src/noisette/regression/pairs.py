@@ -24,7 +24,7 @@ _PARTS = 3  # of a number's range: with fewer the middle is lost, with more each
 _SCALING = 0.05  # of the users find the scale of the score
 _CATEGORY, _SLOPE = 0.4, 0.8  # how far the rate of a category, and of a number by half its range, is expected from all
 _CENTRES = (2 * np.arange(_PARTS) + 1) / _PARTS - 1
-_LOG_ODDS = 2.0  # a score of so many is the largest that the users who find its scale look at
+_LOG_ODDS = 2.0  # the largest score that the users who find its scale look at
 _LEAST_VARIANCE = 0.05  # of the class, where its rate is as good as 0 or 1
 _LEAST_SCALE = 1e-3  # of the score where noise hides it: the order of predictions stays
 

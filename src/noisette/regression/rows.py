@@ -67,7 +67,7 @@ class DesignRows:
             own = {"accuracy": accuracy, "largest_class": largest, "brier": squares / count}
             return common | own | {"verdict": verdict}
         error = squares / count
-        better = error < variance * (1 - 4 / count**0.5)  # beyond what a sample of so many rows explains
+        better = error < variance * (1 - 4 / count**0.5)  # beyond what a sample of this many rows explains
         verdict = "better than always the mean" if better else "no better than always the mean"
         r2 = 1 - error / variance if variance > 0 else float("nan")
         return common | {"mse": error, "rmse": error**0.5, "r2": r2, "verdict": verdict}

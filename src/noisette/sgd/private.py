@@ -54,7 +54,9 @@ class Private:
         """
         budget = self.optimizer.budget
         if budget.steps is None:
-            raise ValueError("Expected a run of so many steps. Give make_private the epochs that it may make.")
+            raise ValueError(
+                "Expected a run whose number of steps is known. Give make_private the epochs that it may make."
+            )
         run = TrainingRun(budget.multiplier * budget.truth, budget.sampling_prob, budget.steps, budget.delta)
         return certify(run)
 

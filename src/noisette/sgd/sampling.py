@@ -123,9 +123,9 @@ class PoissonLoader:
         return self._given[-1][1] if self._given else 0
 
     def account_for(self, examples: int) -> tuple[int, bool] | None:
-        """Take a piece of so many examples off those that were given; tell its batch and whether it ends it, or None.
+        """Take a piece of this many examples off those that were given; tell its batch and whether it ends it, or None.
 
-        Pieces that were given before it are passed over. Where one waits for its step and none has so many examples,
+        Pieces that were given before it are passed over. Where one waits for its step and none has this many examples,
         that is an error: the examples were on another axis, or other ones were trained on.
         """
         last = self.given if self._given else None

@@ -191,9 +191,9 @@ class Campaign:
         return next((PublicGroup(name, tuple(values)) for name, values in self.survey.groups.items()), None)
 
     def predict(self, users: int | None = None) -> FloatArray:
-        """Return the standard error of each quantity in a period for so many users, those hoped for by default.
+        """Return the standard error of each quantity in a period for this many users, those hoped for by default.
 
-        Where users are tracked, one of so many as there are periods reports in each.
+        Where users are tracked, each period has the reports of an equal share of them.
         """
         own = (self.users if users is None else users) / self.periods
         return self.survey.predict(max(1, round(own)))

@@ -210,7 +210,7 @@ def fairest(candidates: Sequence[Candidate]) -> Candidate:
         return candidates[0]
     people, errors = _populations(), []
     for curve, times in curves:
-        # where one person in so many reports an entry, those who do may differ from the others
+        # where one person in ``times`` reports an entry, those who do may differ from the others
         errors.append(times * (people @ curve) + (times - 1) * (people @ _PLACED**2 - (people @ _PLACED) ** 2))
     found = np.asarray(errors)
     return candidates[int(np.argmin((found / found.min(axis=0)).max(axis=1)))]

@@ -37,7 +37,7 @@ class Predicted:
 
 @dataclass(frozen=True, eq=False)
 class SurveyPlan:
-    """What a survey will tell from so many users: the standard error of every quantity in every group.
+    """What a survey will tell from this many users: the standard error of every quantity in every group.
 
     Errors are those about the people who answer, for the distribution of answers that is worst on average; if they
     stand for a larger population, the scatter of such a sample comes on top, as it does in results. A verdict compares

@@ -1,4 +1,4 @@
-"""What a survey may ask: numbers, choices, vectors, tensors, and numbers of graded sensitivity.
+"""What a survey may ask: numbers, dates, one or several choices, texts, vectors, tensors, graded numbers.
 
 A question says which values it takes (`domain`), which quantities are estimated from the answers (`quantities`), how
 an answer or a whole column of answers is read (`code`, `column`), how it is asked (`item`), and how it is written in a

@@ -397,7 +397,7 @@ class Answer:
         return self._series(self.estimate.value)
 
     def top(self, texts: int = 20, *, level: float | None = None) -> pd.DataFrame:
-        """Return the most frequent texts that were found, at most so many: text, share, low, high, std_error.
+        """Return the most frequent texts that were found, at most this many: text, share, low, high, std_error.
 
         Intervals hold for each text by itself: those whose reports they come from had no part in choosing it. Texts too
         rare to differ from chance are not shown; ``attrs["note"]`` says below which share.
@@ -409,7 +409,7 @@ class Answer:
         return top_texts(self._found(texts), self._level(level))
 
     def _found(self, texts: int = 20) -> Found:
-        """Return the texts that a search for so many finds."""
+        """Return the texts that a search for this many finds."""
         from noisette.mechanisms.categorical.search import search
 
         known: dict[Any, Found] = self.results._kept
@@ -500,7 +500,7 @@ class Answer:
         return min(max(value, least), most), least, most
 
     def histogram(self, bins: int = 20) -> pd.DataFrame:
-        """Return the share of people in each of so many bins of the range.
+        """Return the share of people in each of this many bins of the range.
 
         Where want="quantiles" each share has an interval that holds at any distribution. Elsewhere it is a picture,
         smoothed, without an interval, and `attrs` says so.

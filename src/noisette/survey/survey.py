@@ -284,7 +284,7 @@ class Survey:
         return SurveyPlan.of(self, count, shares or {})
 
     def predict(self, users: int) -> FloatArray:
-        """Return the standard error of each quantity for so many reporting users.
+        """Return the standard error of each quantity for this many reporting users.
 
         It is that of the worst distribution: of the numbers, or of the choices on average, the root mean square over
         the labels. A label that many users share has a larger error, the others then have a smaller one.
@@ -692,7 +692,7 @@ def _array(section: Section, reports: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def _numeric(report: Any, depth: int) -> bool:
-    """Tell whether this is a number in so many nested lists; true and false are not numbers."""
+    """Tell whether this is a number in this many nested lists; true and false are not numbers."""
     if depth > 1:
         return type(report) is list and all(_numeric(entry, depth - 1) for entry in report)
     return type(report) is list and {*map(type, report)} <= _NUMBERS if depth else type(report) in _NUMBERS

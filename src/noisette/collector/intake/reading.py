@@ -148,7 +148,7 @@ def glance(campaign: Campaign, body: bytes, life: Life = ALWAYS) -> tuple[Batch,
 
 
 def overgrown(campaign: Campaign, body: bytes) -> bool:
-    """Tell whether JSON has more lists or values than so many reports can have, before anything is made of it.
+    """Tell whether JSON has more lists or values than this many reports can have, before anything is made of it.
 
     A parser and numpy take seconds over millions of empty lists, and let nothing else run meanwhile.
     """

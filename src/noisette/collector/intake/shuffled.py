@@ -36,7 +36,7 @@ from noisette.survey.campaigns import Campaign
 
 Read = Callable[[Campaign, bytes], tuple[Batch, ...]]
 
-_DECLARED = 10  # of so many clients of a batch one is taken to collude, unless something else is declared
+_DECLARED = 10  # one client in this many of a batch is taken to collude, unless something else is declared
 
 
 @dataclass(frozen=True)

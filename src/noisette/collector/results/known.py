@@ -37,7 +37,7 @@ def known_so_far(
     """Return for each question the sentence, the state, the users still needed and a guess when, from `estimates`.
 
     ``texts`` has the texts that were found, for each question of texts. ``wanted`` is the half-width that is wanted, in
-    percent of the range of an answer, and ``when`` says when so many more users will have come.
+    percent of the range of an answer, and ``when`` says when this many more users will have come.
     """
     rows = {row["name"]: row | {"std_error": _error(row)} for row in found["dimensions"]}
     users, target = found["users"], campaign.users
@@ -159,7 +159,7 @@ def _figure(campaign: Campaign, question: Topic, label: str, row: dict[str, Any]
 
 
 def date_of(days: float) -> str:
-    """Return the day of so many days since 1970.
+    """Return the day that is this many days after the first of 1970.
 
     >>> date_of(2814.4)
     '1977-09-15'
@@ -168,7 +168,7 @@ def date_of(days: float) -> str:
 
 
 def time_of(seconds: float) -> str:
-    """Return the time of day of so many seconds, to the minute.
+    """Return the time of day that is this many seconds after midnight, to the minute.
 
     >>> time_of(26201.0)
     '07:17'

@@ -105,7 +105,7 @@ def _cells(mechanism: CountingMechanism, names: Any, count: Any, total: Any) -> 
     """Compare how often each category is supported with the rarest and the most often that could be."""
     from scipy.special import bdtr, bdtrc
 
-    few = bdtr(total, count, mechanism.p_other)  # at most so many, if nobody held it
+    few = bdtr(total, count, mechanism.p_other)  # at most this many, if nobody held it
     many = np.where(total > 0, bdtrc(np.maximum(total - 1, 0), count, mechanism.p_own), 1.0)
     for name, rare, often in zip(names, few.tolist(), many.tolist(), strict=True):
         yield {"about": name, "test": "supported too rarely", "p_value": rare}
@@ -133,7 +133,7 @@ def _shares(mechanism: Any, names: Any, count: Any, total: Any) -> dict[str, Any
 
 
 def chance_of(tail: Tail, away: FloatArray, count: FloatArray) -> FloatArray:
-    """Return the largest chance that the mean of so many reports is so far, on one side, from its expectation.
+    """Return the largest chance that the mean of this many reports is so far, on one side, from its expectation.
 
     Formula: exp(-x), with away = sqrt(2 v x / n) + c x / n.
     """

@@ -24,14 +24,14 @@ _FAR = 3650 * _DAY  # beyond which nothing is guessed
 
 @dataclass(frozen=True)
 class Pace:
-    """How many users came within so many seconds, and how unevenly: the variance of counts divided by their mean."""
+    """How many users came within this many seconds, and how unevenly: the variance of counts divided by their mean."""
 
     users: int
     seconds: float
     unevenness: float = 1.0
 
     def until(self, needed: int, level: float = 0.95) -> tuple[float, float]:
-        """Return an interval of the seconds until so many more users will have come.
+        """Return an interval of the seconds until this many more users will have come.
 
         Formula: if users come at random at one rate, n of them in W seconds, then the time of k more is W k / n times
         a variable that follows F with 2 k and 2 n degrees of freedom. Where counts vary u times as much as counts of
@@ -75,7 +75,7 @@ def _unevenness(moments: FloatArray, counts: FloatArray, start: float, now: floa
 
 
 def in_words(pace: Pace | None, needed: int, left: float | None = None) -> str:
-    """Say when so many more users will have come; ``left`` is how many seconds are left to come in.
+    """Say when this many more users will have come; ``left`` is how many seconds are left to come in.
 
     >>> in_words(Pace(100, 3600.0), 100)
     'in 45 to 80 min at the pace of the last hour'
@@ -100,7 +100,7 @@ def guessed(
     users: int,
     now: float | None = None,
 ) -> Callable[[int], str]:
-    """Return what says when so many more users of a period will have come; nothing where none can come any more."""
+    """Return what says when this many more users of a period will have come; nothing where none can come any more."""
     moment = time.time() if now is None else now
     ends = [life.closes] if life.closes else []
     if campaign.period != "once":
@@ -112,7 +112,7 @@ def guessed(
     return lambda needed: in_words(pace, needed, left)
 
 
-_UNITS = ((86400.0, "days", 2.0), (3600.0, "h", 2.0), (60.0, "min", 0.0))  # each from so many of it on
+_UNITS = ((86400.0, "days", 2.0), (3600.0, "h", 2.0), (60.0, "min", 0.0))  # each used from this many of it on
 
 
 def _unit(seconds: float) -> tuple[float, str]:

@@ -13,7 +13,7 @@ from noisette.collector.storage import tables
 from noisette.collector.storage.store import Store
 from noisette.survey.campaigns import Campaign
 
-KEPT = {10: 1800, 3600: 28 * 86400}  # one row in each span of so many seconds, and for how many seconds it is kept
+KEPT = {10: 1800, 3600: 28 * 86400}  # one row in each span of this many seconds, and for how many seconds it is kept
 
 
 def note_arrivals(store: Store, campaign: Campaign, period: str, seen: Iterable[tuple[float, int]]) -> None:

@@ -98,7 +98,7 @@ def campaign_periods(url: str, campaign: str) -> tuple[Campaign, tuple[str, ...]
 
 
 def _parts(blocks: Iterator[tuple[int, int]], least: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield the numbers of blocks with together so many reports, and how many they have."""
+    """Yield the numbers of blocks with together this many reports, and how many they have."""
     numbers: list[int] = []
     total = 0
     for number, users in blocks:

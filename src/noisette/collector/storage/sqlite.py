@@ -274,7 +274,7 @@ class DigestLog:
         return self._advance(connection, int(MOST * (1 - _GULP)) - more)
 
     def _advance(self, connection: sa.Connection, room: int) -> int:
-        """Take parts into the tree until so many are left; return whose turn is next."""
+        """Take parts into the tree until this many are left; return whose turn is next."""
         held = len(self._many) + len(self._few)
         bounds = sum(np.append(np.searchsorted(one.high, _STARTS), len(one)) for one in (self._many, self._few))
         left = held - np.cumsum(np.roll(np.diff(bounds), -(self._turn % _PARTS)))

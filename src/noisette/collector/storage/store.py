@@ -274,7 +274,7 @@ class Store:
             return [bytes(pem) for pem in connection.execute(query.order_by(own.number.desc())).scalars()]
 
     def add_signing_key(self, campaign: Campaign, period: str, after: int, pem: bytes) -> None:
-        """Add a key to a period that has so many, unless another process was faster."""
+        """Add a key to a period that has this many, unless another process was faster."""
         row = {"campaign": campaign.id, "period": period, "number": after, "pem": pem}
         with self.writing() as connection:
             self.database.insert_new(connection, tables.signing, row)

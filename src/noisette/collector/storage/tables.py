@@ -90,7 +90,7 @@ sums = sa.Table(
     sa.Column("vector", sa.LargeBinary, nullable=False),
 )
 
-# How errors shrank: after so many users the standard error of each quantity that the dashboard shows.
+# How errors shrank: after this many users the standard error of each quantity that the dashboard shows.
 tracks = sa.Table(
     "tracks",
     metadata,

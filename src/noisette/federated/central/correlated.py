@@ -48,7 +48,7 @@ class BandedStrategy:
 
     @classmethod
     def optimal(cls, rounds: int, bands: int) -> BandedStrategy:
-        """Return the Toeplitz matrix of so many bands whose prefix sums have the least mean squared error."""
+        """Return the Toeplitz matrix of this many bands whose prefix sums have the least mean squared error."""
         rounds = _validate.integer(rounds, "rounds", low=1)
         bands = _validate.integer(bands, "bands", low=1)
         return _optimal(rounds, min(bands, rounds))

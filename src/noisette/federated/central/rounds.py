@@ -8,7 +8,7 @@ noise multiplier, in exact arithmetic.
 
 Who is sampled. Clients are cut into as many groups as there are bands, by their numbers alone; round t asks group t,
 each of its clients by its own coin. One band is Poisson sampling of all clients. A client then takes part in rounds
-that are as far apart as there are bands, so that a block of so many rounds is one sampled Gaussian release
+that are as far apart as there are bands, so that a block of this many rounds is one sampled Gaussian release
 (Choquette-Choo et al. 2023, Theorem 4).
 """
 
@@ -135,7 +135,7 @@ class CentralPlan:
         return Guarantee(self.epsilon, self.delta, unit="record", model="central", relation="add-remove")
 
     def spent(self, rounds: int) -> Guarantee:
-        """Return what holds after so many rounds."""
+        """Return what holds after this many rounds."""
         blocks = -(-min(rounds, self.rounds) // self.strategy.bands)
         if blocks == 0:
             return Guarantee(0.0, unit="record", model="central", relation="add-remove")
@@ -148,7 +148,7 @@ class CentralPlan:
         return self.multiplier * self.strategy.norm * spread * clip / self.clients_per_round
 
     def prospect(self, dims: int) -> Prospect:
-        """Return whether a model of so many weights can learn: updates as long as the clip, all in one direction."""
+        """Return whether a model of this many weights can learn: updates as long as the clip, all in one direction."""
         last = float(np.linalg.norm(np.cumsum(self.strategy.filtered(self.rounds))))  # noise of the last model
         noise = self.multiplier * self.strategy.norm * last / self.clients_per_round
         return Prospect.of(noise / math.sqrt(self.rounds), dims=dims, reach=1.0, rounds=self.rounds)

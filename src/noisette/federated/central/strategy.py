@@ -117,7 +117,7 @@ class CentralPrivacy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Run the federation: so many rounds, and no more, are what the guarantee covers."""
+        """Run the federation: this many rounds, and no more, are what the guarantee covers."""
         self.begin(initial_arrays, num_rounds)
         return super().start(grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
 

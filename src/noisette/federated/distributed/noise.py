@@ -112,7 +112,7 @@ class DistributedPlan:
         return zcdp_epsilon(self.rounds * (moved + excess) ** 2 / 2, self.delta)
 
     def noise(self, clients: int) -> float:
-        """Return the deviation of an entry of the mean of so many clients."""
+        """Return the deviation of an entry of the mean of this many clients."""
         return self.share * self.clip.norm / (self.length * math.sqrt(clients))
 
     def encode(self, update: FloatArray, *, rng: Rng = None) -> IntArray:

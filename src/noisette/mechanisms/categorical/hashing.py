@@ -44,7 +44,7 @@ class AffineHash:
     @property
     def collision(self) -> Fraction:
         """Exact probability that two different categories share a bucket."""
-        least, longer = divmod(self.prime, self.buckets)  # so many buckets hold one number more than the others
+        least, longer = divmod(self.prime, self.buckets)  # this many buckets hold one number more than the others
         return Fraction(longer * (least + 1) ** 2 + (self.buckets - longer) * least**2, self.prime**2)
 
     def bucket(self, seeds: IntArray, codes: IntArray) -> IntArray:

@@ -60,7 +60,7 @@ class MeetingSets:
         """Write one set for each row of own items, which are increasing.
 
         A set that meets them is one own item and others; where it has several own items it would be drawn from each of
-        them, so that it is taken with one chance in so many only.
+        them, so that it is kept with a chance of one over their number only.
         """
         meets = rng.random(len(own)) < self.meeting * ULP
         self._fill_apart(own, np.flatnonzero(~meets), reports, rng)

@@ -117,7 +117,7 @@ class ProjectiveGeometryResponse(CountingMechanism):
         if self.domain.size > MOST_CATEGORIES:
             raise ValueError(
                 f"Expected at most {MOST_CATEGORIES:,} categories for {self.name}, got {self.domain.size:,}. "
-                "Merge categories, or hash them to so many first."
+                "Merge categories, or hash them to this many first."
             )
 
     @cached_property

@@ -126,14 +126,14 @@ class _Group:
         """Tell which prefixes have more support than one that nobody has gets with a chance of ``alarm``.
 
         Such a prefix is supported by chance, and by the users whose prefix some maps send to its bucket. That support
-        is taken off the ``shares`` on average, and varies as much as any: of so many users it is binomial. The search
+        is taken off the ``shares`` on average, and varies as much as any: of this many users it is binomial. The search
         goes by the same maps, so it finds the very texts that collide most.
         """
         own = self.buckets(symbols)
         support = np.asarray(self.counts[np.arange(len(own))[:, None], own].sum(axis=0))
         others = np.clip(support / max(self.users, 1) - self.gap * shares, self.chance, 1.0)
         pairs = zip(support.tolist(), others.tolist(), strict=True)
-        # P(at least so many), of a binomial law
+        # P(at least this many), of a binomial law
         return np.asarray([seen > 0 and betainc(seen, self.users - seen + 1, rate) <= alarm for seen, rate in pairs])
 
     def without(self, symbols: Symbols, shares: FloatArray) -> FloatArray:

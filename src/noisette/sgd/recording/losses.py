@@ -52,7 +52,7 @@ class Notes:
     """By what the losses of a batch were multiplied on the way to the one that was differentiated.
 
     ``factor`` is 1 for a sum, 1 / examples for a mean, and None where it is not known. ``batches`` counts those of two
-    examples and more; ``tape`` is that of this one, if it is looked at; ``told`` says whether its loss was seen.
+    examples and more; ``tape`` is that of this one, if it is looked at; ``seen`` says whether its loss was.
     ``seed`` is what the loss was differentiated from, the number of examples where ``mean`` says that it is a mean.
     """
 
@@ -61,7 +61,7 @@ class Notes:
     factor: float | None = None
     usual: float | None = None
     batches: int = 0
-    told: bool = False
+    seen: bool = False
     tape: Tape | None = None
     _begun: bool = field(default=False, init=False)
     _examples: int | None = field(default=None, init=False)  # of the last call
@@ -99,7 +99,7 @@ class Notes:
 
     def clear(self) -> None:
         """Forget the loss, not what is usual, nor the batch: many loops forget old gradients after the forward pass."""
-        self.factor, self.told, self.seed = None, False, 1.0
+        self.factor, self.seen, self.seed = None, False, 1.0
 
     def begun_from(self, loss: Tensor, gradient: Tensor | None) -> Tensor | None:
         """Return what to differentiate a loss from: the number of examples for a mean."""
@@ -120,7 +120,7 @@ class Notes:
         A layer that is called past the model, a loss made by an autograd function of the user's own, and
         torch.autograd.backward show nothing of how the examples enter the loss.
         """
-        if not self.told:
+        if not self.seen:
             raise RuntimeError(
                 "The loss was not seen on its way from the model's output, so it is not known that examples do not mix "
                 "in it. Call the model itself, let it return tensors, compute the loss by torch's functions and call "
@@ -147,7 +147,7 @@ class ModelOutput(Followed):
     def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
         """Tell by what the losses were multiplied, look at the loop where that is due, and differentiate."""
         if self.notes is not None:
-            self.notes.factor, self.notes.told = self.factor, True
+            self.notes.factor, self.notes.seen = self.factor, True
         if self.tape is not None and self.tape.open:
             self.tape.check(self, gradient)
         with torch._C.DisableTorchFunctionSubclass():

@@ -207,7 +207,7 @@ def _uniform(like: Tensor, source: torch.Generator, low: float, across: float) -
 
 @lru_cache(maxsize=64)
 def _ways(numbers: int, kind: torch.dtype) -> Tensor:
-    """Return two directions along which rows of so many numbers are looked at."""
+    """Return two directions along which rows of this many numbers are looked at."""
     return torch.sin(torch.arange(2 * numbers)).to(kind).reshape(-1, 2)
 
 

@@ -168,11 +168,11 @@ class Item(ABC):
         return np.stack([made.count, made.total, made.squares]).ravel()
 
     def planned_name(self, mechanism: Any, users: int, quantity: str) -> str:
-        """Return the name of a quantity in a plan for so many users who answer this item."""
+        """Return the name of a quantity in a plan for this many users who answer this item."""
         return quantity
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
-        """Return the standard error of each quantity of the questions, for so many users who answer this item."""
+        """Return the standard error of each quantity of the questions, for this many users who answer this item."""
         from noisette.prediction import deviation
 
         std = np.asarray(deviation(mechanism, users=users).std, dtype=np.float64)

@@ -133,7 +133,7 @@ class Coded(Item):
         return covarying(mechanism)
 
     def predict(self, mechanism: Any, users: int) -> FloatArray:
-        """Return the errors that the expected sums of very many people have, scaled to so many."""
+        """Return the errors that the expected sums of very many people have, scaled to this many."""
         readout = mechanism.readout
         total = np.rint(_PLANNED * (self.shares - readout.offset) / readout.scale).astype(np.int64)
         sums = np.stack([np.full(total.size, _PLANNED), total, total])

@@ -88,7 +88,7 @@ class Section:
         return self._layout[1]
 
     def draw(self, users: int, rng: Any) -> IntArray | None:
-        """Draw what is public of so many reports; None where nothing is."""
+        """Draw what is public of this many reports; None where nothing is."""
         return self.mechanism.draw(users, rng) if isinstance(self.mechanism, PubliclyDrawn) else None
 
     def privatize(self, answers: Answers, *, rng: Rng = None, drawn: IntArray | None = None) -> npt.NDArray[Any]:
@@ -163,7 +163,7 @@ class Section:
         return found
 
     def predict(self, users: int) -> FloatArray:
-        """Return the standard error of each quantity for so many users who answer the section."""
+        """Return the standard error of each quantity for this many users who answer the section."""
         from noisette.prediction import deviation, share_error
 
         share = self.mechanism.report / self.mechanism.dims if len(self.items) > 1 else 1.0
@@ -242,7 +242,7 @@ class Together:
         return "; ".join(f"of {one.name}, {one.uncertified}" for one in lacking)
 
     def predict(self, users: int) -> FloatArray:
-        """Return the standard error of each quantity for so many users.
+        """Return the standard error of each quantity for this many users.
 
         Where one section is drawn, fewer people answer each, and who they are adds the scatter of a sample: its
         variance is taken to be at most the square of the question's ``signal``.
@@ -258,7 +258,7 @@ class Together:
         return np.concatenate(found)
 
     def planned_name(self, question: Topic, quantity: str, users: int) -> str:
-        """Return what a plan for so many users calls a quantity."""
+        """Return what a plan for this many users calls a quantity."""
         for place, own in enumerate(self.sections):
             for item in own.items:
                 if question in item.questions and len(own.items) == 1:

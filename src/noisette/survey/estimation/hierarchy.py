@@ -344,7 +344,7 @@ class CdfEstimate(Estimate):
         return low, high, np.maximum(above, below)
 
     def bins(self, count: int) -> FloatArray:
-        """Return the ends of so many bins of the range; bins of whole numbers are made of whole cells."""
+        """Return the ends of this many bins of the range; bins of whole numbers are made of whole cells."""
         if not self.whole:
             return np.linspace(float(self.edges[0]), float(self.edges[-1]), count + 1)
         beyond = float(self.high) + 1  # type: ignore[arg-type]  # set in `of`

@@ -150,7 +150,7 @@ def _settle(rng: np.random.Generator, table: AliasTable, word: int, part: int, f
 
 
 def _integer(rng: np.random.Generator, bits: int) -> int:
-    """Draw an integer of so many bits."""
+    """Draw an integer of this many bits."""
     whole = 0
     for word in bits64(rng, -(-bits // 64)).tolist():
         whole = whole << 64 | word

@@ -150,7 +150,7 @@ class Roots:
 
     @classmethod
     def draw(cls, rng: np.random.Generator, many: int, degrees: int) -> Roots:
-        """Draw so many of them."""
+        """Draw this many of them."""
         near, error = np.empty((2, many))
         found = cls(degrees, near, error, [], *np.zeros((2, many), dtype=np.int64))
         pending = np.arange(many)
@@ -212,7 +212,7 @@ class Triangles:
 
     @classmethod
     def draw(cls, rng: np.random.Generator, many: int, columns: int, projections: int) -> Triangles:
-        """Draw so many of them."""
+        """Draw this many of them."""
         wide = projections < columns
         near = np.zeros((many, columns, projections if wide else columns))
         error = np.zeros_like(near)

@@ -18,7 +18,7 @@ Law = KeptLaplace | KeptGaussian
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 97)  # of Renyi divergences that are composed
 _CALIBRATED = 64  # levels to which weights are rounded, toward more keeping, while the budget is shared out
-_SCANNED, _WIDEST = 43, 64.0  # scales tried, from half to so many times that of noise alone, which is one of them
+_SCANNED, _WIDEST = 43, 64.0  # scales tried, from half to this many times that of noise alone, which is one of them
 _LEAST_RATE = 2.0**-44  # finer noise leaves the integers that float64 holds
 SMOOTH = (
     64.0  # sigma, in steps, from which a variance of 4 more makes the sum as private as real noise, see lattice_sigma
@@ -169,7 +169,7 @@ def _least_sigma(request: Request, start: float) -> float:
 
 
 def _at(request: Request, plain: Law, scale: float, fallback: NoiseChoice) -> NoiseChoice:
-    """Return the choice at noise of so many times the plain scale, or the fallback where none meets the budget."""
+    """Return the choice at noise of this many times the plain scale, or the fallback where none meets the budget."""
     law: Law
     if isinstance(plain, KeptLaplace):
         law = KeptLaplace(max(plain.rate / scale, _LEAST_RATE), plain.steps)
