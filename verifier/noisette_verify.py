@@ -452,16 +452,16 @@ def prove(told: dict[str, Any]) -> Verdict:  # the verdict on a certificate that
     fields = "format version spec spec_sha256 domain guarantee law law_sha256 theorems sha256"
     check(set(told) == set(fields.split()), f"it has other fields than {fields}")
     check([told["format"], told["version"]] == [FORMAT, VERSION], f"it is no {FORMAT} of version {VERSION}")
-    for name in ("spec", "law"):
-        check(told[f"{name}_sha256"] == digest(told[name]), f"the {name} is not the one that was hashed")
-    check(told["sha256"] == digest({k: v for k, v in told.items() if k != "sha256"}), "it was changed after hashing")
-    spec, domain = (value_of(told[name], "object", f"the {name}") for name in ("spec", "domain"))
-    plain = re.sub(r'\{"(integer|number)": ("[^"]*")\}', r"\2", json.dumps(spec.get("domain", domain)))
-    check(json.loads(plain) == domain, "the domain is not the one of the spec, whose numbers are tagged")
+    stated = [told["spec_sha256"], told["law_sha256"], told.pop("sha256")]
+    check([*map(digest, (told["spec"], told["law"], told))] == stated, "it was changed after hashing")
+    parts = [built] if {"domain", "edges"} & set(built := told["spec"].get("spec", told["spec"])) else built["parts"]
+    own = [one.get("domain") or {"kind": "interval", "low": (e := one["edges"])[0], "high": e[-1]} for one in parts]
+    own = json.loads(re.sub(r'\{"(integer|number)": ("[^"]*")\}', r"\2", json.dumps(own)))  # its numbers are tagged
+    check(told["domain"] == ({"kind": "record", "parts": own} if own[1:] else own[0]), "the spec has another domain")
     promise = "epsilon:q delta:q matrix:any unit:text model:text relation:text"
     epsilon, delta, matrix, *terms = taken(told["guarantee"], "guarantee", promise)
     check(0 < epsilon <= MOST_BUDGET and 0 <= delta < 1, "epsilon is not in (0, 2^16], or delta not below 1")
-    loss = (proof := Proof()).loss(told["law"], domain)
+    loss = (proof := Proof()).loss(told["law"], told["domain"])
     check(terms == [*loss.terms], f"the law is about unit, model and relation {[*loss.terms]}, not {terms}")
     budget = f"epsilon {float(epsilon):.17g}" + (f", delta {float(delta):.17g}" if delta else "")
     ratio = f"a report may be exp({float(loss.pure):.17g}) times as likely under one value"

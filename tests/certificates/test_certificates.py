@@ -974,6 +974,35 @@ def test_a_survey_is_certified_whole(tmp_path: Path) -> None:
     assert CliRunner().invoke(verbs, ["verify", str(target)]).exit_code == 1
 
 
+def elsewhere() -> Iterator[tuple[str, str]]:
+    """Yield certificates of what has no domain in its spec, and the same about other values, with hashes anew."""
+    graded = nz.LevelledResponse(edges=[-1, -0.6, 0, 1], epsilons=[3.0, 2.0, 1.0])
+    choice = nz.Survey([nz.Choice("diet", ["none", "vegan"])], epsilon=1.0)
+    both = nz.Survey([nz.Choice("diet", ["none", "vegan"]), nz.Number("h", 0, 8, want="quantiles")], epsilon=2.0)
+    places: list[tuple[Any, list[Any], str]] = [
+        (graded, ["low"], "-2"),
+        (graded, ["high"], "1/2"),
+        (choice, ["labels", 0], "halal"),
+        (both, ["parts", 0, "labels", 1], "none "),
+        (nz.OptimalGraded(edges=[-1, 0, 1], epsilons=[1.0, 2.0], points=8), ["high"], "3"),
+    ]
+    for subject, (*path, last), value in places:
+        fields = certify(subject).fields
+        holder = fields["domain"]
+        for key in path:
+            holder = holder[key]
+        holder[last] = value
+        yield certify(subject).text, json.dumps(json.loads(renewed(fields)), sort_keys=True, indent=1)
+    fields = certify(nz.Laplace(epsilon=1.0)).fields
+    yield certify(nz.Laplace(epsilon=1.0)).text, json.dumps(json.loads(renewed(fields | {"spec": {}})), sort_keys=True)
+
+
+def test_the_domain_is_that_of_the_spec_where_the_spec_does_not_state_it() -> None:
+    for whole, changed in elsewhere():
+        assert verifier.verify(whole).proved
+        assert not verifier.verify(changed).proved
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "options"),

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, Route
-from tests.certificates.test_certificates import FORGED, MANY, example, forged, sound_ones, written
+from tests.certificates.test_certificates import FORGED, MANY, elsewhere, example, forged, sound_ones, written
 from tests.certificates.test_forger import composed_ones, issued, of_two_units
 
 import noisette as nz
@@ -115,6 +115,11 @@ def test_groups_and_questions_may_be_named_by_digits(page: Page) -> None:
         assert noisette_verify.verify(text).proved
         changed, other = text.replace('"x"', '"z"', 1), json.dumps(dict(reversed(json.loads(text).items())), indent=1)
         assert [one["proved"] for one in verdicts(page, [text, changed, other])] == [True, False, False]
+
+
+def test_the_domain_is_that_of_the_spec_in_a_page(page: Page) -> None:
+    for pair in elsewhere():
+        assert [one["proved"] for one in verdicts(page, list(pair))] == [True, False]
 
 
 def test_the_unit_of_one_part_is_not_that_of_all_in_a_page(page: Page) -> None:

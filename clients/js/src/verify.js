@@ -491,6 +491,14 @@ function untagged(value) {
   return Object.fromEntries(keys.map((key) => [key, untagged(value[key])]));
 }
 
+/** The domain that a spec is about, a survey's by its mechanisms: its own, that between its edges, or of its parts. */
+function described(spec) {
+  const built = Object.hasOwn(spec, "spec") ? spec.spec : spec, whole = ["domain", "edges"].some((name) => Object.hasOwn(built, name));
+  const own = untagged(whole ? [built] : built.parts)
+    .map((one) => one.domain ?? { high: one.edges.at(-1), kind: "interval", low: one.edges[0] });
+  return own.length > 1 ? { kind: "record", parts: own } : own[0];
+}
+
 /** A fraction as a number to be read: the digits that a float64 has. */
 const decimal = ([top, bottom]) => {
   const half = 32n + larger(bits(bottom) - bits(top), 0n) / 2n, scale = 2 ** Number(half); // of two steps, none too large
@@ -510,8 +518,7 @@ async function prove(text) {
   check(sha256 === await hash(rest), "it was changed after it was hashed");
   const { spec, domain, guarantee } = told;
   check(isObject(spec) && isObject(domain), "the spec or the domain is no object");
-  check(!Object.hasOwn(spec, "domain") || JSON.stringify(untagged(spec.domain)) === JSON.stringify(domain),
-    "the domain is not the one of the spec");
+  check(JSON.stringify(described(spec)) === JSON.stringify(domain), "the spec has another domain");
   check(!Object.hasOwn(Object(guarantee), "kind"), "the guarantee has other fields");
   const [epsilon, delta, matrix, ...terms] = taken(guarantee, "guarantee",
     "epsilon:q delta:q matrix:any unit:text model:text relation:text");
