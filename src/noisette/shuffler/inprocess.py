@@ -19,7 +19,7 @@ class _Direct:
     shuffler: Shuffler
     client: str
 
-    def post(self, number: str, body: bytes, *, minimum: int = 0) -> None:
+    def post(self, number: str, body: bytes, *, minimum: int) -> None:
         """Deliver a post."""
         self.shuffler.accept(self.client, number, body, minimum=minimum)
 

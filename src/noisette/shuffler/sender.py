@@ -41,7 +41,7 @@ class NotSent(OSError):
 class Carrier(Protocol):
     """What brings a post to the shuffler; it returns when the post is on the shuffler's disk."""
 
-    def post(self, number: str, body: bytes, *, minimum: int = 0) -> None:
+    def post(self, number: str, body: bytes, *, minimum: int) -> None:
         """Deliver a post that asks for so many senders, or raise `NotSent` or `noisette.shuffler.store.PostRefused`."""
 
     def close(self) -> None:
