@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +56,15 @@ def brief(thing: Any) -> Any:
     return "" if isinstance(made, str) and " at 0x" in made else made
 
 
+def exact(thing: Any) -> Any:
+    """Return a law as a certificate has it, fractions as text."""
+    if isinstance(thing, dict):
+        return {name: exact(one) for name, one in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [exact(one) for one in thing[:40]]
+    return str(thing) if isinstance(thing, Fraction) else brief(thing)
+
+
 def facts(made: Any) -> dict[str, Any]:
     """Return every quantity that an object computes of itself, private ones too: margins are among them."""
     found = dict[str, Any]()
@@ -77,6 +87,7 @@ def whole(build: Callable[[], Any], inputs: Any, *, cut: int = 3) -> list[Any]:
         reports = made.privatize(inputs, rng=7)
         found: list[Any] = [facts(made), brief(made.guarantee.spec()), brief(made.readout), brief(made.two_numbers)]
         found += [brief(part) for part in (reports if isinstance(reports, tuple) else (reports,))]
+        found.append(exact(made.written_law()) if hasattr(made, "written_law") else None)
         for ask in (made.moments, lambda x: made.log_prob(reports, x)):
             try:
                 told = ask(inputs)

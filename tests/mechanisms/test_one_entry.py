@@ -94,3 +94,19 @@ def test_arrays_of_another_shape_are_refused(name: str) -> None:
             for other in (values[..., :-1], longer, values.ravel()[: values.shape[-1] - 1]):
                 with pytest.raises(ValueError, match=r"[Ee]xpected|shape"):
                     use(other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_of_rows_are_looked_at_row_by_row(name: str) -> None:
+    """Laws, moments and supports of a table of inputs are those of its rows: no sum runs along another axis."""
+    mechanism, inputs = batch(name)
+    inputs = inputs[[0, 1, 1, 0, 1, 0]]
+    reports = np.asarray(mechanism.privatize(inputs, rng=2))
+    tables = [array.reshape(2, 3, *array.shape[1:]) for array in (inputs, reports)]
+    assert mechanism.support.contains(tables[1]).all()
+    try:
+        rows = np.stack([np.asarray(mechanism.log_prob(y, x)) for x, y in zip(inputs, reports, strict=True)])
+    except NotImplementedError:
+        return
+    found = np.asarray(mechanism.log_prob(tables[1], tables[0]))
+    assert found.reshape(rows.shape) == pytest.approx(rows, rel=1e-9, abs=1e-12)

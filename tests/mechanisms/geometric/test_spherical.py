@@ -1,13 +1,15 @@
 """Spherical coordinates: there, back, and against the definition."""
 
 import math
+import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 
 from noisette.mechanisms.geometric import spherical
-from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
+from noisette.mechanisms.geometric.spherical import from_spherical, share, to_spherical
 
 KINDS = [np.asarray, torch.as_tensor]
 
@@ -209,3 +211,21 @@ def test_one_bad_entry_of_a_long_vector_is_named(bad):
     vector[31_000] = bad
     with pytest.raises(ValueError, match="Expected finite numbers"):
         spherical._to(vector, np.empty(vector.size - 1))
+
+
+@pytest.mark.parametrize(("cores", "size", "threads"), [(1, 1 << 17, 1), (3, 1 << 17, 3), (3, (1 << 17) - 1, 1)])
+def test_work_is_shared_where_there_is_enough_and_a_core_for_it(
+    cores: int, size: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[int, int]] = []
+
+    def work(place: int) -> None:
+        time.sleep(0.002)  # so that no thread does all
+        done.append((place, threading.get_ident()))
+
+    monkeypatch.setattr("noisette.mechanisms.geometric.spherical.os.cpu_count", lambda: cores)
+    share(work, 12, size)
+    assert sorted(place for place, _ in done) == list(range(12))
+    assert len({thread for _, thread in done}) <= threads
+    own = {place for place, thread in done if thread == threading.get_ident()}
+    assert own == set(range(0, 12, threads))

@@ -290,3 +290,15 @@ def test_building_warns_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nz.LevelledResponse(*LEVELS[0])
+
+
+def test_one_pair_and_tables_of_pairs_are_looked_at_alike() -> None:
+    support = nz.LevelledResponse([-1, 0, 1, 2], [2.0, 0.5, 1.0]).support
+    for pair, known in (([0, 1], True), ([2, -1], True), ([3, 1], False), ([-1, 1], False), ([1, 0], False)):
+        assert bool(support.contains(np.asarray(pair))) is known
+        assert support.contains(np.tile(pair, (2, 3, 1))).tolist() == [[known] * 3] * 2
+        assert bool(support.contains(np.asarray(pair, dtype=float))) is known
+    assert not support.contains(np.asarray([0.5, 1.0]))
+    for wrong in (np.asarray(1), np.zeros(3), np.zeros((2, 1))):
+        with pytest.raises(ValueError, match="pairs of a level and a sign"):
+            support.contains(wrong)

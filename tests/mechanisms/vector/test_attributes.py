@@ -254,3 +254,17 @@ def test_what_has_no_cells_or_several_kinds_of_them_has_none_together() -> None:
     assert len(list(levelled.dissect())) > 1
     for inner in (object(), levelled):
         assert list(dissect(SimpleNamespace(distinct=[inner], inner_mechanisms=[inner]))) == []
+
+
+@pytest.mark.parametrize("index", [[0, 2, 1], [1, 1, 2], [0, 2, 2], [2, 1, 0], [0, 1, 1]])
+def test_one_user_s_attributes_come_once_and_in_order(index: list[int]) -> None:
+    """A report that names an attribute twice would count twice; one such among sound ones is refused."""
+    made = nz.SampledAttributes("grr", epsilon=1.0, domain=nz.Attributes((2, 2, 2, 2)), report=3)
+    reports = made.privatize(np.zeros((5, 4), dtype=np.int64), rng=1)
+    made.aggregate(reports)
+    wrong = reports.copy()
+    wrong[3, :, 0] = index
+    with pytest.raises(ValueError, match=r"[Rr]eport|increasing"):
+        made.aggregate(wrong)
+    assert not made.support.contains(wrong)[3]
+    assert made.support.contains(wrong)[[0, 1, 2, 4]].all()

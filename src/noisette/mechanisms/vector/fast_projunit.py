@@ -342,8 +342,7 @@ class FastProjUnit(VectorMechanism, PubliclyDrawn, Sketched):
         length, step = float(np.linalg.norm(reports[0])), inner.support.step
         across = np.eye(1, direction.size, int(np.argmin(np.abs(direction))))[0]
         across = across - (across @ direction) * direction
-        norm = float(np.linalg.norm(across))
-        across = across / norm if norm > 0 else direction
+        across /= np.linalg.norm(across)  # not zero: the least of 64 entries or more is at most an eighth
         return np.asarray(np.rint(length * np.stack([direction, -direction, across]) / step) * step)
 
     def dissect(self) -> Iterator[Cells]:
