@@ -60,7 +60,7 @@ def index() -> str:
             f"| [{kind.title}]({name}.md) | `{_written(kind)}` | {1.96 * row.std_error:.2g} ({row.quantity}) |"
         )
     closing = (
-        "Public groups, such as regions or arms of an experiment, are no question: everything is estimated [within "
+        "Public groups, such as regions or arms of an experiment, are not questions: everything is estimated [within "
         "each](../survey.md#groups). A question that is asked again and again is a [campaign with "
         "periods](../collector.md)."
     )

@@ -211,3 +211,12 @@ def test_what_nobody_audited_is_not_called_audited() -> None:
     assert {evidence.case_of(name) for name in known if " L_" not in name and "PEM" not in name} <= set(
         evidence.audits()
     )
+
+
+def test_the_page_about_the_board_names_every_cell_that_auto_misses() -> None:
+    text = (ROOT / "docs" / "board.md").read_text(encoding="utf-8")
+    told = page.summary()
+    assert f"of {told['auto_cells']} cells:" in text
+    for one in told["auto_far"]:
+        name = f"- *{one['task']}, {one['cell'].split(', δ')[0]}*:"
+        assert name.lower() in text.lower(), name
