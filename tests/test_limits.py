@@ -43,6 +43,8 @@ SERVICES: dict[str, dict[str, Any]] = {
     "collector/results/liars.py": {"FALSE_ALARM": 1e-4},
     "collector/storage/filters.py": {"_FIRST": MIB, "_EACH": 24, "_SET": 5},
     "collector/storage/postgres.py": {
+        ("_CONNECTING", "_POOLED"): (10, 30),
+        "_UNANSWERED": 30 * 1000,
         "_LOCK": int.from_bytes(b"NZCO"),
         "_WRITERS": 256,
         "_IDLE": 1.0,
@@ -51,7 +53,7 @@ SERVICES: dict[str, dict[str, Any]] = {
         "_COPY_HEAD": bytes.fromhex("5047434f50590aff0d0a00") + bytes(4) + bytes(4),
     },
     "collector/storage/registry.py": {"_LOG_LINES": 1000},
-    "collector/storage/sqlite.py": {"MOST": MIB, "_BUSY": 128 * KIB, "_FREE_DISK_BYTES": 16 * MIB},
+    "collector/storage/sqlite.py": {"_LOCKED": 30, "MOST": MIB, "_BUSY": 128 * KIB, "_FREE_DISK_BYTES": 16 * MIB},
     "collector/storage/store.py": {"_TRIES": 8},
     "collector/storage/tables.py": {"SCHEMA": 8},
     "collector/storage/tracks.py": {"QUANTITIES": 50, "_EVERY": 5.0, "_GROWTH": 1.02, "_LONGEST": 500},

@@ -183,8 +183,15 @@ def test_power_is_what_is_seen() -> None:
     low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 400, planned["power"])
     assert low <= seen <= high
     assert not low <= 400 * 0.05 <= high
-    with pytest.raises(ValueError, match="alpha=2"):
-        survey.plan(100).compare("arm", 0.5, alpha=2)
+
+
+@pytest.mark.parametrize("name", ["alpha", "power"])
+def test_a_level_and_a_power_are_chances(name: str) -> None:
+    plan = nz.Survey([nz.Number("x", 0, 1)], epsilon=1.0, groups={"arm": ["a", "b"]}).plan(100)
+    for wrong in (0, -0.1, 1, 1.5, 2, math.nan):
+        with pytest.raises(ValueError, match=rf"{name}={wrong!r} in \(0, 1\)"):
+            plan.compare("arm", 0.5, **{name: wrong})
+    assert len(plan.compare("arm", 0.5, **{name: 0.999})) > 0
 
 
 # --- many tests and many looks

@@ -34,6 +34,8 @@ from noisette.collector.storage.database import AddedSums, Database, Marks
 from noisette.collector.storage.filters import DigestFilter
 from noisette.survey.batches import DIGEST_BYTES, Digests
 
+_CONNECTING, _POOLED = 10, 30  # seconds that a new connection may take, and that one waits for a connection of ours
+_UNANSWERED = 30_000  # milliseconds after which a connection that nobody answers on is given up
 _LOCK = 0x4E5A434F  # taken by whoever looks at the version of the tables
 _WRITERS = 256  # processes with sums of their own
 _IDLE = 1.0  # seconds after which a connection is tried before it is used
@@ -184,11 +186,9 @@ class PostgresDatabase(Database):
 
     def __init__(self, url: sa.URL) -> None:
         # psycopg prepares nothing by itself: it would forget all that is prepared, ours too, when a table is dropped
-        given = {"options": _SETTINGS, "connect_timeout": 10, "tcp_user_timeout": 30_000, "prepare_threshold": None}
-        options: dict[str, Any] = {
-            "connect_args": given,
-            "pool_timeout": 30,
-        }
+        given: dict[str, Any] = {"options": _SETTINGS, "prepare_threshold": None}
+        given |= {"connect_timeout": _CONNECTING, "tcp_user_timeout": _UNANSWERED}
+        options: dict[str, Any] = {"connect_args": given, "pool_timeout": _POOLED}
         self.engine = sa.create_engine(url.set(drivername="postgresql+psycopg"), **options)
         sa.event.listen(self.engine, "checkin", _note_use)
         sa.event.listen(self.engine, "checkout", _try_idle)

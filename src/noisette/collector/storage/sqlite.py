@@ -28,6 +28,7 @@ from sqlalchemy.exc import OperationalError
 from noisette.collector.storage.database import Database, Marks
 from noisette.survey.batches import DIGEST_BYTES, Digests
 
+_LOCKED = 30  # seconds that one waits for another process's transaction
 MOST = 1 << 20  # digests that wait for their turn: 24 bytes of memory each
 _GULP = 1 / 64  # of them go at once when they are too many, so that a small transaction seldom has to
 _UNSORTED_DIGESTS = 1 << 14  # digests that are sorted by themselves before they are put among the others
@@ -189,7 +190,7 @@ def _private(path: Path) -> None:
 
 def _engine(url: sa.URL, settings: Sequence[str], begin: str, **options: Any) -> sa.Engine:
     """Return an engine whose connections are so set up, and whose transactions are ours to begin."""
-    engine = sa.create_engine(url, connect_args={"timeout": 30}, **options)
+    engine = sa.create_engine(url, connect_args={"timeout": _LOCKED}, **options)
 
     def prepare(connection: Any, _: Any) -> None:
         connection.isolation_level = None
