@@ -118,6 +118,11 @@ MODELS = {
         numbers(5, 3),
     ),
     "gru": (lambda: with_open_recurrence(Last(nn.GRU(3, 4, batch_first=True, bias=False), 4)), numbers(5, 3)),
+    "lstm with projections": (
+        lambda: with_open_recurrence(Last(nn.LSTM(3, 4, batch_first=True, bidirectional=True, proj_size=2), 4)),
+        numbers(5, 3),
+    ),
+    "cell without a state": (lambda: nn.Sequential(nn.GRUCell(3, 4), nn.Linear(4, 2)), numbers(3)),
     "rnn": (lambda: with_open_recurrence(Last(nn.RNN(3, 4, batch_first=True), 4)), numbers(5, 3)),
 }
 
@@ -266,6 +271,17 @@ def test_open_recurrence_answers_as_the_layer_it_replaces(kind, batch_first, hid
         seen, last = opened(inputs, start)
         torch.testing.assert_close(seen, expected)
         torch.testing.assert_close(last, state)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize("options", [{"num_layers": 2, "bidirectional": True}, {"bias": False}], ids=str)
+def test_open_recurrence_projects_states_as_the_layer_it_replaces(options):
+    torch.manual_seed(5)
+    layer = nn.LSTM(3, 5, proj_size=2, batch_first=True, **options)
+    opened = with_open_recurrence(layer)
+    inputs = torch.randn(6, 4, 3)
+    for start in (None, layer(inputs)[1]):
+        torch.testing.assert_close(opened(inputs, start), layer(inputs, start))
 
 
 @pytest.mark.parametrize(

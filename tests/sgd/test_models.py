@@ -103,6 +103,10 @@ def tied():
     return model
 
 
+def without_a_state(self, x):
+    return self.cell(x[:, 1], self.cell(x[:, 0]))
+
+
 def borrowed(self, x):
     return torch.tanh(nn.functional.linear(x, self.inner.weight)) @ self.inner.weight
 
@@ -182,6 +186,32 @@ def resnet(width=4):
 WIDTH = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 TEXT = WIDTH | {"vocab_size": 11, "max_position_embeddings": 8}
 
+
+def wav2vec():
+    """Return a model that hears. Its mask is used where pretraining covers sounds, which nothing here does."""
+    made = transformers_model(
+        "Wav2Vec2ForSequenceClassification",
+        "Wav2Vec2Config",
+        **WIDTH,
+        vocab_size=11,
+        conv_dim=[4, 4],
+        conv_stride=[5, 2],
+        conv_kernel=[10, 3],
+        num_feat_extract_layers=2,
+        num_conv_pos_embeddings=4,
+        num_conv_pos_embedding_groups=2,
+        classifier_proj_size=4,
+        apply_spec_augment=False,
+        layerdrop=0.0,
+        hidden_dropout=0.0,
+        activation_dropout=0.0,
+        attention_dropout=0.0,
+        feat_proj_dropout=0.0,
+    )()
+    made.wav2vec2.masked_spec_embed.requires_grad_(False)
+    return made
+
+
 # name -> (model, an example)
 MODELS = {
     "nn.MultiheadAttention, causal mask": (
@@ -214,6 +244,16 @@ MODELS = {
     ),
     "nn.LSTMCell": (lambda: Wired(cells, cell=nn.LSTMCell(3, 4)), {"x": numbers(3, 3)}),
     "nn.GRUCell": (lambda: Wired(gated, cell=nn.GRUCell(3, 4)), {"x": numbers(3, 3)}),
+    "nn.RNNCell, its first state left out": (
+        lambda: Wired(without_a_state, cell=nn.RNNCell(3, 4)),
+        {"x": numbers(2, 3)},
+    ),
+    "nn.LSTM with projections, `with_open_recurrence`": (
+        lambda: sgd.with_open_recurrence(
+            Wired(lambda self, x: self.net(x)[0], net=nn.LSTM(3, 4, 2, proj_size=2, batch_first=True))
+        ),
+        {"x": numbers(4, 3)},
+    ),
     "a scalar parameter": (lambda: nn.Sequential(nn.Linear(3, 3), Scaled()), {"input": numbers(3)}),
     "token, positions and scale in one module": (
         lambda: Wired(lambda self, x: self.inner(self.first(x)), first=Positions(), inner=nn.Linear(4, 2)),
@@ -303,6 +343,121 @@ MODELS = {
 }
 
 
+MODELS |= {
+    "Hugging Face RoBERTa": (
+        transformers_model("RobertaForMaskedLM", "RobertaConfig", **TEXT | {"max_position_embeddings": 10}),
+        {"input_ids": words(), "attention_mask": lambda: torch.tensor([1, 1, 1, 1, 0])},
+    ),
+    "Hugging Face DistilBERT": (
+        transformers_model(
+            "DistilBertForSequenceClassification",
+            "DistilBertConfig",
+            vocab_size=11,
+            dim=8,
+            n_layers=1,
+            n_heads=2,
+            hidden_dim=8,
+            max_position_embeddings=8,
+        ),
+        {"input_ids": words()},
+    ),
+    "Hugging Face Mistral": (
+        transformers_model(
+            "MistralForCausalLM", "MistralConfig", **TEXT, num_key_value_heads=1, head_dim=4, sliding_window=3
+        ),
+        {"input_ids": words()},
+    ),
+    "Hugging Face Qwen2": (
+        transformers_model("Qwen2ForCausalLM", "Qwen2Config", **TEXT, num_key_value_heads=1),
+        {"input_ids": words()},
+    ),
+    "Hugging Face Gemma": (
+        transformers_model("GemmaForCausalLM", "GemmaConfig", **TEXT, num_key_value_heads=1, head_dim=4),
+        {"input_ids": words()},
+    ),
+    "Hugging Face OPT": (
+        transformers_model(
+            "OPTForCausalLM",
+            "OPTConfig",
+            vocab_size=11,
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            ffn_dim=8,
+            max_position_embeddings=8,
+            word_embed_proj_dim=8,
+            dropout=0.0,
+        ),
+        {"input_ids": words()},
+    ),
+    "Hugging Face BART, which wants a text to end": (
+        transformers_model(
+            "BartForSequenceClassification",
+            "BartConfig",
+            vocab_size=11,
+            d_model=8,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=8,
+            decoder_ffn_dim=8,
+            max_position_embeddings=8,
+            dropout=0.0,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=2,
+            forced_eos_token_id=2,
+        ),
+        {"input_ids": lambda: torch.cat([torch.randint(3, 11, (4,)), torch.tensor([2])])},
+    ),
+    "Hugging Face Swin": (
+        transformers_model(
+            "SwinForImageClassification",
+            "SwinConfig",
+            image_size=8,
+            patch_size=2,
+            embed_dim=4,
+            depths=[2],
+            num_heads=[2],
+            window_size=2,
+            drop_path_rate=0.0,
+        ),
+        {"pixel_values": numbers(3, 8, 8)},
+    ),
+    "Hugging Face ConvNeXt": (
+        transformers_model(
+            "ConvNextForImageClassification",
+            "ConvNextConfig",
+            hidden_sizes=[4, 4, 8, 8],
+            depths=[1, 1, 1, 1],
+        ),
+        {"pixel_values": numbers(3, 32, 32)},
+    ),
+    "Hugging Face CLIP, its text": (
+        transformers_model(
+            "CLIPTextModelWithProjection", "CLIPTextConfig", **TEXT, projection_dim=4, bos_token_id=9, eos_token_id=10
+        ),
+        {"input_ids": words()},
+    ),
+    "Hugging Face Wav2Vec2, its `masked_spec_embed` frozen": (wav2vec, {"input_values": numbers(400)}),
+    "Hugging Face Mamba": (
+        transformers_model(
+            "MambaForCausalLM",
+            "MambaConfig",
+            vocab_size=11,
+            hidden_size=8,
+            state_size=4,
+            num_hidden_layers=1,
+            conv_kernel=3,
+            time_step_rank=2,
+        ),
+        {"input_ids": words()},
+    ),
+}
+
+
 def answer(made):
     """Return the output that a loss would use."""
     if isinstance(made, torch.Tensor):
@@ -367,7 +522,7 @@ def test_gradients_are_those_of_one_example_at_a_time(name):
     for item in items:
         plain.zero_grad()
         losses(plain, private.loader.collate([item])).sum().backward()  # each example's own, not divided
-        expected.append({key: value.grad.clone() for key, value in plain.named_parameters()})
+        expected.append({key: plain.get_parameter(key).grad.clone() for key in each})
     size = max(value.abs().max() for one in expected for value in one.values())
     for key in each:
         rows = torch.stack([one[key] for one in expected])

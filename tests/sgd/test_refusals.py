@@ -41,7 +41,6 @@ REFUSED = {
     "a quantile of 1": (lambda: sgd.Quantile(1.0, quantile=1.0), "quantile=1.0 between 0 and 1"),
     "a count that takes all": (lambda: sgd.Quantile(1.0, share=1.0), "share=1.0 between 0 and 1"),
     "a count that takes nothing": (lambda: sgd.Quantile(1.0, share=0.0), "share=0.0 between 0 and 1"),
-    "projections": (lambda: sgd.with_open_recurrence(nn.LSTM(3, 4, proj_size=2)), "without projections"),
     "several devices": (lambda: start(nn.DataParallel(nn.Linear(4, 2))), "give model.module"),
     "no loader": (lambda: start(loader=[1, 2]), "a torch DataLoader"),
     "a loader without batches": (lambda: start(loader=DataLoader(DATA, batch_size=None)), "with a batch_size"),

@@ -153,9 +153,10 @@ def make_private(
         )
     budget = replace(budget, truth=noise_kind.truth(private_loader.expected_batch))
     check_model(model)
-    whole, shared = check_gradients(model, private_loader)
+    whole, shared, example = check_gradients(model, private_loader)
     recorder = Recorder(model, whole)
     recorder.shared = shared
+    recorder.whole_numbers = example
 
     def look(given: tuple[Any, ...], named: dict[str, Any]) -> None:
         recorder.verified = check_call(model, given, named, private_loader.given, whole, shared)

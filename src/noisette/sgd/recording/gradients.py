@@ -107,9 +107,10 @@ class _Tapped:
             if not self._whole and any(value.requires_grad for value in _below(layer)):
                 raise NotApart(
                     self._name,
-                    f"Layer {self._name!r}, {type(layer).__name__}, has parameters and layers, and was called with "
-                    "other things than one tensor of examples. Keep its parameters in a layer of their own, or leave "
-                    "them out of training by requires_grad_(False).",
+                    f"Layer {self._name!r}, {type(layer).__name__}, has layers and parameters of its own, "
+                    f"{', '.join(map(repr, self.owned))}, and was called with other things than one tensor of "
+                    "examples. Keep these parameters in a layer of their own, or leave them out of training by "
+                    "requires_grad_(False).",
                 )
             return self._apart(given, named)
         finally:
@@ -283,7 +284,8 @@ def _takes_first(layer: nn.Module, *names: str) -> bool:
 class _Inlet:
     """Before the whole model: how many examples it is called with. In a copy of the model it does nothing.
 
-    Many models cannot compute no example. They get one of zeros, and `_Outlet` takes it out again.
+    Many models cannot compute no example. They get one of zeros, or where numbers are whole, such as words of which one
+    has to end the text, the first that they were called with; `_Outlet` takes it out again.
     """
 
     def __init__(self, recorder: Recorder | None = None) -> None:
@@ -304,9 +306,11 @@ class _Inlet:
         if recorder.notes.called(recorder.given):
             recorder.look(given, named)
         if recorder.given != 0:
+            if not recorder.called:
+                recorder.called, recorder.whole_numbers = True, whole_numbers((given, named))
             return given, named
-        recorder.size = 1
-        return tree_map(lambda leaf: leaf.new_zeros(1, *leaf.shape[1:]) if _empty(leaf) else leaf, (given, named))
+        recorder.size, kept = 1, [*recorder.whole_numbers]
+        return tree_map(lambda leaf: _stand_in(leaf, kept), (given, named))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Inlet:
         return _Inlet()
@@ -315,8 +319,20 @@ class _Inlet:
         return _Inlet, ()
 
 
-def _empty(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.ndim > 0 and len(leaf) == 0
+def whole_numbers(batch: Any) -> list[Tensor]:
+    """Return the first rows of the tensors of whole numbers in a batch, as they are in an example."""
+    tensors = (leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor) and leaf.ndim and len(leaf))
+    return [tensor[:1].clone() for tensor in tensors if not (tensor.is_floating_point() or tensor.is_complex())]
+
+
+def _stand_in(leaf: Any, kept: list[Tensor]) -> Any:
+    """Return one example in the place of none; what it is made of is taken out of ``kept``, so that the order stays."""
+    if not isinstance(leaf, Tensor) or not leaf.ndim or len(leaf):
+        return leaf
+    for place, row in enumerate(kept):
+        if row.shape[1:] == leaf.shape[1:] and row.dtype == leaf.dtype:
+            return kept.pop(place).to(leaf.device)
+    return leaf.new_zeros(1, *leaf.shape[1:])
 
 
 class _Outlet:
@@ -374,6 +390,8 @@ class Recorder:
         self.plain = False
         self.given: int | None = None  # examples that the model was last called with in training
         self.size: int | None = None  # and that its layers see
+        self.whole_numbers: list[Tensor] = []  # of an example, in the order of the arguments
+        self.called = False  # with examples, in training
         self.latest: str | None = None  # the layer that was called last
         self.shared: dict[str, set[int]] = {}  # arguments, by their places, that all examples have in common
         self.verified = True  # whether there is no more to look at

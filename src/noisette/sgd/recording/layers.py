@@ -491,7 +491,10 @@ def runs_again(layer: nn.Module) -> bool:
 
 
 def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
-    """Form the gradients of any layer that treats examples one by one, by torch.func."""
+    """Form the gradients of any layer that treats examples one by one, by torch.func.
+
+    Where torch cannot map the layer, such as an `nn.GRUCell` without a state, examples follow one another.
+    """
     names = {
         name: wide(parameter.detach())
         for name, parameter in layer.named_parameters(recurse=False)
@@ -508,8 +511,20 @@ def _any(layer: nn.Module, uses: Sequence[Use]) -> Part:
             made: Tensor = type(layer).forward(layer, entered[None])
         return (made * gradient[None]).sum()
 
-    each = torch.func.vmap(torch.func.grad(response), in_dims=(None, 0, 0), randomness="different")
-    formed = [each(names, entered, gradient) for entered, gradient in uses]
+    one = torch.func.grad(response)
+    together = torch.func.vmap(one, in_dims=(None, 0, 0), randomness="different")
+
+    def each(entered: Tensor, gradient: Tensor) -> dict[str, Tensor]:
+        try:
+            made: dict[str, Tensor] = together(names, entered, gradient)
+            return made
+        except RuntimeError:
+            if not len(entered):
+                return {name: value.new_zeros(0, *value.shape) for name, value in names.items()}
+            rows = [one(names, *row) for row in zip(entered, gradient, strict=True)]
+            return {name: torch.stack([row[name] for row in rows]) for name in names}
+
+    formed = [each(entered, gradient) for entered, gradient in uses]
     return Formed({name: torch.stack([gradients[name] for gradients in formed]).sum(0) for name in names})
 
 

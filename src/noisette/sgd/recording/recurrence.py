@@ -25,16 +25,18 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 class _Direction(nn.Module):
     """One layer in one direction: all inputs in one product, then step by step."""
 
-    def __init__(self, mode: str, inputs: int, hidden: int, *, bias: bool, backwards: bool) -> None:
+    def __init__(self, mode: str, inputs: int, hidden: int, projected: int, *, bias: bool, backwards: bool) -> None:
         super().__init__()
-        self.mode, self.hidden, self.backwards = mode, hidden, backwards
+        self.mode, self.width, self.backwards = mode, projected or hidden, backwards
         self.entering = nn.Linear(inputs, _GATES[mode] * hidden, bias=bias)
-        self.staying = nn.Linear(hidden, _GATES[mode] * hidden, bias=bias)
+        self.staying = nn.Linear(self.width, _GATES[mode] * hidden, bias=bias)
+        self.projecting = nn.Linear(hidden, projected, bias=False) if projected else None
 
     def forward(self, sequence: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return every state (examples, time, hidden), the last one and the last cell."""
         entering = self.entering(sequence)
-        if sequence.shape[1] and peek_interpreter_stack() is None:  # torch.func maps and differentiates plain steps
+        plain = self.projecting is not None or peek_interpreter_stack() is not None  # torch.func maps plain steps
+        if sequence.shape[1] and not plain:
             ordered = entering.flip(1) if self.backwards else entering
             made, state, cell = run_through(_RUNS[self.mode], self.staying, ordered, state, cell)
             return made.flip(1) if self.backwards else made, state, cell
@@ -46,7 +48,7 @@ class _Direction(nn.Module):
         made = (
             torch.stack(states[::-1] if self.backwards else states, 1)
             if states
-            else sequence.new_zeros(sequence.shape[0], 0, self.hidden)
+            else sequence.new_zeros(sequence.shape[0], 0, self.width)
         )
         return made, state, cell
 
@@ -55,7 +57,8 @@ class _Direction(nn.Module):
         if self.mode == "LSTM":
             entry, forget, change, out = (entering + staying).chunk(4, 1)
             cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(change)
-            return torch.sigmoid(out) * torch.tanh(cell), cell
+            state = torch.sigmoid(out) * torch.tanh(cell)
+            return state if self.projecting is None else self.projecting(state), cell
         if self.mode == "GRU":
             reset, update, change = entering.chunk(3, 1)
             stay_reset, stay_update, stay_change = staying.chunk(3, 1)
@@ -71,22 +74,23 @@ class OpenRecurrence(nn.Module):
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
-        if getattr(layer, "proj_size", 0):
-            raise ValueError("Expected an LSTM without projections (proj_size=0).")
         self.mode, self.layers, self.batch_first = layer.mode, layer.num_layers, layer.batch_first
         self.hidden, self.ways = layer.hidden_size, 2 if layer.bidirectional else 1
+        self.width = layer.proj_size or layer.hidden_size  # of a state
         self.dropout = nn.Dropout(layer.dropout)
         self.directions = nn.ModuleList()
         for depth in range(self.layers):
             for way in range(self.ways):
-                inputs = layer.input_size if depth == 0 else self.ways * self.hidden
-                made = _Direction(self.mode, inputs, self.hidden, bias=layer.bias, backwards=way == 1)
+                inputs = layer.input_size if depth == 0 else self.ways * self.width
+                made = _Direction(self.mode, inputs, self.hidden, layer.proj_size, bias=layer.bias, backwards=way == 1)
                 suffix = f"l{depth}{'_reverse' if way else ''}"
                 with torch.no_grad():
                     for own, linear in (("ih", made.entering), ("hh", made.staying)):
                         linear.weight.copy_(getattr(layer, f"weight_{own}_{suffix}"))
                         if layer.bias:
                             linear.bias.copy_(getattr(layer, f"bias_{own}_{suffix}"))
+                    if made.projecting is not None:
+                        made.projecting.weight.copy_(getattr(layer, f"weight_hr_{suffix}"))
                 self.directions.append(made)
 
     def forward(self, sequence: Tensor, start: Any = None) -> tuple[Tensor, Any]:
@@ -94,8 +98,11 @@ class OpenRecurrence(nn.Module):
         if not isinstance(sequence, Tensor) or sequence.ndim != 3:
             raise TypeError("Expected a batch of sequences as one tensor with three axes; pad them to one length.")
         current = sequence if self.batch_first else sequence.transpose(0, 1)
-        zeros = current.new_zeros(self.layers * self.ways, current.shape[0], self.hidden)
-        states, cells = (start if self.mode == "LSTM" else (start, zeros)) if start is not None else (zeros, zeros)
+        states, cells = (
+            current.new_zeros(self.layers * self.ways, current.shape[0], width) for width in (self.width, self.hidden)
+        )
+        if start is not None:
+            states, cells = start if self.mode == "LSTM" else (start, cells)
         last_states, last_cells = [], []
         for depth in range(self.layers):
             made = []

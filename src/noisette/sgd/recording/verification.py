@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisette.sgd.recording.gradients import NotApart, Recorder
+from noisette.sgd.recording.gradients import NotApart, Recorder, whole_numbers
 from noisette.sgd.recording.layers import Part
 from noisette.sgd.recording.models import calling_parent
 from noisette.sgd.recording.tape import differ
@@ -59,12 +59,13 @@ class NotSeparate(ValueError):
         self.layer = layer
 
 
-def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared]:
+def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared, list[Tensor]]:
     """Refuse a model whose recorded gradients are not those of single examples; the model stays as it is.
 
     Return the modules whose examples are to be computed apart, found by trying: where a layer fails, the nearest module
     above it is taken whole, up to the model itself. A model that takes something else than the first entries of a
-    batch, or the whole batch, is looked at when it is called in training: `check_call`.
+    batch, or the whole batch, is looked at when it is called in training: `check_call`. Return the whole numbers of an
+    example, too, which stand in for a batch without one.
     """
     whole: set[str] = set()
     shared: Shared = {}
@@ -77,7 +78,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared]:
             other = loader.collate([*items[:-1], _drawn(loader.example((_EXAMPLES - 1) % loader.size), _EXAMPLES)])
         called = _call(model, batches[0])
         if called is None or not _runs(model, called, batches[0]):
-            return whole, shared
+            return whole, shared, whole_numbers(batches[1])
         _give_back()
         first: NotApart | NotSeparate | None = None
         while True:
@@ -94,7 +95,7 @@ def check_gradients(model: nn.Module, loader: Any) -> tuple[set[str], Shared]:
                 _check_copy(model, twin, called, batches, other, alike, whole, shared)
                 del twin
                 _give_back()
-                return whole, shared
+                return whole, shared, whole_numbers(batches[1])
             except (NotApart, NotSeparate) as error:
                 first = first or error
                 wider: str | None = error.layer
