@@ -28,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from experiments import made
 from noisette._terminal import number, to_json
 
 Advance = Callable[[float], None]
@@ -82,10 +83,14 @@ class Study:
 
 
 class Parts:
-    """What a study has computed so far: a file of lines [key, value, seconds] that grows by one with every part."""
+    """What a study has computed so far: a file of lines [key, value, seconds] that grows by one with every part.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Its first line is the digest of the study's code. Parts of another code are not of this study: they are kept beside,
+    in a file that ends in ``.old``.
+    """
+
+    def __init__(self, path: Path, code: str) -> None:
+        self._path, self._code = path, code
         self._known: dict[str, Any] = {}
         self.complete = True  # no part was left out for want of time
         self.spent = 0.0  # seconds that an earlier run has given to the parts that are there
@@ -93,7 +98,11 @@ class Parts:
         whole = found[: found.rfind("\n") + 1]
         if whole != found:  # the interruption cut off the last line
             path.write_text(whole, encoding="utf-8")
-        for key, value, seconds in map(json.loads, whole.splitlines()):
+        lines = [json.loads(line) for line in whole.splitlines()]
+        if lines and lines[0] != code:
+            path.replace(path.with_suffix(".old"))
+            lines = []
+        for key, value, seconds in lines[1:]:
             self._known[key] = value
             self.spent += seconds
 
@@ -104,8 +113,9 @@ class Parts:
             value = compute()
             line = json.dumps([key, value, round(time.perf_counter() - started, 3)], default=lambda own: own.tolist())
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            head = "" if self._path.exists() else f"{json.dumps(self._code)}\n"
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+                file.write(f"{head}{line}\n")
             self._known[key] = json.loads(line)[1]  # the same types as after an interruption
         return self._known[key]
 
@@ -142,11 +152,11 @@ def several(keys: Sequence[Any], compute: Callable[[Any], Any], *, least: int = 
 
 
 @contextmanager
-def _keeping(path: Path, resume: bool) -> Iterator[Parts]:
-    """Let `remember` keep its parts in ``path`` until the study is done."""
+def _keeping(path: Path, resume: bool, code: str) -> Iterator[Parts]:
+    """Let `remember` keep its parts in ``path`` until the study is done; parts of another code are put aside."""
     if not resume:
         path.unlink(missing_ok=True)
-    parts = Parts(path)
+    parts = Parts(path, code)
     token = _PARTS.set(parts)
     try:
         yield parts
@@ -176,8 +186,9 @@ def run(
 ) -> dict[str, Any]:
     """Run studies of a paper, write what they give into ``folder`` and return the record of all that is there.
 
-    With ``resume`` what is there of the same size is not computed again: finished studies stay as they are, and one
-    that was interrupted goes on with the parts that it has. After so many ``minutes`` no further part of `several`
+    With ``resume`` what is there of the same size and setting is not computed again: finished studies stay as they are,
+    and one that was interrupted goes on with the parts that it has. A study whose code was changed since begins anew
+    (`made.digest`), and so does one of which that is not known. After so many ``minutes`` no further part of `several`
     begins: a study shows what it has, says what fraction that is, and goes on with ``resume``.
     """
     known = studies(paper)
@@ -187,13 +198,15 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     for place, name in enumerate(names):
         begun = folder / UNFINISHED / f"{name}{'-full' if full else ''}.jsonl"
+        code = made.digest(known[name])
         finished = name in kept and kept[name]["full"] == full and not kept[name].get("partial")
+        finished = finished and kept[name].get("code") == code
         if resume and finished and not begun.exists():  # parts that are there belong to a newer run
             continue
         started = time.perf_counter()
-        with _keeping(begun, resume) as parts:
+        with _keeping(begun, resume, code) as parts:
             result = known[name](full, lambda share, place=place: advance((place + min(share, 1.0)) / len(names)))
-            about: dict[str, Any] = {"name": name, "full": full, "partial": not parts.complete}
+            about: dict[str, Any] = {"name": name, "full": full, "partial": not parts.complete, "code": code}
             about |= {"seconds": round(parts.spent + time.perf_counter() - started, 1)}
             kept[name] = json.loads(to_json(about | asdict(result)))
             for chart in kept[name]["charts"]:

@@ -1,12 +1,13 @@
 """The frame of the experiments: what a study gives is written whole, and studies do not undo each other."""
 
 import json
+from importlib import import_module
 from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
-from experiments import frame
+from experiments import frame, made
 from noisette.cli import verbs
 from noisette.cli.reproduce import PAPERS
 
@@ -163,6 +164,82 @@ def test_parts_of_another_size_or_of_a_run_that_begins_anew_are_not_taken(in_par
         with pytest.raises(KeyboardInterrupt):
             frame.run(paper, ["fig-1"], full, tmp_path, lambda _: None, resume=resume)
     assert computed == [0, 0, 0]
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A function that writes a paper with one study of two parts, and imports it."""
+
+    def write(runs=2, docstring="What it shows.", beside=1, least=7):
+        file = tmp_path / "study.py"
+        file.write_text(
+            f'''
+from experiments import frame, made
+
+RUNS = {runs}
+BESIDE = {beside}
+
+def part(number):
+    """Square a number."""
+    return number**{least}
+
+def fig_1(full, advance):
+    """{docstring}"""
+    rows = [(frame.remember(run, lambda run=run: part(run)),) for run in range(RUNS)]
+    return frame.Study("Figure 1", "Claimed {docstring}", "Found {docstring}", ("n",), rows)
+
+def fig_2(full, advance):
+    return BESIDE
+
+STUDIES = (fig_1,)
+''',
+            encoding="utf-8",
+        )
+        made._names.cache_clear()
+        module = ModuleType("experiments.written")
+        exec(compile(file.read_text("utf-8"), str(file), "exec"), module.__dict__)
+        return module
+
+    return write
+
+
+def rows(module, folder, *, resume=True):
+    return frame.run(module, ["fig-1"], True, folder, lambda _: None, resume=resume)["studies"][0]["rows"]
+
+
+def test_a_study_that_was_finished_with_another_setting_is_computed_again(written, tmp_path):
+    folder = tmp_path / "results"
+    assert len(rows(written(), folder)) == 2
+    before = (folder / "results.json").stat().st_mtime_ns
+    assert len(rows(written(docstring="Other words for the same.", beside=5), folder)) == 2
+    assert (folder / "results.json").stat().st_mtime_ns == before  # wording and what another study reads change nothing
+    assert len(rows(written(runs=3), folder)) == 3
+    assert rows(written(runs=3, least=2), folder) == [[0], [1], [4]]  # what it calls is part of a study
+
+
+def test_a_study_of_which_the_setting_is_not_known_is_computed_again(written, tmp_path):
+    rows(written(), tmp_path)
+    kept = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    del kept["studies"][0]["code"]
+    kept["studies"][0]["rows"] = []
+    (tmp_path / "results.json").write_text(json.dumps(kept), encoding="utf-8")
+    assert len(rows(written(), tmp_path)) == 2
+
+
+def test_parts_of_another_setting_are_put_aside(written, tmp_path):
+    parts = tmp_path / frame.UNFINISHED / "fig-1-full.jsonl"
+    parts.parent.mkdir()
+    for first, found in (('"of another code"', [[0], [1]]), (json.dumps(made.digest(written().fig_1)), [[9], [1]])):
+        parts.write_text(f'{first}\n["0", 9, 1.0]\n', encoding="utf-8")
+        assert rows(written(), tmp_path) == found
+    assert '"of another code"' in parts.with_suffix(".old").read_text("utf-8")
+
+
+@pytest.mark.parametrize("paper", PAPERS.values())
+def test_a_study_is_known_by_its_code_and_that_of_what_it_calls(paper):
+    known = frame.studies(import_module(f"experiments.{paper}"))
+    digests = [made.digest(study) for study in known.values()]
+    assert len(set(digests)) == len(known)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [(["celeba"], "Unknown paper"), ([], "Missing argument")])
