@@ -154,6 +154,43 @@ def test_sums_merge_in_any_order() -> None:
     assert training.channel.mean(one).tolist() == training.channel.mean(two).tolist()
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("strange", [-1, 5])
+def test_one_report_of_an_entry_that_there_is_not_is_refused(place: int, strange: int) -> None:
+    channel: Any = _training("levelled").channel
+    said = np.asarray([[0, 1]] * 3)
+    entries = np.asarray([0, 4, 2])  # both ends are entries
+    gathered = channel.gather(EntryReports(entries, said))
+    assert (gathered.users, gathered.count.tolist()) == (3, [1, 0, 1, 0, 1])
+    entries[place] = strange
+    with pytest.raises(ValueError, match="entries from 0 to 4"):
+        channel.gather(EntryReports(entries, said))
+
+
+def test_what_is_no_report_or_of_nobody_is_refused() -> None:
+    channel: Any = _training("levelled").channel
+    for wrong in (EntryReports(np.zeros(0, int), np.zeros((0, 2), int)), np.asarray([[0, 1]])):
+        with pytest.raises(ValueError, match="EntryReports of at least one user"):
+            channel.gather(wrong)
+
+
+def test_a_gradient_beyond_its_bound_is_reported_as_one_at_it() -> None:
+    """Whatever a device computes: the mechanism sees nothing outside of [-1, 1], and the middle as it is."""
+    channel, seen = _training("levelled").channel, []
+
+    class Mechanism:
+        def privatize(self, rows: Any, rng: Any) -> Any:
+            seen.append(rows)
+            return rows
+
+    own = OneEntry(Mechanism(), channel.levels, 3, 0.5)  # type: ignore[attr-defined]
+    vectors = np.repeat([[-9.0, 0.25, 1e300]], 60, axis=0)
+    made = own.privatize(vectors, np.repeat([[-1.0, 0.5, 1.0]], 60, axis=0), rng=1)
+    assert set(made.indices.tolist()) == {0, 1, 2}
+    assert seen[0][:, 0].tolist() == np.asarray([-1.0, 0.5, 1.0])[made.indices].tolist()
+    assert seen[0][:, 1].tolist() == np.asarray([0, 1, 1])[made.indices].tolist()
+
+
 @pytest.mark.slow
 def test_bad_levels_and_reports() -> None:
     with pytest.raises(ValueError, match="overlap"):
