@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from noisette.sgd.recording import _kernels, _rows, _tiles
+from noisette.sgd.recording import _kernels, _rows, _tiles, layers
 from noisette.sgd.recording.gradients import Recorder
 
 KINDS = {torch.float32: 1e-5, torch.float64: 1e-13}
@@ -134,3 +134,62 @@ def test_what_gradients_were_formed_from_is_let_go():
     assert not recorder._early
     assert not any(recorder.rows().values())
     recorder.remove()
+
+
+def test_the_tile_that_covers_a_row_with_the_fewest_registers_is_taken():
+    lanes = _tiles._REGISTER // 4
+    wanted = {
+        lanes - 1: 0,
+        lanes: 1,
+        2 * lanes: 2,
+        3 * lanes - 1: 1,
+        3 * lanes: 3,
+        4 * lanes: 2,
+        5 * lanes: 1,
+        6 * lanes: 3,
+    }
+    assert {width: _tiles.vectors_of(_tiles.ROWS, width, 4) for width in wanted} == wanted
+    assert not any(_tiles.vectors_of(_tiles.ROWS - 1, width, 4) for width in wanted)
+    assert _tiles.vectors_of(_tiles.ROWS, lanes, 8) == 2  # half as many numbers in a register
+
+
+def test_a_kernel_takes_the_way_that_its_size_and_stride_allow():
+    """No tile fits two channels; then long lines of outputs without a stride are summed directly."""
+    long, short = torch.zeros(1, 1, 1, _kernels._LONG), torch.zeros(1, 1, 1, _kernels._LONG - 1)
+    layer, leap = nn.Conv2d(1, 2, (1, 3)), nn.Conv2d(1, 2, (1, 3), stride=(1, 2))
+    assert _kernels.way_of(layer, [long]) == "direct"
+    assert _kernels.way_of(layer, [long, long]) == "direct"
+    assert _kernels.way_of(layer, [long, short]) == "windows"
+    assert _kernels.way_of(layer, [short]) == "windows"
+    assert _kernels.way_of(leap, [long]) == "windows"
+    assert _kernels.way_of(layer, [long, long.to(torch.float16)]) == "windows"
+    assert _kernels.way_of(nn.Conv3d(1, 2, 1), [torch.zeros(1, 1, 1, 1, _kernels._LONG)]) == "windows"
+
+
+def test_only_large_linear_layers_are_summed_in_single_precision():
+    def quickly(layer):
+        return layers.sums_quickly(layer)
+
+    class Own(nn.Linear):
+        pass
+
+    assert quickly(nn.Linear(256, 256))  # 2^16 weights
+    assert quickly(nn.Linear(80, 820))
+    assert quickly(nn.Linear(820, 80, bias=False))
+    assert not quickly(nn.Linear(255, 257))
+    assert not quickly(nn.Linear(79, 900))
+    assert not quickly(nn.Linear(900, 79))
+    assert not quickly(nn.Linear(256, 256, dtype=torch.float64))
+    assert not quickly(nn.Linear(256, 256, device="meta"))
+    assert not quickly(Own(256, 256))
+    assert not quickly(nn.Linear(256, 256).requires_grad_(False))
+    assert not quickly(nn.ReLU())
+
+
+def test_what_is_formed_and_what_is_compared():
+    """Formed while a gradient is at most twice as long as its factors; long where it takes more than twice theirs."""
+    assert [layers._formed_sooner(*case) for case in ((2, 4, 4), (2, 8, 8), (3, 8, 8), (2, 8, 7), (1, 1, 1))] == [
+        *(True, False, True, True, False)
+    ]
+    uses = [(torch.zeros(5, 2, 3), torch.zeros(5, 4)), (torch.zeros(5, 1), torch.zeros(5, 2))]
+    assert [layers._is_long(uses, formed) for formed in (25, 26, 27)] == [False, False, True]
