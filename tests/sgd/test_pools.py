@@ -82,3 +82,34 @@ def test_a_copy_and_a_model_that_is_given_back_pool_by_torch():
         assert copied[1].forward.__self__ is copied[1]
     recorder.remove()
     assert "forward" not in model[1].__dict__
+
+
+def test_what_is_pooled_here_and_what_is_left_to_torch(monkeypatch):
+    """One thing is wrong at a time: each condition alone sends the input to torch's own pool."""
+    taken = []
+    monkeypatch.setattr(_pools._Pooled, "apply", lambda entered: taken.append(entered) or torch.zeros(()))
+    pool = _pools.Pool(nn.MaxPool2d(2))
+
+    def takes(entered):
+        taken.clear()
+        pool(entered)
+        return len(taken) == 1
+
+    def wanted(*shape, **kind):
+        return torch.zeros(shape, requires_grad=True, **kind)
+
+    usual = wanted(2, 2, 2, 2)
+    assert takes(usual * 1.0)
+    assert not takes(torch.zeros(2, 2, 2, 2))  # nobody asks for its gradient
+    assert not takes(wanted(2, 2, 2)[:])
+    assert not takes(wanted(1, 2, 2, 2) * 1.0)
+    assert not takes(wanted(2, 2, 2, 2, dtype=torch.bfloat16) * 1.0)
+    assert not takes((wanted(2, 2, 2, 3) * 1.0).transpose(2, 3))
+    assert not takes(nn.Parameter(torch.zeros(2, 2, 2, 2)))  # a kind of its own
+    with torch.no_grad():
+        assert not takes(usual)
+    taken.clear()
+    torch.func.vmap(lambda one: pool(one).sum())(wanted(3, 2, 2, 2, 2) * 1.0)
+    assert not taken
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not takes(usual * 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -113,3 +115,23 @@ def test_examples_are_chosen_where_there_is_one_for_each():
     assert chosen(torch.tensor([7.0, 8.0, 9.0])).tolist() == [19.0, 27.0]
     nested = chosen({"a": [torch.tensor([7, 8, 9]), "text"], "b": (other,)})
     assert (nested["a"][0].tolist(), nested["a"][1], nested["b"][0] is other) == ([9, 7], "text", True)
+
+
+def test_onednn_is_called_for_large_products_of_single_precision_alone(monkeypatch):
+    called = []
+    monkeypatch.setattr(_products, "_call", lambda *given: called.append(given) or torch.ones(1))
+
+    def calls(entered, weight):
+        called.clear()
+        _products.linear(entered, weight, None)
+        return len(called) == 1
+
+    weight = torch.zeros(512, 8)
+    assert calls(torch.zeros(128, 8), weight)  # 2^19 multiplications
+    assert not calls(torch.zeros(127, 8), weight)
+    assert not calls(torch.zeros(128, 8, dtype=torch.float64), weight.double())
+    monkeypatch.setattr(_products, "_backend", SimpleNamespace(enabled=False))
+    assert not calls(torch.zeros(128, 8), weight)
+    monkeypatch.setattr(_products, "_backend", SimpleNamespace(enabled=True))
+    monkeypatch.setattr(_products, "_call", None)
+    assert _products.linear(torch.zeros(128, 8), weight, None).shape == (128, 512)
