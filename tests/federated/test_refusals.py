@@ -9,14 +9,18 @@ import time
 import numpy as np
 import pytest
 
+import noisette as nz
 from noisette.accounting import AlreadyDebited
 from noisette.federated import AdaptiveNorm, CentralPlan, Channel, ModelLayout, Norm, PrivateRounds, Ranges, Terms
 from noisette.federated.budget import NodeBudget, RoundLog
 from noisette.federated.channel import channel_from
+from noisette.federated.clipping import clip_from
 from noisette.federated.history import History
 from noisette.federated.mixing import FromShuffler, Simulated
 from noisette.federated.mod import LocalPrivacy
 from noisette.federated.strategy import PrivateFedAvg
+from noisette.federated.task import Task
+from noisette.federated.theory import AggregatedNoise, aggregated_noise
 
 LAYOUT, CLIP = ModelLayout.of(np.zeros(3)), Ranges(0.0, 1.0)
 TERMS = {"run": "run", "mechanism": "laplace", "epsilon": 1.0, "clip": Ranges(0.0, 1.0), "rounds": 2}
@@ -32,6 +36,18 @@ REFUSED = {
     "complex weights": (lambda: LAYOUT.flatten(np.zeros(3, dtype=complex)), "real numbers"),
     "a vector of another length": (lambda: LAYOUT.unflatten(np.zeros(4)), "a vector of 3 weights"),
     "a matrix of weights": (lambda: LAYOUT.unflatten(np.zeros((3, 1))), "a vector of 3 weights"),
+    "an unknown clip": (lambda: clip_from({"clip": "none", "norm": 1.0}), "clip='none' to be 'norm', 'length' or"),
+    "a clip without a name": (lambda: clip_from({"norm": 1.0}), "clip=None to be"),
+    "an unknown network": (lambda: Task(network="none"), "network='none' to be one of softmax, cnn"),
+    "a class too many": (lambda: Task(classes=11), "classes=11"),
+    "models of another length": (
+        lambda: AggregatedNoise(np.zeros(3), np.ones(3), 0.1).difference(0.1, before=np.zeros(2), optimum=np.zeros(2)),
+        r"models of 3 weights, got shape \(2,\)",
+    ),
+    "a domain that is not about zero": (
+        lambda: aggregated_noise(nz.Laplace(1.0, domain=nz.Interval(0, 1)), [1.0], dims=2, clip_norm=1.0),
+        "a domain about zero",
+    ),
     "a run without a name": (lambda: Terms(**(TERMS | {"run": ""})), "plain characters"),
     "a name that is too long": (lambda: Terms(**(TERMS | {"run": "r" * 10_000})), "plain characters"),
     "a name with other letters": (lambda: Terms(**(TERMS | {"run": "r\u00fcn"})), "plain characters"),

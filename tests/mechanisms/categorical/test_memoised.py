@@ -146,3 +146,18 @@ def test_every_protocol_warns_and_states_both_numbers() -> None:
         quiet(DBitFlip, 100, 30, 4.0, 1.0)
     with pytest.raises(ValueError, match="a row of 2 values"):
         quiet(BiLoloha, 5, 2, 2.0, 1.0).privatize([[0, 9]])
+
+
+@pytest.mark.parametrize("protocol", [(BiLoloha, 2.0, 1.0), (LongitudinalOsue, 2.0, 1.0), (DBitFlip, 2.0, 2.0)])
+@pytest.mark.parametrize("place", [(0, 0), (2, 1)])
+def test_one_value_that_cannot_be_is_refused(protocol: Any, place: tuple[int, int]) -> None:
+    cls, kept, once = protocol
+    made, values = quiet(cls, 5, 2, kept, once), np.asarray([[0, 4]] * 3)
+    made.privatize(values, rng=1)  # both ends are values
+    for strange in (-1, 5):
+        values[place] = strange
+        with pytest.raises(ValueError, match="a row of 2 values below 5"):
+            made.privatize(values, rng=1)
+    for shape in ((2,), (3, 1), (3, 3), (3, 2, 1)):
+        with pytest.raises(ValueError, match="a row of 2 values"):
+            made.privatize(np.zeros(shape, int), rng=1)
