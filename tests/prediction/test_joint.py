@@ -252,3 +252,13 @@ def test_bad_bounds() -> None:
         model.probability_within(-1)
     with pytest.raises(ValueError, match=r"level=1\.5"):
         model.supremum(1.5)
+
+
+@pytest.mark.parametrize("biases", [(0.1, 5.0), (-5.0, 0.1), (0.0, 5.0, 4.9)])
+def test_the_largest_of_quantities_whose_biases_are_far_apart(biases: tuple[float, ...]) -> None:
+    """The mean of the largest, from the distribution function of each on a fine grid."""
+    std = 0.04
+    radius = np.linspace(0.0, 6.0, 600_001)
+    within = np.prod([stats.norm(b, std).cdf(radius) - stats.norm(b, std).cdf(-radius) for b in biases], axis=0)
+    exact = float(np.trapezoid(1 - within, radius))
+    assert independent(biases, [std] * len(biases)).expected_supremum == pytest.approx(exact, abs=1e-6)
