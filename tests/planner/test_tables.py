@@ -110,6 +110,24 @@ def test_a_function_without_a_polynomial_keeps_its_error() -> None:
     assert (panels[0].low, panels[-1].high) == (0.1, 10.0)
 
 
+@pytest.mark.parametrize(
+    ("high", "better", "panels"), [(3.9, 0.51, 1), (3.9, 0.5, 2), (3.9, 0.4, 2), (4.0, 0.51, 2), (4.5, 0.51, 2)]
+)
+def test_a_small_panel_is_cut_only_where_a_half_has_half_the_error(
+    monkeypatch: pytest.MonkeyPatch, high: float, better: float, panels: int
+) -> None:
+    """The other half stays as bad, and no part of a half is better than it; wide panels are cut all the same."""
+
+    def panel(function: object, low: float, high: float, count: int) -> tables.Panel:
+        return tables.Panel(low, high, np.zeros((3, 1)), better if low == 1.0 else 0.9)
+
+    monkeypatch.setattr(tables, "_panel", panel)
+    whole = tables.Panel(1.0, high, np.zeros((3, 1)), 1.0)
+    found = list(tables._refined(lambda _: np.zeros(4), whole, CLOSE))
+    assert len(found) == panels
+    assert (found[0].low, found[-1].high) == (1.0, high)
+
+
 def test_a_panel_states_its_largest_miss() -> None:
     """Of three polynomials at its nodes, and how far the variance is from a quadratic, whichever is more."""
 
