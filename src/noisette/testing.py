@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial
+from inspect import signature
 from typing import Any, get_args
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.special import ndtri
 from noisette import _random
 from noisette._validate import FloatArray
 from noisette.accounting.conversions import zcdp_delta
-from noisette.auditing import exact_delta, exact_epsilon, exact_matrix, goodness
+from noisette.auditing import company, exact_delta, exact_epsilon, exact_matrix, goodness
 from noisette.auditing.features import table
 from noisette.auditing.inputs import admitted, drawn, groups, written
 from noisette.core import (
@@ -79,8 +80,8 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     within a call and between calls. Where a report is one number ten times ``samples`` are drawn, and
     as many again to see whether the value itself is sent. What surrounds a value changes nothing: the other values of
     its batch, their order and number, the thread, the kind of generator. Reports are plain arrays of one type and
-    shape, no value of the domain is refused, and none draws a warning. What takes more to be seen, and how many samples
-    that is, stands in `docs/auditing.md`.
+    shape, no value of the domain is refused, and none draws a warning. A call logs, prints and keeps nothing. What
+    takes more to be seen, and how many samples that is, stands in `docs/auditing.md`.
 
     A sound mechanism fails with probability at most ``false_alarm``.
 
@@ -96,6 +97,7 @@ def check_mechanism(mechanism: Estimating, *, samples: int = 100_000, false_alar
     _check_description(mechanism, inputs, rng)
     _check_budget(mechanism, inputs)
     _check_event(mechanism)
+    _check_beside(mechanism, inputs, rng)
     for number, x in enumerate(inputs):
         reports = _reports(mechanism, x, samples, rng + number)
         _check_likelihood(mechanism, reports, x, inputs[number - 1], level)
@@ -256,9 +258,21 @@ def _reports(mechanism: Estimating, x: Any, size: int, rng: Any, *, clip: bool =
     many = np.broadcast_to(x, (size, *np.shape(x))).copy()
     reports = _plain(mechanism, mechanism.privatize(many, clip=clip, rng=rng), size)
     assert np.all(mechanism.support.contains(reports)), f"{mechanism.name} sent a report outside {mechanism.support}"
+    places = _places(mechanism.support, reports)
+    assert places is None or np.array_equal(places, reports), f"{mechanism.name} sent a report off its lattice"
     numbers = table(reports)
     assert not np.signbit(numbers[numbers == 0]).any(), f"{mechanism.name} sent -0.0, whose sign may carry a bit"
     return reports
+
+
+def _places(support: Any, reports: Any) -> Any:
+    """Return the places of the lattice that are nearest to reports, None where there is no lattice."""
+    if isinstance(reports, Reports):
+        return None
+    if hasattr(support, "nearest"):
+        return support.nearest(reports)
+    on_lattice = hasattr(support, "index") and hasattr(support, "value")
+    return support.value(support.index(reports)) if on_lattice else None
 
 
 def _plain(mechanism: Estimating, reports: Any, count: int) -> Any:
@@ -298,6 +312,8 @@ def _check_sampler(mechanism: Estimating, samples: int, share: float, level: flo
         where = f" at {x}"
         _complain(mechanism, goodness.fit(mechanism, x, calls, share), where)
         _complain(mechanism, goodness.independence(calls, share), where)
+        _complain(mechanism, company.balanced(calls, share), where)
+        _complain(mechanism, company.mirrored(mechanism.support, x, calls[-1], share), where)
         if number == 0:
             more = (_reports(mechanism, x, samples, None) for _ in range(_CALLS))
             show = goodness.shown if single else goodness.shown_whole
@@ -323,10 +339,7 @@ def _check_profile(mechanism: Estimating, inputs: list[Any], share: float, seed:
     pairs = [(inputs[0], inputs[1])]
     for group in groups(mechanism, source, 4):
         pairs += [(group[0], group[1]), (group[1], group[-1]), (group[-1], group[0])]
-    try:
-        limits = {e * stated.epsilon: exact_delta(mechanism, e * stated.epsilon) for e in (0.0, 0.5, 1.0)}
-    except ValueError:  # too many reports to sum over
-        limits = {stated.epsilon: stated.delta}
+    limits = _limits(mechanism)
     for x, other in pairs:
         reports = _reports(mechanism, x, 20_000, source)
         own, its = (mechanism.log_prob(reports, np.asarray(value)[None]) for value in (x, other))
@@ -341,6 +354,17 @@ def _check_profile(mechanism: Estimating, inputs: list[Any], share: float, seed:
             )
 
 
+def _limits(mechanism: Estimating) -> dict[float, float]:
+    """Return the deltas that the worst inputs are said to have, by epsilon."""
+    stated = mechanism.guarantee
+    if stated.delta == 0:
+        return {exact_epsilon(mechanism): 0.0}
+    try:
+        return {e * stated.epsilon: exact_delta(mechanism, e * stated.epsilon) for e in (0.0, 0.5, 1.0)}
+    except ValueError:  # too many reports to sum over
+        return {stated.epsilon: stated.delta}
+
+
 def _check_outside(mechanism: Estimating, samples: int, share: float, level: float, seed: int) -> None:
     """Check that a value outside the domain is refused, or with ``clip`` sent as the nearest one is."""
     domain = mechanism.domain
@@ -350,6 +374,7 @@ def _check_outside(mechanism: Estimating, samples: int, share: float, level: flo
         return
     middle = (ends[0] + ends[1]) / 2
     for x in ends:
+        _check_infinite(mechanism, x, share)
         far = np.asarray(x + 9.5 * (x - middle) + 3 * domain.diameter * np.sign(x - middle))
         if np.all(domain.contains(far)) or not admitted(mechanism, x):
             continue
@@ -368,6 +393,44 @@ def _check_outside(mechanism: Estimating, samples: int, share: float, level: flo
         where = f" at {far} with clip=True"
         _complain(mechanism, goodness.fit(mechanism, nearest, [reports], share), where)
         _check_mean(mechanism, reports, nearest, level)
+
+
+def _check_infinite(mechanism: Estimating, x: Any, share: float) -> None:
+    """Check that infinity is refused, or with ``clip`` sent as the value is that is nearest to it."""
+    far = np.select([np.greater(x, 0), np.less(x, 0)], [np.inf, -np.inf], 0.0)
+    copies = np.broadcast_to(far, (_COPIES, *far.shape)).copy()
+    try:
+        reports = mechanism.privatize(copies, clip=True)
+        nearest = np.broadcast_to(mechanism.domain.clip(copies[0]), copies.shape)
+        mechanism.moments(nearest)
+    except (ValueError, TypeError):
+        return
+    _complain(mechanism, goodness.frozen(mechanism, nearest, reports, _COPIES, share), " at infinity with clip=True")
+
+
+def _check_beside(mechanism: Estimating, inputs: list[Any], seed: int) -> None:
+    """Check that a call says nothing but its reports, and keeps nothing of the values that it was given."""
+    world, held = company.World(), []
+    pair = [np.broadcast_to(x, (60, *np.shape(x))).copy() for x in inputs[:2]]
+    for values in pair:  # what is loaded once
+        mechanism.privatize(values, rng=seed)
+    said = mechanism.guarantee, _described(mechanism)
+    for values in 3 * pair:
+        with world.watched():
+            mechanism.privatize(values, rng=seed)
+            mechanism.privatize(values)
+        held.append(company.attributes(mechanism))
+        assert (mechanism.guarantee, _described(mechanism)) == said, f"{mechanism.name} describes itself anew"
+    assert not world.said, f"{mechanism.name} {world.said[0]} when it makes reports"
+    for name in set.intersection(*(set(one) for one in held)):
+        states = [one[name] for one in held]  # something computed when it is first needed changes now and then
+        assert states[-1] == states[-2] or (states[-4:-2] != states[-2:] and len(set(states)) < len(states)), (
+            f"{mechanism.name} keeps something of the values in {name!r}"
+        )
+
+
+def _described(mechanism: Any) -> Any:
+    return mechanism.spec() if isinstance(mechanism, BaseMechanism) else None
 
 
 def _check_many_values(mechanism: Estimating, samples: int, share: float, seed: int) -> None:
@@ -396,6 +459,11 @@ def _check_many_values(mechanism: Estimating, samples: int, share: float, seed: 
     assert np.all(mechanism.support.contains(reports)), f"{mechanism.name} sent a report outside {mechanism.support}"
     if single and np.ndim(reports) == 1:
         _complain(mechanism, goodness.in_the_clear(mechanism, inputs, reports, _COPIES, share))
+        if mechanism.kind == "mean":
+            _complain(mechanism, company.quiet_stretch(mechanism, inputs, reports, _COPIES, share))
+            limits = _limits(mechanism)
+            for end in (values[0], values[-1]):
+                _complain(mechanism, company.told_apart(mechanism, inputs, reports, _COPIES, end, limits, share / 2))
     else:
         _complain(mechanism, goodness.frozen(mechanism, inputs, reports, _COPIES, share))
 
@@ -566,6 +634,7 @@ def _check_forms(mechanism: Estimating, inputs: list[Any], share: float, seed: i
         _complain(mechanism, goodness.fit(mechanism, meant_by, [free], share), where)
         same_again = np.broadcast_to(meant_by, copies.shape)
         _complain(mechanism, goodness.frozen(mechanism, same_again, free, _COPIES, share), where)
+    _check_places(mechanism, x, plain, copies, share, seed)
     alone = [mechanism.privatize(middle[None], rng=None if call % 2 else seed + call) for call in range(_COPIES)]
     _complain(mechanism, goodness.fit(mechanism, middle, alone, share), " one value at a time")
     _complain(mechanism, goodness.frozen(mechanism, copies, goodness.joined(alone), _COPIES, share), " alone")
@@ -576,6 +645,27 @@ def _check_forms(mechanism: Estimating, inputs: list[Any], share: float, seed: i
         )
 
 
+def _check_places(mechanism: Any, x: Any, plain: Any, copies: Any, share: float, seed: int) -> None:
+    """Check that zero is one value whatever its sign is, and that reports are the same wherever they are put."""
+    if copies.dtype.kind == "f" and admitted(mechanism, zero := np.zeros(copies.shape[1:])):
+        zeros = np.broadcast_to(zero, copies.shape).copy()
+        one, other = (table(mechanism.privatize(values, rng=seed)) for values in (-zeros, zeros))
+        same = np.array_equal(one, other, equal_nan=True)
+        assert same, f"{mechanism.name} gives other reports for the same seed to -0.0 and to 0.0"
+        _complain(
+            mechanism, goodness.frozen(mechanism, zeros, mechanism.privatize(-zeros), len(zeros), share), " at -0.0"
+        )
+    if "out" not in signature(mechanism.privatize).parameters:
+        return
+    for name, into in (("an array of its own", np.empty_like(x)), ("the values themselves", x.copy())):
+        given = x.copy() if name == "an array of its own" else into
+        same = np.array_equal(mechanism.privatize(given, out=into, rng=seed), plain)
+        assert same, f"{mechanism.name} puts other reports for the same seed into {name}"
+        free = copies.copy()
+        mechanism.privatize(free if given is into else copies, out=free)
+        _complain(mechanism, goodness.frozen(mechanism, copies, free, len(copies), share), f" put into {name}")
+
+
 def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Yield ways in which the same values may come."""
     yield "clip=True", lambda values: values
@@ -583,6 +673,8 @@ def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "a tuple", lambda values: tuple(values.tolist())
     yield "objects", lambda values: values.astype(object)
     yield "an array that nobody may change", _kept
+    yield "a masked array", lambda values: np.ma.masked_array(values)
+    yield "something that numpy reads", _Read
     yield "numbers of another byte order", lambda values: values.astype(values.dtype.newbyteorder())
     yield "a view from behind", lambda values: values[::-1].copy()[::-1]
     if "pandas" in sys.modules and x.ndim == 1:
@@ -602,6 +694,22 @@ def _forms(x: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
             yield "a torch tensor", lambda values: sys.modules["torch"].from_numpy(values.copy())
     elif x.dtype.kind in "iu":
         yield "int32", lambda values: values.astype(np.int32)
+
+
+class _Read:
+    """Holds an array, as tables of other libraries do."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self._values if dtype is None else self._values.astype(dtype)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._values[place]
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def _kept(values: Any) -> Any:
