@@ -20,10 +20,12 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import (
     BatchSampler,
+    ConcatDataset,
     DataLoader,
     DistributedSampler,
     RandomSampler,
     SequentialSampler,
+    Subset,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -347,6 +349,45 @@ class Odd(SequentialSampler):
 def test_a_sampler_draws_otherwise(sampler):
     with pytest.raises(ValueError, match=r"does not draw every example once.*Subset\(dataset, indices\)"):
         numbered(sampler)
+
+
+def forty():
+    return TensorDataset(torch.arange(40))
+
+
+TWICE = {  # data sets and samplers in which one example is there twice
+    "from behind in a sampler": lambda one: (one, SubsetRandomSampler([0, 1, -1, 39])),
+    "from behind in a subset": lambda one: (Subset(one, [0, -1, 39]), None),
+    "in a subset of a subset": lambda one: (Subset(Subset(one, [0, 0, 1]), [0, 1, 2]), None),
+    "from behind in a subset of a subset": lambda one: (Subset(Subset(one, [0, 1]), [0, 1, -1]), None),
+    "one data set twice": lambda one: (ConcatDataset([one, one]), None),
+    "one data set twice, and a subset": lambda one: (Subset(ConcatDataset([one, one]), [3, 43]), None),
+    "one data set twice, and a sampler": lambda one: (ConcatDataset([one, one]), SubsetRandomSampler([3, 43])),
+    "two subsets that overlap": lambda one: (ConcatDataset([Subset(one, [0, 1]), Subset(one, [1, 2])]), None),
+}
+
+
+@pytest.mark.parametrize("twice", TWICE.values(), ids=TWICE)
+def test_an_example_is_there_twice_by_another_place(twice):
+    """It would be in a batch twice, and count double where the budget is for one."""
+    dataset, sampler = twice(forty())
+    with pytest.raises(ValueError, match="without repetitions"):
+        sgd.PoissonLoader.like(DataLoader(dataset, batch_size=1, sampler=sampler), rng=np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("places", [[0, 40], [-41], [0.5, 1.0]])
+def test_places_that_are_none(places):
+    for dataset, sampler in ((forty(), SubsetRandomSampler(places)), (Subset(forty(), places), None)):
+        with pytest.raises(ValueError, match="Expected places from 0 to 39"):
+            sgd.PoissonLoader.like(DataLoader(dataset, batch_size=1, sampler=sampler), rng=np.random.default_rng(1))
+
+
+def test_data_sets_of_parts_are_taken():
+    one = forty()
+    parts = ConcatDataset([Subset(one, [0, 1]), Subset(one, [-1, 2]), forty()])
+    loader = sgd.PoissonLoader.like(DataLoader(parts, batch_size=44), rng=np.random.default_rng(1))
+    ((found,),) = list(loader)
+    assert sorted(found.tolist()) == sorted([0, 1, 39, 2, *range(40)])
 
 
 def test_a_sampler_draws_a_row_twice_or_whole_batches():

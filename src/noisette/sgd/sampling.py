@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import (
+    ConcatDataset,
     DataLoader,
     Dataset,
     IterableDataset,
@@ -53,6 +54,7 @@ class PoissonLoader:
         self.size = _size(dataset) if members is None else len(members)
         if self.size == 0:
             raise ValueError("Expected a data set with examples; it is empty.")
+        _check_once(dataset, members)
         if not 0 < sampling_prob <= 1:
             raise ValueError(
                 f"Expected sampling_prob={sampling_prob!r} in (0, 1]: batches of {sampling_prob * self.size:g} from "
@@ -185,12 +187,7 @@ def _as_it_is(batch: Any, examples: int) -> Any:
 def _members(sampler: Any, size: int) -> npt.NDArray[np.int64] | None:
     """Return the places that a sampler draws from, None for all; refuse one that Poisson sampling is not like."""
     if type(sampler) is SubsetRandomSampler:
-        members = np.asarray(list(sampler.indices), dtype=np.int64)
-        if len(np.unique(members)) != len(members):
-            raise ValueError(
-                "Expected a SubsetRandomSampler without repetitions: an example would count several times."
-            )
-        return members
+        return _counted(list(sampler.indices), size)
     whole = type(sampler) in (SequentialSampler, RandomSampler) and len(sampler.data_source) == size
     if whole and (type(sampler) is SequentialSampler or (not sampler.replacement and sampler.num_samples == size)):
         return None
@@ -208,9 +205,42 @@ def _size(dataset: Any) -> int:
             "Expected a data set with a length, so that each example can be drawn on its own. Give list(dataset), or a "
             "torch Dataset with __len__ and __getitem__ where that is too large for memory."
         )
-    if isinstance(dataset, Subset) and len(set(map(int, dataset.indices))) != len(dataset.indices):
-        raise ValueError("Expected a Subset without repetitions: an example would count several times.")
     return len(dataset)
+
+
+def _counted(indices: Any, size: int) -> npt.NDArray[np.int64]:
+    """Return places of a data set of ``size`` examples from its start, as -1 stands for the last one."""
+    places = np.asarray(indices).reshape(-1)
+    whole = places.astype(np.int64)
+    if not np.array_equal(whole, places) or np.any((whole < -size) | (whole >= size)):
+        raise ValueError(f"Expected places from 0 to {size - 1} in a Subset or a SubsetRandomSampler, got others.")
+    return np.where(whole < 0, whole + size, whole)
+
+
+def _check_once(dataset: Any, members: npt.NDArray[np.int64] | None) -> None:
+    """Refuse places in data sets, and data sets made of others, in which an example is there several times."""
+    if members is None and not isinstance(dataset, Subset | ConcatDataset):
+        return
+    held, places = _origins(dataset)
+    if members is not None:
+        held, places = held[members], places[members]
+    order = np.lexsort((places, held))
+    if np.any((np.diff(held[order]) == 0) & (np.diff(places[order]) == 0)):
+        name = type(dataset).__name__ if members is None else "SubsetRandomSampler"
+        raise ValueError(f"Expected a {name} without repetitions: an example would count several times.")
+
+
+def _origins(dataset: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return for each example which data set it comes from in the end, and its place there."""
+    if isinstance(dataset, Subset):
+        held, places = _origins(dataset.dataset)
+        chosen = _counted(dataset.indices, len(places))
+        return held[chosen], places[chosen]
+    if isinstance(dataset, ConcatDataset) and dataset.datasets:
+        parts = [_origins(one) for one in dataset.datasets]
+        return np.concatenate([held for held, _ in parts]), np.concatenate([places for _, places in parts])
+    size = len(dataset)
+    return np.full(size, id(dataset), dtype=np.int64), np.arange(size)
 
 
 def _emptied(batch: Any) -> Any:
