@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-PATIENCE = 1200  # seconds, for a machine that is busy with other things
+PATIENCE = 3600  # seconds, for a machine that is busy with other things
 
 
 def last_words(root: Path) -> str:

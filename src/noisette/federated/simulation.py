@@ -69,6 +69,7 @@ def simulate(
     ``each`` is called with the number of a round, the accuracy on the test images and the three lines so far.
     """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DASHBOARD_STARTUP_TIMEOUT_S", "900")  # a busy machine; one minute by default
     from flwr.simulation import run_simulation
 
     privacy = LocalPrivacy(epsilon, delta, ledger=Path(ledger).absolute())

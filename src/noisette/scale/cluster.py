@@ -30,6 +30,7 @@ _MANNERS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no word to Ray's makers
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no word on standard output of a worker that was lost: results go there
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no hiding of GPUs, and no warning about it
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "900",  # seconds on a busy machine; one minute by default
 }
 _START = "Start it with `ray start --head`, or use --ray local for a cluster on this machine."
 

@@ -50,7 +50,7 @@ def main(grid, context):
     shufflers = Clients.read(FOLDER / "shufflers.json")
     with receiving(create_receiver(receipt, shufflers), port=config["receiver-port"], tls=tls):
         first = ArrayRecord({name: Array(layer) for name, layer in start().items()})
-        result = strategy.start(grid, first, config["rounds"], timeout=1000, evaluate_fn=test)
+        result = strategy.start(grid, first, config["rounds"], timeout=3600, evaluate_fn=test)
     receipt.close()
     found = {
         "accuracy": [metrics["accuracy"] for _, metrics in sorted(result.evaluate_metrics_serverapp.items())],
