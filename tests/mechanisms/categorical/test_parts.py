@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,17 @@ def test_a_binomial_law_near_its_mean(many: int, chance: float) -> None:
     assert mass == pytest.approx(exact, rel=1e-8, abs=1e-15)
     assert stats.binom.cdf(low - 1, many, chance) + stats.binom.sf(low + mass.size - 1, many, chance) < 1e-12
     assert low + mass.size <= many + 1
+
+
+def test_a_page_is_told_no_number_that_it_would_round() -> None:
+    """Numbers of JavaScript are exact below 2^53: a device that rounds one would draw from another law."""
+    m: Any = nz.CATALOGUE["wheel"](1.0, domain=nz.Selection(9, 3))
+    for own, told in ((m._law.own, True), (2**53 - 1, True), (2**53, False), (2**53 + 1, False)):
+        m.__dict__["_law"] = replace(m._law, own=own)
+        table = m.table()
+        assert (table is not None) == told
+        assert m.written_law()["own"] == own
+        assert table is None or float(table["own"]) == own
 
 
 def test_weights_of_hashed_reports_add_up() -> None:

@@ -432,3 +432,20 @@ def test_texts_that_collide_with_frequent_ones_are_not_shown() -> None:
         alarms += bool((found.shown & strange).any())
         by_chance_alone += bool(((found.checked > found.threshold) & strange).any())
     assert alarms < 9 <= by_chance_alone
+
+
+@pytest.mark.parametrize(("prefixes", "limit"), [(2, 8), (3, 12)])
+def test_so_few_maps_that_two_prefixes_may_be_alike_have_no_inverse(prefixes: int, limit: int) -> None:
+    """Two prefixes that no map tells apart share what is theirs; where maps are many enough that is an error.
+
+    With two buckets a map has one counter that is free, and four for each prefix are asked for.
+    """
+    alike = np.zeros((limit - 1, prefixes), dtype=np.int64)
+    alike[:, 2:] = np.arange(limit - 1)[:, None] % 2
+    solved = searching._untangled(alike, 0.5)
+    assert solved[0, :2] == pytest.approx(solved[1, :2])
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        searching._untangled(np.zeros((limit, prefixes), dtype=np.int64), 0.5)
+    apart = np.arange(limit)[:, None] // [1, 2, 4][:prefixes] % 2
+    same = (apart[:, :, None] == apart[:, None, :]).mean(axis=0)
+    assert searching._untangled(apart, 0.5) == pytest.approx(np.linalg.inv((same - 0.5) / 0.5))

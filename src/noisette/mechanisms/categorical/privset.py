@@ -190,7 +190,7 @@ class PrivSet(SelectionMechanism):
     def _number(self, chosen: int) -> tuple[float, float]:
         """Add up over how many of a set are options: of all sets, and apart from them of those that meet nothing."""
         size, most, length = self.domain.size, self.domain.most, self.length
-        found = np.arange(max(0, length - most), min(size, length) + 1, dtype=np.float64)
+        found = np.arange(max(0, length - most), length + 1, dtype=np.float64)  # more than there are: of no weight
         whole = _log_comb(self.items, length)
         every = np.exp(_log_comb(size, found) + _log_comb(most, length - found) - whole)
         apart_too = np.exp(_log_comb(size - chosen, found) + _log_comb(chosen, length - found) - whole)
