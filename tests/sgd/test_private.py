@@ -1,7 +1,9 @@
 """Private training: what is summed, the noise that is added, the budget, saving and going on."""
 
+import gc
 import io
 import math
+import weakref
 from fractions import Fraction
 from functools import partial
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from noisette import sgd
 from noisette.accounting import sampled_gaussian
 from noisette.guarantees import PrivacyWarning
+from noisette.sgd.recording.gradients import Recorder
 
 # most steps here are on batches of our own making, so that what comes of them is known
 pytestmark = pytest.mark.filterwarnings("ignore:This step is not on a batch")
@@ -542,3 +545,42 @@ def test_every_layer_has_noise_of_its_own_where_it_is_given_layer_by_layer(monke
     assert len({float(value) for grad in model_noise for value in grad.flatten()}) == sum(
         g.numel() for g in model_noise
     )
+
+
+alive = weakref.WeakSet()
+
+
+class Counted(nn.Linear):
+    """A layer whose copies are known as long as they live."""
+
+    def __new__(cls, *_, **__):
+        made = super().__new__(cls)
+        alive.add(made)
+        return made
+
+
+def test_copies_that_are_looked_at_are_let_go():
+    """Their memory is free when the look is over, without a run of the garbage collector, which may be far away."""
+    alive.clear()
+    gc.collect()
+    gc.disable()
+    try:
+        model = nn.Sequential(Counted(4, 8), nn.Tanh(), Counted(8, 3))
+        private = start(model=model)
+        assert len(alive) == 2
+        train(private, 1)
+        assert private.optimizer.steps > 3  # three batches were looked at
+        assert len(alive) == 2
+    finally:
+        gc.enable()
+
+
+def test_a_recorder_that_is_removed_is_let_go_in_the_middle_of_a_batch():
+    model = small()
+    recorder = Recorder(model)
+    known = weakref.ref(recorder)
+    model(torch.randn(3, 4)).sum().backward()
+    recorder.remove()
+    del recorder
+    gc.collect()  # which sees no cycle that leads through the graph of a backward pass
+    assert known() is None

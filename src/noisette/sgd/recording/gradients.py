@@ -560,6 +560,7 @@ class Recorder:
     def remove(self) -> None:
         """Give the model its own layers back."""
         self.clear()
+        self.notes.finish()  # a tape that is open holds outputs, and they hold this: no one else would let go of it
         self._inlet.remove()
         self._outlet.remove()
         for layer in (*self.layers.values(), *self._pools):

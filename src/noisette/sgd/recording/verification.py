@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ _KEPT = (
     "The {kind} {name!r} changes with the data that the model sees, and no noise protects it. Leave it out, or compute "
     "it from public data before and keep it as it is."
 )
-Flat = dict[str, Tensor]
+Found = TypeVar("Found")
 Call = Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]
 Shared = dict[str, set[int]]  # arguments that all examples have in common, by layer
 
@@ -234,14 +234,19 @@ def _seen(model: nn.Module, examples: int, given: list[Any], named: dict[str, An
     names = {layer: name for name, layer in twin.named_modules()}
     twin.train()
     twin.requires_grad_(False)  # nothing is kept for a backward pass
-    for layer in twin.modules():
-        layer.register_forward_hook(keep, with_kwargs=True)
+    handles = [layer.register_forward_hook(keep, with_kwargs=True) for layer in twin.modules()]
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002  # a model may draw from it
-    with torch.enable_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        twin(*given, **named)
+    try:
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            twin(*given, **named)
+    finally:  # what holds itself would keep the copy's memory until Python collects garbage, some looks later
+        for handle in handles:
+            handle.remove()
+        for layer in twin.modules():
+            layer.__dict__.pop("forward", None)
     before = dict((*model.named_buffers(), *model.named_parameters()))
     held = {name: value.detach() for name, value in (*twin.named_buffers(), *twin.named_parameters())}
     return _Seen(made, {name: value for name, value in held.items() if not _same(value, before.get(name))})
@@ -323,13 +328,17 @@ def _compare(
     _give_back()
     batches, other = [_converted(batch, precision) for batch in batches], _converted(other, precision)
     state = torch.get_rng_state()
-    plain = _plain(model, called, batches[0], state)
+    sizes = _plain(model, called, batches[0], state, lambda _, gradient: _largest(gradient))
     _recorded(model, called, batches[1], state, whole, shared, 1)  # tells which arguments do not follow the examples
     recorded = _recorded(model, called, batches[0], state, whole, shared)
     # a gradient that is zero but for rounding, as that of a bias before a softmax, is small beside the others
-    small = near**2 * max(_largest(value) for value in plain.values() if value.numel())
-    for name, value in plain.items():
-        if not _alike(recorded.total(name), value, near, small):
+    small = near**2 * max(sizes.values())
+
+    def seen(name: str, gradient: Tensor) -> bool:
+        return _alike(recorded.total(name), gradient, near, small)
+
+    for name, right in _plain(model, called, batches[0], state, seen).items():
+        if not right:
             raise NotSeparate(
                 name.rpartition(".")[0],
                 f"The recorded gradients of {name!r} do not add up to its gradient: it is used outside of its layer, "
@@ -337,13 +346,11 @@ def _compare(
                 "spectral_norm, change it. Call the layer itself, take weight_norm, or leave it out of training by "
                 "requires_grad_(False).",
             )
-    names = list(plain)
-    plain.clear()
     _give_back()
     exchanged = _recorded(model, called, other, state, whole, shared)
     still = all(
         _alike(exchanged.total(name, place), recorded.total(name, place), near, small)
-        for name in names
+        for name in sizes
         for place in range(_EXAMPLES - 1)
     )
     for layer in model.modules():
@@ -352,11 +359,15 @@ def _compare(
     recorded = _recorded(model, called, batches[0], state, whole, shared)
     apart = True
     for place, batch in enumerate(batches[1:]):
-        alone = _plain(model, called, batch, state)
+
+        def alone(name: str, gradient: Tensor, place: int = place) -> bool:
+            return _alike(recorded.total(name, place), gradient, near, small)
+
+        found = _plain(model, called, batch, state, alone)
         if not torch.equal(torch.get_rng_state(), state):
             apart = True  # chance beyond nn.Dropout: one example's share of it is not that of a batch of one
             break
-        apart = apart and all(_alike(recorded.total(name, place), alone.pop(name), near, small) for name in names)
+        apart = apart and all(found.values())
     if not (still and apart):
         raise ValueError(
             f"One example's gradient changed with the other examples of its batch: {_MIXED} A model that makes its "
@@ -404,19 +415,34 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
     return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
-def _plain(model: nn.Module, called: Call, batch: Any, state: Tensor) -> Flat:
-    """Return the gradients of a batch by backpropagation."""
+def _plain(
+    model: nn.Module, called: Call, batch: Any, state: Tensor, see: Callable[[str, Tensor], Found]
+) -> dict[str, Found]:
+    """Return what is seen in the gradients of a batch by backpropagation, one after the other: none is kept."""
     torch.set_rng_state(state)
     model.zero_grad()
-    with torch.enable_grad():
-        torch.autograd.backward(_loss(model, *called(batch)))
-    made = {
-        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad
-    }
-    model.zero_grad()  # which lets go of them
-    return made
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    found: dict[str, Found] = {}
+
+    def take(name: str, parameter: Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        with torch.no_grad():
+            found[name] = see(name, torch.zeros_like(parameter) if gradient is None else gradient)
+
+    handles = [
+        parameter.register_post_accumulate_grad_hook(partial(take, name))  # type: ignore[no-untyped-call]
+        for name, parameter in trained.items()
+    ]
+    try:
+        with torch.enable_grad():
+            torch.autograd.backward(_loss(model, *called(batch)))
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name, parameter in trained.items():
+        if name not in found:
+            take(name, parameter)
+    return {name: found[name] for name in trained}
 
 
 @dataclass(frozen=True)
@@ -556,16 +582,19 @@ def _converted(batch: Any, precision: torch.dtype) -> Any:
 
 
 def _alike(mine: Tensor, theirs: Tensor, near: float, small: float) -> bool:
-    """Tell whether two gradients agree, to a part of the largest number in either, or to a number that is small."""
+    """Tell whether two gradients agree, to a part of the largest number in either, or to a number that is small.
+
+    Both are nobody else's: the memory of one takes the difference.
+    """
     mine, theirs = mine.double(), theirs.double()
-    if not mine.numel():
-        return True
     size = max(_largest(mine), _largest(theirs))
-    return not _largest(mine - theirs) > max(near * size, small)
+    return not _largest(mine.sub_(theirs)) > max(near * size, small)
 
 
 def _largest(values: Tensor) -> float:
-    """Return the size of the largest number."""
+    """Return the size of the largest number, 0 where there is none."""
+    if not values.numel():
+        return 0.0
     low, high = values.aminmax()
     return max(-float(low), float(high))
 
