@@ -9,9 +9,9 @@ python benchmarks/sgd.py --small                  what the tests run: one model,
 Every job does the same: forward and backward pass of one batch, gradients of each example clipped to norm 1, noise, and
 a step of SGD. Batches are drawn before the clock starts, by all alike. Opacus runs in each of its modes and counts with
 its fastest, or with the one that takes least memory.
-Jobs take turns, medians are compared; a mode of Opacus that takes twice as long as another in its first steps is left
-out. Memory is what a model, a batch and three steps add at the peak to a process of their own that has trained on two
-examples before.
+Each job has a process of its own, they take turns, and medians are compared (`sgd_turns.py` says why); a mode of Opacus
+that takes twice as long as another in its first turns is left out. Memory is what a model, a batch and three steps add
+at the peak to a process of their own that has trained on two examples before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import json
 import statistics
 import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
@@ -37,13 +37,14 @@ from torch.utils.data import DataLoader, TensorDataset
 from noisette import sgd
 from noisette.mechanisms.geometric.spherical import from_spherical, to_spherical
 from noisette.sgd import zoo
-from sgd_before import CLOCKS, compare
+from sgd_before import compare
 from sgd_memory import import_all, large_step, peak_of
 from sgd_models import MODELS, Last, mlp
+from sgd_turns import CLOCKS, in_turns, medians
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-sgd.md"
 RECORD = Path(__file__).resolve().parent / "sgd.json"
-PARTS = ("memory", "speed", "curves", "before", "geometry")  # memory first: it forks
+PARTS = ("memory", "speed", "curves", "before", "geometry")  # the first three fork, before torch works here
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 OPACUS = ("hooks", "functorch", "ew", "ghost")
 
@@ -91,24 +92,28 @@ def memory(name: str, threads: int, repeats: int) -> dict[str, int]:
     return made
 
 
-def speed(build: Callable[[str], Job | None], repeats: int, clock: str) -> dict[str, float]:
+def speed(build: Callable[[str], Job | None], repeats: int, threads: int, clock: str) -> dict[str, float]:
     """Return the seconds of a step in every way, in turn; modes of Opacus that are far behind are left out."""
-    made = {way: build(way) for way in ("plain", "ours", *OPACUS)}
-    jobs = {way: job for way, job in made.items() if job is not None}
-    first = in_turn({way: job for way, job in jobs.items() if way in OPACUS}, 2, clock)
-    slow = {way for way, seconds in first.items() if seconds > 2 * min(first.values())}
-    return in_turn({way: job for way, job in jobs.items() if way not in slow}, repeats, clock)
+    builds = {way: partial(build, way) for way in ("plain", "ours", *OPACUS)}
+    return medians(in_turns(builds, repeats, threads=threads, clock=clock, rivals=OPACUS))
 
 
-def curves(repeats: int, clock: str) -> dict[str, dict[str, dict[str, float]]]:
+def curves(repeats: int, threads: int, clock: str) -> dict[str, dict[str, dict[str, float]]]:
     """Return the seconds of a step of the CNN by batch, and of an MLP by its width, in every way."""
-    batches = {str(batch): speed(partial(job_of, "cnn", batch=batch), repeats, clock) for batch in (16, 64, 256, 1024)}
+    batches = {
+        str(batch): speed(partial(job_of, "cnn", batch=batch), repeats, threads, clock) for batch in (16, 64, 256, 1024)
+    }
     sizes = {}
     for width in (64, 256, 1024, 2048):
         build, draw, batch = partial(mlp, width), *MODELS["mlp"][1:]
-        size = sum(parameter.numel() for parameter in build().parameters())
-        sizes[str(size)] = speed(partial(step_of, build, draw, batch), repeats, clock)
+        sizes[str(size_of(build))] = speed(partial(step_of, build, draw, batch), repeats, threads, clock)
     return {"batch": batches, "parameters": sizes}
+
+
+def size_of(build: Callable[[], nn.Module]) -> int:
+    """Return how many parameters a model has, without a number in them."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build().parameters())
 
 
 def in_turn(jobs: dict[str, Job], repeats: int, clock: str) -> dict[str, float]:
@@ -168,7 +173,13 @@ def plain(model: nn.Module, inputs: Tensor, targets: Tensor) -> Job:
         functional.cross_entropy(model(inputs), targets).backward()
         optimizer.step()
 
-    return Job(step)
+    return Job(step, drawing(DataLoader(TensorDataset(inputs, targets), batch_size=len(inputs))))
+
+
+def drawing(loader: Iterable[Any]) -> Callable[[], Any]:
+    """Return a function that draws the next batch of a loader."""
+    batches = chain.from_iterable(repeat(loader))
+    return lambda: next(batches)
 
 
 def ours(model: nn.Module, inputs: Tensor, targets: Tensor, perturb: str | sgd.Perturbation = "gaussian") -> Job:
@@ -183,8 +194,7 @@ def ours(model: nn.Module, inputs: Tensor, targets: Tensor, perturb: str | sgd.P
         functional.cross_entropy(model(inputs), targets).backward()
         private.optimizer.step()
 
-    batches = chain.from_iterable(repeat(private.loader))
-    return Job(step, lambda: next(batches))
+    return Job(step, drawing(private.loader))
 
 
 def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: Tensor) -> Job | None:
@@ -216,7 +226,7 @@ def opacus(build: Callable[[], nn.Module], mode: str, inputs: Tensor, targets: T
     except Exception as error:  # a mode that cannot train this model is no competitor
         print(f"opacus {mode} does not train this model: {type(error).__name__}: {str(error)[:90]}")
         return None
-    return Job(step)
+    return Job(step, drawing(loader))
 
 
 def best_of(times: dict[str, float]) -> str:
@@ -232,7 +242,7 @@ def speed_table(found: dict[str, dict[str, float]]) -> str:
     ]
     for name, times in found.items():
         build, _, batch = MODELS[name]
-        size, mode = sum(parameter.numel() for parameter in build().parameters()), best_of(times)
+        size, mode = size_of(build), best_of(times)
         lines.append(
             f"| {name} | {size:,} | {batch / times['plain']:,.0f} | {batch / times['ours']:,.0f} | "
             f"{batch / times[mode]:,.0f} | {mode} | {times[mode] / times['ours']:.2f} | "
@@ -302,15 +312,15 @@ def times_table(times: dict[str, float], what: str, versus: str) -> str:
 def measured(part: str, names: list[str], options: argparse.Namespace) -> Any:
     """Measure one part."""
     repeats, clock, threads = options.repeats, options.clock, options.threads
-    if part == "memory":  # forks, so before torch works here
+    if part == "memory":
         peaks = {name: memory(name, threads, options.processes) for name in names}
         large = None if options.small else peak_of(partial(large_step, 16_384, 1024, 60_000), steps=1)
         return {"models": peaks, "large": large and large[1]}
-    torch.set_num_threads(threads)
     if part == "speed":
-        return {name: speed(partial(job_of, name), repeats, clock) for name in names}
+        return {name: speed(partial(job_of, name), repeats, threads, clock) for name in names}
     if part == "curves":
-        return curves(max(repeats // 4, 3), clock)
+        return curves(max(repeats // 4, 3), threads, clock)
+    torch.set_num_threads(threads)
     if part == "geometry":
         return {"geometry": geometry(repeats, clock), "conversion": conversion(repeats, clock)}
     return {

@@ -14,7 +14,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +22,9 @@ from typing import IO, Any
 import torch
 
 from sgd_models import MODELS
+from sgd_turns import CLOCKS, TURN
 
 HERE = Path(__file__).resolve().parent.parent
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-TURN = 0.1  # seconds of steps in a turn, so that what a clock and a switch cost is little
 
 
 def jobs(threads: int, names: Sequence[str]) -> dict[str, Any]:
