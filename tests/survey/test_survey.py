@@ -600,6 +600,20 @@ def test_a_private_choice_is_compared_and_weighted_from_files(tmp_path: Path) ->
         assert abs(found.weighted(known)["age"].mean - 25) < 3
 
 
+def test_what_has_no_weights_is_named() -> None:
+    asked = [nz.Choice("d", ["a", "b"]), nz.Choices("e", ["u", "v"]), nz.Choice("c", ["x", "y"])]
+    people = {"d": ["a", "b"] * 100, "e": [["u"], []] * 100, "c": ["x", "y"] * 100}
+    survey = nz.Survey(asked, epsilon=4.0, joint=[("d", "e")])
+    with pytest.raises(ValueError, match="choice of one label or with a number; there are none"):
+        survey.estimate(survey.privatize(people, rng=1)).weighted({"d": {"a": 0.5, "b": 0.5}})
+    survey = nz.Survey(asked, epsilon=4.0, joint=[("d", "e"), ("c", "d")])
+    results = survey.estimate(survey.privatize(people, rng=1))
+    with pytest.raises(ValueError, match=r"Expected .e. to be a public group, .*; there are d, c\."):
+        results.weighted({"e": {"u": 0.5, "v": 0.5}})
+    with pytest.raises(KeyError, match=r"no weighted answer to .e.\. .*choices of one label"):
+        results.weighted({"d": {"a": 0.5, "b": 0.5}})["e"]
+
+
 def test_no_question_has_the_name_of_what_follows_from_others() -> None:
     several = nz.Choices("e", ["u", "v", "w"], most=2)
     with pytest.raises(ValueError, match="another name than 'x answered' for a question"):

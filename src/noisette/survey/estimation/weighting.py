@@ -46,7 +46,8 @@ class WeightedResults(Results):
         if name not in self._answers and name in [one.name for one in self.survey.topics]:
             raise KeyError(
                 f"There is no weighted answer to {name!r}. Texts have none, and shares of a private choice weigh only "
-                "what was asked jointly with it. Take the answer from the results without weights."
+                "numbers and choices of one label that were asked jointly with it. Take the answer from the results "
+                "without weights."
             )
         return super().__getitem__(name)
 
@@ -92,8 +93,11 @@ def _margin(survey: Survey, name: str, shares: Any) -> dict[str, float]:
     elif _items(survey, name):
         labels = survey.question(name).estimated
     else:
-        known = ", ".join([*survey.groups, *(pair[0] for pair in survey.joint)]) or "none"
-        raise ValueError(f"Expected {name!r} to be a public group, or a choice asked jointly; there are {known}.")
+        known = [*survey.groups, *(one.name for one in survey.questions if _items(survey, one.name))]
+        raise ValueError(
+            f"Expected {name!r} to be a public group, or a choice that is asked jointly with another choice of one "
+            f"label or with a number; there are {', '.join(known) or 'none'}."
+        )
     if not isinstance(shares, Mapping) or set(shares) != set(labels):
         raise ValueError(f"Expected a share for each value of {name!r}, {list(labels)}, got {shares!r}.")
     found = {label: _validate.number(shares[label], f"share of {label}") for label in labels}
