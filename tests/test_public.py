@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -113,3 +114,8 @@ def test_star_import_works_in_a_fresh_interpreter() -> None:
         [sys.executable, "-c", "from noisette import *; print(Duchi)"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert nz.__version__ == version("noisette")
+    assert "__version__" not in dir(nz)

@@ -85,3 +85,5 @@ from .survey.questions import Tensor as Tensor
 from .survey.questions import Text as Text
 from .survey.questions import Vector as Vector
 from .survey.survey import Survey as Survey
+
+__version__: str
