@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
 from noisette._random import discrete_gaussian
-from noisette.accounting import zcdp_epsilon
+from noisette.accounting import zcdp_epsilon, zcdp_rho
 from noisette.federated import Norm, Ranges
 from noisette.federated.distributed.noise import DistributedPlan
 
@@ -59,6 +61,22 @@ def test_whole_numbers_are_never_longer_than_the_plan_says(scale, monkeypatch):
     for seed in range(50):
         numbers = plan.encode(np.random.default_rng(seed).normal(0, scale, 30), rng=seed)
         assert sum(int(number) ** 2 for number in numbers) <= plan.length**2
+
+
+@pytest.mark.parametrize(("survivors", "rounds", "dims"), [(1, 1, 1), (80, 20, 1000), (10**6, 3, 10**9)])
+def test_margins_of_a_plan_are_kept_to_the_digit(survivors, rounds, dims):
+    """2^-40 of delta, of the distance and of the length are left to rounding, and more than t of the theorem."""
+    plan = DistributedPlan(epsilon=4.0, delta=1e-6, rounds=rounds, survivors=survivors, dims=dims, clip=Norm(1.0))
+    distance = math.sqrt(2 * zcdp_rho(4.0, 1e-6 * (1 - 2.0**-40)) / rounds * survivors) * (1 - 2.0**-40)
+    assert plan._distance == pytest.approx(distance, rel=2e-15)
+    assert plan.share == 2.0 ** math.ceil(math.log2(max(64.0, 2 * 4096 / distance)))
+    assert plan.length == int(Fraction(plan._distance) * Fraction(plan.share) / 2 * Fraction(1 - 2.0**-40))
+    with mpmath.workdps(30):
+        t = 10 * survivors * mpmath.exp(-(mpmath.pi**2) * mpmath.mpf(plan.share) ** 2) * mpmath.sqrt(dims)
+        moved = 2 * plan.length / (mpmath.sqrt(survivors) * mpmath.mpf(plan.share)) + t
+        assert moved < mpmath.sqrt(2 * mpmath.mpf(zcdp_rho(4.0, 1e-6)) / rounds)
+        assert t < mpmath.mpf(10) ** -17000
+    assert plan.spent <= 4.0
 
 
 def test_means_are_right_and_as_noisy_as_predicted():

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from noisette.accounting import compose, gdp_epsilon, shuffled
+from noisette.accounting import compose, gdp_epsilon, gdp_mu, shuffled
 from noisette.federated import Channel, ModelLayout, Norm, Ranges, Terms, calibrate, lines
 from noisette.shuffler import PacketLayout, shuffled_blocks
 
@@ -141,6 +141,11 @@ def test_calibration_meets_the_shuffled_target(name, clip, dims):
     channel = calibrate(name, layout(dims), clip, target_epsilon=1.0, target_delta=1e-6, model="shuffled", **terms)
     found = lines(channel, delta=1e-6, **terms)
     assert 0.98 < found.shuffled.epsilon <= 1.0 < found.local.epsilon
+
+
+def test_gaussian_noise_is_calibrated_with_a_millionth_left_to_its_lattice():
+    channel = calibrate("tensor-gaussian", layout(30), Norm(1.0), target_epsilon=4.0, target_delta=1e-5, rounds=9)
+    assert channel.mu == pytest.approx(gdp_mu(4.0, 1e-5) / 3 * (1 - 1 / 10**6), rel=1e-9)
 
 
 def test_a_pure_target_is_split_among_weights_and_rounds():
