@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -241,3 +243,26 @@ def test_packets_calibrated_as_if_unlinked_are_noticed():
     found = lines(apart, delta=1e-3, batch=16, **SIZE)
     assert found.shuffled.epsilon > 3.0
     assert lines(apart, delta=1e-3, batch=16, unit="element", **SIZE).shuffled.epsilon <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("target", "limit", "found"), [(2.0, 0.0, 0.1), (2.0, 9.0, 2.0), (100.0, 99.0, 30.0), (2.0, 0.7, 0.7)]
+)
+def test_linked_packets_take_the_largest_budget_that_holds(monkeypatch, target, limit, found):
+    """Between what plain composition allows, which always holds, and the target, or 30: more would hide nothing."""
+    module, asked = importlib.import_module("noisette.federated.lines"), []
+
+    def told(channel, **how):
+        asked.append((channel.epsilon, how))
+        epsilon = target if channel.epsilon <= limit else target * 1.001
+        return SimpleNamespace(shuffled=SimpleNamespace(epsilon=epsilon))
+
+    monkeypatch.setattr(module, "lines", told)
+    wanted = {"target_epsilon": target, "target_delta": 1e-6, "model": "shuffled"}
+    channel = calibrate("adaptive-duchi", layout(10), BOX, **wanted, rounds=2, clients=50, batch=4)
+    if limit == 0.0:
+        assert channel.epsilon == pytest.approx(target / 20 * (1 - 1 / 10**9), rel=1e-12)
+    assert found * 0.985 < channel.epsilon <= found
+    assert min(epsilon for epsilon, _ in asked) > target / 20
+    assert max(epsilon for epsilon, _ in asked) < min(target, 30.0)
+    assert all(how == {"rounds": 2, "clients": 50, "delta": 1e-6, "batch": 4} for _, how in asked)
