@@ -162,6 +162,48 @@ def test_a_term_on_a_lattice_keeps_mass_and_mean(
         assert _tilt(k.astype(float), np.log(law)) == term.tilt
 
 
+@pytest.mark.parametrize("positions", [[1.2, 3.7], [2.0, 2.5], [0.5, 4.0], [-2.5, -1.5]])
+def test_a_lattice_holds_zero_for_those_outside_the_blanket(positions: list[float]) -> None:
+    """Losses that all lie on one side of zero: whoever is outside the blanket adds zero all the same."""
+    first, law = _on_lattice(np.asarray(positions), np.asarray([0.25, 0.75]), 0.6)
+    wanted = {0: 0.4}
+    for position, weight in zip(positions, (0.25, 0.75), strict=True):
+        below = math.floor(position)
+        for place, part in ((below, 1 - (position - below)), (below + 1, position - below)):
+            wanted[place] = wanted.get(place, 0.0) + 0.6 * weight * part
+    found = {first + place: float(mass) for place, mass in enumerate(law) if mass}
+    assert found == pytest.approx({place: mass for place, mass in wanted.items() if mass})
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "times", "total"), [(0.01, 10**6, 300.0), (0.01, 10**6, 55.0), (0.1, 10**4, 130.0), (1.0, 30, 29.5)]
+)
+def test_far_out_the_delta_of_responses_is_not_lost(epsilon: float, times: int, total: float) -> None:
+    """Term by term from the first one that counts, with forty digits: a tail of 1e-137 is not zero."""
+    e, small = mpmath.mpf(epsilon), mpmath.exp(-mpmath.mpf(epsilon))
+    first = math.floor((times + total / epsilon) / 2) + 1
+    term = mpmath.binomial(times, first) * (1 / (1 + small)) ** first * (small / (1 + small)) ** (times - first)
+    wanted = mpmath.mpf(0)
+    for j in range(first, min(times, first + 6000) + 1):
+        wanted += term * (1 - mpmath.exp(mpmath.mpf(total) - (2 * j - times) * e))
+        term *= mpmath.mpf(times - j) / (j + 1) / small
+    found = composition.randomized_response_delta(epsilon, times, total)
+    assert wanted > 0
+    assert found == pytest.approx(float(wanted), rel=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 2.0])
+def test_a_tail_ends_where_its_chance_is_negligible_however_wide_the_noise(epsilon: float) -> None:
+    made = nz.DiscreteLaplace(epsilon=epsilon, domain=nz.Grid(0, 4))
+    inputs = np.asarray([0.0, 4.0])
+    support: Any = made.support
+    first, last = likelihoods._ends(made, support, np.asarray([0.0, 4.0]), inputs)
+    scale = 4 / epsilon  # steps in which the chance falls by e
+    assert first < -likelihoods._NEGLIGIBLE * scale
+    assert last > 4 + likelihoods._NEGLIGIBLE * scale
+    assert max(-first, last) < 2 * likelihoods._NEGLIGIBLE * scale + 8 + 2 * scale
+
+
 @pytest.mark.parametrize("users", [3, 40])
 @pytest.mark.parametrize("share", [0.02, 0.9])
 def test_a_transform_adds_up_as_convolutions_do(users: int, share: float) -> None:

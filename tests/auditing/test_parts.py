@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.auditing import blackbox, membership, one_run
+from noisette.auditing import blackbox, claims, membership, one_run
 from noisette.auditing.blackbox import Audit, _distinct, _draw, _Event, _surest, claim_of
 from noisette.auditing.exact import _level
 from noisette.auditing.features import _members
-from noisette.auditing.inputs import groups
+from noisette.auditing.inputs import groups, written
 from noisette.auditing.intervals import _bounds, lower_bounds, promised_bounds, rate_above, rate_below
 from noisette.auditing.membership import (
     Rate,
@@ -344,3 +344,24 @@ def test_one_number_with_a_fraction_is_no_member_of_a_set() -> None:
 def test_two_inputs_are_a_group() -> None:
     response = nz.GeneralizedRandomizedResponse(1.0, nz.Categorical(2))
     assert [sorted(int(x) for x in group) for group in groups(response, np.random.default_rng(0))] == [[0, 1]]
+
+
+def test_constant_vectors_that_people_write_down_are_tried() -> None:
+    """All twentieths and eighths from -1 to 1, as vectors of a box and as shares of another one."""
+    wanted = sorted({Fraction(k, 20) for k in range(-20, 21)} | {Fraction(k, 8) for k in range(-8, 9)})
+    for box in (nz.Box(3), nz.Box(3, 2, 6)):
+        rows = np.asarray(written(box))
+        constant = rows[(rows == rows[:, :1]).all(axis=1)][:, 0]
+        shares = (constant - box.low) / (box.high - box.low) * 2 - 1
+        for share in wanted:
+            assert np.min(np.abs(shares - float(share))) < 1e-12, share
+        assert len(shares) <= len(wanted) + 4
+
+
+def test_an_examination_tells_how_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "forms", lambda epsilon: ["a", "b", "c", "d"])
+    monkeypatch.setattr(claims, "examine", lambda mechanism, **options: (mechanism, options))
+    told = list[float]()
+    found = claims.examine_all(2.0, samples=5, confidence=0.9, advance=told.append, rng=3)
+    assert told == [0.25, 0.5, 0.75, 1.0]
+    assert found == [(name, {"samples": 5, "confidence": 0.9, "rng": 3}) for name in "abcd"]  # type: ignore[comparison-overlap]
