@@ -19,9 +19,11 @@ from noisette.device.blind import SigningKey, VerifyingKey
 from noisette.device.client import check_code
 from noisette.device.conversation import ahead_of, judged, shown, signature_of
 from noisette.device.gateway import Gateway
-from noisette.device.sealed import pad
+from noisette.device.sealed import ShuffledClient, pad
 from noisette.device.state import SENT, Verdict, check_group
 from noisette.device.tokens import WALLET, Wallet
+from noisette.shuffler import Clients, ServerKey
+from noisette.shuffler.clients import CLIENT, MINIMUM
 from noisette.survey.campaigns import Campaign
 
 COMMUTE: dict[str, Any] = {
@@ -338,3 +340,67 @@ def test_what_is_no_blinded_token_is_not_signed(number: int) -> None:
     for wrong in (number.to_bytes(256, "big"), key.public.modulus.to_bytes(256, "big"), bytes([1] * 255)):
         with pytest.raises(ValueError, match="Expected a blinded token of 256 bytes"):
             key.sign(wrong)
+
+
+STATED = {"public_key": ServerKey.generate().public.text, "minimum": 7}
+SECRET = "5a" * 32
+
+
+@pytest.mark.parametrize(("own", "stated", "asked"), [(0, None, 0), (0, 7, 7), (9, 7, 9), (5, 7, 7), (3, None, 3)])
+def test_a_report_asks_to_be_mixed_with_as_many_as_stated_or_more(
+    tmp_path: Path, own: int, stated: int | None, asked: int
+) -> None:
+    """By default that is what the campaign states; nobody is mixed with fewer because a device asks for fewer."""
+    options: dict[str, Any] = {} if own == 0 else {"minimum": own}
+    client = ShuffledClient(
+        "http://collector",
+        shuffler="http://shuffler",
+        credentials=("anna", SECRET),
+        public_key=STATED["public_key"],
+        state=tmp_path,
+        api_key="k",
+        epsilon=4.0,
+        **options,
+    )
+    with client:
+        shown_as = told(COMMUTE, sealed=True, **({} if stated is None else {"minimum": stated}))
+        client._device.remember(shown(shown_as, "commute", sealed=True), shown_as.text)
+        request = next(client._carry(client._device, "commute", {"period": "once", "report": {"minutes": 1.0}}))
+    assert (request.to, request.path, request.headers[MINIMUM]) == ("shuffler", "/posts", str(asked))
+    caller = Clients({"anna": SECRET}).verify("/posts", request.headers, request.body)  # type: ignore[arg-type]
+    assert caller.minimum == asked
+
+
+def test_a_gateway_asks_for_as_many_as_the_collector_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    posts, plain = list[httpx.Request](), httpx.Client
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "shuffler":
+            posts.append(request)
+            return httpx.Response(201, json={"accepted": 1, "repeated": 0})
+        if request.url.path.endswith("/shuffler"):
+            return httpx.Response(200, json=STATED)
+        return told(COMMUTE, sealed=True, minimum=7)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "noisette.device.gateway.httpx.Client",
+            lambda **options: plain(**options | {"transport": httpx.MockTransport(answer)}),
+        )
+        through = Gateway(
+            "http://collector",
+            "commute",
+            state=tmp_path,
+            api_key="k",
+            epsilon=4,
+            shuffler="http://shuffler",
+            secrets={"one": SECRET, "two": "7b" * 32},
+        )
+    with through:
+        with pytest.raises(ValueError, match="secret at the shuffler of user 'three'"):
+            through.check([b"one", b"three"])
+        through.answer([b"one", b"two"], {"minutes": np.asarray([1.0, 2.0])})
+        assert through.send().sent == 2
+    assert [request.headers[MINIMUM] for request in posts] == ["7", "7"]
+    assert {request.headers[CLIENT] for request in posts} == {"one", "two"}
+    assert len({len(request.read()) for request in posts}) == 1
