@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from noisette.device.client import check_code
 from noisette.device.conversation import ahead_of, judged, shown, signature_of
 from noisette.device.gateway import Gateway
 from noisette.device.sealed import ShuffledClient, pad
-from noisette.device.state import SENT, Verdict, check_group
+from noisette.device.state import SENT, Verdict, check_group, check_time, note_law
 from noisette.device.tokens import WALLET, Wallet
 from noisette.shuffler import Clients, ServerKey
 from noisette.shuffler.clients import CLIENT, MINIMUM
@@ -404,3 +405,85 @@ def test_a_gateway_asks_for_as_many_as_the_collector_states(tmp_path: Path, monk
     assert [request.headers[MINIMUM] for request in posts] == ["7", "7"]
     assert {request.headers[CLIENT] for request in posts} == {"one", "two"}
     assert len({len(request.read()) for request in posts}) == 1
+
+
+def test_a_factor_that_hides_nothing_blinds_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By 0 and 1 a token is not hidden, and what shares a prime with the modulus cannot be taken off again."""
+    key = keys()["first"]
+    prime = key._numbers.p
+    drawn = [0, 1, prime, 3 * prime, 2]
+    monkeypatch.setattr("noisette.device.blind.secrets.randbelow", lambda below: drawn.pop(0))
+    token = bytes(range(32))
+    blinded, inverse = key.public.blind(token)
+    assert drawn == []
+    assert (blinded, inverse) == key.public.blind_by(2, token)
+    assert 2 * inverse % key.public.modulus == 1
+    monkeypatch.undo()
+    assert key.public.verifies(token, key.public.finish(token, key.sign(blinded), inverse))
+
+
+@pytest.mark.parametrize("ends", ["first", "second", "last"])
+def test_what_is_signed_is_blinded_by_any_number_from_two_on(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, asked = keys()["first"], list[int]()
+    modulus = key.public.modulus
+
+    def below(bound: int) -> int:
+        asked.append(bound)
+        return {"first": 0, "second": 2, "last": modulus - 3}[ends]
+
+    monkeypatch.setattr("noisette.device.blind.secrets.randbelow", below)
+    for hidden in (2, 3, modulus - 1):  # the ends of what is signed
+        signature = int.from_bytes(key.sign(hidden.to_bytes(256, "big")), "big")
+        assert pow(signature, 65537, modulus) == hidden
+    assert asked == [modulus - 2] * 3
+
+
+def test_one_question_is_answered_by_one_law(tmp_path: Path) -> None:
+    """The law that is written down first stays; what was drawn by it is not sent as another's."""
+    first, second = (Campaign.from_dict(COMMUTE | {"epsilon": epsilon}) for epsilon in (2.0, 3.0))
+    with transaction(tmp_path / "answers.db") as database:
+        database.execute("CREATE TABLE laws (question TEXT PRIMARY KEY, law TEXT NOT NULL)")
+        note_law(database, first, "q")
+        note_law(database, first, "q")
+        with pytest.raises(ValueError, match="'commute' was answered from this folder by another law"):
+            note_law(database, second, "q")
+        note_law(database, second, "another question")
+        assert database.execute("SELECT law FROM laws WHERE question = 'q'").fetchall() == [(first.law_sha256,)]
+
+
+NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 11, 17, 0, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("life", "ahead", "now", "words"),
+    [
+        ({}, 0.0, NOON, ""),
+        ({"state": "open"}, 0.0, NOON, ""),
+        ({"state": "paused"}, 0.0, NOON, "is paused, and takes no reports"),
+        ({"state": "closed"}, 0.0, NOON, "is closed, and takes no reports"),
+        ({"opens": "2026-11-17T12:00:00"}, 0.0, NOON, ""),  # from that moment on
+        ({"opens": "2026-11-17T12:00:01"}, 0.0, NOON, "opens at"),
+        ({"closes": "2026-11-17T12:00:01"}, 0.0, NOON, ""),
+        ({"closes": "2026-11-17T12:00:00"}, 0.0, NOON, "closes at"),  # and not at that moment
+        ({"opens": "2026-11-17T11:00:00", "closes": "2026-11-17T12:00:00"}, 0.0, NOON, "closes at"),
+        ({"opens": "2026-11-17T13:00:00", "closes": "2026-11-17T14:00:00"}, 0.0, NOON, "opens at"),
+        ({"opens": "2026-11-17T12:00:00", "closes": "2026-11-17T14:00:00"}, 0.0, NOON, ""),
+        ({"closes": "2026-11-17T12:00:00"}, 1.0, NOON, ""),  # by the collector's clock
+        ({"opens": "2026-11-17T12:00:00"}, 1.0, NOON, "opens at"),
+        ({}, 600.0, MIDNIGHT, ""),  # ten minutes are no harm
+        ({}, 600.5, MIDNIGHT, "10 minutes ahead of the collector's, and in another day"),
+        ({}, -86_400.0, MIDNIGHT, "1,440 minutes behind the collector's"),
+        ({}, 3 * 3600.0, NOON, ""),  # far off, on the same day
+    ],
+)
+def test_what_is_over_or_off_spends_nothing(life: dict[str, str], ahead: float, now: datetime, words: str) -> None:
+    campaign = Campaign.from_dict(COMMUTE | {"id": "daily", "period": "day"})
+    if words:
+        with pytest.raises(ValueError, match=words):
+            check_time(campaign, life, ahead, now)
+    else:
+        check_time(campaign, life, ahead, now)
+    once = Campaign.from_dict(COMMUTE)
+    if "minutes" in words:
+        check_time(once, life, ahead, now)  # one period for ever: no clock matters
