@@ -157,11 +157,12 @@ def _checked(multiplier: float, delta: float, releases: int, sampling_prob: floa
     sampling_prob = _validate.number(sampling_prob, "sampling_prob")
     if not 0 < sampling_prob <= 1:
         raise ValueError(f"Expected sampling_prob={sampling_prob!r} in (0, 1]: batch size over number of examples.")
-    if _validate.delta(delta, positive=True) < LEAST_DELTA:
+    delta = _validate.delta(delta, positive=True)
+    if delta < LEAST_DELTA:
         raise ValueError(f"Expected delta={delta!r} >= {LEAST_DELTA!r}: floats do not hold smaller chances to the end.")
     return (
         _validate.positive(multiplier, "noise_multiplier"),
-        _validate.delta(delta, positive=True),
+        delta,
         _validate.integer(releases, "releases", low=1),
         sampling_prob,
     )
