@@ -185,6 +185,7 @@ class _Sites(ast.NodeVisitor):
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source, self.found = path, source, list[Change]()
         self.statement: ast.stmt | None = None
+        self.spared = frozenset[int]()  # numbers that say nothing
         self.inside = list[str]()
         self.offsets = [0]
         for line in source.splitlines(keepends=True):
@@ -263,6 +264,8 @@ class _Sites(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
+        if id(node) in self.spared:
+            return
         if isinstance(node.value, bool):
             self.add(node, str(not node.value), f"{node.value} -> {not node.value}")
         elif isinstance(node.value, int):
@@ -277,7 +280,11 @@ class _Sites(ast.NodeVisitor):
             end = self.span(called)[1]
             new = _NAMES[name]
             self.note(node, end - len(name), end, new, f"{name} -> {new} in {self.text(node)[:60]!r}")
+        # in reshape(-2, 3) as in reshape(-1, 3) the negative size is the one that is left over: its number says nothing
+        parts = {id(one.operand) for one in ast.walk(node) if name == "reshape" and isinstance(one, ast.UnaryOp)}
+        outer, self.spared = self.spared, self.spared | parts
         self.generic_visit(node)
+        self.spared = outer
 
     def visit_keyword(self, node: ast.keyword) -> None:
         number = node.value.value if isinstance(node.value, ast.Constant) else None

@@ -24,6 +24,7 @@ def check(x, strict=True):
         return -x + 2
     if x < LIMIT:
         raise ValueError("x < 1")
+    y = x.reshape(-1, 5)
     return max(x, 3)
 '''
 CHANGES = {
@@ -36,7 +37,9 @@ CHANGES = {
     "return -x - 2",
     "return -x + 3",
     "if x <= LIMIT:",
-    "    pass\n    return max",
+    "    pass\n    y",
+    "y = x.reshape((1), 5)",
+    "y = x.reshape(-1, 6)",
     "return min(x, 3)",
     "return max(x, 4)",
 }
