@@ -68,7 +68,6 @@ def serve(
     acknowledged is on the disk. SIGTERM ends the service after the requests that have begun. With --shufflers,
     --server-key and --minimum, reports are taken from `noisette shuffler` only, sealed.
     """
-    need_packages("The collector", ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn", "yaml"), "collector")
     from noisette.survey.campaigns import Campaign
 
     campaigns = [Campaign.read(path) for path in files]
@@ -83,6 +82,7 @@ def serve(
             _write_page(campaigns[0], page)
         _show(campaigns, as_json, {})
         return
+    need_packages("The collector", ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn"), "collector")
     from noisette._service import LIMITS, Tls, address, listen, run, run_workers
     from noisette.collector.campaigns.life import Life
     from noisette.collector.campaigns.roster import lived
