@@ -107,6 +107,41 @@ def test_gradients_of_two_batches_are_refused_and_pieces_do_instead():
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
+def test_a_penalty_on_weights_in_the_loss_is_refused_and_weight_decay_does_instead():
+    x, y = torch.randn(20, 3), torch.randint(0, 2, (20,))
+    model = nn.Linear(3, 2)
+    private = sgd.make_private(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1),
+        DataLoader(TensorDataset(x, y), batch_size=10),
+        target=(8.0, 1e-5),
+        epochs=2,
+        rng=1,
+    )
+    optimizer = private.optimizer
+    for place, (inputs, targets) in enumerate(private.loader):
+        before = model.weight.detach().clone()
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        (loss + model.weight.square().sum() if place == 0 else loss).backward()
+        if place == 0:
+            with pytest.raises(RuntimeError, match=r"'weight' got a gradient outside of its layer.*weight_decay"):
+                optimizer.step()
+            assert torch.equal(model.weight, before)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        assert not torch.equal(model.weight, before)
+    model.eval()
+    nn.functional.cross_entropy(model(x), y).backward()  # for something else, and forgotten
+    inputs, targets = next(iter(private.loader))
+    model.train()
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    assert optimizer.steps == 3
+
+
 def test_schedules_move_the_rate():
     model, optimizer, loader = start()
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)

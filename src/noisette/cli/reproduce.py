@@ -29,7 +29,7 @@ PAPERS = {
 @click.argument("paper", required=False)
 @click.option("--full", is_flag=True, help="The published sizes as far as one machine allows; minutes to hours.")
 @click.option("--only", multiple=True, metavar="STUDY", help="One study, e.g. fig-4-3; again for another.")
-@click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same size stopped.")
+@click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same size and setting stopped.")
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),

@@ -10,10 +10,12 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from noisette._validate import FloatArray
@@ -107,6 +109,11 @@ class PrivateOptimizer(Optimizer):
                 "perturb='gaussian', or torch.optim.Adam."
             )
         self._stepping = False
+        self._elsewhere: dict[str, nn.Parameter] = {}  # trained, and given a gradient outside of their layers
+        owner = weakref.ref(self)
+        for layer, name, parameter in self._trained:
+            note = partial(_note_elsewhere, owner, f"{layer}.{name}".strip("."))
+            parameter.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
         _owners[inner] = weakref.ref(self)
         inner.register_step_pre_hook(self._admit_step)
 
@@ -127,6 +134,17 @@ class PrivateOptimizer(Optimizer):
             raise RuntimeError(
                 "This optimiser belongs to a private run, and its own step would apply gradients that no noise "
                 "protects. Step with the one that make_private returned: model, optimizer, loader = private."
+            )
+
+    def _refuse_lost(self) -> None:
+        """Refuse a step where the loss uses a weight beside its layer: that part would be lost without a word."""
+        name = next((name for name, parameter in self._elsewhere.items() if parameter.grad is not None), None)
+        self._elsewhere.clear()
+        if name is not None:
+            raise RuntimeError(
+                f"The parameter {name!r} got a gradient outside of its layer, such as one of a penalty on weights in "
+                "the loss. It is no example's, and would be lost. No step was made. Give the optimiser weight_decay in "
+                "place of a penalty, and call optimizer.zero_grad() after a backward pass for something else."
             )
 
     def _refuse_changed(self) -> None:
@@ -201,6 +219,7 @@ class PrivateOptimizer(Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget gradients; what a batch has added to the sum stays until its step."""
         self.recorder.clear()
+        self._elsewhere.clear()
         if not set_to_none:
             self.inner.zero_grad(set_to_none)
             return
@@ -218,6 +237,7 @@ class PrivateOptimizer(Optimizer):
         self.budget.check(self.steps)
         self.loader.ranks.check()
         self._refuse_changed()
+        self._refuse_lost()
         complete = self._source()
         parts, scale = self.recorded()
         if self.watcher is not None:
@@ -454,6 +474,13 @@ class PrivateOptimizer(Optimizer):
             _restore(self._rng, private["generators"]["noise"])
             _restore(self.loader.rng, private["generators"]["sampling"])
             torch.set_rng_state(private["generators"]["torch"])
+
+
+def _note_elsewhere(owner: weakref.ref[PrivateOptimizer], name: str, parameter: nn.Parameter) -> None:
+    """Note that a backward pass gave a weight a gradient itself: what its layer sees is recorded, and leaves none."""
+    found = owner()
+    if found is not None:
+        found._elsewhere[name] = parameter
 
 
 def _in_force(clip: Clip) -> tuple[Any, ...]:

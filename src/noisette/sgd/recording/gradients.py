@@ -475,18 +475,18 @@ class Recorder:
             )
         if self.given == 0 and every:
             return self._nothing()
+        if len(self._passes) > 1:
+            raise RuntimeError(
+                "Gradients of several batches are recorded, one behind the other, and would count as one example's. Do "
+                "one backward pass a step, and call optimizer.zero_grad() where a backward pass was for something "
+                "else. Large batches arrive in pieces of physical_batch: step on each."
+            )
         counts = set().union(*self.rows().values())
         if len(counts) > 1:
             raise RuntimeError(
                 f"Layers saw batches of {sorted(counts)} examples. The first axis of every layer's input must be that "
                 "of the examples: keep it first, do one backward pass a step, and let a layer that is for some of the "
                 "examples, such as one of several experts, see all of them and weigh what it returns by 0 or 1."
-            )
-        if len(self._passes) > 1:
-            raise RuntimeError(
-                "Gradients of several batches are recorded, one behind the other, and would count as one example's. Do "
-                "one backward pass a step, and call optimizer.zero_grad() where a backward pass was for something "
-                "else. Large batches arrive in pieces of physical_batch: step on each."
             )
         self.plain = True  # layers that are formed by torch.func run once more, as they were
         try:
