@@ -312,6 +312,7 @@ def _check_sampler(mechanism: Estimating, samples: int, share: float, level: flo
         where = f" at {x}"
         _complain(mechanism, goodness.fit(mechanism, x, calls, share), where)
         _complain(mechanism, goodness.independence(calls, share), where)
+        _complain(mechanism, company.both_ends(calls, share), where)
         _complain(mechanism, company.balanced(calls, share), where)
         _complain(mechanism, company.mirrored(mechanism.support, x, calls[-1], share), where)
         if number == 0:

@@ -299,12 +299,13 @@ def test_their_sound_twins_pass(sound: Any) -> None:
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """The new looks at a thousand sound calls each, at a rate of one in 20: no more than by chance in 10^6."""
     mechanism = nz.Laplace(1.0)
-    rng, alarms = np.random.default_rng(1), np.zeros(3)
+    rng, alarms = np.random.default_rng(1), np.zeros(4)
     for _ in range(1000):
-        calls = [mechanism.privatize(np.full(200, 0.3), rng=rng) for _ in range(8)]
+        calls = [mechanism.privatize(np.full(2600, 0.3), rng=rng) for _ in range(8)]
         values = np.repeat(np.linspace(-1, 1, 16), 32)
         found = (
             company.balanced(calls, 0.05),
+            company.both_ends(calls, 0.05),
             company.mirrored(mechanism.support, 0.3, calls[0], 0.05),
             company.quiet_stretch(mechanism, values, mechanism.privatize(values, rng=rng), 32, 0.05),
         )

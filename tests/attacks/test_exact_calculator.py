@@ -344,3 +344,27 @@ def test_the_search_finds_what_enumeration_finds(shape: tuple[int, ...]) -> None
     gap, length = farthest(nz.TensorDomain(shape, 0, 1), "any-pair", [mode.whitener for mode in modes])
     assert length == pytest.approx(longest, rel=1e-12)
     assert np.all(np.abs(gap) == 1)
+
+
+class NoNumber(nz.Laplace):
+    """Half of the noise; its likelihood is no number for one report in many, which hid all others from the search."""
+
+    @property
+    def _noise(self) -> Any:
+        plain = super()._noise
+        return replace(plain, rate=2 * plain.rate)
+
+    def log_prob(self, report: Any, x: Any) -> Any:
+        logs = super().log_prob(report, x)
+        return np.where((np.asarray(report) > 0.5) & (np.asarray(report) < 0.6), np.nan, logs)
+
+    def dissect(self) -> Any:
+        return iter(())
+
+    def witnesses(self) -> Any:
+        return np.asarray([0.0, 0.2]), np.asarray([-1.0, 2.0])
+
+
+def test_a_likelihood_that_is_no_number_hides_nothing() -> None:
+    with pytest.raises(NotALaw, match="is no number"):
+        nz.exact_epsilon(NoNumber(1.0))

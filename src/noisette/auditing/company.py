@@ -23,6 +23,7 @@ from noisette._validate import FloatArray
 from noisette.auditing.features import table
 
 _FEWEST = 100  # reports of a call whose mean is nearly normal
+_UNREPORTED = -1e12  # stands for an entry that a compact report leaves out
 _COLUMNS = 4  # of a vector that are looked at one by one
 _STRETCHES = (8, 32, 128)  # values next to each other whose reports are looked at together
 
@@ -46,6 +47,24 @@ def balanced(calls: Sequence[Any], share: float) -> str | None:
         if float(chdtr(len(tables) - 1, scores)) < share / _COLUMNS:
             return "the noise of a call adds up to less than independent noise does"
     return None
+
+
+def both_ends(calls: Sequence[Any], share: float) -> str | None:
+    """Check that the first report of a call has nothing to do with the last one, and so on to the middle.
+
+    Of codes from 0 to 3 the sum of products is nearly normal; a tenth more than a normal law needs is allowed.
+    """
+    rows = np.nan_to_num(np.stack([table(reports)[:, 0] for reports in calls]), nan=_UNREPORTED)
+    cuts = np.unique(np.quantile(rows, (0.25, 0.5, 0.75), method="inverted_cdf"))
+    codes = np.searchsorted(cuts, rows, side="left").astype(float)
+    codes -= codes.mean()
+    half = codes.shape[1] // 2
+    products = codes[:, :half] * codes[:, ::-1][:, :half]
+    spread = float(np.square(codes).mean()) * math.sqrt(max(products.size, 1))
+    if products.size < _FEWEST**2 or spread == 0:
+        return None
+    limit = 1.1 * math.sqrt(2 * math.log(2 / share))
+    return "reports at both ends of a call depend on each other" if abs(products.sum()) > limit * spread else None
 
 
 def mirrored(support: Any, x: Any, reports: Any, share: float) -> str | None:
@@ -123,6 +142,8 @@ def told_apart(
     2009, Theorem 4).
     """
     own, its = (np.asarray(mechanism.log_prob(reports, x)) for x in (inputs, np.full(len(inputs), other)))
+    if np.isnan(own).any() or np.isnan(its).any():
+        return "log_prob is no number for some reports"
     with np.errstate(invalid="ignore"):
         gap = np.where(own == its, 0.0, own - its)
     places = np.argsort(inputs[::copies], kind="stable")

@@ -49,6 +49,7 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
     not, unless the witnesses show more than is stated anyway, and that is returned. Of a mechanism without `dissect`
     the witnesses are taken at their word, and both tails of a lattice without ends are followed. Nobody's word is all:
     inputs drawn from the domain, and reports about them, are tried as well, and a pair with a larger ratio is returned.
+    With ``delta`` the pairs are those of `dissect`: `noisette.testing.check_mechanism` tries others, by their reports.
 
     >>> from noisette import Duchi, Gaussian
     >>> round(exact_epsilon(Duchi(epsilon=1.0)), 9)
@@ -415,5 +416,8 @@ def _rounding(logs: FloatArray) -> FloatArray:
 
 
 def _log_prob(mechanism: Mechanism, reports: Any, x: Any) -> FloatArray:
-    """Return the log masses of many reports under one input."""
-    return np.asarray(mechanism.log_prob(reports, np.asarray(x)[None]))
+    """Return the log masses of many reports under one input; what is no number would hide the largest of them."""
+    logs = np.asarray(mechanism.log_prob(reports, np.asarray(x)[None]))
+    if np.isnan(logs).any():
+        raise NotALaw(f"log_prob of {mechanism.name} is no number for a report about {x}.")
+    return logs

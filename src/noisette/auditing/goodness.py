@@ -118,7 +118,6 @@ def independence(calls: Sequence[Any], share: float) -> str | None:
     pairs = {
         "reports of one call": (sides[:, 0:even:2], sides[:, 1:even:2]),
         "reports at one place of two calls": (sides[:-1:2], sides[1::2]),
-        "reports at both ends of a call": (sides[:, : even // 2], sides[:, ::-1][:, : even // 2]),
     }
     for name, (one, two) in pairs.items():
         seen = np.bincount((one * _SIDES + two).reshape(-1), minlength=_SIDES**2).reshape(_SIDES, _SIDES)
