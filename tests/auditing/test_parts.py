@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 import noisette as nz
 from noisette.auditing import blackbox, claims, membership, one_run
+from noisette.auditing.attacks import attack_on_losses
 from noisette.auditing.blackbox import Audit, _distinct, _draw, _Event, _surest, claim_of
 from noisette.auditing.exact import _level
 from noisette.auditing.features import _members
@@ -365,3 +368,23 @@ def test_an_examination_tells_how_much_is_done(monkeypatch: pytest.MonkeyPatch) 
     found = claims.examine_all(2.0, samples=5, confidence=0.9, advance=told.append, rng=3)
     assert told == [0.25, 0.5, 0.75, 1.0]
     assert found == [(name, {"samples": 5, "confidence": 0.9, "rng": 3}) for name in "abcd"]  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("record", [{}, {"attack": None}, {"attack": {}}])
+def test_a_training_run_without_losses_is_not_attacked(record: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"run\.json holds no losses to attack with\. Train again with --attack\."):
+        attack_on_losses(tmp_path / "run.json")
+
+
+def test_losses_of_a_run_are_attacked_and_held_against_both_claims(tmp_path: Path) -> None:
+    """Losses of members that are all below those of others tell more than an epsilon of 0.1, and less than of 50."""
+    sides = {"members": [0.1 + k / 1000 for k in range(400)], "others": [2 + k / 1000 for k in range(400)]}
+    for epsilon, verdict in ((0.1, "violated"), (50.0, "holds")):
+        record = {"attack": sides, "spent": {"epsilon": epsilon, "delta": 0.0}, "guarantee": {"epsilon": 7.0}}
+        (tmp_path / "run.json").write_text(json.dumps(record), encoding="utf-8")
+        found = attack_on_losses(tmp_path / "run.json", rng=1)
+        assert (found["attack"], found["verdict"]) == ("loss threshold", verdict)
+        members, others = (loss_scores(sides[side]) for side in ("members", "others"))
+        assert (found["claimed"], found["accountant"]) == (7.0, epsilon)
+        assert found["lower_bound"] == membership.evaluate(members, others, confidence=0.999, rng=1).epsilon > 3

@@ -16,6 +16,7 @@ import noisette as nz
 from noisette.aggregation import load
 from noisette.aggregation.files import ReportFile, write_reports
 from noisette.mechanisms.vector._attribute_cells import dissect
+from noisette.mechanisms.vector.attributes import by_attribute
 
 CATEGORIES = ("grr", "oue", "sue", "olh", "subset-selection", "hadamard", "histogram")
 RECORD = nz.Attributes((2, 5, nz.Categorical(labels=("red", "green", "blue"))), names=("smokes", "region", "colour"))
@@ -268,3 +269,16 @@ def test_one_user_s_attributes_come_once_and_in_order(index: list[int]) -> None:
         made.aggregate(wrong)
     assert not made.support.contains(wrong)[3]
     assert made.support.contains(wrong)[[0, 1, 2, 4]].all()
+
+
+@pytest.mark.parametrize("dims", [1, 2, 5])
+def test_reports_are_put_in_order_of_their_attributes(dims: int) -> None:
+    index = np.arange(7) * 3 % dims
+    order, ends = by_attribute(index, dims)
+    assert ends.tolist() == [0, *np.cumsum([np.sum(index == one) for one in range(dims)])]
+    for one in range(dims):
+        assert order[ends[one] : ends[one + 1]].tolist() == np.flatnonzero(index == one).tolist()
+    assert by_attribute(np.zeros(0), dims)[1].tolist() == [0] * (dims + 1)
+    for wrong in (dims, -1, 0.5, np.nan, 256.0):
+        with pytest.raises(ValueError, match=f"attributes below {dims}"):
+            by_attribute(np.asarray([0, wrong]), dims)

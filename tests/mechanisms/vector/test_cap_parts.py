@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import noisette as nz
 from noisette.mechanisms._reals import Digits
 from noisette.mechanisms.vector._cap_draws import LowSphere, NormalTail, OnePoint, Proposal, SphereTail
 from noisette.mechanisms.vector._cap_exact import left_open
@@ -116,3 +117,15 @@ def test_an_entry_is_open_where_an_error_may_move_its_floor() -> None:
     assert left_open(noisy[:1] * 0, own[:1] * 0, 0.0, np.zeros(1), np.zeros(1)) == [0]  # the sum's own rounding
     assert left_open(np.asarray([0.2]), np.asarray([0.1]), 0.6, np.zeros(1), np.full(1, 0.04)) == []
     assert left_open(np.asarray([0.2]), np.asarray([0.1]), 0.6, np.zeros(1), np.full(1, 0.06)) == [0]
+
+
+@pytest.mark.parametrize("dims", [2, 30, 5000])
+@pytest.mark.parametrize("cls", [nz.PrivUnit, nz.PrivUnitG])
+def test_digits_that_are_not_drawn_yet_are_far_below_the_error_that_is_allowed_for(cls: Any, dims: int) -> None:
+    """Each entry of g may grow by 2^-68, the norm by sqrt(d) times that; the bound k z allows for 32 times as much."""
+    made: Any = cls(4.0, domain=nz.Sphere(dims))
+    for square in (0.0, float(dims)):
+        z = float(made._size(np.asarray(square)))
+        assert made._rounding * (z - math.sqrt(square)) >= 32 * math.sqrt(made._ambient) * 2.0**-68
+        assert z <= (math.sqrt(square) + math.sqrt(made._ambient) / 1000) * (1 + 1e-12)
+    assert made._rounding >= 17 * ULP
