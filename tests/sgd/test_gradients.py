@@ -345,3 +345,35 @@ def test_an_empty_batch_has_parts_that_add_nothing():
     for part in recorder.parts().values():
         assert part.squares().shape == (0,)
         assert all(not value.any() for value in part.total(torch.zeros(0, dtype=torch.float64)).values())
+
+
+class Placed(nn.Module):
+    """Adds a table of positions, which is called on one row for all examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.places, self.scale = nn.Embedding(5, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        rows = self.scale(self.places(torch.arange(5)[None]))
+        return (x * rows).tanh().sum((1, 2))
+
+
+@pytest.mark.parametrize("examples", [1, 2, 6])
+def test_a_layer_that_sees_one_row_for_all_examples_has_a_gradient_for_each(examples):
+    torch.manual_seed(3)
+    model, inputs = Placed(), torch.randn(examples, 5, 4)
+    expected = []
+    for example in inputs:
+        model.zero_grad()
+        model(example[None]).sum().backward()
+        expected.append({name: value.grad.clone() for name, value in model.named_parameters()})
+    model.zero_grad()
+    recorder = Recorder(model)
+    model(inputs).sum().backward()
+    parts = recorder.parts()
+    assert recorder.examples == examples
+    for layer, part in parts.items():
+        for own, gradients in part.each().items():
+            torch.testing.assert_close(gradients, torch.stack([one[f"{layer}.{own}"] for one in expected]))
+    recorder.remove()
