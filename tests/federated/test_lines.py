@@ -266,3 +266,31 @@ def test_linked_packets_take_the_largest_budget_that_holds(monkeypatch, target, 
     assert min(epsilon for epsilon, _ in asked) > target / 20
     assert max(epsilon for epsilon, _ in asked) < min(target, 30.0)
     assert all(how == {"rounds": 2, "clients": 50, "delta": 1e-6, "batch": 4} for _, how in asked)
+
+
+@pytest.mark.parametrize(
+    ("dims", "batch", "unit", "model", "linked"),
+    [
+        (2, 2, "record", "shuffled", True),
+        (1, 2, "record", "shuffled", False),  # one weight is alone in its packet
+        (2, 1, "record", "shuffled", False),
+        (2, 2, "element", "shuffled", False),
+        (2, 2, "record", "local", False),
+    ],
+)
+def test_two_weights_in_one_packet_are_linked(monkeypatch, dims, batch, unit, model, linked):
+    module, asked = importlib.import_module("noisette.federated.lines"), []
+    monkeypatch.setattr(module, "_calibrated_by_packets", lambda probe, *terms: asked.append(terms) or probe)
+    monkeypatch.setattr(module, "calibrate_answer", lambda *_, **given: SimpleNamespace(epsilon=0.25, **given))
+    wanted = {"target_epsilon": 2.0, "target_delta": 1e-6, "unit": unit, "model": model}
+    found = calibrate("adaptive-duchi", layout(dims), BOX, **wanted, rounds=3, clients=50, batch=batch)
+    assert asked == ([(2.0, 1e-6, 3, 50, batch)] if linked else [])
+    assert found.epsilon == (1.0 if linked else 0.25)
+
+
+def test_a_target_for_one_weight_is_split_among_rounds_alone():
+    wanted = {"target_epsilon": 5.0, "unit": "element"}
+    for rounds in (1, 2):
+        found = calibrate("adaptive-duchi", layout(10), BOX, **wanted, rounds=rounds).epsilon
+        assert found == pytest.approx(5.0 / rounds, rel=1e-3)
+        assert found <= 5.0 / rounds * (1 + 1e-9)
