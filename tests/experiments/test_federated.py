@@ -329,3 +329,17 @@ def test_what_is_left_of_a_gradient_is_measured_against_the_truth():
     assert exact == pytest.approx([0, length, 1], abs=1e-12)
     assert nothing == pytest.approx([length, length, 1])
     assert opposite == pytest.approx([2 * length, length, -1])
+
+
+@pytest.mark.parametrize(
+    ("clean", "said"), [(2.26, "too small to judge"), (1.5, "the claim is reproduced for laplace")]
+)
+def test_a_run_that_ends_where_guessing_does_is_no_success(clean, said):
+    kinds = {"numbers": 4000.0, "angles": clean + 0.01, "numbers in ±C/√d": 5.0}
+    rows = [
+        [48.5, f"{noise}, {kind}", "last gradient, all clipped", end, "none"]
+        for noise in ("laplace", "piecewise", "gaussian")
+        for kind, end in kinds.items()
+    ]
+    rows.append([48.5, "privunit-g", "whole update", 2.26, "194"])
+    assert said in studies._loss_finding((clean, clean), rows, 10)
