@@ -108,7 +108,8 @@ function plot(series, across, up) {
     }
     return found;
   };
-  for (const value of ticks(xs)) {
+  const own = [...new Set(points.map((point) => point[0]).filter((value) => value > 0))];
+  for (const value of own.length <= 6 ? own : ticks(xs)) { // a few budgets are all marked
     add("line", { x1: x(value), x2: x(value), y1: top, y2: height - bottom });
     add("text", { x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, short(value));
   }

@@ -170,6 +170,8 @@ def test_the_page_sorts_and_fits_a_phone(browser: Any, tmp_path: Path) -> None:
     shown.on("pageerror", lambda error: said.append(str(error)))
     shown.goto(made.as_uri())
     assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+    marks = shown.locator(".plot svg").first.locator("text").all_text_contents()
+    assert {"0.5", "1", "2", "4"} <= set(marks)  # every budget of the first data set
     first = shown.locator("#ranked tr td:first-child").first.text_content()
     shown.get_by_role("button", name="µs a user").click()
     times = [float(one) for one in shown.locator("#ranked tr td:nth-child(5)").all_text_contents()]
