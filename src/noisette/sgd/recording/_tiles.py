@@ -24,6 +24,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from noisette.mechanisms._compiled import compiled
+from noisette.sgd.recording import _room
 
 _WIDE = bool(get_host_cpu_features().get("avx512f", False))
 _REGISTER = 64 if _WIDE else 32  # bytes
@@ -218,7 +219,7 @@ def each_product(left: Tensor, right: Tensor, share: Any) -> Tensor:
     """
     height, width = left.shape[2], right.shape[2]
     vectors = vectors_of(height, width, left.element_size())
-    made = left.new_empty(len(left), height, width)
+    made = _room.empty((len(left), height, width), left)
     one, other, out = left.contiguous().numpy(), right.contiguous().numpy(), made.numpy()
     size = one.size * width // PER_NUMBER
     share(lambda low, high: _each(vectors, one[low:high], other[low:high], out[low:high]), len(one), size)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from noisette.sgd.recording import _pools, _products, layers
+from noisette.sgd.recording import _pools, _products, _room, layers
 from noisette.sgd.recording.layers import Gradients, Part, Use
 from noisette.sgd.recording.losses import Notes, traced
 from noisette.sgd.recording.models import check_model, needs_whole, trained_layers
@@ -304,6 +304,7 @@ class _Inlet:
         found = (leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim)
         recorder.given = recorder.size = next((tensor.shape[0] for tensor in found), None)
         if recorder.notes.called(recorder.given):
+            recorder.room.clear()  # a look has its own use for memory
             recorder.look(given, named)
         if recorder.given != 0:
             if not recorder.called:
@@ -399,6 +400,7 @@ class Recorder:
         self.look: Callable[[tuple[Any, ...], dict[str, Any]], None] = _nothing_to_see  # and at some later ones
         self.anchor = torch.ones((), requires_grad=True)
         self.notes = Notes()
+        self.room = _room.Room()  # for gradients that are formed in a backward pass
         self.layers: dict[str, nn.Module] = {}
         self._owned: dict[str, dict[str, nn.Parameter]] = {}
         for name, layer, apart in trained_layers(model, {*whole, *needs_whole(model)}):
@@ -430,7 +432,7 @@ class Recorder:
         self._passes.add(number)
         early = None
         if self._calls.get(name) == 1 and name not in self._early:
-            with torch.no_grad():
+            with torch.no_grad(), _room.lent(self.room):
                 early = layers.formed_early(self.layers[name], (entered, gradient))
         if early is None:
             self._uses[name].append((entered, gradient))
@@ -560,6 +562,7 @@ class Recorder:
     def remove(self) -> None:
         """Give the model its own layers back."""
         self.clear()
+        self.room.clear()
         self.notes.finish()  # a tape that is open holds outputs, and they hold this: no one else would let go of it
         self._inlet.remove()
         self._outlet.remove()
