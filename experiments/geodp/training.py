@@ -256,11 +256,13 @@ def finding(made: Sequence[tuple[Any, ...]], test: int) -> str:
     chance = sum(row[4] < 20 for row in geo if "printed" in row[0])
     printed = sum("printed" in row[0] for row in geo)
     over = [row[4] - row[3] for row in made if row[0].startswith("DP") and row[3] is not None]
+    far = max(over) < -10
+    small = "Too small to judge: plain DP is far below the thesis's at every σ, so that no order is. " if far else ""
     share = best["DP"][4] / 100
     apart = max(row[11] - row[10] for row in made)
     again = f" Runs of a row are up to {apart:.1f} points apart." if max(row[9] for row in made) > 1 else ""
     return (
-        "Best obtained: "
+        f"{small}Best obtained: "
         + ", ".join(f"{kind} {row[4]:.2f} %" for kind, row in best.items())
         + f". At one σ {ahead} of {len(geo)} rows of GeoDP are above DP; at the guarantee that truly holds for the row "
         f"plain DP-SGD is above {lost} of {len(geo)}. Of the {printed} rows with the printed range {chance} are below "
