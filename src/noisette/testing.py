@@ -411,18 +411,21 @@ def _check_infinite(mechanism: Estimating, x: Any, share: float) -> None:
 
 def _check_beside(mechanism: Estimating, inputs: list[Any], seed: int) -> None:
     """Check that a call says nothing but its reports, and keeps nothing of the values that it was given."""
-    world, held = company.World(), []
     pair = [np.broadcast_to(x, (60, *np.shape(x))).copy() for x in inputs[:2]]
-    for values in pair:  # what is loaded once
+    for values in pair:  # what is loaded or compiled once
         mechanism.privatize(values, rng=seed)
-    said = mechanism.guarantee, _described(mechanism)
+        mechanism.privatize(values)
+    said, heard, held = (mechanism.guarantee, _described(mechanism)), [], []
     for values in 3 * pair:
+        world = company.World()
         with world.watched():
             mechanism.privatize(values, rng=seed)
             mechanism.privatize(values)
+        heard.append(world.said)
         held.append(company.attributes(mechanism))
         assert (mechanism.guarantee, _described(mechanism)) == said, f"{mechanism.name} describes itself anew"
-    assert not world.said, f"{mechanism.name} {world.said[0]} when it makes reports"
+    # a library that compiles something late may say so once
+    assert not (heard[-1] and heard[-2]), f"{mechanism.name} {heard[-1][0]} when it makes reports"
     for name in set.intersection(*(set(one) for one in held)):
         states = [one[name] for one in held]  # something computed when it is first needed changes now and then
         assert states[-1] == states[-2] or (states[-4:-2] != states[-2:] and len(set(states)) < len(states)), (

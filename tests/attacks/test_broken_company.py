@@ -12,7 +12,7 @@ import logging
 import math
 import os
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -250,6 +250,19 @@ class TheNextCategory(nz.HistogramEncoding):
         reports[rows, (codes + 1) % self.domain.size] = reports[rows, codes] - 1.0
 
 
+class SaysOnce(nz.Laplace):
+    """What is compiled late may be logged then: no value is told."""
+
+    said: ClassVar[list[str]] = []
+
+    def _perturb(self, x: Any, rng: np.random.Generator) -> Any:
+        compiler = logging.getLogger("compiler")
+        if not self.said and compiler.isEnabledFor(logging.DEBUG):
+            compiler.debug("compiled")
+            self.said.append("once")
+        return super()._perturb(x, rng)
+
+
 THREE = nz.TensorDomain((3,), -1, 1)
 BROKEN = [
     (AddsUpToNothing(1.0), "adds up to less"),
@@ -289,8 +302,15 @@ def test_what_lies_beside_a_report_is_seen(broken: Any, message: str) -> None:
 
 @pytest.mark.parametrize(
     "sound",
-    [nz.Laplace(1.0), nz.Piecewise(0.5), nz.Duchi(3.0), nz.TensorGaussian(THREE, 1.0, 1e-5), nz.PrivUnitG(4.0, dims=4)],
-    ids=lambda one: one.name,
+    [
+        nz.Laplace(1.0),
+        SaysOnce(1.0),
+        nz.Piecewise(0.5),
+        nz.Duchi(3.0),
+        nz.TensorGaussian(THREE, 1.0, 1e-5),
+        nz.PrivUnitG(4.0, dims=4),
+    ],
+    ids=lambda one: type(one).__name__,
 )
 def test_their_sound_twins_pass(sound: Any) -> None:
     check_mechanism(sound, samples=SAMPLES)
