@@ -258,21 +258,11 @@ def _reports(mechanism: Estimating, x: Any, size: int, rng: Any, *, clip: bool =
     many = np.broadcast_to(x, (size, *np.shape(x))).copy()
     reports = _plain(mechanism, mechanism.privatize(many, clip=clip, rng=rng), size)
     assert np.all(mechanism.support.contains(reports)), f"{mechanism.name} sent a report outside {mechanism.support}"
-    places = _places(mechanism.support, reports)
+    places = None if isinstance(reports, Reports) else goodness.places(mechanism.support, reports)
     assert places is None or np.array_equal(places, reports), f"{mechanism.name} sent a report off its lattice"
     numbers = table(reports)
     assert not np.signbit(numbers[numbers == 0]).any(), f"{mechanism.name} sent -0.0, whose sign may carry a bit"
     return reports
-
-
-def _places(support: Any, reports: Any) -> Any:
-    """Return the places of the lattice that are nearest to reports, None where there is no lattice."""
-    if isinstance(reports, Reports):
-        return None
-    if hasattr(support, "nearest"):
-        return support.nearest(reports)
-    on_lattice = hasattr(support, "index") and hasattr(support, "value")
-    return support.value(support.index(reports)) if on_lattice else None
 
 
 def _plain(mechanism: Estimating, reports: Any, count: int) -> Any:

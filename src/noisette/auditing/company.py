@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import chdtr
 
 from noisette._validate import FloatArray
+from noisette.auditing import goodness
 from noisette.auditing.features import table
 
 _FEWEST = 100  # reports of a call whose mean is nearly normal
@@ -73,11 +74,10 @@ def mirrored(support: Any, x: Any, reports: Any, share: float) -> str | None:
     Noise that two people share, with the other sign, gives the sum of their values away, wherever they stand. Of
     independent reports folding at a point makes at most twice as many pairs alike: (p + q)^2 <= 2 (p^2 + q^2).
     """
-    step, value, rows = getattr(support, "step", None), np.ravel(np.asarray(x)), table(reports)
-    same = value.dtype.kind in "iuf" and rows.shape[1] == value.size
-    if not isinstance(step, float) or getattr(support, "real", False) or not same:
+    lattice, value, rows = goodness.lattice(support), np.ravel(np.asarray(x)), table(reports)
+    if lattice is None or value.dtype.kind not in "iuf" or rows.shape[1] != value.size:
         return None
-    origin = float(getattr(support, "origin", 0.0))
+    step, origin = lattice
     for column in range(min(value.size, _COLUMNS)):
         places = np.rint(2 * (rows[:, column] - origin) / step)
         if not np.isfinite(places).all():

@@ -531,6 +531,22 @@ def _unit(mechanism: Any, logs: FloatArray, width: int | None = None) -> float |
     return min(candidates) if width is None else None
 
 
+def places(support: Any, reports: Any) -> Any:
+    """Return the places of the lattice that are nearest to reports, None where there is no lattice."""
+    if hasattr(support, "nearest"):
+        return support.nearest(reports)
+    on_lattice = hasattr(support, "index") and hasattr(support, "value")
+    return support.value(support.index(reports)) if on_lattice else None
+
+
+def lattice(support: Any) -> tuple[float, float] | None:
+    """Return the step and the origin of a lattice, None where reports lie on none or are real numbers."""
+    step = getattr(support, "step", None)
+    if not isinstance(step, float) or getattr(support, "real", False):
+        return None
+    return step, float(getattr(support, "origin", 0.0))
+
+
 def _is_lattice(support: Any) -> bool:
     return isinstance(getattr(support, "step", None), float) and hasattr(support, "value") and hasattr(support, "index")
 
