@@ -555,3 +555,28 @@ def test_costs_are_rounded_to_the_safe_side_exactly(name: str, rounding: str) ->
 def test_costs_that_no_ledger_holds_are_refused(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         in_units(value, "epsilon", ROUND_CEILING)
+
+
+def test_a_receipt_is_found_under_its_key_alone(ledger: Ledger) -> None:
+    ledger.open_account("receipts", 1.0)
+    assert ledger.receipt("receipts", "first") is None
+    made = ledger.debit("receipts", 0.25, idempotency_key="first")
+    found = ledger.receipt("receipts", "first")
+    assert found is not None
+    assert (found.number, found.epsilon, found.replayed, made.replayed) == (made.number, made.epsilon, True, False)
+    assert ledger.receipt("receipts", "second") is None
+
+
+def test_the_smallest_limits_and_a_replaced_record_in_a_concentrated_account(ledger: Ledger) -> None:
+    """A release under add-remove costs an account of replacements the rho of two changes: group privacy."""
+    ledger.open_account("least", 1e-12, 1)
+    ledger.open_account("least of rho", 1.0, 1e-18, composition="zcdp")
+    with pytest.raises(ValueError, match="zCDP has no pure epsilon"):
+        ledger.open_account("none of rho", 1.0, 0, composition="zcdp")
+    ledger.open_account("replaced", 9.0, 1e-6, model="central", relation="replace", composition="zcdp")
+    ledger.debit("replaced", nz.Guarantee(0.5, model="central", relation="add-remove"))
+    # epsilon tanh(epsilon / 2) of rho, at the doubled epsilon: less than four times that of the single one
+    assert float(ledger.balance("replaced").rho) == pytest.approx(math.tanh(0.5), rel=1e-13)
+    assert math.tanh(0.5) < 4 * 0.5 * math.tanh(0.25)
+    ledger.debit("replaced", nz.Guarantee(0.5, model="central", relation="replace"))
+    assert float(ledger.balance("replaced").rho) == pytest.approx(math.tanh(0.5) + 0.5 * math.tanh(0.25), rel=1e-13)
