@@ -23,6 +23,7 @@ from noisette.accounting.conversions import gdp_epsilon, gdp_mu
 CLASSES = 10
 _BLOCK = 8192
 _ROUNDING = 1 - 2.0**-16  # what single precision may add to a norm is taken off first
+_TINY = 1e-12  # norm of an example at the centre, which has no direction
 _MEMORY = 0.9  # of the running average of the weights, which is what is kept
 
 
@@ -42,6 +43,8 @@ class Plan:
     mean_mu: float = 0.04
     share: float = 0.15
     floor: float = 0.4  # added to eigenvalues of the moment, in norms of its noise
+    coarse: bool = False  # scores are in bfloat16: they say what an example's gradient is, not how it is bounded
+    axes: int = 0  # the moment is told of so many features, the first ones; 0: of all
 
     @property
     def moment_mu(self) -> float:
@@ -70,14 +73,15 @@ class Model:
     """A linear model on features that are centred, whitened and scaled to norm 1."""
 
     centre: Tensor
-    white: Tensor  # (features, features)
+    white: Tensor  # (features, features), or of the first ones
     weights: Tensor  # (features, classes)
+    tail: float = 1.0  # what features beyond those are multiplied by
 
     def accuracy(self, features: Tensor, labels: Tensor) -> float:
         """Return the share of examples that are classified as their labels say."""
         right = 0
         for some, answers in zip(features.split(_BLOCK), labels.split(_BLOCK), strict=True):
-            scores = shaped(some, self.centre, self.white) @ self.weights
+            scores = shaped(some, self.centre, self.white, self.tail) @ self.weights
             right += int((scores.argmax(1) == answers).sum())
         return right / len(features)
 
@@ -89,12 +93,16 @@ def bounded(rows: Tensor) -> Tensor:
 
 def centred(features: Tensor, centre: Tensor) -> Tensor:
     """Return features less their mean, scaled to norm 1."""
-    return functional.normalize(features - centre, dim=1) * _ROUNDING
+    moved = features - centre
+    return moved.mul_(_ROUNDING / moved.norm(dim=1, keepdim=True).clamp(min=_TINY))
 
 
-def shaped(features: Tensor, centre: Tensor, white: Tensor) -> Tensor:
-    """Return features centred, whitened and scaled to norm 1."""
-    return functional.normalize(centred(features, centre) @ white, dim=1)
+def shaped(features: Tensor, centre: Tensor, white: Tensor, tail: float = 1.0) -> Tensor:
+    """Return features centred, whitened and scaled to norm 1; what ``white`` leaves out is multiplied by ``tail``."""
+    moved, told = centred(features, centre), len(white)
+    moved[:, :told] = moved[:, :told] @ white
+    moved[:, told:] *= tail
+    return moved.div_(moved.norm(dim=1, keepdim=True).clamp(min=_TINY))
 
 
 def noisy_mean(features: Tensor, mean_mu: float, *, seed: int = 0) -> Tensor:
@@ -130,9 +138,19 @@ def whitening(moment: Tensor, floor: float) -> Tensor:
     return axes * (values.clamp(min=0) + floor).rsqrt()
 
 
-def residuals(weights: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
-    """Return what multiplies an example's inputs in its clipped gradient, for each run: (examples, runs, classes)."""
-    scores = (inputs @ weights).unflatten(1, (-1, CLASSES))
+def tail_scale(moment: Tensor, examples: int, size: int, floor: float) -> float:
+    """Return (l + floor)^(-1/2): l is the mean eigenvalue of what the moment leaves out of inputs of norm 1."""
+    left = max(examples - float(moment.trace()), 0.0) / max(size - len(moment), 1)
+    return (left + floor) ** -0.5
+
+
+def residuals(weights: Tensor, inputs: Tensor, labels: Tensor, clip: float, coarse: Tensor | None = None) -> Tensor:
+    """Return what multiplies an example's inputs in its clipped gradient, for each run: (examples, runs, classes).
+
+    ``coarse`` are the inputs in bfloat16, from which scores are taken sooner.
+    """
+    found = inputs @ weights if coarse is None else (coarse @ weights.bfloat16()).float()
+    scores = found.unflatten(1, (-1, CLASSES))
     errors = scores.softmax(2) - functional.one_hot(labels, CLASSES)[:, None]
     norms = errors.norm(dim=2) * inputs.norm(dim=1, keepdim=True)
     return errors * (clip * _ROUNDING / norms).clamp(max=1.0)[:, :, None]
@@ -163,23 +181,29 @@ def train(
     removing one example; the number of examples is public.
     """
     centre = noisy_mean(features, plan.mean_mu, seed=seeds[0])
-    moment = noisy_moment(centred(features, centre), plan.moment_mu, seed=seeds[0])
-    white = whitening(moment, plan.floor * moment_noise(len(centre), plan.moment_mu))
-    inputs, size = shaped(features, centre, white), (len(centre), CLASSES)
+    told = plan.axes or len(centre)
+    moment = noisy_moment(centred(features, centre)[:, :told], plan.moment_mu, seed=seeds[0])
+    floor = plan.floor * moment_noise(told, plan.moment_mu)
+    white, tail = whitening(moment, floor), tail_scale(moment, len(features), len(centre), floor)
+    inputs, size = shaped(features, centre, white, tail), (len(centre), CLASSES)
     noises = [np.random.default_rng((seed, 3)) for seed in seeds]
     weights = torch.zeros(size[0], len(seeds) * CLASSES)
     velocity, kept = torch.zeros_like(weights), torch.zeros_like(weights)
     scale, rate = plan.multiplier * plan.clip, plan.rate / (plan.clip * len(features))
+    coarse = inputs.bfloat16() if plan.coarse else None
     with _without_denormals():
         for step in range(plan.steps):
             total = scale * torch.from_numpy(
                 np.concatenate([rng.standard_normal(size, dtype=np.float32) for rng in noises], 1)
             )
-            for some, answers in zip(inputs.split(_BLOCK), labels.split(_BLOCK), strict=True):
-                total += some.T @ residuals(weights, some, answers, plan.clip).flatten(1)
+            for start in range(0, len(inputs), _BLOCK):
+                part = slice(start, start + _BLOCK)
+                rough = None if coarse is None else coarse[part]
+                told_apart = residuals(weights, inputs[part], labels[part], plan.clip, rough)
+                total += inputs[part].T @ told_apart.flatten(1)
             velocity = plan.momentum * velocity + total
             weights = weights - rate * velocity
             memory = min(_MEMORY, step / (step + 10))
             kept = memory * kept + (1 - memory) * weights
             advance((step + 1) / plan.steps)
-    return [Model(centre, white, own) for own in kept.chunk(len(seeds), 1)]
+    return [Model(centre, white, own, tail) for own in kept.chunk(len(seeds), 1)]
