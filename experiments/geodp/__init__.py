@@ -18,6 +18,7 @@ from experiments.geodp.accuracy import headline
 from experiments.geodp.attacks import table_5_4
 from experiments.geodp.directions import fig_5_3, fig_5_4
 from experiments.geodp.logistic import fig_5_5
+from experiments.geodp.sizes import cifar10_sizes
 from experiments.geodp.training import table_5_2, table_5_3
 
-STUDIES = (headline, table_5_2, table_5_3, table_5_4, fig_5_3, fig_5_4, fig_5_5)
+STUDIES = (headline, cifar10_sizes, table_5_2, table_5_3, table_5_4, fig_5_3, fig_5_4, fig_5_5)

@@ -1,8 +1,9 @@
 """Features of images that nobody's data have shaped, for linear models that are trained in private.
 
-`scattering` has two layers of Morlet wavelets (Oyallon and Mallat 2015, with J = 2 and 8 directions). `patches` holds
-6 x 6 windows against a dictionary (Coates, Ng and Lee 2011) that is learned from dead leaves: images of random
-shapes that hide each other, whose edges are much like those of photographs. Neither looks at any data set.
+`scattering` has two layers of Morlet wavelets (Oyallon and Mallat 2015, with J = 2 and 8 directions). `dictionary` has
+filters for windows of 6 x 6 pixels (Coates, Ng and Lee 2011) that are learned from dead leaves: images of random
+shapes that hide each other, whose edges are much like those of photographs; `priors` makes features with it. Neither
+looks at any data set.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 DIRECTIONS = 8
-ATOMS = 512  # of the dictionary; half of them are mirror images of the other half
-WINDOW = 6
-STRIDE = 2  # from window to window; even sides keep left and right alike
+WINDOW = 6  # pixels a side
 _BLOCK = 32  # images at a time: what is made of them stays in the cache
 _SMOOTH = 0.01  # variance below which a window counts as flat
 
@@ -94,7 +93,7 @@ def dead_leaves(count: int, side: int, channels: int, rng: np.random.Generator) 
 
 
 @lru_cache
-def dictionary(channels: int, atoms: int = ATOMS) -> Tensor:
+def dictionary(channels: int, atoms: int) -> Tensor:
     """Return filters: the main directions of whitened windows of dead leaves (spherical k-means), and their mirrors."""
     rng = np.random.default_rng(1)
     leaves = dead_leaves(60, 48, channels, rng)
@@ -118,26 +117,8 @@ def dictionary(channels: int, atoms: int = ATOMS) -> Tensor:
     return torch.cat([filters, filters.flip(3)])
 
 
-def patches(images: Tensor, *, threshold: float = 1.0, cells: int = 3) -> Tensor:
-    """Return how strongly each atom is present, in each sign, in a grid of cells; an image and its mirror agree."""
-    bank = dictionary(images.shape[1])
-    mean = functional.avg_pool2d(images.mean(1, keepdim=True), WINDOW, STRIDE)
-    square = functional.avg_pool2d(images.square().mean(1, keepdim=True), WINDOW, STRIDE)
-    found = functional.conv2d(images, bank, stride=STRIDE) * (square - mean**2 + _SMOOTH).rsqrt()
-    positions = found.shape[-1]
-    places = torch.arange(positions) * cells
-    within = torch.stack(
-        [(places < (cell + 1) * positions) & (places > cell * positions - cells) for cell in range(cells)]
-    )
-    grid = torch.einsum("ax,by->xyab", within.float(), within.float()).flatten(0, 1).flatten(1) / positions**2
-    pooled = torch.stack([(sign * found - threshold).relu_().flatten(2) @ grid for sign in (1, -1)], 1)
-    pooled = pooled.unflatten(3, (cells, cells))
-    own, mirrored = pooled.chunk(2, 2)  # of the image's mirror they change places, and left and right do
-    return (own + mirrored.flip(-1)).flatten(1, 2) / 2
-
-
-KINDS: dict[str, Callable[[Tensor], Tensor]] = {"scattering": scattering, "patches": patches}
-_MADE_WITH = {"scattering": f"{DIRECTIONS}", "patches": f"{ATOMS}-{WINDOW}-{STRIDE}"}
+KINDS: dict[str, Callable[[Tensor], Tensor]] = {"scattering": scattering}
+_MADE_WITH = {"scattering": f"{DIRECTIONS}"}
 
 
 @torch.no_grad()

@@ -186,16 +186,6 @@ def test_scattering_moves_with_the_image():
     assert not torch.allclose(here[..., 5:-6], there[..., 5:-6], atol=1e-2)
 
 
-@pytest.mark.long
-def test_patches_know_no_left_nor_brightness():
-    image = features.dead_leaves(2, 20, 3, np.random.default_rng(6))
-    found = features.patches(image)
-    assert found.shape == (2, features.ATOMS, 3, 3)
-    assert torch.allclose(found, features.patches(image.flip(3)), atol=1e-4)
-    assert torch.allclose(found, features.patches(image + 0.3), atol=1e-3)
-    assert not torch.allclose(found, features.patches(image.flip(2)), atol=1e-2)
-
-
 def test_prepared_features_have_norm_one():
     raw = torch.rand(5, 12)
     made = features.prepared(raw, torch.full((3,), 2.0))
