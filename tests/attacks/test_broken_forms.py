@@ -135,6 +135,14 @@ class ManyDeltas(nz.Gaussian):
         return np.where(told, self.support.value(self.support.index(x)), super()._perturb(x, rng))
 
 
+def _put(reports: Any, out: Any) -> Any:
+    """Put reports where they are asked for."""
+    if out is None:
+        return reports
+    out[...] = reports
+    return out
+
+
 class NowAndThenAnEntry(nz.TensorGaussian):
     """One entry has no noise where that of another happens to be small, once in a thousand reports."""
 
@@ -142,7 +150,7 @@ class NowAndThenAnEntry(nz.TensorGaussian):
         values = np.asarray(x, dtype=float)
         noise = super().privatize(values, clip=clip, rng=rng) - values
         noise[..., 2] *= np.abs(noise[..., 0]) > 1e-3 * self.sigma
-        return self.support.nearest(values + noise)
+        return _put(self.support.nearest(values + noise), out)
 
 
 class OneNoise(nz.TensorGaussian):
@@ -152,7 +160,7 @@ class OneNoise(nz.TensorGaussian):
         values = np.asarray(x, dtype=float)
         noise = super().privatize(values, clip=clip, rng=rng) - values
         noise[..., 1] = noise[..., 0]
-        return self.support.nearest(values + noise)
+        return _put(self.support.nearest(values + noise), out)
 
 
 class NowAndThenADirection(nz.PrivUnitG):

@@ -24,6 +24,7 @@ from noisette.auditing import goodness
 from noisette.auditing.features import table
 
 _FEWEST = 100  # reports of a call whose mean is nearly normal
+_HEAVY = 5.0  # E[|z|^3] of z with variance 1; a Gaussian law has 1.6, a Laplace law 2.1
 _UNREPORTED = -1e12  # stands for an entry that a compact report leaves out
 _COLUMNS = 4  # of a vector that are looked at one by one
 _STRETCHES = (8, 32, 128)  # values next to each other whose reports are looked at together
@@ -105,12 +106,15 @@ def quiet_stretch(mechanism: Any, inputs: Any, reports: Any, copies: int, share:
 
     Each value is there ``copies`` times, one after the other. A mean of n squares z^2 with expectation 1 is below
     1 - t with chance exp(-n t^2 / (2 E[z^4])) at most; the fourth moment is taken from where it is largest, twice.
+    Where the variance is that of rare reports, a sample says nothing of it: E[|z|^3], as stated, must be moderate.
     """
     moments = mechanism.moments(inputs)
     variance = np.asarray(moments.variance, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         squares = (np.asarray(reports, dtype=float) - inputs - moments.bias) ** 2 / variance
     if not np.isfinite(squares).all() or variance.min() <= 1e-9 * variance.max():
+        return None
+    if float(np.max(np.asarray(moments.third, dtype=float) / variance**1.5)) > _HEAVY:
         return None
     order = np.argsort(inputs[::copies], kind="stable")
     values, squares = inputs[::copies][order], squares.reshape(-1, copies)[order]
