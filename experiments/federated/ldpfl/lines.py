@@ -122,7 +122,7 @@ def _deeper(found: Found) -> Line:
             f"one seed of ten, {trained} of 500 clients train in a round, {found.setting['weights']:,} weights, steps "
             "of 0.1 for 0.015"
         ),
-        "fixed ranges near 20 %, adaptive 60.37 %, 62.55 % without noise",
+        "fixed ranges near 20 %, adaptive 60.37 %, without noise, by its loss of 1.09 points, 62.55 %",
         f"without noise {percent(clean['LDP-FL %'])}; " + "; ".join(said),
         f"{max(row['true ε, local'] for row in rows):,.0f} local" if rows else "",
         "",
