@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.attacks.placing import put
 
 import noisette as nz
 from noisette._random import is_secret
@@ -135,14 +136,6 @@ class ManyDeltas(nz.Gaussian):
         return np.where(told, self.support.value(self.support.index(x)), super()._perturb(x, rng))
 
 
-def _put(reports: Any, out: Any) -> Any:
-    """Put reports where they are asked for."""
-    if out is None:
-        return reports
-    out[...] = reports
-    return out
-
-
 class NowAndThenAnEntry(nz.TensorGaussian):
     """One entry has no noise where that of another happens to be small, once in a thousand reports."""
 
@@ -150,7 +143,7 @@ class NowAndThenAnEntry(nz.TensorGaussian):
         values = np.asarray(x, dtype=float)
         noise = super().privatize(values, clip=clip, rng=rng) - values
         noise[..., 2] *= np.abs(noise[..., 0]) > 1e-3 * self.sigma
-        return _put(self.support.nearest(values + noise), out)
+        return put(self.support.nearest(values + noise), out)
 
 
 class OneNoise(nz.TensorGaussian):
@@ -160,7 +153,7 @@ class OneNoise(nz.TensorGaussian):
         values = np.asarray(x, dtype=float)
         noise = super().privatize(values, clip=clip, rng=rng) - values
         noise[..., 1] = noise[..., 0]
-        return _put(self.support.nearest(values + noise), out)
+        return put(self.support.nearest(values + noise), out)
 
 
 class NowAndThenADirection(nz.PrivUnitG):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.attacks.placing import put
 
 import noisette as nz
 from noisette.auditing import goodness
@@ -203,7 +204,7 @@ class BrokenTensor(nz.TensorGaussian):
     def privatize(self, x: Any, *, clip: bool = False, out: Any = None, rng: Any = None) -> Any:
         reports = super().privatize(np.asarray(x), clip=clip, rng=rng)
         chance = np.random.default_rng(abs(int(reports.flat[0] / self.support.step)))
-        return self.support.nearest(self.changed(np.asarray(x, dtype=float), reports, chance))
+        return put(self.support.nearest(self.changed(np.asarray(x, dtype=float), reports, chance)), out)
 
 
 class OneTensorInTheClear(BrokenTensor):
