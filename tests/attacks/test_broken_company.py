@@ -292,6 +292,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "message"), BROKEN, ids=lambda one: type(one).__name__ if not isinstance(one, str) else ""
 )
@@ -300,6 +301,7 @@ def test_what_lies_beside_a_report_is_seen(broken: Any, message: str) -> None:
         check_mechanism(broken, samples=SAMPLES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sound",
     [
@@ -316,6 +318,7 @@ def test_their_sound_twins_pass(sound: Any) -> None:
     check_mechanism(sound, samples=SAMPLES)
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """The new looks at a thousand sound calls each, at a rate of one in 20: no more than by chance in 10^6."""
     mechanism = nz.Laplace(1.0)

@@ -62,6 +62,7 @@ BARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bare", BARE.values(), ids=BARE)
 def test_values_in_the_clear_are_seen(bare: Callable[[Any, Any], bool]) -> None:
     broken = type("Broken", (Bare,), {"bare": staticmethod(bare)})

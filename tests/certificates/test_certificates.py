@@ -257,6 +257,7 @@ def test_the_answers_of_a_strategy_move_as_far_as_its_longest_column() -> None:
             verifier.Proof().loss(law | {"noise": noise}, certify(mechanism).fields["domain"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [1, 2, 3, 12, 13, 101, 1000])
 def test_sums_of_squares_have_the_tails_of_their_law(degrees: int) -> None:
     """Both tails are those of mpmath's incomplete gamma function, to what is said; of one square fewer they are not."""
@@ -814,6 +815,7 @@ def test_the_delta_of_a_discrete_gaussian_is_that_of_its_sum() -> None:
         assert found == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("own", "other", "steps", "epsilon"),
     [

@@ -108,6 +108,7 @@ def test_coarse_scores_leave_every_gradient_within_its_bound():
     assert float((raw.norm(dim=2) * inputs.norm(dim=1)[:, None]).max()) > 0.3  # the twin: nothing clipped
 
 
+@pytest.mark.needs_data
 def test_garments_are_the_same_each_time_and_have_the_labels_of_fashion_mnist():
     first, labels, others, answers = garments.garments(20, 10)
     assert first.shape == (20, 32, 32, 3)
