@@ -34,11 +34,11 @@ from flwr.serverapp.strategy import FedAvg
 
 import noisette as nz
 from noisette.federated import Aggregator, Channel, ModelLayout, Norm, Ranges
+from noisette.federated.client.mod import LocalPrivacy
 from noisette.federated.families import family
-from noisette.federated.mod import LocalPrivacy
-from noisette.federated.simulation import logged
-from noisette.federated.strategy import PrivateFedAvg
-from noisette.federated.streaming import StreamingGrid
+from noisette.federated.runs.simulation import logged
+from noisette.federated.server.strategy import PrivateFedAvg
+from noisette.federated.server.streaming import StreamingGrid
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks-federated.md"
 MEMORY = Path("/dev/shm")

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 import noisette as nz
-from noisette.mechanisms.categorical.search import search
+from noisette.mechanisms.categorical.texts.search import search
 from noisette.prediction.texts import TextPrediction
 
 

@@ -37,7 +37,7 @@ def main() -> None:
             mechanism = make()
             one = np.asarray(mechanism.witnesses()[0])[:1]
             mechanism.aggregate(mechanism.privatize(np.repeat(one, PEOPLE, axis=0), rng=1))
-    for module in ("categorical.search", "geometric.spherical"):  # whose examples do what no mechanism does by itself
+    for module in ("categorical.texts.search", "geometric.spherical"):  # their examples do what no mechanism does alone
         doctest.testmod(import_module(f"noisette.mechanisms.{module}"), report=False)
     if sys.argv[1] == "test":
         _train()

@@ -332,9 +332,9 @@ def test_federated_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
     from noisette.federated import Ranges
+    from noisette.federated.client.mod import LocalPrivacy
     from noisette.federated.families import names
-    from noisette.federated.mod import LocalPrivacy
-    from noisette.federated.strategy import PrivateFedAvg
+    from noisette.federated.server.strategy import PrivateFedAvg
 
     for own in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, own, 1)

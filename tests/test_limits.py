@@ -126,7 +126,7 @@ SERVICES: dict[str, dict[str, Any]] = {
 }
 
 LEARNING: dict[str, dict[str, Any]] = {
-    "federated/aggregator.py": {"_LEAST_SHRUNK": 4},
+    "federated/server/aggregator.py": {"_LEAST_SHRUNK": 4},
     "federated/central/correlated.py": {"DENOMINATOR": 4096},
     "federated/central/rounds.py": {"_FARTHEST": 2**52, "_MOST_BANDS": 64},
     "federated/central/strategy.py": {"_MANY_ROUNDS": MIB},
@@ -134,11 +134,11 @@ LEARNING: dict[str, dict[str, Any]] = {
     "federated/distributed/flower.py": {"_WEIGHT": 1000, "_FAILED_PRECONDITION": 9},
     "federated/distributed/noise.py": {"_LEAST_SHARE": 64.0, "_FINE": 4096, "_REACH": 40.0, "MODULUS": 2**32},
     "federated/families.py": {"_SHORT_UPDATE": 2048, "_FARTHEST": 64.0},
-    "federated/history.py": {"_FORMAT": 1},
+    "federated/server/history.py": {"_FORMAT": 1},
     "federated/lines.py": {"_LARGEST": 30.0},
-    "federated/mod.py": {"_FAILED_PRECONDITION": 6},
-    "federated/strategy.py": {"_MOST_REASONS": 3},
-    "federated/streaming.py": {("_SHORTEST", "_LONGEST"): (0.02, 1.0), "_FIRST": 16},
+    "federated/client/mod.py": {"_FAILED_PRECONDITION": 6},
+    "federated/server/strategy.py": {"_MOST_REASONS": 3},
+    "federated/server/streaming.py": {("_SHORTEST", "_LONGEST"): (0.02, 1.0), "_FIRST": 16},
     "federated/terms.py": {"_LONGEST_NAME": 64},
     "federated/theory.py": {("_HOPELESS", "_HELPFUL"): (1.5, 0.5), "_BERRY_ESSEEN": 0.5606},
     "federated/wire.py": {"_SHORT_FINENESS": 256.0, "_FINENESS": 2048.0, "_ALONG": 5.0, "_REACH": 30.0},
@@ -239,7 +239,7 @@ MARGINS: dict[str, dict[Any, Any]] = {
     "federated/clipping.py": {
         "_MODERATE": (2.0 ** (-400), 2.0**400),
     },
-    "federated/run.py": {
+    "federated/runs/run.py": {
         "_UNLIMITED": 4000000.0,
     },
     "regression/files.py": {
@@ -414,25 +414,25 @@ MARGINS: dict[str, dict[Any, Any]] = {
     "mechanisms/vector/_attribute_cells.py": {
         "_MOST_CELLS": 1 << 14,
     },
-    "mechanisms/vector/_cap_draws.py": {
+    "mechanisms/vector/caps/draws.py": {
         "_ERROR": 2.0 ** (-49),
     },
-    "mechanisms/vector/_cap_masses.py": {
+    "mechanisms/vector/caps/masses.py": {
         "_BITS": 256,
         "_LIMIT_EXPONENT": -150,
         "_LARGEST_LOG_MASS": 5000.0,
     },
-    "mechanisms/vector/_caps.py": {
+    "mechanisms/vector/caps/laws.py": {
         "_LEAST_SINE": 2.0 ** (-10),
         "_LEAST_PLAIN": 2.0 ** (-36),
         ("_BITS", "_ODDS_ERROR"): (256, 2.0 ** (-128)),
         "_NEGLIGIBLE": 60.0,
     },
-    "mechanisms/vector/_codebook.py": {
+    "mechanisms/vector/projections/codebook.py": {
         "_FAR": 9.0,
         "_FINENESS": 2.0**16,
     },
-    "mechanisms/vector/_hadamard.py": {
+    "mechanisms/vector/projections/hadamard.py": {
         "SEEDS": 1 << 32,
         "_SALT": 11400714819323198485,
     },

@@ -23,8 +23,8 @@ from noisette.accounting import AlreadyDebited, BudgetExceeded, Ledger, LedgerEr
 from noisette.collector import Store, create_app
 from noisette.device.gateway import Gateway
 from noisette.device.state import Device
-from noisette.federated.budget import RoundLog
-from noisette.federated.mod import ANSWERED
+from noisette.federated.client.budget import RoundLog
+from noisette.federated.client.mod import ANSWERED
 from noisette.survey.campaigns import Campaign
 
 CAMPAIGN = Campaign.from_dict(COMMUTE)

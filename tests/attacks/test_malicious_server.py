@@ -30,9 +30,9 @@ from tests.federated.conftest import flower_identity  # noqa: F401  # a fixture
 import noisette as nz
 from noisette.accounting import Ledger
 from noisette.federated import ModelLayout, Norm, Ranges
+from noisette.federated.client.mod import LocalPrivacy
 from noisette.federated.clipping import Length
 from noisette.federated.families import family
-from noisette.federated.mod import LocalPrivacy
 from noisette.federated.terms import Terms
 
 SIDE, CLASSES = 28, 2

@@ -17,7 +17,7 @@ from tests.attacks.test_malicious_server import IMAGES, Client, request, softmax
 from tests.federated.conftest import flower_identity  # noqa: F401  # a fixture
 
 from noisette.federated import Ranges
-from noisette.federated.mod import ANSWERED, NOT_AFFORDED, NOT_AGREED, NOT_READY, NOT_UNDERSTOOD
+from noisette.federated.client.mod import ANSWERED, NOT_AFFORDED, NOT_AGREED, NOT_READY, NOT_UNDERSTOOD
 
 SPENT, MUTATED = 20.0, 150
 WORDS = {f"noisette: {reason}" for reason in (ANSWERED, NOT_AFFORDED, NOT_AGREED, NOT_READY, NOT_UNDERSTOOD)}

@@ -15,7 +15,7 @@ from tests.federated.flower import LocalGrid, model, moving_app
 
 from noisette.accounting import Ledger
 from noisette.federated import LocalPrivacy, Norm, PrivateFedAvg
-from noisette.federated.history import History
+from noisette.federated.server.history import History
 
 pytestmark = pytest.mark.long
 

@@ -15,8 +15,7 @@ from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 import noisette as nz
 from noisette.accounting import Ledger
 from noisette.federated import ModelLayout, Norm, Ranges
-from noisette.federated.families import family
-from noisette.federated.mod import (
+from noisette.federated.client.mod import (
     ANSWERED,
     BEFORE_LAST_STEP,
     NOT_AFFORDED,
@@ -28,7 +27,8 @@ from noisette.federated.mod import (
     REFUSALS,
     LocalPrivacy,
 )
-from noisette.federated.strategy import PrivateFedAvg
+from noisette.federated.families import family
+from noisette.federated.server.strategy import PrivateFedAvg
 from noisette.federated.terms import Terms
 
 LAYOUT = ModelLayout.of({name: array.numpy() for name, array in model().items()})

@@ -11,9 +11,9 @@ import pytest
 from tests.federated.flower import LocalGrid, model, moving_app
 
 from noisette.federated import ModelLayout, Norm, Terms
-from noisette.federated.history import History
-from noisette.federated.sampling import draw, rounds_of_one
-from noisette.federated.streaming import StreamingGrid
+from noisette.federated.runs.sampling import draw, rounds_of_one
+from noisette.federated.server.history import History
+from noisette.federated.server.streaming import StreamingGrid
 
 
 def test_all_clients_are_asked_equally_often():

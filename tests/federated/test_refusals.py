@@ -12,14 +12,14 @@ import pytest
 import noisette as nz
 from noisette.accounting import AlreadyDebited
 from noisette.federated import AdaptiveNorm, CentralPlan, Channel, ModelLayout, Norm, PrivateRounds, Ranges, Terms
-from noisette.federated.budget import NodeBudget, RoundLog
 from noisette.federated.channel import channel_from
+from noisette.federated.client.budget import NodeBudget, RoundLog
+from noisette.federated.client.mod import LocalPrivacy
 from noisette.federated.clipping import clip_from
-from noisette.federated.history import History
-from noisette.federated.mixing import FromShuffler, Simulated
-from noisette.federated.mod import LocalPrivacy
-from noisette.federated.strategy import PrivateFedAvg
-from noisette.federated.task import Task
+from noisette.federated.runs.task import Task
+from noisette.federated.server.history import History
+from noisette.federated.server.mixing import FromShuffler, Simulated
+from noisette.federated.server.strategy import PrivateFedAvg
 from noisette.federated.theory import AggregatedNoise, aggregated_noise
 
 LAYOUT, CLIP = ModelLayout.of(np.zeros(3)), Ranges(0.0, 1.0)

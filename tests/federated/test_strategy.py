@@ -14,10 +14,10 @@ from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 from noisette.cli.federate_run import _show as show
 from noisette.federated import Length, Norm, Ranges
-from noisette.federated.mixing import Simulated
-from noisette.federated.mod import NOT_AFFORDED, LocalPrivacy
-from noisette.federated.run import record_of
-from noisette.federated.strategy import PrivateFedAvg
+from noisette.federated.client.mod import NOT_AFFORDED, LocalPrivacy
+from noisette.federated.runs.run import record_of
+from noisette.federated.server.mixing import Simulated
+from noisette.federated.server.strategy import PrivateFedAvg
 
 NEARLY_EXACT = {"target_epsilon": 1e5, "target_delta": 1e-6, "clip": Ranges(0.0, 0.1), "enhance": "none"}
 

@@ -13,8 +13,8 @@ from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 from noisette.federated import Norm, Ranges
 from noisette.federated import strategy as module
-from noisette.federated.mod import LocalPrivacy
-from noisette.federated.strategy import PrivateFedAvg, _weight
+from noisette.federated.client.mod import LocalPrivacy
+from noisette.federated.server.strategy import PrivateFedAvg, _weight
 from noisette.federated.theory import Prospect
 
 SURE = {"target_epsilon": 1e5, "target_delta": 1e-6, "clip": Ranges(0.0, 0.1), "enhance": "none"}

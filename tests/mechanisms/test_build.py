@@ -14,7 +14,7 @@ from noisette.core import Capabilities
 from noisette.domains import from_spec
 from noisette.domains._base import Described
 from noisette.mechanisms.build import build, collecting, fit, fits, register, registered
-from noisette.prediction.responses import entry_domain
+from noisette.prediction.model.responses import entry_domain
 
 UNEQUAL = nz.Box(2, (0.0, 1.0), (1.0, 3.0))
 

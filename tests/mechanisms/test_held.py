@@ -20,7 +20,8 @@ import noisette as nz
 from noisette import _random, cells
 from noisette.mechanisms._base import Lattice, Points, coarseness, power_of_two
 from noisette.mechanisms.build import build
-from noisette.mechanisms.categorical import _singer, _subsets, hadamard, memoised, search
+from noisette.mechanisms.categorical import _singer, _subsets, hadamard, memoised
+from noisette.mechanisms.categorical.texts import search
 from noisette.mechanisms.scalar import _lp_solve, _lp_table
 
 HELD = Held(__file__)

@@ -9,7 +9,7 @@ import noisette as nz
 from noisette.planner import tables
 from noisette.planner.page import _summary
 from noisette.planner.tables import CLOSE, LawTable, fit, law
-from noisette.prediction.populations import Population
+from noisette.prediction.model.populations import Population
 
 NEAR = ("laplace", "staircase", "piecewise", "hybrid", "square-wave")  # nine digits; others are rougher themselves
 BUDGETS = np.exp(np.random.default_rng(5).uniform(math.log(5e-5), math.log(20), 60)).tolist()

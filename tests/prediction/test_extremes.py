@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import noisette as nz
-from noisette.prediction.extremes import _errors, extreme_weights, largest_error, trial_points
-from noisette.prediction.responses import respond
+from noisette.prediction.model.extremes import _errors, extreme_weights, largest_error, trial_points
+from noisette.prediction.model.responses import respond
 
 
 @pytest.mark.parametrize("name", ["square-wave", "piecewise", "laplace"])

@@ -33,9 +33,9 @@ from noisette.prediction import (
     targets,
     texts,
 )
-from noisette.prediction.correlations import covariance
-from noisette.prediction.deviations import Deviation
 from noisette.prediction.joint import JointDeviation, _primes, box_probability, joint
+from noisette.prediction.model.correlations import covariance
+from noisette.prediction.model.deviations import Deviation
 from noisette.prediction.personalised import Personalised
 
 HELD = Held(__file__)

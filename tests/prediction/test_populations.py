@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, stats
 
 import noisette as nz
-from noisette.prediction import populations
+from noisette.prediction.model import populations
 
 WIDE = nz.Interval(10, 30)
 

@@ -14,8 +14,8 @@ import noisette as nz
 from noisette.enhancement import relative_gain
 from noisette.planner.page import page
 from noisette.prediction import combine, compare, joint, plan
-from noisette.prediction.deviations import deviation
 from noisette.prediction.graded import plan_levels, simulated
+from noisette.prediction.model.deviations import deviation
 from noisette.prediction.offers import best_report
 from noisette.prediction.sweeps import break_even_curve
 

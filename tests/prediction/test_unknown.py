@@ -9,8 +9,8 @@ import pytest
 
 import noisette as nz
 from noisette.prediction import compare, deviation
-from noisette.prediction.extremes import _errors
-from noisette.prediction.responses import Response
+from noisette.prediction.model.extremes import _errors
+from noisette.prediction.model.responses import Response
 
 USERS = 40
 NUMBERS = sorted(name for name, cls in nz.CATALOGUE.items() if cls.kind == "mean")

@@ -27,7 +27,7 @@ from tests.shuffler.certificates import make_certificates, make_node_key
 
 from noisette.datasets import folder as data_folder
 from noisette.datasets import images
-from noisette.federated.history import History
+from noisette.federated.server.history import History
 from noisette.shuffler import ServerKey
 from noisette.shuffler.clients import enrol
 

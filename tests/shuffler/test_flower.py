@@ -13,9 +13,9 @@ from tests.federated.conftest import flower_identity  # noqa: F401  # a fixture
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 from noisette.federated import Norm, Ranges
-from noisette.federated.mixing import FromShuffler
-from noisette.federated.mod import LocalPrivacy
-from noisette.federated.strategy import PrivateFedAvg
+from noisette.federated.client.mod import LocalPrivacy
+from noisette.federated.server.mixing import FromShuffler
+from noisette.federated.server.strategy import PrivateFedAvg
 from noisette.shuffler import InProcess
 
 NODES = 3

@@ -77,8 +77,8 @@ def run(output: Path | None, only_plan: bool, as_json: bool, **asked: Any) -> No
     """
     need_packages("Federation", ("flwr", "ray", "torch"), "federated")
     from noisette._terminal import progress, to_json
-    from noisette.federated.run import planned, run_federation
-    from noisette.federated.simulation import logged
+    from noisette.federated.runs.run import planned, run_federation
+    from noisette.federated.runs.simulation import logged
 
     with logged(False), progress(f"Federating {asked['network']} on {asked['data']}") as advance:
         record = planned(asked) if only_plan else run_federation(asked, advance)

@@ -14,18 +14,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from noisette._moved import names_of
-from noisette.federated.aggregator import Aggregator, TooFew, enhanced
 from noisette.federated.central.rounds import AdaptiveNorm, CentralPlan, PrivateRounds
 from noisette.federated.channel import Channel, ClientRelease, RejectedReport, channel_from
 from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import Lines, calibrate, lines
+from noisette.federated.server.aggregator import Aggregator, TooFew, enhanced
 from noisette.federated.terms import Terms
 
 if TYPE_CHECKING:
     from noisette.federated.central.strategy import CentralPrivacy
-    from noisette.federated.mod import LocalPrivacy
-    from noisette.federated.strategy import PrivateFedAvg
+    from noisette.federated.client.mod import LocalPrivacy
+    from noisette.federated.server.strategy import PrivateFedAvg
 
 __all__ = [
     "AdaptiveNorm",
@@ -57,7 +57,7 @@ for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
 
 def _flower(name: str) -> Any:
     """Import Flower's side, and Flower, when it is first used."""
-    homes = {"CentralPrivacy": "central.strategy", "LocalPrivacy": "mod", "PrivateFedAvg": "strategy"}
+    homes = {"CentralPrivacy": "central.strategy", "LocalPrivacy": "client.mod", "PrivateFedAvg": "server.strategy"}
     if name not in homes:
         raise AttributeError(f"module 'noisette.federated' has no attribute {name!r}")
     from importlib import import_module

@@ -12,13 +12,13 @@ from noisette.mechanisms.categorical.grr import GeneralizedRandomizedResponse
 from noisette.mechanisms.categorical.hadamard import HadamardResponse
 from noisette.mechanisms.categorical.hashing import LocalHashing
 from noisette.mechanisms.categorical.histogram import HistogramEncoding
-from noisette.mechanisms.categorical.one_option import DrawnOption
-from noisette.mechanisms.categorical.prefixes import PrefixExtending
-from noisette.mechanisms.categorical.privset import PrivSet
 from noisette.mechanisms.categorical.projective import ProjectiveGeometryResponse
+from noisette.mechanisms.categorical.selections.one_option import DrawnOption
+from noisette.mechanisms.categorical.selections.privset import PrivSet
+from noisette.mechanisms.categorical.selections.wheel import Wheel
 from noisette.mechanisms.categorical.subset import SubsetSelection
+from noisette.mechanisms.categorical.texts.prefixes import PrefixExtending
 from noisette.mechanisms.categorical.unary import SymmetricUnaryEncoding, UnaryEncoding
-from noisette.mechanisms.categorical.wheel import Wheel
 from noisette.mechanisms.geometric.angle_gaussian import AngleGaussian
 from noisette.mechanisms.geometric.angle_noise import AngleNoise
 from noisette.mechanisms.graded.laplace import GradedLaplace

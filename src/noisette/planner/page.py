@@ -16,9 +16,9 @@ from noisette._look import style
 from noisette._terminal import HALF_WIDTH_95
 from noisette.domains import Domain, Interval
 from noisette.planner.tables import law, others
-from noisette.prediction import populations
+from noisette.prediction.model import populations
+from noisette.prediction.model.populations import Population
 from noisette.prediction.offers import compared
-from noisette.prediction.populations import Population
 
 LEAST, LARGEST = 1e-3, 20.0  # budgets that a page can be made for
 _SLIDER = 0.05  # lowest budget on the slider, unless the plan is for a lower one

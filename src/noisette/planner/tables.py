@@ -16,8 +16,8 @@ from noisette._validate import FloatArray
 from noisette.domains import Interval
 from noisette.guarantees import Guarantee
 from noisette.mechanisms import CATALOGUE
+from noisette.prediction.model.responses import respond
 from noisette.prediction.offers import Offer, Setting, compared
-from noisette.prediction.responses import respond
 
 LEAST = 1e-6  # budget of a report
 _DEGREE = 9

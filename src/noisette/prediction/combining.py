@@ -16,8 +16,8 @@ from noisette.domains import Attributes, Domain
 from noisette.mechanisms import CATALOGUE, by_name
 from noisette.mechanisms.build import build, collecting
 from noisette.mechanisms.vector.attributes import SampledAttributes
+from noisette.prediction.model.records import Errors, Group, groups, record_curve
 from noisette.prediction.offers import best_report
-from noisette.prediction.records import Errors, Group, groups, record_curve
 
 _BUDGETS = 40  # shares of the budget that are tried for each attribute
 _LEAST_SHARE = 1e-3

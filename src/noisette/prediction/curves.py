@@ -13,14 +13,14 @@ import numpy as np
 from noisette._search import narrowed
 from noisette.core import Mechanism
 from noisette.mechanisms.categorical._base import CategoricalMechanism
-from noisette.mechanisms.categorical._selections import SelectionMechanism
+from noisette.mechanisms.categorical.selections._base import SelectionMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
-from noisette.prediction import populations
-from noisette.prediction.deviations import describe, extreme_shares, selected_variance
-from noisette.prediction.extremes import extreme_weights, largest_error, trial_points
-from noisette.prediction.populations import Population
-from noisette.prediction.responses import ROUNDING, Response, respond, scalar_domain
+from noisette.prediction.model import populations
+from noisette.prediction.model.deviations import describe, extreme_shares, selected_variance
+from noisette.prediction.model.extremes import extreme_weights, largest_error, trial_points
+from noisette.prediction.model.populations import Population
+from noisette.prediction.model.responses import ROUNDING, Response, respond, scalar_domain
 
 _WHOLE = 9  # points that stand for a population where each is a whole vector to evaluate
 _LARGEST_POPULATION = 1e12  # users, beyond which no crossing of worst cases is sought
@@ -197,7 +197,7 @@ def break_even(
     curves: list[Any] = []
     for mechanism in (first, second):
         if isinstance(mechanism, SampledAttributes):
-            from noisette.prediction.records import groups, record_curve  # which is built from this module
+            from noisette.prediction.model.records import groups, record_curve  # which is built from this module
 
             curves.append(record_curve(mechanism, groups(mechanism.domain, values, probs, distribution)))
             continue

@@ -21,11 +21,11 @@ from noisette.mechanisms.graded.estimation import hiera, maximum_likelihood
 from noisette.mechanisms.graded.levelled import LevelledResponse, Pairs
 from noisette.mechanisms.graded.optimal import OptimalGraded
 from noisette.mechanisms.scalar.duchi import Duchi
-from noisette.prediction import populations
 from noisette.prediction.curves import curve
+from noisette.prediction.model import populations
+from noisette.prediction.model.populations import Population
 from noisette.prediction.offers import report_rules
 from noisette.prediction.planning import Candidate, Plan, candidate_of
-from noisette.prediction.populations import Population
 from noisette.prediction.targets import signal_of, verdict
 
 _DRAWS = 400  # collections that a simulated error averages over

@@ -15,8 +15,8 @@ from noisette import _validate
 from noisette._search import narrowed
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
-from noisette.prediction.correlations import covariance
-from noisette.prediction.deviations import Deviation, deviation
+from noisette.prediction.model.correlations import covariance
+from noisette.prediction.model.deviations import Deviation, deviation
 
 _POINTS = 8192
 _SHIFTS = 4  # random shifts of the lattice, whose results are averaged

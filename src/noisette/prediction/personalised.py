@@ -17,10 +17,10 @@ from noisette.core import Aggregate, Estimate
 from noisette.domains import Box, Interval
 from noisette.mechanisms import by_name
 from noisette.mechanisms.vector.sampled import Sampled
-from noisette.prediction import populations
-from noisette.prediction.deviations import Deviation, deviation, plain
-from noisette.prediction.extremes import trial_points
-from noisette.prediction.responses import ROUNDING, respond, scalar_domain
+from noisette.prediction.model import populations
+from noisette.prediction.model.deviations import Deviation, deviation, plain
+from noisette.prediction.model.extremes import trial_points
+from noisette.prediction.model.responses import ROUNDING, respond, scalar_domain
 
 Weights = Literal["plain", "inverse-variance"]
 _UNLIKE = 0.5600 / 0.33554  # Shevtsova 2010, for summands that are not alike, over the constant in `Deviation`

@@ -15,13 +15,13 @@ from noisette.mechanisms import from_spec
 from noisette.mechanisms._base import BaseMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
-from noisette.prediction import populations
 from noisette.prediction.combining import combination
 from noisette.prediction.curves import Known, crossing, curve
+from noisette.prediction.model import populations
+from noisette.prediction.model.populations import Population
+from noisette.prediction.model.records import Group, groups, record_curve
+from noisette.prediction.model.responses import entry_domain, scalar_domain
 from noisette.prediction.offers import Offer, Setting, best_report, report_rules
-from noisette.prediction.populations import Population
-from noisette.prediction.records import Group, groups, record_curve
-from noisette.prediction.responses import entry_domain, scalar_domain
 from noisette.prediction.targets import (
     DOUBTFUL,
     check_targets,

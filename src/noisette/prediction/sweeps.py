@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from noisette import _validate
 from noisette.domains import Domain, Interval
-from noisette.prediction import populations
 from noisette.prediction.curves import crossing
+from noisette.prediction.model import populations
+from noisette.prediction.model.records import groups
 from noisette.prediction.offers import Setting
 from noisette.prediction.planning import errors_of
-from noisette.prediction.records import groups
 
 Parameter = Literal["epsilon", "report", "dims"]
 

@@ -13,10 +13,10 @@ from noisette._search import narrowed
 from noisette.core import Mechanism
 from noisette.domains import Attributes, Categorical, Domain, Grid, Interval, Selection
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.prediction import populations
 from noisette.prediction.curves import ErrorCurve, Known, curve
-from noisette.prediction.records import Group, groups, record_curve
-from noisette.prediction.responses import scalar_domain
+from noisette.prediction.model import populations
+from noisette.prediction.model.records import Group, groups, record_curve
+from noisette.prediction.model.responses import scalar_domain
 
 WORTH, DOUBTFUL, NOT_WORTH = "worth collecting", "doubtful", "not worth collecting"
 _CLEAR = 2.0  # times the noise, from which on a signal is called clear

@@ -14,8 +14,8 @@ from noisette._search import narrowed
 from noisette._special import ndtr, ndtri
 from noisette._validate import FloatArray
 from noisette.domains.texts import OPEN
-from noisette.mechanisms.categorical.prefixes import PrefixExtending
-from noisette.mechanisms.categorical.search import MOST_TEXTS, SURVIVORS, check_level, extensions
+from noisette.mechanisms.categorical.texts.prefixes import PrefixExtending
+from noisette.mechanisms.categorical.texts.search import MOST_TEXTS, SURVIVORS, check_level, extensions
 
 _CHANCE = 0.9  # of being shown, for which the share is stated
 

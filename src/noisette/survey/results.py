@@ -29,7 +29,7 @@ from noisette.survey.survey import Survey
 if TYPE_CHECKING:
     import pandas as pd
 
-    from noisette.mechanisms.categorical.search import Found
+    from noisette.mechanisms.categorical.texts.search import Found
     from noisette.survey.estimation.weighting import WeightedResults
 
 ALL = "all"  # the group of everybody
@@ -410,7 +410,7 @@ class Answer:
 
     def _found(self, texts: int = 20) -> Found:
         """Return the texts that a search for this many finds."""
-        from noisette.mechanisms.categorical.search import search
+        from noisette.mechanisms.categorical.texts.search import search
 
         known: dict[Any, Found] = self.results._kept
         if (self.question.name, texts) not in known:
@@ -420,7 +420,7 @@ class Answer:
 
     def measured(self, texts: Sequence[str]) -> Estimate:
         """Return the shares of texts, by the people who had no part in choosing what is shown."""
-        from noisette.mechanisms.categorical.search import measured
+        from noisette.mechanisms.categorical.texts.search import measured
 
         section, sums = self.results.sums.about(self.question.name)
         return measured(section.mechanism, sums, texts)

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import noisette as nz
-from noisette.mechanisms.categorical.prefixes import PrefixExtending
-from noisette.mechanisms.categorical.wheel import _binomial
+from noisette.mechanisms.categorical.selections.wheel import _binomial
+from noisette.mechanisms.categorical.texts.prefixes import PrefixExtending
 from noisette.mechanisms.scalar import _lp_cache
 
 

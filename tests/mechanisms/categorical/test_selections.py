@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 import noisette as nz
 from noisette.auditing import exact_delta
-from noisette.mechanisms.categorical.privset import apart
+from noisette.mechanisms.categorical.selections.privset import apart
 
 CASES = [
     (cls, epsilon, size, most)
@@ -167,7 +167,7 @@ class TestWheel:
     @pytest.fixture
     def small(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         """Return a wheel on a ring of 101 points."""
-        from noisette.mechanisms.categorical import wheel
+        from noisette.mechanisms.categorical.selections import wheel
 
         monkeypatch.setattr(wheel, "RING", 101)
         return nz.Wheel(1.0, nz.Selection(9, 2))

@@ -12,8 +12,8 @@ import pytest
 
 import noisette as nz
 from noisette.mechanisms._reals import Digits
-from noisette.mechanisms.vector._cap_draws import LowSphere, NormalTail, OnePoint, Proposal, SphereTail
-from noisette.mechanisms.vector._cap_exact import left_open
+from noisette.mechanisms.vector.caps.draws import LowSphere, NormalTail, OnePoint, Proposal, SphereTail
+from noisette.mechanisms.vector.caps.exact import left_open
 
 ULP = 2.0**-53
 PROPOSALS: dict[str, Proposal] = {

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 from scipy.stats import chi2, norm
 
 import noisette as nz
-from noisette.mechanisms.vector._codebook import Codebook, quantiles, top_sums
-from noisette.mechanisms.vector._hadamard import HadamardRows, transform
+from noisette.mechanisms.vector.projections.codebook import Codebook, quantiles, top_sums
+from noisette.mechanisms.vector.projections.hadamard import HadamardRows, transform
 
 FALSE_ALARM = 1e-6
 

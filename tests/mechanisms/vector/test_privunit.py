@@ -18,8 +18,8 @@ from scipy.stats import kstest
 import noisette as nz
 from noisette.mechanisms._reals import Beyond, _settle, decided, draw_normals, ends, floors, interval_arithmetic
 from noisette.mechanisms.tensor.gaussian._normal import build_table
-from noisette.mechanisms.vector._cap_exact import Drawn, ExactRow
-from noisette.mechanisms.vector._caps import Cap, NormalProjection, SphereProjection
+from noisette.mechanisms.vector.caps.exact import Drawn, ExactRow
+from noisette.mechanisms.vector.caps.laws import Cap, NormalProjection, SphereProjection
 
 FALSE_ALARM = 1e-6
 BUDGETS = [1e-6, 1e-3, 0.1, 1.0, 4.0, 8.0, 30.0, 50.0, 200.0, 1e3]

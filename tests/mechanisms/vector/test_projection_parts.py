@@ -17,8 +17,8 @@ from scipy.special import ndtri
 
 import noisette as nz
 from noisette.mechanisms import _walsh
-from noisette.mechanisms.vector._codebook import Codebook, lattice, quantiles, top_sums
-from noisette.mechanisms.vector._hadamard import HadamardRows, hashed, transform
+from noisette.mechanisms.vector.projections.codebook import Codebook, lattice, quantiles, top_sums
+from noisette.mechanisms.vector.projections.hadamard import HadamardRows, hashed, transform
 
 MASK = 2**64 - 1
 

@@ -14,7 +14,7 @@ _GROWTH = 1.05  # times as many users make a new search worth its while
 
 def found_texts(sums: Sums, name: str, level: float = 0.95) -> dict[str, Any]:
     """Return the most frequent texts of a question, the users whose reports they are from, and a note."""
-    from noisette.mechanisms.categorical.search import search
+    from noisette.mechanisms.categorical.texts.search import search
     from noisette.survey.coding.texts import top_texts
 
     section, own = sums.about(name)

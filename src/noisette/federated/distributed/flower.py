@@ -33,7 +33,7 @@ from flwr.server.workflow import DefaultWorkflow
 
 from noisette import _validate
 from noisette.accounting import AlreadyDebited, BudgetExceeded, Ledger
-from noisette.federated.budget import RoundLog
+from noisette.federated.client.budget import RoundLog
 from noisette.federated.distributed.noise import MODULUS, DistributedPlan
 from noisette.federated.layout import ModelLayout
 

@@ -19,10 +19,10 @@ from noisette.cells import Cells, log_above
 from noisette.core import Capabilities, Moments, PubliclyDrawn, Readout, Sketched, Tail, Tally
 from noisette.domains import BoolArray, L2Ball, Sphere
 from noisette.mechanisms._base import coarseness
-from noisette.mechanisms.vector._codebook import Codebook, lattice
-from noisette.mechanisms.vector._hadamard import SEEDS, HadamardRows
 from noisette.mechanisms.vector._vectors import VectorMechanism, row_blocks
 from noisette.mechanisms.vector.privunit import PrivUnit, Shell
+from noisette.mechanisms.vector.projections.codebook import Codebook, lattice
+from noisette.mechanisms.vector.projections.hadamard import SEEDS, HadamardRows
 
 _FEWEST_ROWS = 64  # a projection to fewer would be biased by more than a fortieth of the vector
 _MOST_BITS = 12

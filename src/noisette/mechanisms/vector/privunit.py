@@ -21,10 +21,10 @@ from noisette.core import Capabilities, Moments, Readout, Tail
 from noisette.domains import BoolArray, L2Ball, Sphere
 from noisette.mechanisms._base import coarseness, power_of_two
 from noisette.mechanisms._reals import draw_normals
-from noisette.mechanisms.vector._cap_draws import Reaches
-from noisette.mechanisms.vector._cap_exact import RUN, Drawn, ExactRow, left_open
-from noisette.mechanisms.vector._caps import Cap, NormalProjection, Projection, SphereProjection
 from noisette.mechanisms.vector._vectors import VectorMechanism
+from noisette.mechanisms.vector.caps.draws import Reaches
+from noisette.mechanisms.vector.caps.exact import RUN, Drawn, ExactRow, left_open
+from noisette.mechanisms.vector.caps.laws import Cap, NormalProjection, Projection, SphereProjection
 
 _FINENESS = 2.0**16  # lattice steps a standard deviation of an entry
 _BEYOND = 40.0  # a standard normal variable exceeds it with a chance of 1e-350
@@ -170,7 +170,7 @@ class CapMechanism(VectorMechanism):
     def _round(self, rows: FloatArray, drawn: Drawn, reports: npt.NDArray[Any]) -> None:
         """Write the lattice points that follow from what was drawn."""
         from noisette.mechanisms._compiled import plain
-        from noisette.mechanisms.vector._cap_loops import finish, sums
+        from noisette.mechanisms.vector.caps.loops import finish, sums
 
         rows = plain(rows)
         lift = self.domain.radius * self._unit(rows)[1]

@@ -17,7 +17,7 @@ from noisette.survey.coding.items import Direct
 if TYPE_CHECKING:
     import pandas as pd
 
-    from noisette.mechanisms.categorical.search import Found
+    from noisette.mechanisms.categorical.texts.search import Found
     from noisette.survey.choosing import Allowance
 
 

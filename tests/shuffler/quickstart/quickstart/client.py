@@ -6,7 +6,7 @@ from pathlib import Path
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from noisette.federated.mod import LocalPrivacy
+from noisette.federated.client.mod import LocalPrivacy
 from noisette.shuffler import Sender
 from noisette.shuffler.clients import read_credentials
 from quickstart.task import data, train

@@ -10,8 +10,8 @@ from flwr.serverapp import ServerApp
 
 from noisette._service import Tls
 from noisette.federated.clipping import Ranges
-from noisette.federated.mixing import FromShuffler
-from noisette.federated.strategy import PrivateFedAvg
+from noisette.federated.server.mixing import FromShuffler
+from noisette.federated.server.strategy import PrivateFedAvg
 from noisette.shuffler import Clients, Receipt, ServerKey, create_receiver, receiving
 from quickstart.task import accuracy, data, start
 

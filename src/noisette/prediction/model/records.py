@@ -11,12 +11,12 @@ import numpy as np
 from noisette import _validate
 from noisette._validate import FloatArray, IntArray
 from noisette.domains import Attributes, Categorical
-from noisette.prediction import populations
 from noisette.prediction.curves import ErrorCurve, Known, WorstCase
-from noisette.prediction.deviations import Deviation, describe
-from noisette.prediction.extremes import extreme_weights
-from noisette.prediction.populations import Population
-from noisette.prediction.responses import ROUNDING, Response, respond
+from noisette.prediction.model import populations
+from noisette.prediction.model.deviations import Deviation, describe
+from noisette.prediction.model.extremes import extreme_weights
+from noisette.prediction.model.populations import Population
+from noisette.prediction.model.responses import ROUNDING, Response, respond
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,11 +12,11 @@ from scipy.special import ndtr, ndtri
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.core import Mechanism
-from noisette.mechanisms.categorical._selections import SelectionMechanism
+from noisette.mechanisms.categorical.selections._base import SelectionMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
-from noisette.prediction import populations
-from noisette.prediction.extremes import extreme_weights, trial_points
-from noisette.prediction.responses import Response, respond, scalar_domain
+from noisette.prediction.model import populations
+from noisette.prediction.model.extremes import extreme_weights, trial_points
+from noisette.prediction.model.responses import Response, respond, scalar_domain
 
 Real = Any  # a float, or an array with one number for each estimated quantity
 
@@ -118,7 +118,7 @@ def deviation(
         populations.check_inside(rows, mechanism.domain)
         return describe(respond(mechanism, rows), populations.probabilities(probs, len(rows)), users)
     if isinstance(mechanism, SampledAttributes):
-        from noisette.prediction.records import groups, record_deviation  # which is built from this module
+        from noisette.prediction.model.records import groups, record_deviation  # which is built from this module
 
         return record_deviation(mechanism, users, groups(mechanism.domain, values, probs, distribution))
     domain = scalar_domain(mechanism)

@@ -19,7 +19,7 @@ from noisette.cells import Cells, largest_ratio
 from noisette.core import PubliclyDrawn
 from noisette.domains import Selection
 from noisette.mechanisms.categorical._base import UNIT, Codes, just_below, keep_weight
-from noisette.mechanisms.categorical._selections import SelectionMechanism
+from noisette.mechanisms.categorical.selections._base import SelectionMechanism
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from noisette._validate import FloatArray
 from noisette.domains import BoolArray
 from noisette.mechanisms._reals import Digits, NormalBlock, NormalRow, decided, floors, interval_arithmetic, precisions
-from noisette.mechanisms.vector._cap_draws import Proposal, Reaches
+from noisette.mechanisms.vector.caps.draws import Proposal, Reaches
 
 RUN = 64  # terms that `_cap_loops.sums` adds one after the other: their sum errs by at most 63 roundings
 

@@ -15,8 +15,8 @@ from noisette.mechanisms.categorical._base import CategoricalMechanism
 from noisette.mechanisms.vector._vectors import VectorMechanism
 from noisette.mechanisms.vector.attributes import SampledAttributes
 from noisette.mechanisms.vector.sampled import Sampled
-from noisette.prediction import populations
-from noisette.prediction.responses import respond, scalar_domain
+from noisette.prediction.model import populations
+from noisette.prediction.model.responses import respond, scalar_domain
 
 MOST = 4096  # quantities up to which covariances are computed
 

@@ -82,7 +82,7 @@ class Codebook:
 
     def nearest(self, seed: int, direction: FloatArray) -> IntArray:
         """Return the words from the nearest to the farthest, at the same distance by their numbers."""
-        from noisette.mechanisms.vector._codebook_loops import products
+        from noisette.mechanisms.vector.projections.codebook_loops import products
 
         found = np.empty(self.size)
         products(np.uint64(seed), direction, quantiles(), found)
@@ -103,7 +103,7 @@ class Codebook:
 
     def words(self, seeds: IntArray, numbers: IntArray) -> FloatArray:
         """Return the vectors that stand for words."""
-        from noisette.mechanisms.vector._codebook_loops import write
+        from noisette.mechanisms.vector.projections.codebook_loops import write
 
         rows = np.empty((len(seeds), self.dims))
         for row, seed, number in zip(rows, seeds.tolist(), numbers.tolist(), strict=True):

@@ -26,7 +26,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, 
 from noisette import _validate
 from noisette._validate import FloatArray
 from noisette.accounting import AlreadyDebited, BudgetExceeded
-from noisette.federated.budget import Desk, NodeBudget
+from noisette.federated.client.budget import Desk, NodeBudget
 from noisette.federated.layout import ModelLayout
 from noisette.federated.lines import TrustModel
 from noisette.federated.terms import Placement, Terms

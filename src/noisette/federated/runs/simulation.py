@@ -14,9 +14,9 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from noisette.federated.mod import LocalPrivacy
-from noisette.federated.strategy import PrivateFedAvg
-from noisette.federated.task import Task
+from noisette.federated.client.mod import LocalPrivacy
+from noisette.federated.runs.task import Task
+from noisette.federated.server.strategy import PrivateFedAvg
 
 Each = Callable[[int, float, Any], None]
 

@@ -19,9 +19,9 @@ from noisette._search import narrowed
 from noisette._special import betainc, betaincc, erf, log_ndtr
 from noisette._validate import FloatArray
 from noisette.cells import up
-from noisette.mechanisms.vector._cap_draws import NormalTail, Proposal, sphere_proposal
-from noisette.mechanisms.vector._cap_masses import normal_mass, sphere_mass
 from noisette.mechanisms.vector._vectors import log_half_beta
+from noisette.mechanisms.vector.caps.draws import NormalTail, Proposal, sphere_proposal
+from noisette.mechanisms.vector.caps.masses import normal_mass, sphere_mass
 
 Pair = tuple[FloatArray, FloatArray]
 

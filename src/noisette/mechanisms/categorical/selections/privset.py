@@ -19,8 +19,8 @@ from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells, largest_ratio
 from noisette.domains import Selection
 from noisette.mechanisms.categorical._base import UNIT, just_below, keep_weight, log_fraction, log_mass
-from noisette.mechanisms.categorical._selections import SelectionMechanism
 from noisette.mechanisms.categorical._subsets import fill_subsets
+from noisette.mechanisms.categorical.selections._base import SelectionMechanism
 from noisette.mechanisms.categorical.subset import Subsets
 
 _MOST_OPTIONS = 1 << 16

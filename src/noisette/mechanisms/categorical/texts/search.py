@@ -17,7 +17,7 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Estimate
 from noisette.domains import Texts
 from noisette.domains.texts import ENDED, Symbols
-from noisette.mechanisms.categorical.prefixes import PrefixExtending
+from noisette.mechanisms.categorical.texts.prefixes import PrefixExtending
 
 SURVIVORS = 2  # prefixes that are kept from one length to the next, for each text that is asked for
 ALARM = 0.05  # chance that a text that nobody has is shown at all

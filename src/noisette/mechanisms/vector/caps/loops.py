@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from noisette._validate import FloatArray
 from noisette.mechanisms._compiled import compiled
-from noisette.mechanisms.vector._cap_exact import RUN
+from noisette.mechanisms.vector.caps.exact import RUN
 
 
 def _added(total: float, carry: float, part: float) -> tuple[float, float]:

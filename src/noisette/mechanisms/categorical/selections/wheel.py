@@ -20,7 +20,7 @@ from noisette.cells import Cells, largest_ratio
 from noisette.core import Capabilities, PubliclyDrawn
 from noisette.domains import BoolArray, Selection
 from noisette.mechanisms.categorical._base import just_below, log_fraction, whole
-from noisette.mechanisms.categorical._selections import SelectionMechanism
+from noisette.mechanisms.categorical.selections._base import SelectionMechanism
 
 RING = 2**31 - 1  # points, a prime
 _DRAWS = 1 << 62  # of which a point has a whole number: 2^53 would leave it too few to keep a small epsilon

@@ -19,17 +19,17 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from noisette import _validate
 from noisette._validate import FloatArray
-from noisette.federated.aggregator import SHRINKAGES, Aggregator, TooFew, enhanced
 from noisette.federated.channel import RejectedReport
+from noisette.federated.client.mod import REPORT, TERMS
 from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.families import AUTO, chosen
-from noisette.federated.history import History
 from noisette.federated.layout import ModelLayout, as_dtype
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel
-from noisette.federated.mixing import Mixer
-from noisette.federated.mod import REPORT, TERMS
-from noisette.federated.sampling import draw
-from noisette.federated.streaming import StreamingGrid
+from noisette.federated.runs.sampling import draw
+from noisette.federated.server.aggregator import SHRINKAGES, Aggregator, TooFew, enhanced
+from noisette.federated.server.history import History
+from noisette.federated.server.mixing import Mixer
+from noisette.federated.server.streaming import StreamingGrid
 from noisette.federated.terms import Placement, Sends, Terms
 from noisette.federated.theory import Prospect
 from noisette.shuffler import PacketLayout

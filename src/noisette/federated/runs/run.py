@@ -12,11 +12,11 @@ from typing import Any
 from noisette.federated.clipping import Norm, Ranges
 from noisette.federated.families import chosen, family
 from noisette.federated.layout import ModelLayout
-from noisette.federated.mixing import Simulated
-from noisette.federated.sampling import rounds_of_one
-from noisette.federated.simulation import as_record, simulate
-from noisette.federated.strategy import PrivateFedAvg
-from noisette.federated.task import Task
+from noisette.federated.runs.sampling import rounds_of_one
+from noisette.federated.runs.simulation import as_record, simulate
+from noisette.federated.runs.task import Task
+from noisette.federated.server.mixing import Simulated
+from noisette.federated.server.strategy import PrivateFedAvg
 
 _BALLS = ("ball", "sphere")  # shapes of updates that are clipped by their norm
 _UNLIMITED = 4e6  # the most a ledger holds: simulated devices trust the simulated shuffler, which is no test of it

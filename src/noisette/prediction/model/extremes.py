@@ -10,8 +10,8 @@ from noisette._validate import FloatArray, IntArray
 from noisette.core import Mechanism
 from noisette.domains import Interval, Sphere
 from noisette.mechanisms.vector.sampled import Sampled
-from noisette.prediction import populations
-from noisette.prediction.responses import Response, respond, scalar_domain
+from noisette.prediction.model import populations
+from noisette.prediction.model.responses import Response, respond, scalar_domain
 
 _QUADRATIC = 1e-6  # relative distance from a parabola that rounding to a lattice explains
 _FINE = 1025

@@ -102,8 +102,8 @@ class PrefixExtending(BaseMechanism, PubliclyDrawn):
     g = round(E) + 1 buckets, which is reported with probability E / (E + g - 1), each other with 1 / (E + g - 1),
     E = exp(e). A report is one number: (group * seeds + seed) * g + bucket.
 
-    All groups but two search: `noisette.mechanisms.categorical.search.search` extends the prefixes of one length that
-    have most support to the next. The last but one group checks what was found, the last one measures it: what is
+    All groups but two search: `search.search`, beside this file, extends the prefixes of one length that have most
+    support to the next. The last but one group checks what was found, the last one measures it: what is
     shown was chosen by others, so that its intervals hold.
 
     *Guarantee*: epsilon-LDP for one text, exactly: group and seed say nothing of it, and the bucket is randomised

@@ -1,0 +1,1 @@
+"""Selections: several categories chosen of one list."""

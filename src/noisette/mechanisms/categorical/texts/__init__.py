@@ -1,0 +1,1 @@
+"""Texts that nobody listed: reports of prefixes, and the search for the frequent ones."""

@@ -1,0 +1,1 @@
+"""Caps of a sphere: their mass, draws from them, and reports of them on a lattice."""

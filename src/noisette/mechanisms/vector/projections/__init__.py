@@ -1,0 +1,1 @@
+"""Long vectors in few numbers: a public random projection, and a public list of directions."""
