@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import made
+from noisette._files import posix_module, whole_file
 from noisette._terminal import number, to_json
 
 Advance = Callable[[float], None]
@@ -85,8 +88,9 @@ class Study:
 class Parts:
     """What a study has computed so far: a file of lines [key, value, seconds] that grows by one with every part.
 
-    Its first line is the digest of the study's code. Parts of another code are not of this study: they are kept beside,
-    in a file that ends in ``.old``.
+    Its first line is the digest of the study's code. Parts of another code, or of one that cannot be read, are not of
+    this study: they are kept beside, in a file that ends in ``.old``. Lines that an interruption or a full disk has cut
+    off are computed again, the others stay.
     """
 
     def __init__(self, path: Path, code: str) -> None:
@@ -94,15 +98,16 @@ class Parts:
         self._known: dict[str, Any] = {}
         self.complete = True  # no part was left out for want of time
         self.spent = 0.0  # seconds that an earlier run has given to the parts that are there
-        found = path.read_text("utf-8") if path.exists() else ""
-        whole = found[: found.rfind("\n") + 1]
-        if whole != found:  # the interruption cut off the last line
-            path.write_text(whole, encoding="utf-8")
-        lines = [json.loads(line) for line in whole.splitlines()]
-        if lines and lines[0] != code:
-            path.replace(path.with_suffix(".old"))
-            lines = []
-        for key, value, seconds in lines[1:]:
+        if not path.exists():
+            return
+        *whole, rest = path.read_bytes().split(b"\n")
+        if not whole or _read(whole[0]) != code:
+            put_aside(path)
+            return
+        good = [line for line in whole[1:] if isinstance(part := _read(line), list) and len(part) == 3]
+        if rest or len(good) < len(whole) - 1:
+            path.write_bytes(b"".join(line + b"\n" for line in (whole[0], *good)))
+        for key, value, seconds in map(_read, good):
             self._known[key] = value
             self.spent += seconds
 
@@ -121,6 +126,19 @@ class Parts:
 
     def __contains__(self, key: str) -> bool:
         return key in self._known
+
+
+def _read(line: bytes) -> Any:
+    """Return what a line of JSON says, or none if it is damaged."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def put_aside(path: Path) -> None:
+    """Give a file that is not read any more a name that ends in ``.old``."""
+    path.replace(path.with_suffix(".old"))
 
 
 _PARTS: ContextVar[Parts | None] = ContextVar("parts", default=None)
@@ -153,9 +171,9 @@ def several(keys: Sequence[Any], compute: Callable[[Any], Any], *, least: int = 
 
 @contextmanager
 def _keeping(path: Path, resume: bool, code: str) -> Iterator[Parts]:
-    """Let `remember` keep its parts in ``path`` until the study is done; parts of another code are put aside."""
-    if not resume:
-        path.unlink(missing_ok=True)
+    """Let `remember` keep its parts in ``path`` until the study is done; parts that are not taken up are put aside."""
+    if not resume and path.exists():  # hours of work, perhaps: whoever forgot to ask for them finds them beside
+        put_aside(path)
     parts = Parts(path, code)
     token = _PARTS.set(parts)
     try:
@@ -193,8 +211,7 @@ def run(
     """
     known = studies(paper)
     _END.set(time.monotonic() + 60 * minutes)
-    path = folder / "results.json"
-    kept = {study["name"]: study for study in json.loads(path.read_text("utf-8"))["studies"]} if path.exists() else {}
+    kept = _kept(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for place, name in enumerate(names):
         begun = folder / UNFINISHED / f"{name}{'-full' if full else ''}.jsonl"
@@ -208,12 +225,43 @@ def run(
             result = known[name](full, lambda share, place=place: advance((place + min(share, 1.0)) / len(names)))
             about: dict[str, Any] = {"name": name, "full": full, "partial": not parts.complete, "code": code}
             about |= {"seconds": round(parts.spent + time.perf_counter() - started, 1)}
-            kept[name] = json.loads(to_json(about | asdict(result)))
-            for chart in kept[name]["charts"]:
+            own = json.loads(to_json(about | asdict(result)))
+            for chart in own["charts"]:
                 draw(chart, folder / f"{chart['name']}.png")
-            _write(folder, paper, kept)
+            with _alone(folder):  # beside another run of the paper's studies
+                kept = _kept(folder) | {name: own}
+                _write(folder, paper, kept)
     advance(1.0)
     return _record(paper, kept)
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    """Return the studies whose results are in a folder, by their names; a damaged file is put aside."""
+    path = folder / "results.json"
+    if not path.exists():
+        return {}
+    record = _read(path.read_bytes())
+    if record is None:
+        put_aside(path)
+        warnings.warn(f"{path} is damaged; it is {path.with_suffix('.old').name} now.", stacklevel=2)
+        return {}
+    return {study["name"]: study for study in record["studies"]}
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other runs from writing results into a folder; where there are no locks, nothing keeps them."""
+    try:
+        locks = posix_module("fcntl", "A lock")
+    except ImportError:
+        yield
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        locks.flock(place, locks.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
 
 
 def _record(paper: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,8 +274,10 @@ def _record(paper: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write(folder: Path, paper: Any, kept: Mapping[str, Any]) -> None:
     record = _record(paper, kept)
-    (folder / "results.json").write_text(to_json(record) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(readme(paper.__doc__ or "", record), encoding="utf-8")
+    pages = {"results.json": to_json(record) + "\n", "README.md": readme(paper.__doc__ or "", record)}
+    for name, text in pages.items():
+        with whole_file(folder / name) as file:
+            file.write(text.encode())
 
 
 def draw(chart: Mapping[str, Any], path: Path) -> None:

@@ -88,11 +88,19 @@ def _file(module: str) -> Path | None:
 
 
 class _Quiet(ast.NodeTransformer):
-    """Takes prose out of code: docstrings, and texts of several words."""
+    """Takes prose out of code: docstrings, texts of several words, the words around a sentence's numbers."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         prose = isinstance(node.value, str) and len(node.value.split()) > 2
         return ast.Constant("") if prose else node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Keep the numbers that are written into a sentence, and not how."""
+        words = " ".join(str(part.value) for part in node.values if isinstance(part, ast.Constant)).split()
+        if len(words) <= 2:
+            return self.generic_visit(node)
+        told = [self.visit(part.value) for part in node.values if isinstance(part, ast.FormattedValue)]
+        return ast.Tuple(told, ast.Load())
 
 
 def _code(node: ast.stmt) -> str:

@@ -1,6 +1,10 @@
 """The frame of the experiments: what a study gives is written whole, and studies do not undo each other."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from importlib import import_module
 from types import ModuleType
 
@@ -10,6 +14,9 @@ from click.testing import CliRunner
 from experiments import frame, made
 from noisette.cli import verbs
 from noisette.cli.reproduce import PAPERS
+
+ROOT = frame.Path(frame.__file__).resolve().parents[1]
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(str(path) for path in (ROOT, ROOT / "src"))}
 
 
 @pytest.fixture
@@ -233,6 +240,146 @@ def test_parts_of_another_setting_are_put_aside(written, tmp_path):
         parts.write_text(f'{first}\n["0", 9, 1.0]\n', encoding="utf-8")
         assert rows(written(), tmp_path) == found
     assert '"of another code"' in parts.with_suffix(".old").read_text("utf-8")
+
+
+@pytest.fixture
+def half(in_parts, tmp_path):
+    """A run of three parts that was interrupted after two, its file of parts, and a function that goes on."""
+    paper, computed, broken = in_parts
+    broken.append(2)
+    with pytest.raises(KeyboardInterrupt):
+        frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
+    broken.clear()
+    computed.clear()
+
+    def go_on(*, resume=True):
+        record = frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=resume)
+        assert record["studies"][0]["rows"] == [[0], [1], [4]]
+        return computed
+
+    return tmp_path / frame.UNFINISHED / "fig-1-full.jsonl", go_on
+
+
+def test_parts_that_are_cut_off_anywhere_are_computed_again_and_whole_ones_stay(half):
+    file, go_on = half
+    whole = file.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
+    assert len(ends) == 3  # the digest, two parts
+    for length in range(len(whole) + 1):
+        go_on().clear()
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(whole[:length])
+        assert go_on() == [0, 1, 2][max(sum(end <= length for end in ends) - 1, 0) :]
+        assert not file.exists()
+
+
+def test_what_follows_a_file_that_was_cut_off_in_its_first_line_is_kept(in_parts, tmp_path):
+    paper, computed, broken = in_parts
+    file = tmp_path / frame.UNFINISHED / "fig-1-full.jsonl"
+    file.parent.mkdir()
+    for cut in (b"", b'"0123', b"\x00\x00\xff"):
+        file.write_bytes(cut)
+        broken.append(2)
+        with pytest.raises(KeyboardInterrupt):
+            frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True)
+        broken.clear()
+        frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True)
+        assert computed == [0, 1, 2]
+        computed.clear()
+
+
+def test_damaged_lines_are_computed_again_and_those_after_them_stay(half):
+    file, go_on = half
+    first, second, third = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first + second[:9] + b"\xff\n\n\x00\x00\n7\n" + third)
+    assert go_on() == [0, 2]
+
+
+def test_parts_that_nobody_asked_for_are_put_aside_not_lost(half):
+    file, go_on = half
+    kept = file.read_bytes()
+    assert go_on(resume=False) == [0, 1, 2]
+    assert file.with_suffix(".old").read_bytes() == kept
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_goes_on(tmp_path):
+    study = tmp_path / "slow.py"
+    study.write_text(
+        """
+'''Slow.'''
+import os, pathlib, signal, sys
+from experiments import frame
+
+def fig_1(full, advance):
+    def part(number):
+        pathlib.Path("computed").open("a").write(f"{number} ")
+        if number == int(sys.argv[1]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number**2
+
+    rows = [(value,) for value in frame.several(range(4), part)]
+    return frame.Study("Figure 1", "Squares.", "Squares.", ("n",), rows)
+
+STUDIES = (fig_1,)
+if __name__ == "__main__":
+    frame.run(sys.modules["__main__"], ["fig-1"], True, frame.Path("out"), lambda _: None, resume=True)
+""",
+        encoding="utf-8",
+    )
+    for killed, code in ((2, -signal.SIGKILL), (3, -signal.SIGKILL), (9, 0)):
+        found = subprocess.run([sys.executable, str(study), str(killed)], cwd=tmp_path, env=ENVIRONMENT, check=False)
+        assert found.returncode == code
+    assert (tmp_path / "computed").read_text("utf-8").split() == ["0", "1", "2", "2", "3", "3"]
+    assert json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))["studies"][0]["rows"] == [
+        [0], [1], [4], [9]
+    ]  # fmt: skip
+
+
+def test_runs_of_two_studies_side_by_side_keep_both(paper, tmp_path):
+    _, second = paper.STUDIES
+
+    def fig_1(full, advance):  # while it runs, another process finishes the second study
+        frame.run(paper, ["table-2"], True, tmp_path, lambda _: None)
+        return second(full, advance)
+
+    beside = ModuleType("experiments.doubling")
+    beside.__doc__, beside.STUDIES = paper.__doc__, (fig_1, second)
+    record = frame.run(beside, ["fig-1"], True, tmp_path, lambda _: None)
+    assert [study["name"] for study in record["studies"]] == ["fig-1", "table-2"]
+    assert record == json.loads((tmp_path / "results.json").read_text("utf-8"))
+
+
+def test_results_that_are_cut_off_are_put_aside(in_parts, tmp_path):
+    paper, _, _ = in_parts
+    frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None)
+    results = tmp_path / "results.json"
+    cut = results.read_bytes()[:100]
+    results.write_bytes(cut)
+    with pytest.warns(UserWarning, match="is damaged"):
+        record = frame.run(paper, ["fig-1"], True, tmp_path, lambda _: None, resume=True)
+    assert record["studies"][0]["rows"] == [[0], [1], [4]]
+    assert results.with_suffix(".old").read_bytes() == cut
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ('f"Without noise {x:.1f} %."', 'f"Without noise {x:.2f} %, where the paper implies 62.55 %."', True),
+        ('f"Without noise {x:.1f} %."', 'f"Without noise {2 * x:.1f} %."', False),
+        ('f"box:{x}"', 'f"slice:{x}"', False),  # a setting, not a sentence
+        ('"box"', '"slice"', False),
+    ],
+)
+def test_words_around_numbers_leave_a_digest_alone(tmp_path, before, after, same):
+    digests = []
+    for number, text in enumerate((before, after)):
+        file = tmp_path / f"study_{number}.py"
+        file.write_text(f"def fig_1(x):\n    return {text}\n", encoding="utf-8")
+        seen = {}
+        made._follow(file, "fig_1", seen)
+        digests.append([*seen.values()])
+    assert (digests[0] == digests[1]) is same
 
 
 @pytest.mark.parametrize("paper", PAPERS.values())
