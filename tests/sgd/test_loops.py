@@ -47,7 +47,11 @@ def train(private, answer=None):
             functional.cross_entropy((answer or model)(inputs), targets).backward()
             optimizer.step()
     assert optimizer.steps == 10
-    return torch.cat([value.detach().flatten() for value in model.parameters()])
+    return weights(private)
+
+
+def weights(private):
+    return torch.cat([value.detach().flatten() for value in private.model.parameters()])
 
 
 def test_autocast_and_a_scaler_that_does_nothing():
@@ -238,7 +242,9 @@ def test_low_rank_changes_by_name():
 
 
 @pytest.mark.long
-def test_hugging_face_trainer(tmp_path):
+@pytest.mark.parametrize("physical_batch", [64, 3])
+def test_hugging_face_trainer(tmp_path, physical_batch):
+    """The trainer makes the steps of a plain loop, in pieces too; in whole batches it goes on from a checkpoint."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
     config = transformers.BertConfig(
@@ -248,51 +254,90 @@ def test_hugging_face_trainer(tmp_path):
         num_attention_heads=2,
         intermediate_size=8,
         max_position_embeddings=8,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
     )
+    torch.manual_seed(1)
     items = [{"input_ids": torch.randint(0, 11, (5,)), "labels": torch.tensor(place % 2)} for place in range(40)]
-    private = start(transformers.BertForSequenceClassification(config), DataLoader(items, batch_size=8))
 
-    class PrivateTrainer(transformers.Trainer):
-        def get_train_dataloader(self):
-            return private.loader
+    def begun():
+        torch.manual_seed(2)
+        model = transformers.BertForSequenceClassification(config).train()
+        return start(model, DataLoader(items, batch_size=8), physical_batch=physical_batch)
 
-    trainer = PrivateTrainer(
-        private.model,
-        transformers.TrainingArguments(
-            str(tmp_path),
-            num_train_epochs=2,
-            max_grad_norm=0.0,
-            use_cpu=True,
-            report_to=[],
-            save_strategy="no",
-            disable_tqdm=True,
-        ),
-        optimizers=(private.optimizer, torch.optim.lr_scheduler.ConstantLR(private.optimizer, 1.0)),
-        compute_loss_func=lambda made, labels, **_: functional.cross_entropy(made.logits, labels),
-    )
-    trainer.train()
-    assert private.optimizer.steps == 10
+    def trained(private, folder, *, resume=None, **options):
+        class PrivateTrainer(transformers.Trainer):
+            def get_train_dataloader(self):
+                return private.loader
+
+        trainer = PrivateTrainer(
+            private.model,
+            transformers.TrainingArguments(
+                str(folder),
+                num_train_epochs=2,
+                max_grad_norm=0.0,
+                use_cpu=True,
+                report_to=[],
+                disable_tqdm=True,
+                ignore_data_skip=True,
+                **options,
+            ),
+            optimizers=(private.optimizer, torch.optim.lr_scheduler.ConstantLR(private.optimizer, 1.0)),
+            compute_loss_func=lambda made, labels, **_: functional.cross_entropy(made.logits, labels),
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return weights(private)
+
+    plain = begun()
+    for _ in range(2):
+        for batch in plain.loader:
+            plain.optimizer.zero_grad()
+            functional.cross_entropy(plain.model(input_ids=batch["input_ids"]).logits, batch["labels"]).backward()
+            plain.optimizer.step()
+    private = begun()
+    found = trained(private, tmp_path, save_strategy="epoch")
+    assert private.optimizer.steps == plain.optimizer.steps == 10
     assert private.optimizer.guarantee.epsilon <= 8.0
+    assert torch.equal(found, weights(plain))
+    if physical_batch == 3:
+        return  # its checkpoint counts epochs by pieces, whose number is left to chance
+    saved = sorted(tmp_path.iterdir(), key=lambda path: int(path.name.split("-")[1]))
+    again = begun()
+    assert torch.equal(trained(again, tmp_path, resume=str(saved[0]), save_strategy="no"), weights(plain))
+    assert again.optimizer.steps == 10
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
-def test_lightning():
+@pytest.mark.parametrize("physical_batch", [64, 3])
+def test_lightning(tmp_path, physical_batch):
     lightning = pytest.importorskip("lightning")
-    private = start()
 
-    class Lit(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.model = private.model
+    def trained(private, *, epochs=2, resume=None, save=None):
+        class Lit(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.model = private.model
 
-        def training_step(self, batch, _):
-            return functional.cross_entropy(self.model(batch[0]), batch[1])
+            def training_step(self, batch, _):
+                return functional.cross_entropy(self.model(batch[0]), batch[1])
 
-        def configure_optimizers(self):
-            return private.optimizer
+            def configure_optimizers(self):
+                return private.optimizer
 
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", enable_model_summary=False, **quiet)
-    trainer.fit(Lit(), private.loader)
+        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        trainer = lightning.Trainer(max_epochs=epochs, accelerator="cpu", enable_model_summary=False, **quiet)
+        trainer.fit(Lit(), private.loader, ckpt_path=resume)
+        if save:
+            trainer.save_checkpoint(save)
+        return weights(private)
+
+    plain = train(start(physical_batch=physical_batch))
+    private = start(physical_batch=physical_batch)
+    assert torch.equal(trained(private), plain)
     assert private.optimizer.steps == 10
+    kept = tmp_path / "kept.ckpt"
+    trained(start(physical_batch=physical_batch), epochs=1, save=kept)
+    again = start(physical_batch=physical_batch)
+    assert torch.equal(trained(again, resume=kept), plain)
+    assert again.optimizer.steps == 10

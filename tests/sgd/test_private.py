@@ -471,6 +471,24 @@ def test_samples_are_poisson():
     assert len(loader) == 4000
 
 
+@pytest.mark.parametrize(("batch", "physical"), [(10, 1024), (10, 3), (10, 10), (150, 64), (200, 64), (1, 1)])
+def test_an_epoch_has_no_more_pieces_than_its_length(batch, physical):
+    """Trainers end an epoch after `len` pieces: batches behind them would never be trained on."""
+    steps = 200 // batch
+    loader = sgd.PoissonLoader(
+        TensorDataset(torch.arange(200)),
+        batch / 200,
+        steps=steps,
+        physical_batch=physical,
+        rng=np.random.default_rng(1),
+    )
+    pieces = [len(list(loader)) for _ in range(20)]
+    assert max(pieces) <= len(loader) <= steps + max(pieces) + 200 // physical
+    if physical == 1024 or batch == 200:
+        assert set(pieces) == {len(loader)}  # nothing is left to chance
+    assert steps <= len(loader)
+
+
 def test_an_empty_batch_is_a_step_of_pure_noise():
     dataset = data(4)
     private = start(dataset=dataset, batch=1, rng=3, epochs=5)

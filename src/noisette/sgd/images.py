@@ -89,7 +89,7 @@ def train_images(
     observer = None
     if analyse:
         training.fit_plainly(optimum, train, optimizer(optimum), epochs=epochs, batch=batch)
-        every = max(epochs * len(private.loader) // _COMPARED_STEPS, 1)
+        every = max(epochs * private.loader.steps // _COMPARED_STEPS, 1)
         observer = Observer(private, optimum=optimum, every=every, rng=seed)
 
     def keep(epoch: training.Epoch) -> None:

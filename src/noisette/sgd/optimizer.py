@@ -27,7 +27,7 @@ from noisette.sgd.noise._lattice import add_exactly, noisy_count, on_lattice, wi
 from noisette.sgd.noise.perturbation import GaussianPerturbation, Perturbation
 from noisette.sgd.recording.gradients import Recorder
 from noisette.sgd.recording.layers import Part, sums_quickly
-from noisette.sgd.sampling import PoissonLoader
+from noisette.sgd.sampling import PoissonLoader, most
 
 _TOGETHER = 1 << 18  # sums that are given noise at a time, enough for several cores
 _owners: weakref.WeakKeyDictionary[Optimizer, weakref.ref[PrivateOptimizer]] = weakref.WeakKeyDictionary()
@@ -348,7 +348,7 @@ class PrivateOptimizer(Optimizer):
         A batch of the loader has more once in 10^9 steps, or is the whole data.
         """
         expected = self.loader.expected_batch
-        few = min(self.loader.size, math.ceil(expected + 8 * math.sqrt(expected) + 16))
+        few = min(self.loader.size, most(expected))
         worth = any(map(sums_quickly, self.recorder.layers.values())) and type(self.clip).totals is Clip.totals
         return few if worth and self._divisible() and expected <= self.loader.physical_batch else 0
 

@@ -102,7 +102,13 @@ class PoissonLoader:
         return self.sampling_prob * self.size
 
     def __len__(self) -> int:
-        return self.steps
+        """Return how many pieces an epoch has at the most: ``steps`` where every batch arrives in one piece.
+
+        Trainers end an epoch after as many pieces. It has more with a chance below 10^-9.
+        """
+        together = self.physical_batch * self.ranks.size
+        alone, whole = (min(most(self.expected_batch * n), self.size * n) for n in (1, self.steps))
+        return min(self.steps * -(-alone // together), self.steps + whole // together)
 
     def __iter__(self) -> Iterator[Any]:
         self._given.clear()  # a loop that was left has left its batches
@@ -182,6 +188,11 @@ class PoissonLoader:
 
 def _as_it_is(batch: Any, examples: int) -> Any:
     return batch
+
+
+def most(expected: float) -> int:
+    """Return a number of examples that a sum of coins with this mean is above with a chance below 10^-9."""
+    return math.ceil(expected + 8 * math.sqrt(expected) + 16)
 
 
 def _members(sampler: Any, size: int) -> npt.NDArray[np.int64] | None:

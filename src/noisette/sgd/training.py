@@ -57,7 +57,7 @@ def fit(
             optimizer.zero_grad()
             functional.cross_entropy(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            advance(optimizer.steps / (epochs * len(loader)))
+            advance(optimizer.steps / (epochs * loader.steps))
         judged = float((answers(model, test).argmax(1) == test.tensors[1]).float().mean())
         curve.append(Epoch(epoch + 1, optimizer.steps, optimizer.guarantee.epsilon, judged))
         each(curve[-1])
