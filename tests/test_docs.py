@@ -98,7 +98,8 @@ def test_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     for command in commands:
         done = CliRunner().invoke(verbs, shlex.split(command))
-        assert done.exit_code == 0, f"noisette {command}: {done.output}"
+        status = int("--as-published" in command)  # the audit of a claim that is false says so by its status, too
+        assert done.exit_code == status, f"noisette {command}: {done.output}"
         assert done.stdout
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ def run(*arguments: Any) -> Result:
     return CliRunner().invoke(verbs, ["audit", *map(str, arguments)])
 
 
-def answer(*arguments: Any) -> Any:
+def answer(*arguments: Any, status: int = 0) -> Any:
     result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == status, result.output
     return json.loads(result.stdout)
 
 
@@ -40,11 +41,24 @@ def test_a_sound_mechanism_holds() -> None:
 
 @pytest.mark.slow
 def test_a_published_form_is_violated() -> None:
-    found = answer("duchi-box", "-e", 0.5, "--as-published", "--param", "dims=6", "--samples", 100_000)
+    found = answer("duchi-box", "-e", 0.5, "--as-published", "--param", "dims=6", "--samples", 100_000, status=1)
     assert (found["claimed"], found["verdict"]) == (0.5, "violated")
     assert round(found["exact_epsilon"], 3) == 0.974
     assert 0.5 < found["lower_bound"] < 0.975
-    assert "violated" in run("duchi-box", "-e", 0.5, "--as-published", "--samples", 2000).stdout
+    shown = run("duchi-box", "-e", 0.5, "--as-published", "--samples", 2000)
+    assert "violated" in shown.stdout
+    assert shown.exit_code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("form", "status"), [("", 1), ("as published", 0)])
+def test_the_table_fails_if_a_method_is_violated_in_its_own_form(
+    form: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = examine(nz.Duchi(1.0), samples=2000, rng=3)
+    broken = replace(sound, form=form, verdict="violated")
+    monkeypatch.setattr(claims, "examine_all", lambda *given, **more: [sound, broken])
+    assert run("--all").exit_code == run("--all", "--json").exit_code == status
 
 
 @pytest.mark.slow

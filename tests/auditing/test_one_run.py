@@ -148,12 +148,15 @@ def _run(*arguments: Any) -> Result:
 def test_scores_of_any_attack_are_judged_in_words(table: Path) -> None:
     shown = _run("--scores", table, "-e", 0.1, "--delta", 1e-5, "--confidence", 0.95)
     said = " ".join(shown.stdout.split())
-    assert shown.exit_code == 0, shown.output
+    assert shown.exit_code == 1, shown.output
     assert "The attack tells members from others." in said
     assert "if every score comes from a run of its own, THE CLAIM IS FALSE" in said
     assert max(map(len, shown.stdout.splitlines())) <= 80
-    found = json.loads(_run("--scores", table, "--confidence", 0.95, "--json").stdout)
+    assert _run("--scores", table, "-e", 50, "--delta", 1e-5).exit_code == 0
+    unclaimed = _run("--scores", table, "--confidence", 0.95, "--json")
+    found = json.loads(unclaimed.stdout)
     assert found["verdict"] is found["claimed"] is None
+    assert unclaimed.exit_code == 0
     rows = np.loadtxt(table, delimiter=",", skiprows=1)
     same = evaluate(rows[rows[:, 1] == 1, 0], rows[rows[:, 1] == 0, 0], rng=7)
     assert (found["lower_bound"], found["auc"]["value"]) == (same.epsilon, same.auc.value)
@@ -169,9 +172,10 @@ def test_canaries_of_one_run_are_judged_in_words(table: Path) -> None:
     same = one_run_bounds(rows[:, 0], rows[:, 1] == 1, delta=1e-5)
     assert (found["epsilon"], found["mu"], found["correct"]) == (same.epsilon, same.mu, same.correct)
     assert (found["verdict"], found["words"]) == ("holds", same.words(8.0))
-    shown = _run("--scores", table, "--one-run", "-e", 0.2).stdout
-    assert "violated" in shown
-    assert "600 canaries, each of which took part in one run" in " ".join(shown.split())
+    shown = _run("--scores", table, "--one-run", "-e", 0.2)
+    assert "violated" in shown.stdout
+    assert shown.exit_code == _run("--scores", table, "--one-run", "-e", 0.2, "--json").exit_code == 1
+    assert "600 canaries, each of which took part in one run" in " ".join(shown.stdout.split())
 
 
 def test_bad_tables_and_options_end_with_a_reason(table: Path, tmp_path: Path) -> None:

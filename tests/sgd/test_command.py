@@ -132,6 +132,7 @@ def test_a_trained_model_is_attacked_from_its_record(tmp_path):
     result = CliRunner().invoke(verbs, ["audit", "--model", file, "--json"])
     found = json.loads(result.stdout)
     assert found["verdict"] == "holds"
+    assert result.exit_code == 0
     assert found["auc"]["low"] <= 0.5 + 0.1
     assert 0 <= found["lower_bound"] <= found["accountant"] <= found["claimed"] == 8.0
     shown = CliRunner().invoke(verbs, ["audit", "--model", file]).stdout
@@ -148,6 +149,7 @@ def test_a_model_that_remembers_is_found_out(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(made), encoding="utf-8")
     result = CliRunner().invoke(verbs, ["audit", "--model", str(tmp_path / "run.json"), "--json"])
     assert json.loads(result.stdout)["verdict"] == "violated"
+    assert result.exit_code == 1
 
 
 def test_a_record_without_an_attack_says_what_to_do(tmp_path):

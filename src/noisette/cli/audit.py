@@ -33,7 +33,9 @@ from noisette.cli._options import find
 @click.option("--one-run", is_flag=True, help="With --scores: canaries of one run, each in it by the toss of a coin.")
 @click.option("--page", type=click.Path(path_type=Path), help="With --all: write the table as a page, in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
 def audit(
+    context: click.Context,
     name: str | None,
     every: bool,
     epsilon: float | None,
@@ -55,6 +57,9 @@ def audit(
     such as dims=10, delta=1e-5, size=7 or low=0; values are JSON or plain words. With --model a trained model is
     attacked instead: who was among its examples? With --scores an attack of your own is judged: its score of each
     example, higher for members, and whether the example was one (1 or 0).
+
+    The exit status is 0 where the claim holds or nothing is claimed, and 1 where it is violated; with --all it is 1
+    only if a method is violated in its own form, not in one that was published.
     """
     from noisette._terminal import to_json
 
@@ -71,7 +76,7 @@ def audit(
             found = attack_by_scores(scores, claimed=epsilon, delta=delta, one_run=one_run, **shared)
         found |= {} if one_run else {"seed": seed}  # one run is judged without a draw
         click.echo(to_json(found)) if as_json else _show_attack(found)
-        return
+        context.exit(int(found["verdict"] == "violated"))
     if delta or one_run:
         raise ValueError("--delta and --one-run are about --scores FILE. A mechanism's delta is --param delta=1e-5.")
     if every == (name is not None):
@@ -85,13 +90,14 @@ def audit(
             raise ValueError(f"Give a budget: noisette audit {name} --epsilon 1.")
         finding = _one(name, epsilon, as_published, params, samples, confidence, seed)
         click.echo(to_json(finding.spec() | {"seed": seed})) if as_json else _show_one(finding)
-        return
+        context.exit(int(finding.verdict == "violated"))
     findings = _all(1.0 if epsilon is None else epsilon, samples, confidence, seed, page)
     if as_json:
         rows = [finding.spec() for finding in findings]
         click.echo(to_json({"samples": samples, "confidence": confidence, "seed": seed, "findings": rows}))
     else:
         _show_all(findings)
+    context.exit(int(any(finding.verdict == "violated" and not finding.form for finding in findings)))
 
 
 def build(name: str, epsilon: float, params: Sequence[str]) -> Any:
