@@ -55,7 +55,7 @@ MOVED: dict[str, str] = {
     "federated.mixing": "federated.server.mixing",
     "federated.mod": "federated.client.mod",
     "federated.run": "federated.runs.run",
-    "federated.sampling": "federated.runs.sampling",
+    "federated.sampling": "federated.server.sampling",
     "federated.simulation": "federated.runs.simulation",
     "federated.strategy": "federated.server.strategy",
     "federated.streaming": "federated.server.streaming",

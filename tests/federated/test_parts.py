@@ -11,8 +11,8 @@ import pytest
 from tests.federated.flower import LocalGrid, model, moving_app
 
 from noisette.federated import ModelLayout, Norm, Terms
-from noisette.federated.runs.sampling import draw, rounds_of_one
 from noisette.federated.server.history import History
+from noisette.federated.server.sampling import draw, rounds_of_one
 from noisette.federated.server.streaming import StreamingGrid
 
 

@@ -12,8 +12,8 @@ from flwr.app import ConfigRecord, Error, Message
 from tests.federated.flower import DIMS, LocalGrid, model, moving_app
 
 from noisette.federated import Norm, Ranges
-from noisette.federated import strategy as module
 from noisette.federated.client.mod import LocalPrivacy
+from noisette.federated.server import strategy as module
 from noisette.federated.server.strategy import PrivateFedAvg, _weight
 from noisette.federated.theory import Prospect
 

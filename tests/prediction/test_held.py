@@ -18,22 +18,9 @@ from tests.held import Held
 import noisette as nz
 from noisette.mechanisms.graded.levelled import LevelledResponse
 from noisette.planner import tables
-from noisette.prediction import (
-    combining,
-    curves,
-    deviations,
-    extremes,
-    graded,
-    offers,
-    planning,
-    populations,
-    records,
-    responses,
-    sweeps,
-    targets,
-    texts,
-)
+from noisette.prediction import combining, curves, graded, offers, planning, sweeps, targets, texts
 from noisette.prediction.joint import JointDeviation, _primes, box_probability, joint
+from noisette.prediction.model import deviations, extremes, populations, records, responses
 from noisette.prediction.model.correlations import covariance
 from noisette.prediction.model.deviations import Deviation
 from noisette.prediction.personalised import Personalised

@@ -13,7 +13,7 @@ from scipy import stats
 
 import noisette as nz
 from noisette.domains.texts import ENDED, OPEN
-from noisette.mechanisms.categorical import search as searching
+from noisette.mechanisms.categorical.texts import search as searching
 from noisette.mechanisms.categorical.texts.prefixes import PrefixHash
 from noisette.mechanisms.categorical.texts.search import check_level, extensions, search
 from noisette.prediction.texts import TextPrediction

@@ -1,1 +1,1 @@
-"""Federations on this machine: settings, clients that are drawn, Flower's simulation, its apps."""
+"""Federations on this machine: settings, Flower's simulation, its apps."""

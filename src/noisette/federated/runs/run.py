@@ -12,10 +12,10 @@ from typing import Any
 from noisette.federated.clipping import Norm, Ranges
 from noisette.federated.families import chosen, family
 from noisette.federated.layout import ModelLayout
-from noisette.federated.runs.sampling import rounds_of_one
 from noisette.federated.runs.simulation import as_record, simulate
 from noisette.federated.runs.task import Task
 from noisette.federated.server.mixing import Simulated
+from noisette.federated.server.sampling import rounds_of_one
 from noisette.federated.server.strategy import PrivateFedAvg
 
 _BALLS = ("ball", "sphere")  # shapes of updates that are clipped by their norm

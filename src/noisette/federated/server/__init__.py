@@ -1,1 +1,1 @@
-"""The server's side: reports added up as they come, the strategy on Flower, the history of a run."""
+"""The server's side: reports added up as they come, who is drawn, the strategy on Flower, the history of a run."""

@@ -25,10 +25,10 @@ from noisette.federated.clipping import Length, Norm, Ranges
 from noisette.federated.families import AUTO, chosen
 from noisette.federated.layout import ModelLayout, as_dtype
 from noisette.federated.lines import Lines, PrivateUnit, TrustModel
-from noisette.federated.runs.sampling import draw
 from noisette.federated.server.aggregator import SHRINKAGES, Aggregator, TooFew, enhanced
 from noisette.federated.server.history import History
 from noisette.federated.server.mixing import Mixer
+from noisette.federated.server.sampling import draw
 from noisette.federated.server.streaming import StreamingGrid
 from noisette.federated.terms import Placement, Sends, Terms
 from noisette.federated.theory import Prospect
