@@ -30,7 +30,9 @@ def plain(value: Any) -> Any:
         return {str(name): plain(one) for name, one in value.items()}
     if hasattr(value, "tolist"):
         return plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):
+        return [plain(one) for one in sorted(value, key=str)]
+    if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if isinstance(value, bool | int | str) or value is None:
         return value

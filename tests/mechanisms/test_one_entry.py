@@ -110,3 +110,38 @@ def test_tables_of_rows_are_looked_at_row_by_row(name: str) -> None:
         return
     found = np.asarray(mechanism.log_prob(tables[1], tables[0]))
     assert found.reshape(rows.shape) == pytest.approx(rows, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_outside_the_support_has_no_likelihood(name: str) -> None:
+    """Among others, which keep theirs."""
+    mechanism, inputs = batch(name)
+    reports = np.asarray(mechanism.privatize(inputs, rng=1))
+    try:
+        plain = np.asarray(mechanism.log_prob(reports, inputs))
+    except NotImplementedError:
+        return
+    assert np.all(np.isfinite(plain))
+    for place in places(reports.shape):
+        for value in set(beyond(reports[:, *place[1:]])) - {np.nan}:
+            with np.errstate(invalid="ignore", over="ignore"):
+                found = np.asarray(mechanism.log_prob(spoilt(reports, place, value), inputs))
+            others = np.arange(len(reports)) != place[0]
+            assert not np.any(found[place[0]] > -np.inf), (place, value)
+            assert np.array_equal(found[others], plain[others])
+
+
+PARTWAY = ("lp-optimal", "sliding-half")  # their worst pairs have one value in between, too
+SCALAR = sorted(name for name in NAMES if ".scalar." in nz.CATALOGUE[name].__module__ and "discrete" not in name)
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_cells_are_of_inputs_at_the_ends_of_the_domain(name: str) -> None:
+    """A pair outside of it says nothing of the guarantee; one well inside, too little. Its ends are on no lattice."""
+    options: Any = {"delta": 1e-6} if "gaussian" in name else {}
+    mechanism: Any = nz.build(name, nz.Interval(-0.3, 1.1), epsilon=1.0, **options)
+    pairs = np.asarray([cells.pair for cells in mechanism.dissect()])
+    assert np.all(mechanism.domain.contains(pairs))
+    assert pairs.min() == -0.3
+    assert pairs.max() == 1.1
+    assert name in PARTWAY or np.ptp(pairs, axis=1).min() > 1.399

@@ -1,0 +1,148 @@
+"""Edges of mechanisms for categories and selections, each against a count of all cases: what is a report, which weights
+are the largest that a budget allows, how two shares of one report go together, and a search that finds no text."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import noisette as nz
+from noisette.mechanisms.categorical import search as searching
+from noisette.mechanisms.categorical._base import UNIT, Codes, KeepOrReplace, just_below, log_fraction, whole
+from noisette.mechanisms.categorical._singer import Singer
+from noisette.mechanisms.categorical.projective import CyclicNoise
+from noisette.mechanisms.categorical.subset import Subsets
+from noisette.mechanisms.categorical.wheel import RING, RingPoints
+
+
+@pytest.mark.parametrize(("size", "length"), [(5, 3), (4, 4), (6, 2), (3, 1)])
+def test_what_is_a_set_of_items(size: int, length: int) -> None:
+    """Of all rows of numbers from -1 to one beyond the last, in steps of a half."""
+    rows = np.asarray(list(itertools.product(np.arange(-1, size + 1, 0.5), repeat=length)))
+    known = set(itertools.combinations(range(size), length))
+    expected = [tuple(row) in known for row in rows.tolist()]
+    assert sum(expected) == math.comb(size, length)
+    assert Subsets(size, length).contains(rows).tolist() == expected
+
+
+def test_what_is_a_code_or_a_point_of_the_ring() -> None:
+    given = np.asarray([-2, -1, -0.5, 0, 0.5, 6, 6.5, 7, 7.5, np.nan, np.inf])
+    inside = [False, False, False, True, False, True, False, False, False, False, False]
+    assert Codes(7).contains(given).tolist() == inside
+    for kind in (np.int64, np.int32, np.uint8):
+        whole_ones = np.asarray([0, 6, 7, 8, 200]).astype(kind)
+        assert Codes(7).contains(whole_ones).tolist() == [True, True, False, False, False]
+    assert Codes(7).contains(np.asarray([-1, -(2**63), 2**63 - 1])).tolist() == [False] * 3
+    assert whole(np.asarray([1.0, 1.5, -2.0])).tolist() == [True, False, True]
+    assert whole(np.asarray([1, 2])).tolist() == [True, True]
+    good = [0, RING - 1, 5]
+    assert RingPoints(2).contains(np.asarray([good])).tolist() == [True]
+    for place, bad in itertools.product(range(3), (-1, RING, 0.5)):
+        row = np.asarray([good], dtype=float)
+        row[0, place] = bad
+        assert RingPoints(2).contains(np.concatenate([[good], row])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("shift", [2.0**-60, 2.0**-30, 0.1, 0.4999, 0.5, 0.5001, 3.0])
+def test_logs_of_fractions_are_precise_near_one(shift: float) -> None:
+    for value in (1 + Fraction(shift), 1 - min(Fraction(shift), Fraction(9, 10))):
+        with mpmath.workdps(60):
+            exact = float(mpmath.log(mpmath.mpf(value.numerator) / value.denominator))
+        assert log_fraction(value) == pytest.approx(exact, rel=1e-14)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 1.0, 7.0, 30.0, 36.5, 39.0, 41.0, 300.0])
+def test_weights_are_the_largest_integers_within_the_budget(epsilon: float) -> None:
+    """One more for the own report would break the budget, or 2^53 draws; so would one more for each other."""
+    limit = just_below(epsilon)
+    for weights, own, block, size in [
+        (one := KeepOrReplace.build(size, epsilon), one.keep + one.other, 1, size) for size in (2, 3, 50)
+    ] + [
+        (noise := CyclicNoise.build(design, epsilon), noise.own, design.block, design.order)
+        for design in (Singer(2, 1, 3), Singer(3, 1, 3), Singer(2, 2, 3))
+    ]:
+        other = weights.other
+        assert type(own) is int
+        assert type(other) is int
+        assert weights.total == own * block + other * (size - block) <= UNIT
+
+        with mpmath.workdps(60):
+            ratio = mpmath.exp(mpmath.mpf(min(limit, 40.0)))
+            assert own <= ratio * other * (1 + mpmath.mpf(2) ** -45)
+            fits = own + own // 2**40 + 2 <= ratio * other and (own + 2) * block + other * (size - block) <= UNIT
+            assert not fits or epsilon < 1e-3  # where a weight more is what rounding of exp(epsilon) - 1 comes to
+            assert (other + 1) * (size - block + ratio * block) * (1 + mpmath.mpf(2) ** -45) > UNIT
+
+
+def scores(mechanism: Any, reports: np.ndarray) -> np.ndarray:
+    """Return what each report alone says of every category."""
+    readout = mechanism.readout
+    return np.asarray([readout.offset + readout.scale * mechanism.tally(row[None]).total for row in reports])
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("name", ["grr", "sue", "oue", "subset-selection", "privset"])
+def test_two_shares_of_one_report_go_together_as_stated(name: str, size: int) -> None:
+    """Every report, weighed by its mass: of the own category and another one, and of two others."""
+    if name == "privset":
+        mechanism: Any = nz.PrivSet(1.0, nz.Selection(size, 1))
+        values: Any = np.asarray([0])
+        listed = list(itertools.combinations(range(mechanism.items), mechanism.length))
+    else:
+        mechanism = nz.CATALOGUE[name](1.0, domain=nz.Categorical(size))
+        values = np.asarray(0)
+        listed = {
+            "grr": range(size),
+            "sue": itertools.product((0, 1), repeat=size),
+            "oue": itertools.product((0, 1), repeat=size),
+            "subset-selection": itertools.combinations(range(size), getattr(mechanism, "length", 1)),
+        }[name]
+    reports = np.asarray(list(listed), dtype=mechanism.report_dtype)
+    mass = np.exp(mechanism.log_prob(reports, values))
+    assert mass.sum() == pytest.approx(1)
+    said = scores(mechanism, reports)[:, :size]
+    found = (mass[:, None, None] * (said - mass @ said)[:, :, None] * (said - mass @ said)[:, None, :]).sum(axis=0)
+    stated = mechanism.covariances
+    assert stated is not None
+    assert stated[0] == pytest.approx(found[0, 1], rel=1e-9, abs=1e-12)
+    if size > 2:
+        assert stated[1] == pytest.approx(found[1, 2], rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["olh", "drawn-option", "wheel", "pem"])
+def test_a_report_shows_what_was_drawn_for_it_and_its_value_by_the_law(name: str) -> None:
+    """Among reports of one draw the own answer is as frequent as its likelihood, given the draw, says."""
+    mechanism: Any = nz.CATALOGUE[name].example(1.0)
+    drawn = mechanism.draw(5, np.random.default_rng(3))
+    value: Any = {"olh": 2, "drawn-option": [1, 3], "wheel": [1, 3], "pem": "b"}[name]
+    for one in drawn:
+        known = np.repeat(one[None], 4000, axis=0)
+        reports = mechanism.privatize_drawn(np.asarray([value] * 4000), known, rng=4)
+        assert np.array_equal(np.asarray(mechanism.drawn(reports)).reshape(known.shape), known)
+        likely = np.asarray(mechanism.log_prob(reports, np.asarray([value] * 4000)))
+        top = likely > likely.min() + 1e-9
+        gap = float(np.exp(likely.max() - likely.min()))
+        if name == "wheel":  # arcs of one selection may overlap, so that the rest of the ring has more
+            assert 2 < gap <= math.e
+        else:
+            assert gap == pytest.approx(math.e, rel=1e-6)
+        assert 0.2 < top.mean() < 0.95
+
+
+def test_a_search_without_a_text_at_its_end_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = nz.PrefixExtending(1.0, nz.Texts(1, alphabet="abcd"), seeds=2)
+    total = mechanism.tally(mechanism.privatize(["a", "b", "a"] * 30, rng=1)).total
+    assert len(searching.search(mechanism, total, 2).texts) > 0
+    monkeypatch.setattr(nz.Texts, "text", lambda self, row: None)
+    found = searching.search(mechanism, total, 2)
+    assert found.texts == ()
+    assert [len(part) for part in (found.share, found.std_error, found.checked, found.shown)] == [0] * 4
+    assert (found.threshold, found.asked, found.reports) == (math.inf, 2, 90)
+    assert found.users == searching._groups(mechanism, total)[-1].users
+    assert found.made.count.dtype == np.int64
