@@ -138,3 +138,24 @@ def test_masks_are_sets(size: int, length: int) -> None:
         assert exact[row] == (wanted is not None)
         assert wanted is None or rows[row].tolist() == wanted
     assert exact[0]
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(("size", "length"), [(5, 3), (6, 2), (4, 3)])
+def test_of_all_draws_of_three_bits_each_subset_has_as_many(size: int, length: int, own: bool) -> None:
+    """Exactly: every row of draws of 3 bits, one of them to spare; what has too few of them is drawn again."""
+    draws = length + 1
+    word = f"<u{bits_and_draws(size, length)[0] // 8}"
+    drawn = np.ascontiguousarray(np.indices((8,) * draws).reshape(draws, -1).T).astype(word)
+    for item in (0, size - 1):
+        found = []
+        for fill in (_subsets._fill_few, _subsets._compiled()):
+            rows, exact = np.empty((len(drawn), length), dtype=np.int64), np.ones(len(drawn), dtype=bool)
+            fill(drawn, 3, np.full(len(drawn), item), np.full(len(drawn), own), size, rows, exact)
+            seen = np.unique(rows[exact] @ (size ** np.arange(length)), return_counts=True)[1]
+            assert seen.size == math.comb(size - 1, length - own)
+            assert np.ptp(seen) == 0
+            assert np.all((rows[exact] == item).any(axis=1) == own)
+            found.append((rows[exact], exact))
+        assert np.array_equal(found[0][0], found[1][0])
+        assert np.array_equal(found[0][1], found[1][1])
