@@ -11,14 +11,14 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from noisette.mechanisms.categorical.wheel import RING, RingPoints
 
 import noisette as nz
-from noisette.mechanisms.categorical import search as searching
 from noisette.mechanisms.categorical._base import UNIT, Codes, KeepOrReplace, just_below, log_fraction, whole
 from noisette.mechanisms.categorical._singer import Singer
 from noisette.mechanisms.categorical.projective import CyclicNoise
+from noisette.mechanisms.categorical.selections.wheel import RING, RingPoints
 from noisette.mechanisms.categorical.subset import Subsets
+from noisette.mechanisms.categorical.texts import search as searching
 
 
 @pytest.mark.parametrize(("size", "length"), [(5, 3), (4, 4), (6, 2), (3, 1)])
