@@ -73,6 +73,14 @@ class Dissected(Protocol):
         """Cut the reports for pairs of inputs among which the worst one is, for epsilon and for every delta."""
 
 
+@runtime_checkable
+class CutAnywhere(Protocol):
+    """A mechanism whose reports fall into few cells for any two inputs, not for the worst ones alone."""
+
+    def cut(self, first: Any, second: Any) -> Cells | None:
+        """Cut all reports for two inputs; None where they have the same law."""
+
+
 def log_above(ratio: Fraction) -> float:
     """Return the least float64 that is not below the log of a fraction.
 

@@ -471,7 +471,7 @@ def test_a_report_that_only_one_input_sends_adds_its_mass_to_delta() -> None:
         """One time in a hundred, category 0 is reported as no other is."""
 
         def log_prob(self, report: Any, x: Any) -> np.ndarray:
-            masses = np.asarray([[0.79, 0.2, 0.01], [0.2, 0.8, 0.0]])
+            masses = np.asarray([[0.79, 0.2, 0.01], [0.2, 0.8, 0.0], [0.2, 0.8, 0.0]])
             with np.errstate(divide="ignore"):
                 return np.log(masses[np.asarray(x), np.asarray(report)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import numpy as np
 from noisette import _validate
 from noisette._search import narrowed
 from noisette._validate import FloatArray
+from noisette.auditing import pairs
 from noisette.auditing.inputs import groups
 from noisette.cells import Cells, Dissected
 from noisette.core import Mechanism
@@ -23,6 +25,8 @@ _DOUBLINGS = 48  # as far as float64 holds lattice positions exactly
 _DIRECT = 1 << 20  # reports up to which a run is summed one by one
 _NEGLIGIBLE = 750.0  # a log mass that much below the largest is zero in float64
 _PANELS, _NODES = 64, 20
+_SEEN, _UNSEEN = 1e-6, 1e-13  # by which a delta of another pair exceeds, of itself and at all, to count
+_SHARES = 0.0, 0.5, 1.0  # of the epsilon, at which reports are compared
 _MISSING = 1e-9, 1e-6  # of the mass; runs that lose more are not all reports, rounding of large logs aside
 _ULPS = 4  # of the larger log, by which the logs of two masses may err together
 _TOLERANCE = 1e-9  # by which a log ratio of interior inputs, whose laws are mixtures, may err
@@ -33,6 +37,10 @@ _USUAL = 32.0  # logs are sums of terms up to this size, which err as much where
 
 class NotALaw(ArithmeticError):
     """A mechanism's `log_prob` does not add up to one over its cells."""
+
+
+class NotWorst(ArithmeticError):
+    """Reports about two inputs of the domain show more than the pair that a mechanism calls its worst."""
 
 
 def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
@@ -49,7 +57,11 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
     not, unless the witnesses show more than is stated anyway, and that is returned. Of a mechanism without `dissect`
     the witnesses are taken at their word, and both tails of a lattice without ends are followed. Nobody's word is all:
     inputs drawn from the domain, and reports about them, are tried as well, and a pair with a larger ratio is returned.
-    With ``delta`` the pairs are those of `dissect`: `noisette.testing.check_mechanism` tries others, by their reports.
+    With ``delta`` pairs of inputs drawn from the domain are summed over wherever reports can be cut for any two inputs,
+    and the worst is returned; where they cannot, reports are drawn, and `NotWorst` is raised if they show more than the
+    pairs of `dissect`. Of a class from outside of this library no proof says that its pair is the worst one. The result
+    is then an `AtLeast`: a float whose `repr` says that the truth may be larger. It is plain where all pairs were
+    compared.
 
     >>> from noisette import Duchi, Gaussian
     >>> round(exact_epsilon(Duchi(epsilon=1.0)), 9)
@@ -71,7 +83,7 @@ def exact_epsilon(mechanism: Mechanism, *, delta: float = 0.0) -> float:
         certified = gap + rounding
     result = certified if gap - rounding <= certified else gap + rounding
     found = _searched(mechanism) if result < math.inf else math.inf
-    return found if found > result * (1 + _TOLERANCE) + _TOLERANCE else result
+    return pairs.said(mechanism, found if found > result * (1 + _TOLERANCE) + _TOLERANCE else result)
 
 
 def exact_delta(mechanism: Mechanism, epsilon: float) -> float:
@@ -81,7 +93,8 @@ def exact_delta(mechanism: Mechanism, epsilon: float) -> float:
 
     *Guarantee*: exact up to the rounding of float64, some 1e-14. Runs of constant mass are counted, straight ones are
     geometric series, others are summed report by report up to a million, and beyond by Gauss-Legendre quadrature
-    with the Euler-Maclaurin correction, which errs by less than 1e-14 there. Zero from `exact_epsilon` on.
+    with the Euler-Maclaurin correction, which errs by less than 1e-14 there. Zero from `exact_epsilon` on. Other pairs
+    than those of `dissect` are tried as in `exact_epsilon`, and the result is an `AtLeast` in the same cases.
 
     >>> from noisette import Duchi
     >>> round(exact_delta(Duchi(epsilon=1.0), 0.0), 6)  # total variation: tanh(1/2)
@@ -92,7 +105,15 @@ def exact_delta(mechanism: Mechanism, epsilon: float) -> float:
     budget = _validate.number(epsilon, "epsilon")
     if not budget >= 0:
         raise ValueError(f"Expected epsilon={epsilon!r} >= 0.")
-    return max(laws.delta(budget) for laws in _complete(mechanism))
+    named = _complete(mechanism)
+
+    def larger(laws: _Laws, least: float) -> float:
+        found = laws.delta(budget)
+        return found if found > least * (1 + _SEEN) + _UNSEEN else least
+
+    result, known = _search(mechanism, named, max(laws.delta(budget) for laws in named), larger)
+    _compare(mechanism, known, [share * budget for share in _SHARES])
+    return pairs.said(mechanism, result)
 
 
 def worst_pair(mechanism: Mechanism, epsilon: float) -> tuple[float, Any, Any]:
@@ -139,14 +160,18 @@ def exact_matrix(mechanism: Mechanism, *, delta: float = 0.0) -> tuple[tuple[flo
         between[first, second].append((laws, 0))
         between[second, first].append((laws, 1))
 
-    def entry(pairs: list[tuple[_Laws, int]]) -> float:
+    def entry(both: list[tuple[_Laws, int]]) -> float:
         if slack > 0:
-            return _least(lambda epsilon: any(laws.delta(epsilon, row) > slack for laws, row in pairs))
-        return max(laws.epsilon(row) for laws, row in pairs)
+            return _least(lambda epsilon: any(laws.delta(epsilon, row) > slack for laws, row in both))
+        return max(laws.epsilon(row) for laws, row in both)
 
+    for laws in _others(mechanism):
+        first, second = (_level(mechanism, x) for x in laws.cells.pair)
+        between[first, second].append((laws, 0))
+        between[second, first].append((laws, 1))
     levels: Any = mechanism
     size = range(len(levels.edges) - 1)
-    return tuple(tuple(entry(between[i, j]) for j in size) for i in size)
+    return tuple(tuple(pairs.said(mechanism, entry(between[i, j])) for j in size) for i in size)
 
 
 def _level(mechanism: Any, x: Any) -> int:
@@ -341,8 +366,8 @@ def _complete(mechanism: Mechanism) -> list[_Laws]:
     laws = list(_laws(mechanism))
     if not laws and isinstance(mechanism.support, Points):
         every, weights = np.asarray(mechanism.support.values), np.zeros(len(mechanism.support.values))
-        pairs = combinations(mechanism.witnesses()[0], 2)
-        laws = [_Laws.build(mechanism, Cells.constant(pair, every, weights)) for pair in pairs]
+        each = combinations(mechanism.witnesses()[0], 2)
+        laws = [_Laws.build(mechanism, Cells.constant(pair, every, weights)) for pair in each]
     if not laws or not all(pair.cells.complete for pair in laws):
         raise ValueError(
             f"The reports of {mechanism.name} are too many to sum over. For a mechanism made of several, ask the "
@@ -354,9 +379,65 @@ def _complete(mechanism: Mechanism) -> list[_Laws]:
 
 
 def _epsilon_at(mechanism: Mechanism, delta: float) -> float:
-    """Return the least epsilon at which no pair of inputs exceeds ``delta``."""
-    pairs = _complete(mechanism)
-    return _least(lambda epsilon: any(laws.delta(epsilon) > delta for laws in pairs))
+    """Return the least epsilon at which no pair of inputs exceeds ``delta``: of those named and of those searched."""
+    named = _complete(mechanism)
+    result = _least(lambda epsilon: any(laws.delta(epsilon) > delta for laws in named))
+
+    def larger(laws: _Laws, least: float) -> float:
+        if laws.delta(least + _TOLERANCE * (1 + least)) <= delta * (1 + _SEEN) + min(_UNSEEN, delta / 8):
+            return least
+        return _least(lambda epsilon: laws.delta(epsilon) > delta)
+
+    result, known = _search(mechanism, named, result, larger)
+    _compare(mechanism, known, [share * result for share in _SHARES] if result < math.inf else [0.0])
+    return pairs.said(mechanism, result)
+
+
+def _others(mechanism: Mechanism) -> Iterator[_Laws]:
+    """Return the laws of pairs of inputs that were drawn from the domain, where they hold all of the mass."""
+    for cells in pairs.cut(mechanism):
+        laws = _Laws.build(mechanism, cells)
+        with contextlib.suppress(NotALaw):
+            laws.check(mechanism.name)
+            yield laws
+
+
+def _search(
+    mechanism: Mechanism, named: list[_Laws], most: float, larger: Callable[[_Laws, float], float]
+) -> tuple[float, list[_Laws]]:
+    """Return the most that any pair has, and the pairs that were named with those drawn that have more.
+
+    ``larger`` returns what a pair has where that is more than a number, and the number where it is not. From the worst
+    pair drawn the search goes on to pairs that exchange one entry of the two.
+    """
+    known, best, worst = list(named), 0.0, None
+    least = most if pairs.proved(mechanism) else 0.0
+    for laws in _others(mechanism):
+        if (found := larger(laws, max(best, least))) > max(best, least):
+            best, worst = found, laws
+    while worst is not None:
+        if best > most:
+            most, known = best, [*known, worst]
+        start, worst = worst, None
+        for first, second in pairs.turned(mechanism, start.cells.pair) if best < math.inf else ():
+            cells = pairs.between(mechanism, first, second)
+            if cells is not None and (found := larger(other := _Laws.build(mechanism, cells), best)) > best:
+                best, worst = found, other
+                break
+    return most, known
+
+
+def _compare(mechanism: Mechanism, known: list[_Laws], epsilons: list[float]) -> None:
+    """Raise `NotWorst` where reports about some pair of inputs show more than all pairs that are known."""
+    limits = np.asarray([max(laws.delta(epsilon) for laws in known) for epsilon in epsilons])
+    for first, second, seen in pairs.shown(mechanism, np.asarray(epsilons)):
+        over = np.flatnonzero(seen > limits + _MISSING[0])
+        if over.size:
+            worst = int(over[np.argmax((seen - limits)[over])])
+            raise NotWorst(
+                f"Reports of {mechanism.name} about {first} and {second} show a delta of {seen[worst]:.3g} or more at "
+                f"epsilon {epsilons[worst]:.3g}, and the worst inputs that its dissect names have {limits[worst]:.3g}."
+            )
 
 
 def _least(exceeds: Callable[[float], bool]) -> float:

@@ -193,10 +193,12 @@ def _show_attack(found: Mapping[str, Any]) -> None:
 def _show_one(finding: Any) -> None:
     """Print what was found of one mechanism."""
     from noisette._terminal import console, table
+    from noisette.auditing.pairs import AtLeast
 
     shown = table("", ">epsilon")
     shown.add_row(f"claimed, per {finding.unit}", _epsilon(finding.claimed))
-    shown.add_row("holds exactly", _epsilon(finding.exact_epsilon))
+    known = "shown by the pairs compared, at least" if isinstance(finding.exact_epsilon, AtLeast) else "holds exactly"
+    shown.add_row(known, _epsilon(finding.exact_epsilon))
     shown.add_row(f"shown by {finding.samples:,} reports an input, at least", f"{finding.lower_bound:.4f}")
     out = console()
     out.print(

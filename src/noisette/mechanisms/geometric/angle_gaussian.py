@@ -218,11 +218,17 @@ class AngleGaussian(AngleMechanism, EventDeclared):
         Only the distance in standard deviations matters, and delta grows with it. Rounding to the lattice is monotone,
         so what two rounded inputs differ by is largest between the ends of the range, where these neighbours are.
         """
-        pair = self._pair
+        yield self._cells(*self._pair)
+
+    def cut(self, first: Any, second: Any) -> Cells | None:
+        """Cut the space of reports across the line through any two vectors' magnitudes and angles."""
+        return None if np.array_equal(self._released(first), self._released(second)) else self._cells(first, second)
+
+    def _cells(self, *pair: Any) -> Cells:
         first, second = self._released(np.stack(pair))
         white = (first - second) / self.sigmas
         unit = self.sigmas * white / np.linalg.norm(white)
-        yield Cells.normal(pair, (first + second) / 2, unit, self._log_volume, self.dims)
+        return Cells.normal((pair[0], pair[1]), (first + second) / 2, unit, self._log_volume, self.dims)
 
     @cached_property
     def readout(self) -> Readout:

@@ -213,6 +213,11 @@ class AdditiveMechanism(ScalarMechanism):
             if pair[0] < pair[1]:
                 yield self._cells(np.asarray(pair))
 
+    def cut(self, first: Any, second: Any) -> Cells | None:
+        """Cut the lattice for any two values."""
+        pair = np.sort(np.asarray([float(first), float(second)]))
+        return self._cells(pair) if pair[0] < pair[1] else None
+
     def _cells(self, pair: FloatArray) -> Cells:
         """Return runs between breakpoints, and the tails on both sides, a run for each stretch of a period."""
         noise, period = self._noise, float(self._noise.period)

@@ -235,12 +235,16 @@ class WindowMechanism(TableMechanism):
         No pair is worse: what two inputs differ in is the part of each window outside the other one, which is all the
         larger the farther apart they are.
         """
-        pair = (self.domain.low, self.domain.high)
+        yield self.cut(self.domain.low, self.domain.high)
+
+    def cut(self, first: Any, second: Any) -> Cells:
+        """Cut the outputs at the edges of the windows of any two inputs."""
+        pair = (float(first), float(second))
         window, place = self._window, self._window.place(np.asarray(pair), self._map)
         cuts = window.cuts(place)
         masses = ((window.exact_mass(cut, place[0]), window.exact_mass(cut, place[1])) for cut in cuts[:-1].tolist())
         volume = np.log(np.diff(cuts) * window.step)
-        yield Cells.constant(pair, window.first + window.step * cuts[:-1], volume, largest_ratio(masses))
+        return Cells.constant(pair, window.first + window.step * cuts[:-1], volume, largest_ratio(masses))
 
     @cached_property
     def readout(self) -> Readout:

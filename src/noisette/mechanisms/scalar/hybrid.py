@@ -13,7 +13,7 @@ import numpy as np
 
 from noisette import _random
 from noisette._validate import FloatArray
-from noisette.cells import Cells, largest_ratio
+from noisette.cells import Cells, CutAnywhere, largest_ratio
 from noisette.core import Moments, Readout
 from noisette.domains import Interval
 from noisette.mechanisms._base import Lattice, Points, TableMechanism
@@ -173,7 +173,17 @@ class Hybrid(TableMechanism):
         if self._alone is not None:
             yield from self._alone.dissect()
             return
-        window, pair = self._window, (self.domain.low, self.domain.high)
+        yield self._cells((self.domain.low, self.domain.high))
+
+    def cut(self, first: Any, second: Any) -> Cells | None:
+        """Cut the outputs for any two inputs."""
+        if self._alone is None:
+            return self._cells((float(first), float(second)))
+        return self._alone.cut(first, second) if isinstance(self._alone, CutAnywhere) else None
+
+    def _cells(self, pair: tuple[float, float]) -> Cells:
+        """Cut the outputs at the edges of both windows, and set Duchi's reports apart."""
+        window = self._window
         place = window.place(np.asarray(pair), window.unbiased_map)
         points = np.rint((np.asarray([self._pair.low, self._pair.high]) - window.first) / window.step)
         cuts = np.unique(np.concatenate([window.cuts(place), points, points + 1]))
@@ -186,7 +196,7 @@ class Hybrid(TableMechanism):
 
         masses = ((mass(cut, 0), mass(cut, 1)) for cut in cuts[:-1].tolist())
         volume = np.log(np.diff(cuts) * window.step)
-        yield Cells.constant(pair, window.first + window.step * cuts[:-1], volume, largest_ratio(masses))
+        return Cells.constant(pair, window.first + window.step * cuts[:-1], volume, largest_ratio(masses))
 
     @cached_property
     def readout(self) -> Readout:

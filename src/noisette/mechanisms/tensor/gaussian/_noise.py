@@ -317,6 +317,17 @@ class TensorNoise(TensorReports, EventDeclared):
         ends = tuple(self._middle + sign * length / 2 * unit for sign in (1.0, -1.0))
         yield Cells.normal((ends[0], ends[1]), np.asarray(self._middle), unit, self._log_volume, self._free)
 
+    def cut(self, first: Any, second: Any) -> Cells | None:
+        """Cut the space of reports across the line through any two tensors."""
+        gap = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+        white = gap / self.sigma
+        multiply(white, self._whiteners)
+        length = float(np.linalg.norm(white))
+        if self.symmetry or length == 0:
+            return None
+        middle = np.asarray(second, dtype=float) + gap / 2
+        return Cells.normal((first, second), middle, gap / length, self._log_volume, self._free)
+
     @cached_property
     def readout(self) -> Readout:
         """The plain mean of the reports."""

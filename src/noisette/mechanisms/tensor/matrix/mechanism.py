@@ -404,9 +404,18 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
         less: on a lattice of 2^-20 of the noise, sums equal integrals to about 1e-10. Places are steps along the line.
         """
         first, second = self._pair()
+        cells = self.cut(first, second)
+        assert cells is not None  # the strategy tells some records apart
+        yield cells
+
+    def cut(self, first: Any, second: Any) -> Cells | None:
+        """Return reports on the line through any two tensors' answers, as `dissect` does."""
+        first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
         step, noise = self._lattice
         start, end = (self._strategy.reconstruct(self._rounded(x.reshape(1, -1)) * step)[0] for x in (first, second))
         length = float(np.linalg.norm(self._strategy.ask(end - start))) / step
+        if length == 0:
+            return None
         unit, span = (end - start) / length, math.ceil(8 * noise)
         heads = np.asarray([0.0, -1.0]), np.asarray([1.0, -1.0])
         nodes = []
@@ -415,7 +424,7 @@ class MatrixMechanism(WholeTensorMechanism, EventDeclared):
             nodes.append(start + places.reshape(-1, *(1,) * first.ndim) * unit)
         weight = np.full(2, (self._strategy.rank - 1) * math.log(noise * math.sqrt(2 * math.pi)))
         endless, spans = np.full(2, math.inf), np.full(2, float(span))
-        yield Cells((first, second), tuple(nodes), weight, endless, spans, np.zeros(2))
+        return Cells((first, second), tuple(nodes), weight, endless, spans, np.zeros(2))
 
 
 def _shares(rows: FloatArray, total: int) -> FloatArray:
