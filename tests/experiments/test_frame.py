@@ -389,6 +389,14 @@ def test_a_study_is_known_by_its_code_and_that_of_what_it_calls(paper):
     assert len(set(digests)) == len(known)
 
 
+def test_a_table_with_many_columns_is_printed_whole(tmp_path):
+    found = CliRunner().invoke(verbs, ["reproduce", "readings", "--only", "hao2023hierarchical", "-o", str(tmp_path)])
+    assert found.exit_code == 0
+    for row in json.loads((tmp_path / "results.json").read_text("utf-8"))["studies"][0]["rows"]:
+        for word in " ".join(frame.show(cell) for cell in row).split():
+            assert word in found.output
+
+
 @pytest.mark.parametrize(("arguments", "message"), [(["celeba"], "Unknown paper"), ([], "Missing argument")])
 def test_the_command_names_what_is_wrong(arguments, message):
     result = CliRunner().invoke(verbs, ["reproduce", *arguments])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,22 @@ def _find(paper: str) -> tuple[Any, Any]:
     return import_module(f"experiments.{PAPERS[paper]}"), import_module("experiments.frame")
 
 
+_BETWEEN = 2  # spaces between two columns
+
+
+def _widths(cells: Sequence[Sequence[str]], screen: int) -> list[int]:
+    """Return how wide columns are that wrap between words only: together as the screen, or wider than it if need be."""
+    columns = list(zip(*cells, strict=True))
+    widths = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    whole = [max(map(len, column)) for column in columns]
+    for _ in range(screen - sum(widths) - _BETWEEN * len(widths)):  # to the column that wraps into the most lines
+        most = max(range(len(widths)), key=lambda place: whole[place] / max(widths[place], 1))
+        if widths[most] >= whole[most]:
+            break
+        widths[most] += 1
+    return widths
+
+
 def _show(record: Mapping[str, Any], frame: Any, folder: Path) -> None:
     """Print each study: the claim, the table, the finding."""
     from noisette._terminal import console, literal, table
@@ -114,11 +130,13 @@ def _show(record: Mapping[str, Any], frame: Any, folder: Path) -> None:
         right = [all(not isinstance(row[place], str) for row in rows) for place in range(len(study["columns"]))]
         shown = table(*(">" * flag + name for name, flag in zip(study["columns"], right, strict=True)))
         cells = [[frame.show(cell) for cell in row] for row in rows]
-        for place, column in enumerate(shown.columns):
-            words = [word for row in cells for word in row[place].split()] + study["columns"][place].split()
-            column.no_wrap, column.min_width = False, max(map(len, words))  # many columns: wrap between words only
+        widths = _widths([study["columns"], *cells], out.width)
+        for column, width in zip(shown.columns, widths, strict=True):
+            column.no_wrap, column.width = False, width
         for row in cells:
             shown.add_row(*map(literal, row))
+        screen, out.width = out.width, max(out.width, sum(widths) + _BETWEEN * len(widths))
         out.print(shown)
+        out.width = screen
         out.print(f"Obtained: {literal(frame.finding(study))}\n")
     out.print(f"README.md, results.json and figures are in {literal(folder)}.", style="dim")
