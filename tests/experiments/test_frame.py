@@ -389,6 +389,18 @@ def test_a_study_is_known_by_its_code_and_that_of_what_it_calls(paper):
     assert len(set(digests)) == len(known)
 
 
+def test_a_command_that_is_interrupted_says_how_it_goes_on(monkeypatch, tmp_path):
+    def run(paper, names, full, folder, advance, **options):
+        (folder / frame.UNFINISHED).mkdir(parents=True)
+        (folder / frame.UNFINISHED / "fig-1.jsonl").write_text("")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(frame, "run", run)
+    found = CliRunner().invoke(verbs, ["reproduce", "readings", "-o", str(tmp_path / "out")])
+    assert found.exit_code == 1
+    assert "--resume goes on" in " ".join(found.output.split())
+
+
 def test_a_table_with_many_columns_is_printed_whole(tmp_path):
     found = CliRunner().invoke(verbs, ["reproduce", "readings", "--only", "hao2023hierarchical", "-o", str(tmp_path)])
     assert found.exit_code == 0

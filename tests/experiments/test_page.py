@@ -110,6 +110,22 @@ def test_the_page_is_linked():
     assert "The papers, line by line: papers.md" in (root / "mkdocs.yml").read_text("utf-8")
 
 
+def test_contributing_says_how_to_go_on_with_every_fraction():
+    from noisette.cli.reproduce import PAPERS, _find
+
+    text = (page.PAGE.parent.parent / "CONTRIBUTING.md").read_text("utf-8")
+    told = re.findall(r"^\| `(\w+) --only ([\w-]+)` \| (.*?) \|", text, re.MULTILINE)
+    assert len(told) == len(set(told)) > 5
+    for paper, study, _ in told:
+        assert study in frame.studies(_find(paper)[0])
+    there = {(paper, study): now for paper, study, now in told}
+    for paper, place in PAPERS.items():
+        record = json.loads(page.ROOT.joinpath(*place.split("."), "results.json").read_text("utf-8"))
+        for study in record["studies"]:
+            if study.get("fraction"):
+                assert there[paper, study["name"]] == study["fraction"]
+
+
 @pytest.mark.parametrize("item", ["Definition 1", "theorem 2", "Figure"])
 def test_a_line_about_no_item_is_refused(item):
     with pytest.raises(ValueError, match="Expected a line to begin with"):

@@ -70,8 +70,13 @@ def reproduce(
             raise ValueError(f"{paper} has no study {name!r}. Expected one of {', '.join(studies)}.")
     chosen = [name for name in studies if name in only or not only]
     folder = output or Path("reproduced") / paper
-    with progress(f"Reproducing {paper}") as advance:
-        record = frame.run(module, chosen, full, folder, advance, resume=resume, minutes=minutes)
+    try:
+        with progress(f"Reproducing {paper}") as advance:
+            record = frame.run(module, chosen, full, folder, advance, resume=resume, minutes=minutes)
+    except (KeyboardInterrupt, SystemExit):
+        if any((folder / frame.UNFINISHED).glob("*.jsonl")):
+            click.echo(f"What is computed so far is in {folder / frame.UNFINISHED}: --resume goes on.", err=True)
+        raise
     if as_json:
         click.echo(to_json(record))
     else:
