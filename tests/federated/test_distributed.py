@@ -222,6 +222,101 @@ class TestFlower:
         strategy = self.run(plan, self.app(plan, tmp_path), rounds=1, tamper=tamper)
         self.near(strategy.weights, 0.05, plan, clients=4)
 
+    @pytest.mark.parametrize("stage", [1, 2, 3, 4])
+    def test_clients_may_leave_at_every_stage(self, plan, tmp_path, stage):
+        """Flower asked for shares of keys of clients that never gave any: one that left early ended the round."""
+        from flwr.app import Error, Message
+
+        asked = {}
+
+        def tamper(reply, node):
+            asked[node] = asked.get(node, 0) + 1
+            gone = asked[node] >= {1: stage, 2: 3}.get(node, 9)
+            return Message(Error(1, "gone"), reply_to=reply) if gone else reply
+
+        strategy = self.run(plan, self.app(plan, tmp_path), rounds=1, tamper=tamper)
+        self.near(strategy.weights, 0.05, plan, clients=4 if stage < 4 else 5)
+
+    @pytest.mark.parametrize(
+        ("stage", "key", "value"),
+        [
+            (1, "PUBLIC_KEY_1", b"no key"),
+            (1, "PUBLIC_KEY_1", None),
+            (1, "PUBLIC_KEY_2", 7),
+            (1, "PUBLIC_KEY_2", "of the first"),
+            (2, "DESTINATION_LIST", [99]),
+            (2, "CIPHERTEXT_LIST", None),
+            (3, "MASKED_PARAMETERS", [b"no array"]),
+            (3, "MASKED_PARAMETERS", [np.zeros(3, np.int64)]),
+            (3, "MASKED_PARAMETERS", [np.zeros(1), np.full(15, np.nan)]),
+            (3, "MASKED_PARAMETERS", [np.zeros(1, np.int64), np.full(15, -1)]),
+            (3, "MASKED_PARAMETERS", None),
+            (4, "SHARE_LIST", [b"no share"]),
+            (4, "SHARE_LIST", None),
+            (4, "NODE_ID_LIST", [777]),
+        ],
+    )
+    def test_what_is_no_reply_counts_as_none(self, plan, tmp_path, stage, key, value):
+        """A client that sent such a thing ended the run of all others by an error of the server."""
+        from flwr.app import ConfigRecord
+        from flwr.common import ndarray_to_bytes
+        from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
+
+        asked = {}
+
+        def tamper(reply, node):
+            asked[node] = asked.get(node, 0) + 1
+            if node == 1 and asked[node] == stage:
+                name, own = getattr(Key, key), dict(reply.content.config_records[RECORD_KEY_CONFIGS])
+                given = {name: value}
+                if value == "of the first":
+                    given = {name: own[Key.PUBLIC_KEY_1]}
+                elif isinstance(value, list) and isinstance(value[0], np.ndarray):
+                    given = {name: [ndarray_to_bytes(array) for array in value]}
+                own.pop(name)
+                reply.content.config_records[RECORD_KEY_CONFIGS] = ConfigRecord(
+                    own | {name: one for name, one in given.items() if one is not None}
+                )
+            return reply
+
+        strategy = self.run(plan, self.app(plan, tmp_path), rounds=1, tamper=tamper)
+        self.near(strategy.weights, 0.05, plan, clients=6 if stage == 4 else 5)
+
+    def test_shares_that_make_no_key_lose_the_round_and_not_the_run(self, plan, tmp_path):
+        from flwr.app import ConfigRecord
+        from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
+
+        asked = {}
+
+        def tamper(reply, node):
+            asked[node] = asked.get(node, 0) + 1
+            if node == 1 and asked[node] == 4:
+                own = dict(reply.content.config_records[RECORD_KEY_CONFIGS])
+                own[Key.SHARE_LIST] = [share[:-1] + bytes([share[-1] ^ 1]) for share in own[Key.SHARE_LIST]]
+                reply.content.config_records[RECORD_KEY_CONFIGS] = ConfigRecord(own)
+            return reply
+
+        strategy = self.run(plan, self.app(plan, tmp_path), rounds=2, tamper=tamper)
+        self.near(strategy.weights, 0.05, plan, clients=6)  # of the second round alone
+
+    @pytest.mark.parametrize("wrong", [0.5, math.nan, math.inf, 1e12])
+    def test_a_sum_that_cannot_be_one_moves_no_model(self, plan, wrong):
+        """A wrong share of a mask's seed may make a seed all the same, and the mask is then not taken off."""
+        from types import SimpleNamespace
+
+        from flwr.common import ndarrays_to_parameters
+
+        from noisette.federated.distributed.flower import DistributedFedAvg
+
+        strategy = DistributedFedAvg(plan, [np.zeros((4, 3), np.float32), np.zeros(3, np.float32)], clients_per_round=6)
+        sound, other = np.full(15, 300 / 6), np.full(15, 300 / 6)
+        other[3] += wrong / 6
+        for found, moves in ((sound, True), (other, False)):
+            before = strategy.weights.copy()
+            results = [(None, SimpleNamespace(parameters=ndarrays_to_parameters([found])))] * 6
+            made, _ = strategy.aggregate_fit(1, results, [])
+            assert (made is not None) == moves == bool((strategy.weights != before).any())
+
     @pytest.mark.long
     def test_no_more_rounds_than_were_paid_for(self, plan, tmp_path):
         strategy = self.run(plan, self.app(plan, tmp_path), rounds=3)

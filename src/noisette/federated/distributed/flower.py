@@ -5,6 +5,10 @@ that follows the protocol and from clients in league with it, fewer than the thr
 protocol, by answering with keys of its own in place of the clients' or by showing them different lists of survivors, is
 outside of what it withstands; `DistributedPrivacy` refuses the lies that a client can see by itself.
 
+A client that breaks the protocol learns nothing by it, and can spoil a sum: whoever adds numbers that nobody sees can
+add any. What is not a reply at all counts as none, and a sum that cannot be one moves no model, so that no client ends
+the run of the others.
+
 Masks are ours. Flower's come from a generator with 32 bits of seed, to which it folds the 256 bits of a key. One such
 mask is all that hides the vector of a client that is given up after the vector has come, and 2^32 seeds are tried in
 hours. Both sides here draw masks from the whole key, by SHAKE-128, in copies of Flower's two modules: Flower's own stay
@@ -25,7 +29,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from flwr.app import Context, Error, Message, MessageType
-from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import (
+    Code,
+    FitRes,
+    Parameters,
+    Status,
+    bytes_to_ndarray,
+    ndarrays_to_parameters,
+    parameters_to_ndarrays,
+)
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE, Key, Stage
 from flwr.compat.common import recorddict_compat
 from flwr.server.strategy import FedAvg
@@ -115,21 +127,26 @@ class DistributedPrivacy:
         return Message(Error(_FAILED_PRECONDITION, f"noisette: {reason}"), reply_to=message)
 
     def _check_lists(self, message: Message, context: Context) -> None:
-        """Refuse lists that name a client twice, and to give shares of keys for one aggregation twice.
+        """Refuse lists that name a client twice, or not all of them, and to give shares of keys twice.
 
         Flower counts the names alone. A server that repeats a name would have a client masked towards few others; one
-        that calls a client both active and dead would get both halves of its keys.
+        that calls a client both active and dead would get both halves of its keys. Who is left and who is not are
+        together those that this client is masked towards, and itself, which is left.
         """
-        asked = message.content.config_records[RECORD_KEY_CONFIGS]
+        asked: Any = message.content.config_records[RECORD_KEY_CONFIGS]
         stage, named = asked[Key.STAGE], list[Any]()
         if stage == Stage.COLLECT_MASKED_VECTORS:
-            named = [context.node_id, *asked[Key.SOURCE_LIST]]  # type: ignore[misc]
+            named = [context.node_id, *asked[Key.SOURCE_LIST]]
         elif stage == Stage.UNMASK:
-            named = [*asked[Key.ACTIVE_NODE_ID_LIST], *asked[Key.DEAD_NODE_ID_LIST]]  # type: ignore[misc]
+            named = [*asked[Key.ACTIVE_NODE_ID_LIST], *asked[Key.DEAD_NODE_ID_LIST]]
         if len(set(named)) < len(named):
             raise _NotAgreed
         if stage == Stage.UNMASK:
-            seed: Any = context.state.config_records[RECORD_KEY_STATE]["rd_seed"]
+            state: Any = context.state.config_records[RECORD_KEY_STATE]
+            known = set(state["rd_seed_share_dict:K"])  # whose shares this client holds
+            if set(named) != known or context.node_id not in asked[Key.ACTIVE_NODE_ID_LIST]:
+                raise _NotAgreed
+            seed: Any = state["rd_seed"]
             number = int.from_bytes(hashlib.sha256(b"opened" + seed).digest()[:8], "big")
             if not self._log(context, "opened").note(number, self.plan.rounds):
                 raise AlreadyDebited("The shares of this aggregation were given.")
@@ -248,15 +265,113 @@ class DistributedFedAvg(FedAvg):
         if not results:
             return None, {}
         [numbers] = parameters_to_ndarrays(results[0][1].parameters)
+        total = numbers * len(results)
+        with np.errstate(invalid="ignore"):
+            whole = np.abs(total - np.rint(total)) < 1e-3  # false where it is not finite
+        if not (whole & (np.abs(numbers) <= self.plan.reach)).all():
+            _log.error(
+                "noisette: a client broke the protocol: the sum of round %s is none, and is left out", server_round
+            )
+            return None, {}
         self.weights = self.weights + self.plan.mean(numbers, 1)
         layers = self.layout.unflatten(self.weights).values()
         moved = [layer.astype(kind) for layer, kind in zip(layers, self.kinds, strict=True)]
         return ndarrays_to_parameters(moved), {}
 
 
+class _Aggregation(_SERVER.SecAggPlusWorkflow):  # type: ignore[misc, name-defined]
+    """Flower's secure aggregation, which goes on without clients that leave at any stage or send what is no reply."""
+
+    def __init__(self, plan: DistributedPlan, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.plan = plan
+
+    def __call__(self, grid: Any, context: Any) -> None:
+        super().__call__(_Screen(grid, self.plan), context)
+
+    def share_keys_stage(self, grid: Any, context: Any, state: Any) -> bool:
+        """Go on with the clients that gave shares of their keys: Flower asks for shares of the others' too."""
+        enough = bool(super().share_keys_stage(grid, context, state))
+        left = state.sampled_node_ids = set(state.active_node_ids)
+        state.nid_to_neighbours = {node: state.nid_to_neighbours[node] & left for node in left}
+        return enough
+
+    def unmask_stage(self, grid: Any, context: Any, state: Any) -> bool:
+        """Lose the round, and not the run, where shares of a key are none."""
+        try:
+            return bool(super().unmask_stage(grid, context, state))
+        except ValueError as error:  # of shares, or of the key that they make
+            _log.error("noisette: a client broke the protocol: %s", error)
+            return False
+
+
+class _Screen:
+    """The grid of an aggregation, on which a reply that none is counts as a client that left."""
+
+    def __init__(self, grid: Any, plan: DistributedPlan) -> None:
+        self.grid, self.plan = grid, plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+        """Send requests; return the replies, errors in place of those that are none."""
+        asked = {message.metadata.dst_node_id: message for message in messages}
+        kept, keys = list[Message](), set[bytes]()
+        for reply in self.grid.send_and_receive(messages, timeout=timeout):
+            request = asked.pop(reply.metadata.src_node_id, None)
+            if request is None:
+                continue  # nobody was asked, or it is a second answer
+            if not reply.has_error():
+                try:
+                    self._check(request, reply, keys)
+                except Exception:  # it came from outside: whatever is wrong with it
+                    _log.exception("noisette: client %s sent what is no reply", reply.metadata.src_node_id)
+                    kept.append(Message(Error(_FAILED_PRECONDITION, "noisette: no reply"), reply_to=request))
+                    continue
+            kept.append(reply)
+        return kept
+
+    def _check(self, request: Message, reply: Message, keys: set[bytes]) -> None:
+        """Raise an error where a reply has not the form of its stage, or a key that somebody has."""
+        asked: Any = request.content.config_records[RECORD_KEY_CONFIGS]
+        given: Any = reply.content.config_records[RECORD_KEY_CONFIGS]
+        stage = asked[Key.STAGE]
+        if stage == Stage.SETUP:
+            own = {given[Key.PUBLIC_KEY_1], given[Key.PUBLIC_KEY_2]}
+            for key in own:
+                _SERVER.bytes_to_public_key(key)
+            good = len(own) == 2 and not own & keys
+            keys |= own
+        elif stage == Stage.SHARE_KEYS:
+            others = {int(name) for name in asked if name != Key.STAGE} - {request.metadata.dst_node_id}
+            good = len(given[Key.CIPHERTEXT_LIST]) == len(others) and _same(given[Key.DESTINATION_LIST], others)
+        elif stage == Stage.COLLECT_MASKED_VECTORS:
+            vectors = [bytes_to_ndarray(one) for one in given[Key.MASKED_PARAMETERS]]
+            good = [vector.shape for vector in vectors] == [(1,), (self.plan.dims,)] and all(
+                vector.dtype == np.int64 and vector.min() >= 0 and vector.max() < MODULUS for vector in vectors
+            )
+            fit = recorddict_compat.recorddict_to_fitres(reply.content, keep_input=True)
+            good = good and fit.num_examples == _WEIGHT
+        else:
+            named = {*asked[Key.ACTIVE_NODE_ID_LIST], *asked[Key.DEAD_NODE_ID_LIST]}
+            shares = given[Key.SHARE_LIST]
+            # an index of four bytes, then sixteen for each block of a key
+            sound = all(isinstance(share, bytes) and len(share) > 4 and len(share) % 16 == 4 for share in shares)
+            good = sound and len(shares) == len(named) and _same(given[Key.NODE_ID_LIST], named)
+        if not good:
+            raise ValueError(f"A reply of the stage {stage} has another form.")
+
+
+def _same(names: Any, others: set[int]) -> bool:
+    """Tell whether a list has each of some names once and no other."""
+    return len(names) == len(others) and set(names) == others
+
+
 def workflow(plan: DistributedPlan, *, colluding: int, timeout: float | None = None) -> DefaultWorkflow:
     """Return Flower's workflow with the parameters that the mod insists on."""
-    fit = _SERVER.SecAggPlusWorkflow(
+    fit = _Aggregation(
+        plan,
         num_shares=1.0,
         reconstruction_threshold=plan.survivors + colluding,
         max_weight=float(_WEIGHT),
