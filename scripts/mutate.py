@@ -94,6 +94,7 @@ WHOLE_CATALOGUE = tuple(
         "many_values",
         "one_entry",
         "refusals",
+        "margins",
         "said",
         "units",
     )

@@ -259,3 +259,9 @@ def test_nothing_is_estimated_where_nobody_has_reported() -> None:
     assert _levelled(some) is mechanism
     with pytest.raises(ValueError, match="at least one report, got none"):
         hiera(empty)
+
+
+def test_separate_points_have_levels_that_end_half_way() -> None:
+    mechanism = nz.OptimalGraded(points=[0.0, 1.0, 4.0, 5.0], epsilons=[1.0, 2.0, 1.5, 1.0])
+    counted = mechanism.aggregate(mechanism.privatize([0.0, 1.0, 4.0, 5.0] * 50, rng=1))
+    assert maximum_likelihood(counted).edges.tolist() == [0.0, 0.5, 2.5, 4.5, 5.0]
