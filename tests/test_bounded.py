@@ -42,7 +42,9 @@ def _coverage(mechanism: Any, people: int, share: float, method: str = "bounded"
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0)
 
 
-@pytest.mark.parametrize("epsilon", BUDGETS)
+@pytest.mark.parametrize(
+    "epsilon", [pytest.param(e, marks=() if e in (0.5, 4.0) else pytest.mark.slow) for e in BUDGETS]
+)
 @pytest.mark.parametrize("size", [2, 3, 50])
 @pytest.mark.parametrize("kind", [nz.GeneralizedRandomizedResponse, nz.SubsetSelection, nz.UnaryEncoding])
 def test_the_interval_of_a_share_holds_by_enumeration(kind: Any, size: int, epsilon: float) -> None:

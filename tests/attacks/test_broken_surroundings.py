@@ -163,5 +163,6 @@ def test_what_is_sent_beside_a_report_is_seen(broken: Any, message: str) -> None
         check_mechanism(broken(epsilon=1.0), samples=SAMPLES)
 
 
+@pytest.mark.slow
 def test_their_sound_twin_passes() -> None:
     check_mechanism(nz.Laplace(epsilon=1.0), samples=SAMPLES)

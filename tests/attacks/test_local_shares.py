@@ -53,6 +53,7 @@ class EachOnItsOwn(nz.MatrixMechanism):
         return np.rint(self._strategy.ask(np.floor(rows.reshape(-1, *self.domain.dims) + 0.5)) / step)
 
 
+@pytest.mark.slow
 def test_check_mechanism_tries_shares() -> None:
     """Half in each of two cells, against half in each of two others: one is twice the other, after rounding."""
     broken = EachOnItsOwn(3.0, 1e-3, domain=nz.TensorDomain((4,), 0, 1), relation="any-pair")

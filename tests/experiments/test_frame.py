@@ -382,6 +382,7 @@ def test_words_around_numbers_leave_a_digest_alone(tmp_path, before, after, same
     assert (digests[0] == digests[1]) is same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS.values())
 def test_a_study_is_known_by_its_code_and_that_of_what_it_calls(paper):
     known = frame.studies(import_module(f"experiments.{paper}"))

@@ -19,6 +19,7 @@ def _data(text: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_what_a_page_starts_with_needs_no_browser() -> None:
     seen: list[float] = []
     named: Any = {"mechanisms": ["duchi", "laplace", "piecewise", "duchi"], "on_progress": seen.append}

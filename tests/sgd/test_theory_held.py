@@ -93,7 +93,7 @@ STORIES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "turned" else []) for n in STORIES])
 def test_digits_are_the_ones_that_were_kept(name: str) -> None:
     HELD.check(name, STORIES[name]())
 

@@ -156,6 +156,7 @@ def test_one_row_of_many_that_names_an_option_twice() -> None:
     assert survey.estimate(survey.privatize({"c": rows}, rng=1)).users == 4
 
 
+@pytest.mark.slow
 def test_the_plan_knows_that_one_option_is_drawn() -> None:
     """By hand: d E / (E - 1)^2 of the noise, and (d - 1) / 4 of the draw where half of the people chose an option.
 

@@ -33,6 +33,7 @@ def test_a_batch_holds_one_report_or_as_many_as_are_allowed() -> None:
             unpack(PLAIN, body, most=count - 1)
 
 
+@pytest.mark.slow
 def test_what_a_tracked_campaign_needs() -> None:
     made = Campaign.from_dict(DAILY | {"begins": "2026-11-01"})
     assert (made.periods, made.begins) == (30, "2026-11-01")

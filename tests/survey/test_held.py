@@ -199,7 +199,10 @@ STORIES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+LONGER = ("compared", "tables", "quantiles", "dashboard")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONGER else []) for n in STORIES])
 def test_digits_are_the_ones_that_were_kept(name: str) -> None:
     HELD.check(name, STORIES[name]())
 

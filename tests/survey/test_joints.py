@@ -385,6 +385,7 @@ def test_a_pair_costs_less_than_a_split() -> None:
     assert split / joint[-1] ** 2 > 10
 
 
+@pytest.mark.slow
 def test_the_collector_tells_pairs_and_rates(survey: nz.Survey) -> None:
     campaign = Campaign.from_dict(survey.terms() | {"id": "c", "users": 1000, "groups": {}})
     assert Campaign.from_wire(json.loads(json.dumps(campaign.to_wire()))).to_wire() == campaign.to_wire()

@@ -130,6 +130,7 @@ def test_a_quantile_interval_is_the_set_of_cells_that_are_not_rejected() -> None
         answer.share_between(0.5, 0.5)
 
 
+@pytest.mark.slow
 def test_bars_have_intervals_or_say_that_they_have_none() -> None:
     pytest.importorskip("plotly")
     x = np.random.default_rng(2).beta(2, 5, 5000)
@@ -148,6 +149,7 @@ def test_bars_have_intervals_or_say_that_they_have_none() -> None:
         _ = results["x"].mean
 
 
+@pytest.mark.slow
 def test_few_people_know_little() -> None:
     survey = nz.Survey([_asked(), nz.Number("y", 0, 1, want="variance")], epsilon=1.0)
     nothing = survey.aggregate([]).results()
@@ -278,6 +280,7 @@ def test_a_graded_number_beside_a_text_has_its_own_distribution() -> None:
     assert shares.iloc[0] > 0.6  # everybody is below 50
 
 
+@pytest.mark.slow
 def test_the_variance_of_few_people_may_be_anything() -> None:
     """Where noise is larger than the range, its square is taken off the estimate: the interval is still the range."""
     survey = nz.Survey([_asked(want="variance")], epsilon=0.05)

@@ -87,6 +87,7 @@ def _every_person(count: int) -> dict[str, Any]:
 # --- tables of answers
 
 
+@pytest.mark.slow
 def test_every_form_of_table_is_the_same_answers(survey: nz.Survey) -> None:
     people = _people(50)
     forms = [
@@ -586,6 +587,7 @@ def test_means_within_a_private_choice() -> None:
     assert abs(difference["difference"] - 50) < -ndtri(FALSE_ALARM / 4) * difference["std_error"]
 
 
+@pytest.mark.slow
 def test_a_private_choice_is_compared_and_weighted_from_files(tmp_path: Path) -> None:
     asked = [nz.Number("age", 0, 100), nz.Choice("diet", ["none", "vegan"])]
     survey = nz.Survey(asked, epsilon=8.0, joint=[("diet", "age")])

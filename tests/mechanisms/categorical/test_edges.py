@@ -135,6 +135,7 @@ def test_a_report_shows_what_was_drawn_for_it_and_its_value_by_the_law(name: str
         assert 0.2 < top.mean() < 0.95
 
 
+@pytest.mark.slow
 def test_a_search_without_a_text_at_its_end_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = nz.PrefixExtending(1.0, nz.Texts(1, alphabet="abcd"), seeds=2)
     total = mechanism.tally(mechanism.privatize(["a", "b", "a"] * 30, rng=1)).total

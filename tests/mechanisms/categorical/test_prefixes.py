@@ -399,6 +399,7 @@ def test_the_check_is_the_least_support_that_chance_reaches_rarely_enough() -> N
         assert stats.binom.sf(count - 1, users, 1 / buckets) > 0.05 / kept
 
 
+@pytest.mark.slow
 def test_few_people_do_not_make_texts_appear() -> None:
     """Forty people, all of one text, 60 times: another text is shown in 5 % at most. At a level that counts could meet
     it was shown in 14 %, whenever collisions were taken off."""
