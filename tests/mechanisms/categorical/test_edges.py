@@ -16,6 +16,7 @@ import noisette as nz
 from noisette.mechanisms.categorical._base import UNIT, Codes, KeepOrReplace, just_below, log_fraction, whole
 from noisette.mechanisms.categorical._singer import Singer
 from noisette.mechanisms.categorical.projective import CyclicNoise
+from noisette.mechanisms.categorical.selections import wheel
 from noisette.mechanisms.categorical.selections.wheel import RING, RingPoints
 from noisette.mechanisms.categorical.subset import Subsets
 from noisette.mechanisms.categorical.texts import search as searching
@@ -147,3 +148,67 @@ def test_a_search_without_a_text_at_its_end_finds_none(monkeypatch: pytest.Monke
     assert (found.threshold, found.asked, found.reports) == (math.inf, 2, 90)
     assert found.users == searching._groups(mechanism, total)[-1].users
     assert found.made.count.dtype == np.int64
+
+
+def test_what_is_counted_on_a_ring_is_what_its_polynomials_say() -> None:
+    """The loop as Python, which is what is compiled; coefficients as large as they may be carry most."""
+    rng = np.random.default_rng(4)
+    reports = rng.integers(0, RING, (6, 5))
+    reports[0, :-1], reports[1] = RING - 1, RING - 1
+    arc, total = RING // 3, np.zeros(17, dtype=np.int64)
+    squares = wheel._count(reports, arc, total)
+    wanted, numbers = np.zeros(17, dtype=np.int64), []
+    for *coefficients, point in reports.tolist():
+        near = []
+        for option in range(17):
+            place = 0
+            for coefficient in coefficients:
+                place = (place * option + coefficient) % RING
+            near.append((point - place) % RING < arc)
+        wanted += near
+        numbers.append(sum(near))
+    assert total.tolist() == wanted.tolist()
+    assert squares == sum(number**2 for number in numbers)
+    edge = np.asarray([[0, 0, 5]])  # the arc of the place 0 holds the points 0 ... arc - 1
+    for width, inside in ((5, 0), (6, 3)):
+        total = np.zeros(3, dtype=np.int64)
+        wheel._count(edge, width, total)
+        assert total.sum() == inside
+
+
+@pytest.mark.parametrize("few", [3, 300])
+def test_words_are_supported_as_each_report_says(few: int) -> None:
+    """Both loops of the search as Python, and which prefixes collide: word by word, report by report."""
+    rng, seeds, buckets = np.random.default_rng(few), 4, 5
+    reports = np.stack([np.sort(rng.integers(0, seeds, few)), rng.integers(0, buckets, few)])
+    heads, tails = rng.integers(0, buckets, (seeds, 3)), rng.integers(0, buckets, (seeds, 40))
+    head_of, tail_of = rng.integers(0, 3, 70), rng.integers(0, 40, 70)
+    offsets = rng.integers(0, buckets, (seeds, 2))
+    bucket = (offsets[:, :, None] + heads[:, None, head_of] + tails[:, None, tail_of]) % buckets
+    counts = np.zeros((seeds, buckets), dtype=np.int64)
+    np.add.at(counts, tuple(reports), 1)
+    wanted = counts[np.arange(seeds)[:, None, None], bucket].sum(axis=0)
+    found = np.zeros((2, 70), dtype=np.float32)
+    searching._support_of_few(reports, offsets, heads, tails, buckets, head_of, tail_of, found)
+    assert np.array_equal(found, wanted)
+    numbers = rng.integers(0, 1000, (3, seeds, 256))
+    words = rng.integers(0, 256, (70, 3)).astype(np.uint8)
+    own = sum(numbers[place][:, words[:, place]].astype(np.int64) for place in range(3)) % buckets
+    bucket = (offsets[:, :, None] + own[:, None]) % buckets
+    found = np.zeros((2, 70), dtype=np.float32)
+    searching._support_of_many(np.concatenate([counts, counts], axis=1), offsets, numbers, words, buckets, found)
+    assert np.array_equal(found, counts[np.arange(seeds)[:, None, None], bucket].sum(axis=0))
+    rows, alike = rng.integers(0, 2, (9, 4)), np.zeros((4, 4), dtype=np.int64)
+    searching._alike(rows, alike)
+    assert np.array_equal(alike, (rows[:, :, None] == rows[:, None, :]).sum(axis=0) * (1 - np.eye(4, dtype=np.int64)))
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 8])
+def test_halves_of_words_make_the_words(length: int) -> None:
+    domain = nz.Texts(8, alphabet="ab")
+    words = searching.extensions(domain, 0, 0, length)[0]
+    (heads, head_of), (tails, tail_of) = searching._halves(domain, 0, 0, length)
+    assert np.array_equal(np.concatenate([heads[head_of], tails[tail_of]], axis=1), words)
+    assert heads.shape[1] == length // 2
+    assert len(np.unique(heads, axis=0)) == len(heads)
+    assert len(np.unique(tails, axis=0)) == len(tails)
