@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noisette._files import whole_file
 from noisette._validate import FloatArray
 from noisette.guarantees import Guarantee
 
@@ -86,6 +88,12 @@ def inner_name(mechanism: Any) -> str:
 def to_json(payload: Mapping[str, Any]) -> str:
     """Return JSON that any reader takes: numbers that are not finite become null."""
     return json.dumps(_plain(payload), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def save_json(payload: Mapping[str, Any], path: Path) -> None:
+    """Write the same JSON into a file, which appears whole or not at all."""
+    with whole_file(path) as stream:
+        stream.write((to_json(payload) + "\n").encode())
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from noisette.core import Capabilities
 from noisette.domains import Attributes, Box, Categorical, Grid, Interval
 
@@ -207,3 +209,9 @@ def _near(name: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)  # a guess that is far off hides the list
     known = ", ".join(names)
     return f"Did you mean {' or '.join(close)}?" if close else f"Expected one of {known}."
+
+
+def warn_of_seed(seed: int | None) -> None:
+    """Say on standard error that reports of a known seed protect nobody."""
+    if seed is not None:
+        click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)

@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from noisette.cli._options import build, build_record, parse_column_categories, parse_levels, parse_ranges, split_list
+from noisette.cli._options import (
+    build,
+    build_record,
+    parse_column_categories,
+    parse_levels,
+    parse_ranges,
+    split_list,
+    warn_of_seed,
+)
 from noisette.cli._survey import only_survey, privatize_survey, required
 from noisette.domains import Categorical
 
@@ -81,7 +89,7 @@ def privatize(
     if survey is not None:
         only_survey(click.get_current_context(), {"file", "survey", "clip", "seed", "output", "as_json"})
         privatize_survey(file, survey, output, clip=clip, seed=seed, as_json=as_json)
-        _warn_of_seed(seed)
+        warn_of_seed(seed)
         return
     epsilon = required(epsilon, "--epsilon")
     required(names or None, "--mechanism")
@@ -117,12 +125,7 @@ def privatize(
         click.echo(to_json(payload))
     else:
         _show(output, users, table.columns, mechanism)
-    _warn_of_seed(seed)
-
-
-def _warn_of_seed(seed: int | None) -> None:
-    if seed is not None:
-        click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+    warn_of_seed(seed)
 
 
 def _mechanism(

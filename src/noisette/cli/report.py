@@ -27,7 +27,7 @@ _URL = re.compile(r"(https?://.+?)/campaigns/([a-z0-9][a-z0-9-]*)/?")
 @click.option("--shuffler", metavar="URL", help="The shuffler in front of the collector, where there is one.")
 @click.option("--secrets", "secret_file", type=click.Path(path_type=Path), help="JSON: each user's secret there.")
 @click.option("--state", type=click.Path(path_type=Path), help="Folder for budget and reports, else FILE.noisette.")
-@click.option("--clip", is_flag=True, help="Move numbers outside their range to its nearest end.")
+@click.option("--clip", is_flag=True, help="Move numbers outside their range to its nearer end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def report(
     file: Path,

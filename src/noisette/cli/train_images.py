@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from noisette._files import need_packages, whole_file
+from noisette._files import need_packages
+from noisette.cli._options import warn_of_seed
 
 
 @click.command("train")
@@ -39,64 +40,26 @@ from noisette._files import need_packages, whole_file
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the record as JSON.")
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(
-    data: str,
-    model: str,
-    epsilon: float,
-    delta: float,
-    epochs: int,
-    batch: int,
-    lr: float,
-    momentum: float,
-    clip: str,
-    perturb: str,
-    limit: int | None,
-    attack: bool,
-    analyse: bool,
-    checkpoint: Path | None,
-    certificate: Path | None,
-    output: Path | None,
-    seed: int | None,
-    as_json: bool,
-) -> None:
+def command(data: str, model: str, certificate: Path | None, output: Path | None, as_json: bool, **asked: Any) -> None:
     """Train a classifier of images under (epsilon, delta) for one example, and judge it on the test images.
 
     Images are read from the folder in NOISETTE_DATA, or fetched. Needs the extra: pip install 'noisette[sgd]'.
     """
-    from noisette._terminal import progress, to_json
+    from noisette._terminal import progress, save_json, to_json
 
     need_packages("Training", ("torch",), "sgd")
     from noisette.sgd.images import train_images
 
-    if limit is not None and limit < 1:
-        raise ValueError(f"Expected --limit {limit} of at least 1.")
+    if asked["limit"] is not None and asked["limit"] < 1:
+        raise ValueError(f"Expected --limit {asked['limit']} of at least 1.")
     with progress(f"Training {model} on {data}") as advance:
-        record, private = train_images(
-            data,
-            model,
-            epsilon=epsilon,
-            delta=delta,
-            epochs=epochs,
-            batch=batch,
-            lr=lr,
-            momentum=momentum,
-            clip=clip,
-            perturb=perturb,
-            limit=limit,
-            attack=attack,
-            analyse=analyse,
-            checkpoint=checkpoint,
-            seed=seed,
-            advance=advance,
-        )
+        record, private = train_images(data, model, advance=advance, **asked)
     if certificate is not None:
         private.certificate().save(certificate)
     if output is not None:
-        with whole_file(output) as stream:
-            stream.write((to_json(record) + "\n").encode())
+        save_json(record, output)
     click.echo(to_json(record)) if as_json else _show(record, private.guarantee)
-    if seed is not None:
-        click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+    warn_of_seed(asked["seed"])
 
 
 def _show(record: Mapping[str, Any], guarantee: Any) -> None:

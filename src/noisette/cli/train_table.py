@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from noisette.cli._options import parse_column_categories, parse_ranges, split_list
+from noisette.cli._options import parse_column_categories, parse_ranges, split_list, warn_of_seed
 from noisette.domains import Categorical, Interval
 
 _PUBLIC = "It must be known beforehand, from what the numbers mean, not read off the data."
@@ -163,8 +163,7 @@ def command(
         click.echo(to_json(record))
     else:
         _show(record, guarantee)
-    if seed is not None:
-        click.echo("Warning: --seed makes the noise predictable. Use it for tests only.", err=True)
+    warn_of_seed(seed)
 
 
 def _judges(asked: float | None, logistic: bool, usual: float) -> float:
