@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -20,11 +19,10 @@ import numpy.typing as npt
 
 from noisette._random import Rng
 from noisette._sqlite import transaction
-from noisette.accounting import Ledger
 from noisette.certificates import check_promise
 from noisette.device.conversation import CollectorError, admit, ahead_of, bearer, hold, post, reason_of, shown, trusted
-from noisette.device.state import Sent, Verdict, check_time, note_law, pay, question_of, remember_asked
-from noisette.device.tokens import WALLET, Wallet, new_secret, token, written
+from noisette.device.state import Sent, Verdict, check_time, home_of, ledger_of, note_law, pay, question_of, secret_of
+from noisette.device.tokens import Wallet, token, written
 from noisette.guarantees import warn_known_noise
 from noisette.mechanisms.written import other_law
 from noisette.survey.batches import TOKEN_BYTES, pack
@@ -85,23 +83,15 @@ class Gateway:
         attempts: int = 6,
         timeout: float = 60.0,
     ) -> None:
-        home = Path(state).absolute()
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home = home_of(state)
         self._path = home / "reports.db"
         self._attempts = attempts
         line: dict[str, Any] = {"timeout": timeout, "verify": trusted()}
         self._lines = {"collector": httpx.Client(base_url=url, headers=bearer(api_key), **line)}
         if shuffler is not None:
             self._lines["shuffler"] = httpx.Client(base_url=shuffler, **line)
-        self._ledger = Ledger(home / "budget.db")
-        self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
-        with transaction(self._path) as database:
-            for statement in (*_SCHEMA.split(";\n"), WALLET):
-                database.execute(statement)
-            if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
-                database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
-            self._secret: bytes = database.execute("SELECT secret FROM secrets").fetchone()[0]
-            remember_asked(database)
+        self._ledger = ledger_of(home, _ACCOUNT, epsilon, delta)
+        self._secret = secret_of(self._path, _SCHEMA)
         try:
             self.campaign = self._fetch(campaign_id)
             self._codes = {self._name(user.encode()): code for user, code in (codes or {}).items()}

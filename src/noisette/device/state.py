@@ -86,20 +86,12 @@ class Device:
     """The state of one device, in a folder of its own; every change is on the disk when a method returns."""
 
     def __init__(self, folder: str | os.PathLike[str], *, epsilon: float, delta: float) -> None:
-        home = Path(folder).absolute()  # the process may go elsewhere, and its memory must not be left behind
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._ledger = Ledger(home / "budget.db")
-        self._ledger.open_account(_ACCOUNT, epsilon, delta, model="local", relation="any-pair")
+        home = home_of(folder)
+        self._ledger = ledger_of(home, _ACCOUNT, epsilon, delta)
         self._path = home / "answers.db"
         self._ahead = 0.0
         self.wallet = Wallet(self._path)
-        with self._open() as database:
-            for statement in (*_SCHEMA.split(";\n"), WALLET):
-                database.execute(statement)
-            if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
-                database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
-            self._secret: bytes = database.execute("SELECT secret FROM secrets").fetchone()[0]
-            remember_asked(database)
+        self._secret = secret_of(self._path, _SCHEMA)
 
     def close(self) -> None:
         """Close the ledger; what waits stays in its file."""
@@ -247,10 +239,34 @@ class Device:
             yield database
 
 
-def remember_asked(database: sqlite3.Connection) -> None:
-    """Take over what was answered before questions were written down when they were paid for."""
-    if database.execute("SELECT 1 FROM asked LIMIT 1").fetchone() is None:
-        database.execute("INSERT INTO asked SELECT DISTINCT question FROM answers")
+def home_of(folder: str | os.PathLike[str]) -> Path:
+    """Return the folder of a device or a gateway, which its owner alone can read."""
+    home = Path(folder).absolute()  # the process may go elsewhere, and its memory must not be left behind
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return home
+
+
+def ledger_of(home: Path, account: str, epsilon: float, delta: float) -> Ledger:
+    """Open the ledger in a folder, with an account for all that may ever be spent."""
+    ledger = Ledger(home / "budget.db")
+    ledger.open_account(account, epsilon, delta, model="local", relation="any-pair")
+    return ledger
+
+
+def secret_of(path: Path, schema: str) -> bytes:
+    """Make the tables of a device's or a gateway's database where they are not there, and return its secret.
+
+    What was answered before questions were written down when they were paid for is taken over.
+    """
+    with transaction(path) as database:
+        for statement in (*schema.split(";\n"), WALLET):
+            database.execute(statement)
+        if database.execute("SELECT count(*) FROM secrets").fetchone()[0] == 0:
+            database.execute("INSERT INTO secrets VALUES (?)", (new_secret(),))
+        if database.execute("SELECT 1 FROM asked LIMIT 1").fetchone() is None:
+            database.execute("INSERT INTO asked SELECT DISTINCT question FROM answers")
+        (secret,) = database.execute("SELECT secret FROM secrets").fetchone()
+    return bytes(secret)
 
 
 def note_law(database: sqlite3.Connection, campaign: Campaign, question: str) -> None:

@@ -29,22 +29,12 @@ class ChosenLevelLaplace(GradedLaplace):
     def privatize(self, x: Any, *, clip: bool = False, rng: Rng = None) -> Any:
         """Return one report for each row."""
         rows = _validate.reals(_validate.people(x, (2,))).reshape(-1, 2)
-        source = _random.generator(rng)
-        index, rest = self._position(self._admit(rows[:, 0], clip=clip))
-        index += source.random(len(rows)) < rest
-        for own, noise in enumerate(self._noises):
-            here = np.flatnonzero(rows[:, 1] == own)
-            index[here] += noise.sample(source, here.size)
-        return np.asarray(self.support.value(index))
+        return self._drawn(self._admit(rows[:, 0], clip=clip), rows[:, 1], _random.generator(rng))
 
     def moments(self, x: Any) -> Moments:
         """Return the exact moments for rows (value, level)."""
         rows = _validate.reals(x).reshape(-1, 2)
-        _, rest = self._position(rows[:, 0])
-        each = [self._noisy(noise, rest) for noise in self._noises]
-        level = rows[:, 1].astype(np.intp)
-        variance, third = (np.choose(level, [getattr(m, name) for m in each]) for name in ("variance", "third"))
-        return Moments(np.zeros(len(rows)), variance, third)
+        return self._moments_at(rows[:, 0], rows[:, 1].astype(np.intp))
 
     def written_law(self) -> None:  # type: ignore[override]
         """Return nothing: a written law has the levels of values, which are not those of the rows here."""

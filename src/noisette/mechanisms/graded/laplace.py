@@ -13,7 +13,7 @@ import numpy as np
 from noisette import _validate
 from noisette._search import narrowed
 from noisette._special import xlog1py, xlogy
-from noisette._validate import FloatArray
+from noisette._validate import FloatArray, IntArray
 from noisette.cells import Cells
 from noisette.core import Capabilities, Moments
 from noisette.domains import Interval
@@ -162,9 +162,12 @@ class GradedLaplace(AdditiveMechanism):
         return LaplaceNoise(min(self.epsilons) / self._steps)
 
     def _perturb(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return self._drawn(x, self._levels.of(x), rng)
+
+    def _drawn(self, x: FloatArray, level: FloatArray | IntArray, rng: np.random.Generator) -> FloatArray:
+        """Return a report for each value, with the noise of the level that is named for it."""
         index, rest = self._position(x)
         index += rng.random(x.size) < rest
-        level = self._levels.of(x)
         for own, noise in enumerate(self._noises):
             here = np.flatnonzero(level == own)
             index[here] += noise.sample(rng, here.size)
@@ -182,7 +185,10 @@ class GradedLaplace(AdditiveMechanism):
     def moments(self, x: Any) -> Moments:
         """Return the exact moments, the unbiased rounding included."""
         values = self._inputs(x)
-        level = self._levels.of(values)
+        return self._moments_at(values, self._levels.of(values))
+
+    def _moments_at(self, values: FloatArray, level: IntArray) -> Moments:
+        """Return the moments where noise is that of the level that is named for each value."""
         _, rest = self._position(values)
         each = [self._noisy(noise, rest) for noise in self._noises]
         variance, third = (np.choose(level, [getattr(m, name) for m in each]) for name in ("variance", "third"))
